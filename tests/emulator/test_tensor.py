@@ -430,7 +430,8 @@ def test_a_part_of_a_warp_that_has_no_part_in_it() -> None:
     [
         (ONE_MMA, 16, "only 16 are there"),
         (ONE_MMA, 40, "only 8 are there"),
-        (f"if (i == 5) return; {ONE_MMA}", 32, "deadlock"),
+        # Machine code names those that are there; NumPy's machine has not seen yet that the lane has left.
+        (f"if (i == 5) return; {ONE_MMA}", 32, "(deadlock|only 31 are there)"),
         (f"if (i == 5) return; __syncthreads(); {ONE_MMA}", 32, "only 31 are there"),
         (f"if (i % 32 < 20) {{ {ONE_MMA} }} else {{ while (n == 0); {ONE_MMA} x += 1; }}", 64, "deadlock"),
         (f"if (i != 7) {{ {ONE_MMA} }} __syncwarp();", 32, "deadlock"),

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.ptx.program import Function, Instruction, Symbol
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Symbol
 
 #: Instructions at which a vector waits for others; a block ends behind one.
 _WAITS = frozenset({"bar", "barrier"})
 #: Instructions at which lanes of a warp meet.
 _MEETS = frozenset({"shfl", "vote", "match", "redux", "elect"})
+#: Those at which all of a warp do.
+_ALL_MEET = frozenset({"mma", "ldmatrix"})
 _LEAVES = frozenset({"ret", "exit"})
 
 
@@ -30,7 +32,12 @@ class Block:
 
 def meets(given: Instruction) -> bool:
     """Whether lanes of a warp wait for each other at an instruction; a block begins with one."""
-    return given.opcode in _MEETS or (given.opcode in _WAITS and "warp" in given.modifiers)
+    return given.opcode in _MEETS | _ALL_MEET or (given.opcode in _WAITS and "warp" in given.modifiers)
+
+
+def named_lanes(given: Instruction) -> Operand:
+    """The mask of the lanes that wait for each other at an instruction with ``.sync``."""
+    return Immediate(0xFFFF_FFFF) if given.opcode in _ALL_MEET else given.operands[-1]
 
 
 def waits(given: Instruction) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from cudakit.emulator.compiled.builder import Builder, Site, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
-from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.flow import Flow, meets, named_lanes, waits
 from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
 from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
 from cudakit.emulator.compiled.layout import Layout, Slot
@@ -507,7 +507,7 @@ class _Kernel:
 
     def _same_mask(self, given: Instruction) -> bool:
         """Whether all lanes that come to an instruction name the same lanes."""
-        return "sync" not in given.modifiers or self.shapes.shape(given.operands[-1]) in (UNIFORM, None)
+        return "sync" not in given.modifiers or self.shapes.shape(named_lanes(given)) in (UNIFORM, None)
 
     def _come_together(self, given: Instruction, here: X) -> X:
         """The lanes of which all that they name have come to an instruction, or have left."""
@@ -516,7 +516,7 @@ class _Kernel:
             return here
         alive = b.bits(text.load(b.vector("i1"), self.alive))
         missing = text.binary("and", alive, text.binary("xor", b.bits(here), constant("i32", -1)))
-        value = b.read(given.operands[-1], "b32")
+        value = b.read(named_lanes(given), "b32")
         named = value.x if value.shape == UNIFORM else b.lanes(value)
         wanted = text.binary("and", named, b.spread(missing) if named.is_vector else missing)
         return text.binary("and", here, b.spread(text.compare("eq", wanted, constant(wanted.type, 0))))
@@ -524,7 +524,7 @@ class _Kernel:
     def _named_by_itself(self, given: Instruction) -> None:
         """Stop at a lane that is not in the mask of those that it waits for."""
         b, text = self.b, self.text
-        operand = given.operands[-1]
+        operand = named_lanes(given)
         if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
             return
         value = b.read(operand, "b32")

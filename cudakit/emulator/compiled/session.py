@@ -344,7 +344,10 @@ class Session:
         special = SpecialRegisters(launch.geometry, range(block, block + 1))
         if given.opcode == "trap":
             what = f"{place_of(special, launch.geometry, thread)} trapped"
-        elif "sync" in given.modifiers:
+        elif "aligned" in given.modifiers and reached is None:
+            where, here = place_of(special, launch.geometry, thread), words[Slot.ADDRESS]
+            what = f"{given} needs all 32 threads of a warp; of that of {where}, only {here} are there"
+        elif "sync" in given.modifiers and reached is None:
             named = words[Slot.ADDRESS] & 2**32 - 1
             what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
         else:

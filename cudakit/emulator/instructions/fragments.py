@@ -59,10 +59,10 @@ class Fragment:
 
     def gather(self, elements: np.ndarray) -> np.ndarray:
         """Matrices (warps, *shape) of the elements that lanes hold, (warps, 32, elements)."""
-        return elements.reshape(-1, self.places.size)[:, self._sources].reshape(-1, *self.shape)
+        return elements.reshape(-1, self.places.size)[:, self.sources].reshape(-1, *self.shape)
 
     @cached_property
-    def _sources(self) -> np.ndarray:
+    def sources(self) -> np.ndarray:
         """Where each element of the matrix is among those of all lanes."""
         sources = np.empty(math.prod(self.shape), np.int64)
         sources[self.places.reshape(-1)] = np.arange(self.places.size)

@@ -111,6 +111,91 @@ def test_asynchronous_copies(count: int) -> None:
     ran("copied", ck.config(3, 64, shared_bytes=6 * 64 * 16), ints(3 * 6 * 64, 4), values, np.int32(count))
 
 
+MATRICES = [
+    ("m16n8k16", "f32.f16.f16.f32"),
+    ("m16n8k8", "f16.f16.f16.f16"),
+    ("m16n8k16", "f32.bf16.bf16.f32"),
+    ("m16n8k8", "f32.tf32.tf32.f32"),
+    ("m8n8k4", "f64.f64.f64.f64"),
+    ("m16n8k8", "f64.f64.f64.f64"),
+    ("m16n8k32", "s32.s8.u8.s32"),
+    ("m8n8k16", "s32.u8.u8.s32"),
+]
+
+
+@pytest.mark.parametrize(("shape", "types"), MATRICES)
+def test_products_of_matrices(shape: str, types: str) -> None:
+    m, n, k = map(int, shape[1:].replace("n", "k").split("k"))
+    to, kind, other, of_c = types.split(".")
+    bits = {"f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8}
+    drawn = np.random.default_rng(2)
+
+    def counted(rows: int, columns: int, of: str) -> int:
+        return rows * columns * bits[of] // (32 * max(32, bits[of]))
+
+    def given(count: int, of: str) -> np.ndarray:
+        if of[0] in "su":
+            return drawn.integers(-(2**31), 2**31, (64, count)).astype(np.int32)
+        values = drawn.normal(size=(64, 2 * count)).astype(np.float32)
+        values[9, 1], values[40, 0], values[50, 1] = np.inf, np.nan, -0.0
+        if of in ("f16", "bf16"):
+            raw = values.view(np.uint32) >> 16 if of == "bf16" else values.astype(np.float16).view(np.uint16)
+            return np.ascontiguousarray(raw.astype(np.uint16)).view(np.int32)
+        return values[:, :count].astype(np.float64).view(np.int64) if of == "f64" else values[:, :count].view(np.int32)
+
+    counts = [counted(m, n, to), counted(m, k, kind), counted(k, n, other), counted(m, n, of_c)]
+    word, letter = ("long long", "l") if to == "f64" else ("int", "r")
+    places = iter(range(99))
+    registers = ", ".join("{" + ", ".join(f"%{next(places)}" for _ in range(count)) + "}" for count in counts)
+    outs = ", ".join(f'"={letter}"(o[t * {counts[0]} + {at}])' for at in range(counts[0]))
+    ins = ", ".join(
+        f'"{letter}"({name}[t * {count} + {at}])'
+        for name, count in zip("abc", counts[1:], strict=True)
+        for at in range(count)
+    )
+    text = f"""
+    __global__ void f({word}* o, const {word}* a, const {word}* b, const {word}* c) {{
+        int t = threadIdx.x;
+        asm("mma.sync.aligned.{shape}.row.col.{types} {registers};" : {outs} : {ins});
+    }}"""
+    arrays = [np.ascontiguousarray(given(count, of)) for count, of in zip(counts[1:], (kind, other, of_c), strict=True)]
+    found = []
+    for machine in ("compiled", "numpy"):
+        out = np.zeros((64, counts[0]), arrays[0].dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ck.EmulatorWarning)
+            ck.Kernel(text)(emulator.stream(arch="sm_90", machine=machine), ck.config(1, 64), out, *arrays)  # type: ignore[arg-type]
+        found.append(out)
+    np.testing.assert_array_equal(*found)
+    assert found[0].any()
+
+
+@pytest.mark.parametrize("form", ["x4", "x2", "x1", "x4.trans", "x2.trans", "x1.trans"])
+def test_matrices_from_shared_memory(form: str) -> None:
+    count = int(form[1])
+    registers = ", ".join(f"%{at}" for at in range(count))
+    outs = ", ".join(f'"=r"(o[t * {count} + {at}])' for at in range(count))
+    text = f"""
+    __global__ void f(int* o, const int* x, int step) {{
+        __shared__ alignas(16) int s[64 * 4];
+        int t = threadIdx.x;
+        for (int i = t; i < 256; i += 64) s[i] = x[i];
+        __syncthreads();
+        unsigned at = (unsigned)__cvta_generic_to_shared(s + 4 * (t * step % 64));
+        asm("ldmatrix.sync.aligned.m8n8.{form}.shared.b16 {{{registers}}}, [%{count}];" : {outs} : "r"(at));
+    }}"""
+    words = np.random.default_rng(5).integers(-(2**31), 2**31, 256).astype(np.int32)
+    for step in (1, 13, 0):
+        found = []
+        for machine in ("compiled", "numpy"):
+            out = ints(64, count)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", ck.EmulatorWarning)
+                ck.Kernel(text)(emulator.stream(arch="sm_90", machine=machine), ck.config(1, 64), out, words, step)  # type: ignore[arg-type]
+            found.append(out)
+        np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("name", ["counted", "parted_barrier", "barrier_after_exit"])
 def test_barriers(name: str) -> None:
     ran(name, ck.config(2, 128), ints(256))

@@ -9,6 +9,7 @@ from cudakit.emulator.compiled.emit import (
     copies,
     halves,
     integers,
+    matrices,
     memory,
     moves,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "copies",
     "halves",
     "integers",
+    "matrices",
     "memory",
     "moves",
 ]
