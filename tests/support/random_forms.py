@@ -31,6 +31,8 @@ FORMS = {
         bfi.b32 r r r r r
         lop3.b32 r r r r !
         prmt.b32 r r r !
+        {prmt.b32.f4e|prmt.b32.b4e|prmt.b32.rc8|prmt.b32.ecl|prmt.b32.ecr|prmt.b32.rc16} r r r r
+        {szext.wrap.s32|szext.clamp.u32|szext.clamp.s32|bmsk.wrap.b32|bmsk.clamp.b32} r r r
         {dp4a.u32.u32|dp4a.s32.u32|dp4a.s32.s32|dp2a.lo.u32.s32|dp2a.hi.s32.s32} r r r r
         {selp.b32|selp.s32} r r r p
         not.pred p p

@@ -34,8 +34,11 @@ class Work(NamedTuple):
     what: str
     config: Any
     arguments: tuple[Any, ...]
-    #: What the issue of speed asks for, of C's.
+    #: What it should reach, of C's.
     aim: float
+    #: What is zero before each run.
+    fresh: tuple[np.ndarray[Any, Any], ...] = ()
+    file: str = "kernels.cuh"
 
 
 def works() -> list[Work]:
@@ -46,6 +49,13 @@ def works() -> list[Work]:
     image = rng.random((2048, 2048), np.float32)
     a, b = (rng.random((512, 512), np.float32) for _ in range(2))
     n = 4096
+    state, wholes = np.zeros(1024, np.uint64), rng.integers(0, 99, one).astype(np.int32)
+    keys = rng.integers(0, 2**32, one, np.uint32)
+    solid = rng.random((192, 192, 192), np.float32)
+    # Few vertices have most of the edges.
+    degrees = np.minimum(rng.pareto(1.5, one).astype(np.int32) + 1, 4096)
+    starts = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int32)
+    ends, depth = rng.integers(0, one, starts[-1]).astype(np.int32), rng.choice([3, 4, 99], one).astype(np.int32)
     cover = ck.config(one // 256, 256)
     square = ck.config((2048 // 32, 2048 // 8), (32, 8))
     return [
@@ -58,6 +68,12 @@ def works() -> list[Work]:
         Work("total", "1 Mi", ck.config(128, 256), (np.zeros(1, np.float32), x, one), 0.25),
         Work("histogram", "4 Mi bytes", ck.config(64, 256), (counts, octets, 4 * one), 0.25),
         Work("collatz", "1 Mi", cover, (np.zeros(one, np.int32), one), 0.2),
+        Work("stencil", "7 points of 192³", ck.config((6, 24, 192), (32, 8)), (np.zeros_like(solid), solid, 192), 0.8),
+        Work("sums", "1 Mi, of 1,024 each", ck.config(1024, 256), (np.zeros(1024, np.float32), x), 0.25),
+        Work("scan", "1 Mi, looking back", ck.config(1024, 256), (np.zeros_like(wholes), wholes, state), 0.25, (state,)),
+        Work("sort", "1 Mi, 1,024 each, CUB", ck.config(1024, 128), (np.zeros_like(keys), keys), 0.25, file="sort.cuh"),
+        Work("level", "1 Mi vertices", cover, (np.zeros(one, np.int32), depth, starts, ends, 4, one), 0.2),
+        Work("march", "512²", ck.config((16, 64), (32, 8)), (np.zeros((512, 512), np.float32), 512), 0.2),
     ]  # fmt: skip
 
 
@@ -111,7 +127,7 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     for work in works():
         if options.only and work.name not in options.only.split(","):
             continue
-        kernel = ck.Kernel.from_file(HERE / "kernels.cuh", work.name)
+        kernel = ck.Kernel.from_file(HERE / work.file, work.name)
         given = [
             each.ctypes.data_as(ctypes.c_void_p) if isinstance(each, np.ndarray) else each for each in work.arguments
         ]
@@ -119,6 +135,8 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
         def ours(machine: str, cores: int, work: Work = work, kernel: Any = kernel, stream: Any = stream) -> None:
             stream.machine = machine
             compiled.cores = lambda: cores
+            for array in work.fresh:
+                array.fill(0)
             kernel(stream, work.config, *work.arguments)
 
         ours("numpy", 1)  # which compiles by NVRTC

@@ -71,3 +71,63 @@ void collatz(int* out, int n) {
         out[i] = k;
     }
 }
+
+void stencil(float* out, const float* in, int n) {
+    for (int z = 1; z < n - 1; ++z) for (int y = 1; y < n - 1; ++y) for (int x = 1; x < n - 1; ++x) {
+        int i = (z * n + y) * n + x;
+        out[i] = 0.4f * in[i] + 0.1f * (in[i - 1] + in[i + 1] + in[i - n] + in[i + n] + in[i - n * n] + in[i + n * n]);
+    }
+}
+
+void sums(float* out, const float* x) {
+    for (int b = 0; b < 1024; ++b, x += 1024) {
+        float part[256];
+        for (int t = 0; t < 256; ++t) part[t] = x[t] + x[t + 256] + x[t + 512] + x[t + 768];
+        for (int d = 128; d; d >>= 1) for (int t = 0; t < d; ++t) part[t] += part[t + d];
+        out[b] = part[0];
+    }
+}
+
+void scan(int* out, const int* x, const void* state) {
+    (void)state;
+    int sum = 0;
+    for (int i = 0; i < 1 << 20; ++i) out[i] = sum += x[i];
+}
+
+void level(int* next, const int* depth, const int* starts, const int* ends, int at, int n) {
+    for (int v = 0; v < n; ++v) {
+        if (depth[v] != at) continue;
+        for (int e = starts[v]; e < starts[v + 1]; ++e) if (depth[ends[e]] > at) next[ends[e]] = at + 1;
+    }
+}
+
+void march(float* out, int n) {
+    for (int r = 0; r < n; ++r) for (int c = 0; c < n; ++c) {
+        float dx = (2.0f * c - n) / n, dy = (n - 2.0f * r) / n - 0.3f, far = 0;
+        float s = 1 / sqrtf(dx * dx + dy * dy + 1);
+        dx *= s, dy *= s;
+        int k = 0;
+        for (; k < 96 && far < 30; ++k) {
+            float x = far * dx, y = 1 + far * dy, z = far * s;
+            float u = x - 2 * floorf(x * 0.5f) - 1, w = z - 2 * floorf(z * 0.5f) - 1;
+            float near = sqrtf(u * u + y * y + w * w) - 0.6f;
+            if (y + 0.5f < near) near = y + 0.5f;
+            if (near < 0.001f) break;
+            far += near;
+        }
+        out[r * n + c] = far + k;
+    }
+}
+
+void sort(unsigned* out, const unsigned* keys) { /* as CUB does: by four bits, from the lowest, each key next to its like */
+    for (int b = 0; b < 1024; ++b, keys += 1024, out += 1024) {
+        unsigned other[1024], *from = memcpy(out, keys, 4096), *to = other;
+        for (int shift = 0; shift < 32; shift += 4) {
+            int place[17] = {0};
+            for (int i = 0; i < 1024; ++i) ++place[(from[i] >> shift & 15) + 1];
+            for (int k = 1; k < 16; ++k) place[k] += place[k - 1];
+            for (int i = 0; i < 1024; ++i) to[place[from[i] >> shift & 15]++] = from[i];
+            unsigned* swap = from; from = to, to = swap;
+        }
+    }
+}

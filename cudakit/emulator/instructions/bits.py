@@ -293,7 +293,7 @@ def bmsk(given: Instruction, context: Context) -> Step:
 
 # ── prmt ──
 
-_SELECTED: dict[str, Callable[[int], list[int]]] = {
+SELECTED: dict[str, Callable[[int], list[int]]] = {
     "f4e": lambda c: [c, c + 1, c + 2, c + 3],
     "b4e": lambda c: [c, (c - 1) & 7, (c - 2) & 7, (c - 3) & 7],
     "rc8": lambda c: [c, c, c, c],
@@ -307,10 +307,8 @@ _SELECTED: dict[str, Callable[[int], list[int]]] = {
 def prmt(given: Instruction, context: Context) -> Step:
     mode = given.modifiers[-1]
     ways = None
-    if mode in _SELECTED:
-        ways = np.array(
-            [sum(place << 4 * n for n, place in enumerate(_SELECTED[mode](c))) for c in range(4)], np.uint32
-        )
+    if mode in SELECTED:
+        ways = np.array([sum(place << 4 * n for n, place in enumerate(SELECTED[mode](c))) for c in range(4)], np.uint32)
     control = given.operands[3]
     if isinstance(control, Immediate):
         selector = control.value & 0xFFFF if ways is None else int(ways[control.value & 3])

@@ -10,6 +10,7 @@ from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import Affine, Shape
 from cudakit.emulator.compiled.text import X, constant, like
+from cudakit.emulator.instructions.bits import SELECTED
 from cudakit.emulator.ptx.program import Immediate, Instruction
 
 
@@ -180,14 +181,60 @@ def bfi(given: Instruction, b: Builder) -> None:
     b.apply(target, kind, ((source, kind), (into, kind), (start, "u32"), (count, "u32")), compute)
 
 
+def _ones(b: Builder, count: X) -> X:
+    """So many bits from the lowest, all from 32 on."""
+    far = b.text.compare("uge", count, constant(count.type, 32))
+    one = constant(count.type, 1)
+    some = b.text.binary("shl", one, b.text.select(far, constant(count.type, 0), count))
+    return b.text.select(far, constant(count.type, -1), b.text.binary("sub", some, one))
+
+
+@emits("bmsk")
+def bmsk(given: Instruction, b: Builder) -> None:
+    text = b.text
+    target, first, second = given.operands
+
+    def compute(start: X, count: X) -> X:
+        if "wrap" in given.modifiers:
+            start, count = (text.binary("and", each, constant(each.type, 31)) for each in (start, count))
+        far = text.compare("uge", start, constant(start.type, 32))
+        moved = text.binary("shl", _ones(b, count), text.select(far, constant(start.type, 0), start))
+        return text.select(far, constant(start.type, 0), moved)
+
+    b.apply(target, "u32", ((first, "u32"), (second, "u32")), compute)
+
+
+@emits("szext")
+def szext(given: Instruction, b: Builder) -> None:
+    """The lowest bits, and above them zero or the highest of them."""
+    text, signed = b.text, type_of(given) == "s32"
+    target, first, second = given.operands
+
+    def compute(x: X, count: X) -> X:
+        zero, width = constant(x.type, 0), constant(x.type, 32)
+        if "wrap" in given.modifiers:
+            count = text.binary("and", count, constant(count.type, 31))
+        none = text.compare("eq", count, zero)
+        rest = text.select(none, zero, text.binary("sub", width, intrinsic(b, "umin", count, width)))
+        found = text.binary("ashr" if signed else "lshr", text.binary("shl", x, rest), rest)
+        return text.select(none, zero, found)
+
+    b.apply(target, "u32", ((first, "u32"), (second, "u32")), compute)
+
+
 @emits("prmt")
 def prmt(given: Instruction, b: Builder) -> None:
-    if given.modifiers != ("b32",):
-        raise Refusal(f"instruction {given}")
     target, first, second, chosen = given.operands
-    text = b.text
+    text, mode = b.text, given.modifiers[-1]
 
     def compute(x: X, y: X, control: X) -> X:
+        if mode in SELECTED:
+            # Its two lowest bits choose one of four orders.
+            way = text.binary("and", control, constant(control.type, 3))
+            for number in range(4):
+                order = sum(byte << 4 * place for place, byte in enumerate(SELECTED[mode](number)))
+                chosen_ = text.compare("eq", way, constant(way.type, number))
+                control = text.select(chosen_, constant(control.type, order), control)
         both = text.binary(
             "or",
             text.cast("zext", x, "i64"),
@@ -198,7 +245,7 @@ def prmt(given: Instruction, b: Builder) -> None:
             part = text.binary("lshr", control, constant(x.type, 4 * byte))
             at = text.binary("shl", text.binary("and", part, constant(x.type, 7)), constant(x.type, 3))
             picked = text.cast("trunc", text.binary("lshr", both, text.cast("zext", at, "i64")), "i8")
-            if not isinstance(chosen, Immediate) or chosen.value >> 4 * byte & 8:
+            if mode not in SELECTED and (not isinstance(chosen, Immediate) or chosen.value >> 4 * byte & 8):
                 sign = text.binary("ashr", picked, constant(picked.type, 7))
                 replicate = text.compare("ne", text.binary("and", part, constant(x.type, 8)), constant(x.type, 0))
                 picked = text.select(replicate, sign, picked)
