@@ -55,7 +55,8 @@ def works() -> list[Work]:
     # Few vertices have most of the edges.
     degrees = np.minimum(rng.pareto(1.5, one).astype(np.int32) + 1, 4096)
     starts = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int32)
-    ends, depth = rng.integers(0, one, starts[-1]).astype(np.int32), rng.choice([3, 4, 99], one).astype(np.int32)
+    ends = rng.integers(0, one, starts[-1]).astype(np.int32)
+    depth = rng.choice([3, 4, 99], one).astype(np.int32)
     cover = ck.config(one // 256, 256)
     square = ck.config((2048 // 32, 2048 // 8), (32, 8))
     return [

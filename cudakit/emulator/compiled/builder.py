@@ -107,6 +107,9 @@ class Builder:
         for given in self.function.code:
             for name in targets(given):
                 self.made_by.setdefault(name, []).append(given)
+        #: Where it is kept what is known of predicates (`verdicts`), and of which ones in the block at hand.
+        self.verdicts: dict[str, tuple[str, str]] = {}
+        self.known_here: set[str] = set()
         #: What is done when the function begins.
         self.starts: list[str] = []
         for number, (name, _kind) in enumerate(self.function.registers.items()):
@@ -267,6 +270,7 @@ class Builder:
         if not isinstance(target, Register) or target.name not in self.function.registers:
             raise Refusal(f"an operand {target} that is written")
         name = target.name
+        self.known_here.discard(name)
         shape = self.shapes.of[name]
         value = self.resized(value, bits_of(self.function.registers[name]), kind[0] == "s")
         place = self.place_of(name)

@@ -14,8 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cudakit.emulator.compiled import turns, verdicts
 from cudakit.emulator.compiled.builder import Builder, Site, Value, bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
+from cudakit.emulator.compiled.emit.access import STRONG
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, named_lanes, waits
 from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
@@ -53,6 +55,8 @@ class Made:
     width: int
     #: Whether blocks may change what others read, so that their order is to be kept.
     ordered: bool
+    #: Whether it runs by strips of blocks, which are not to be parted.
+    strips: bool
 
 
 def uses_warps(context: Context) -> bool:
@@ -72,6 +76,16 @@ def adds_floats(context: Context) -> bool:
         given.opcode in ("atom", "red") and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
         for given in context.function.code
     )
+
+
+def is_free(context: Context) -> bool:
+    """Whether the vectors of a kernel have nothing to do with each other: none waits, none sees what others do."""
+    if context.local or _uses_shared(context):
+        return False
+    for given in context.function.code:
+        if given.opcode in ("atom", "red", "call") or waits(given) or not STRONG.isdisjoint(given.modifiers):
+            return False
+    return True
 
 
 def check(context: Context) -> None:
@@ -200,6 +214,7 @@ class _Kernel:
             self.state_bytes if self.suspends else 0,
             b.width,
             self.ordered or bool(self.polling),
+            self.layout.strips,
         )
 
     def _entry(self) -> list[str]:
@@ -253,7 +268,6 @@ class _Kernel:
 
         text.label("blocks")
         at_block = text.phi("i64", (X("i64", "%first"), "setup"), (X("i64", "%block.next"), "block.done"))
-        b.block_number = at_block
         text.branch(text.compare("ult", at_block, X("i64", "%last")), "block", "finished")
         text.label("block")
         short = text.cast("trunc", at_block, "i32")
@@ -288,12 +302,11 @@ class _Kernel:
         for now, last in ((self.come, self.last_come), (self.true, self.last_true)):
             text.store(text.load("i32", now), last)
             text.store(constant("i32", 0), now)
-        text.jump("vectors")
-        text.label("vectors")
-        vector = text.phi("i64", (constant("i64", 0), "sweep"), (X("i64", "%vector.next"), "vector.done"))
-        self.vector = vector
-        text.branch(text.compare("ult", vector, vectors), "vector", "swept")
-        text.label("vector")
+        if self.layout.strips:
+            self.turns = turns.of_strip(b, at_block, where, grid[0], vectors)
+        else:
+            self.turns = turns.of_block(b, at_block, where, vectors)
+        vector, b.block_number, where, *_ = self.turns
         first = b.first_thread = text.binary("mul", vector, constant("i64", b.width))
         if self.layout.full:
             self.full: X | None = None
@@ -418,6 +431,7 @@ class _Kernel:
         text.label(self._body(number))
         parted = number in self.parted
         b.parted = parted
+        b.known_here.clear()
         left = constant(b.vector("i1"), 0)
         if parted:
             mask: X | None = text.load(b.vector("i1"), mask_place)
@@ -591,6 +605,15 @@ class _Kernel:
             text.label(no)
             self._go(place, number, otherwise, lanes)
             return
+        known = verdicts.held(b, register)
+        if known is not None:
+            for way, x in ((then, known.none if negated else known.all), (otherwise, known.all if negated else known.none)):
+                alike, apart = text.fresh("alike"), text.fresh("apart")
+                text.branch(x, alike, apart)
+                text.label(alike)
+                self._send(way, lanes)
+                text.jump(self._next(place))
+                text.label(apart)
         self._send(then, text.binary("and", lanes, held))
         self._send(otherwise, text.binary("and", lanes, text.binary("xor", held, constant(held.type, 1))))
         text.jump(self._next(place))
@@ -848,7 +871,8 @@ class _Kernel:
     def _after(self) -> None:
         b, text = self.b, self.text
         text.label("vector.done")
-        text.do(f"%vector.next = add {self.vector}, 1")
+        for step in self.turns.steps:
+            text.do(step)
         text.jump("vectors")
         text.label("swept")
         if self.polling:
@@ -869,7 +893,7 @@ class _Kernel:
         else:
             text.jump("block.done")
         text.label("block.done")
-        text.do(f"%block.next = add {b.block_number}, 1")
+        text.do(self.turns.following)
         text.jump("blocks")
         text.label("finished")
         text.store(text.load("i64", self.ticks), b.slot(Slot.TICKS))

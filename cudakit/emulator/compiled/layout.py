@@ -20,15 +20,26 @@ class Layout:
     full: bool
     #: Whether what it touches of global memory is noted.
     watched: bool = False
+    #: Whether blocks next to each other run together, a row of threads of each and then the next: so that memory is
+    #: gone through as it lies.
+    strips: bool = False
 
 
-def layout_of(geometry: Geometry, warps: bool, native: int, watched: bool) -> Layout:
-    """The layout for a launch: whole warps where lanes talk to each other, else by the processor's registers."""
+#: Blocks of a strip, at most; no strip goes over a multiple of it.
+STRIP = 32
+
+
+def layout_of(geometry: Geometry, warps: bool, native: int, watched: bool, free: bool) -> Layout:
+    """The layout for a launch: whole warps where lanes talk to each other, else by the processor's registers.
+
+    `free` are vectors that have nothing to do with each other, in a block neither.
+    """
     x, y, z = geometry.block
     widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= 2 * native)
     for width in widths:
         if x % width == 0 or y * z == 1:
-            return Layout(width, True, geometry.threads % width == 0, watched)
+            strips = free and y * z > 1 and geometry.grid[0] > 1
+            return Layout(width, True, geometry.threads % width == 0, watched, strips)
     return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched)
 
 

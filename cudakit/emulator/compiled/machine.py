@@ -28,6 +28,8 @@ class _Traits(NamedTuple):
     uses_warps: bool
     #: Whether the order of its lanes is seen in sums: it stays on the machine that has begun it.
     adds_floats: bool
+    #: Whether its vectors may run in any order, those of a block too.
+    is_free: bool
 
 
 class Machine:
@@ -58,10 +60,12 @@ class Machine:
         if known is None:
             contexts = [module.context(each) for each in reached(module.program, entry)]
             known = traits[entry.name] = _Traits(
-                any(map(kernel.uses_warps, contexts)), any(map(kernel.adds_floats, contexts))
+                any(map(kernel.uses_warps, contexts)),
+                any(map(kernel.adds_floats, contexts)),
+                all(map(kernel.is_free, contexts)),
             )
         watched = module.memory.watcher is not None
-        layout = layout_of(geometry, known.uses_warps, native.processor().native, watched)
+        layout = layout_of(geometry, known.uses_warps, native.processor().native, watched, known.is_free)
         found = kernels.get((entry.name, layout))
         if found is None:
             spent = self._spent.get(module, {}).get(entry.name, 0)

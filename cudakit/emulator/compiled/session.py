@@ -17,7 +17,7 @@ import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.builder import Reached
-from cudakit.emulator.compiled.layout import Slot
+from cudakit.emulator.compiled.layout import STRIP, Slot
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.context import Context
@@ -156,6 +156,8 @@ class Session:
         size = (
             blocks if alone or workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // geometry.threads)))
         )
+        if made.strips:
+            size = -(-size // STRIP) * STRIP
         parts = iter(range(0, blocks, size))
         failed: list[tuple[int, int, Frame]] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cudakit.emulator.compiled import verdicts
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit.common import intrinsic, is_integer, named, type_of
 from cudakit.emulator.compiled.emit.table import by_sources, emits
@@ -18,7 +19,11 @@ from cudakit.emulator.ptx.program import Immediate, Instruction
 def logic(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     target, first, second = given.operands
+    known = None
+    if kind == "pred" and not b.guarded:
+        known = verdicts.joined(b, given.opcode, verdicts.held(b, first), verdicts.held(b, second))
     b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: b.text.binary(given.opcode, x, y))
+    verdicts.keep(b, target, known)
 
 
 @emits("not")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cudakit.emulator.compiled import verdicts
 from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
 from cudakit.emulator.compiled.emit.common import (
     flushed,
@@ -139,6 +140,9 @@ def setp(given: Instruction, b: Builder) -> None:
 
         sources = [(first, read), (second, read), *((operand, "pred") for operand in rest)]
         b.apply(item, "pred", sources, answer, raw=True)
+    if is_integer(kind) and not rest and not b.guarded and not isinstance(target, Group):
+        x, y = b.read(first, kind), b.read(second, kind)
+        verdicts.keep(b, target, verdicts.compared(b, given.modifiers[0], kind, x, y))
 
 
 @emits("set")
