@@ -87,8 +87,6 @@ class Builder:
         self.text = Text()
         self.width: int = layout.width
         self.mask: X | None = None
-        #: Of the block at hand: whether other lanes may be elsewhere.
-        self.parted = False
         self.guarded = False
         self.given: Instruction | None = None
         self.sites: list[Site] = []

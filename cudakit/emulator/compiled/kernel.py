@@ -408,6 +408,11 @@ class _Kernel:
     def _body(self, number: int) -> str:
         return f"body.b{number}" if number != self.flow.end else "left"
 
+    def _whole_body(self, number: int) -> str:
+        """Where a block begins for a vector all of whose lanes are there."""
+        masked = number in self.parted or self.full is not None
+        return f"whole.b{number}" if masked and number != self.flow.end else self._body(number)
+
     def _chain(self, place: int) -> str:
         """Where what goes through the blocks in their order goes on: at a place of it, or the end."""
         return f"chain.b{self.flow.order[place]}" if place < len(self.flow.order) else "chain.end"
@@ -429,32 +434,25 @@ class _Kernel:
             held = text.binary("and", held, b.any_of(self._come_together(code[block.first], here)))
         text.branch(held, self._body(number), self._next(place))
         text.label(self._body(number))
-        parted = number in self.parted
-        b.parted = parted
-        b.known_here.clear()
         left = constant(b.vector("i1"), 0)
-        if parted:
-            mask: X | None = text.load(b.vector("i1"), mask_place)
-            assert mask is not None
+        mask = self.full
+        if number in self.parted:
+            mask = text.load(b.vector("i1"), mask_place)
             if meeting and not self._same_mask(code[block.first]):
                 come = self._come_together(code[block.first], mask)
                 left = text.binary("and", mask, text.binary("xor", come, constant(come.type, 1)))
                 mask = text.binary("and", mask, come)
-        else:
-            mask = self.full
         text.store(left, mask_place)
-        if self._meeting_firsts():
-            text.store(X("i1", "true"), self.moved)
         inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
-        for given in inside.early:
-            self._instruction(given, mask)
-        if inside.reaches or (mask is not None and any(given.opcode in ("ld", "st", "cp") for given in inside.rest)):
-            self._twice(inside, mask)
+        if mask is None:
+            self._ways(place, number, inside, None)
         else:
-            for given in inside.rest:
-                self._instruction(given, mask)
-        b.mask, b.guarded = mask, False
-        self._leave(place, number, mask)
+            some = text.fresh("some")
+            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), self._whole_body(number), some)
+            text.label(some)
+            self._ways(place, number, inside, mask)
+            text.label(self._whole_body(number))
+            self._ways(place, number, inside, None)
         # Loops that end here: round again while lanes wait at the header.
         text.label(self._next(place))
         for header in reversed(block.loops):
@@ -479,39 +477,34 @@ class _Kernel:
             text.label(out)
         text.jump(self._chain(place + 1))
 
-    def _twice(self, inside: Guarded, mask: X | None) -> None:
-        """A block for all lanes with accesses that were checked before, and for others."""
+    def _ways(self, place: int, number: int, inside: Guarded, mask: X | None) -> None:
+        """A block for the lanes of a mask, or of the vector: accesses checked before, or each."""
         b, text = self.b, self.text
-        some, each, behind = (text.fresh(stem) for stem in ("some", "each", "behind"))
-        if mask is not None:
-            whole = text.fresh("whole")
-            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), whole, some)
-            text.label(whole)
-        self._checked(inside, None, each)
-        text.jump(behind)
-        if mask is not None:
-            text.label(some)
-            self._checked(inside, mask, each)
-            text.jump(behind)
+        b.known_here.clear()
+        if self._meeting_firsts():
+            text.store(X("i1", "true"), self.moved)
+        for given in inside.early:
+            self._instruction(given, mask)
+        each = text.fresh("each")
+        b.mask = mask
+        checked = check_together(b, inside.reaches, each)
+        for at, given in enumerate(inside.rest):
+            reach = inside.reach_of(at)
+            b.checked = None if reach is None else checked[reach]
+            self._instruction(given, mask)
+        b.checked = None
         if inside.reaches:
+            behind = text.fresh("behind")
+            text.jump(behind)
             text.label(each)
-            for place, given in enumerate(inside.rest):
-                b.unlikely = inside.reach_of(place) is not None
+            for at, given in enumerate(inside.rest):
+                b.unlikely = inside.reach_of(at) is not None
                 self._instruction(given, mask)
             b.unlikely = False
             text.jump(behind)
-        text.label(behind)
-
-    def _checked(self, inside: Guarded, mask: X | None, otherwise: str) -> None:
-        """The instructions of a block, after its accesses were checked together."""
-        b = self.b
-        b.mask = mask
-        checked = check_together(b, inside.reaches, otherwise)
-        for place, given in enumerate(inside.rest):
-            number = inside.reach_of(place)
-            b.checked = None if number is None else checked[number]
-            self._instruction(given, mask)
-        b.checked = None
+            text.label(behind)
+        b.mask, b.guarded = mask, False
+        self._leave(place, number, mask)
 
     def _meeting_firsts(self) -> list[int]:
         if not hasattr(self, "_firsts"):
@@ -591,44 +584,49 @@ class _Kernel:
         if given.opcode == "brx":
             raise Refusal(f"instruction {given}")
         if len(block.successors) == 1:
-            self._go(place, number, block.successors[0], lanes)
+            self._go(place, number, block.successors[0], mask)
             return
         register, negated = given.guard  # type: ignore[misc]
         chosen = b.read(register, "pred")
         held = text.binary("xor", chosen.x, constant(chosen.x.type, 1)) if negated else chosen.x
         then, otherwise = block.successors
         if chosen.shape == UNIFORM:
-            yes, no = text.fresh("yes"), text.fresh("no")
-            text.branch(held, yes, no)
-            text.label(yes)
-            self._go(place, number, then, lanes)
-            text.label(no)
-            self._go(place, number, otherwise, lanes)
+            self._either(held, place, number, then, mask)
+            self._go(place, number, otherwise, mask)
             return
         known = verdicts.held(b, register)
         if known is not None:
-            for way, x in ((then, known.none if negated else known.all), (otherwise, known.all if negated else known.none)):
-                alike, apart = text.fresh("alike"), text.fresh("apart")
-                text.branch(x, alike, apart)
-                text.label(alike)
-                self._send(way, lanes)
-                text.jump(self._next(place))
-                text.label(apart)
+            self._either(known.none if negated else known.all, place, number, then, mask)
+            self._either(known.all if negated else known.none, place, number, otherwise, mask)
+        elif mask is None:
+            bits = b.bits(held)
+            self._either(text.compare("eq", bits, constant(bits.type, -1)), place, number, then, mask)
+            self._either(text.compare("eq", bits, constant(bits.type, 0)), place, number, otherwise, mask)
         self._send(then, text.binary("and", lanes, held))
         self._send(otherwise, text.binary("and", lanes, text.binary("xor", held, constant(held.type, 1))))
         text.jump(self._next(place))
 
-    def _go(self, place: int, number: int, to: int, lanes: X) -> None:
-        """All lanes of a block go to another."""
-        text, flow = self.text, self.flow
-        if number in self.parted:
+    def _either(self, held: X, place: int, number: int, to: int, mask: X | None) -> None:
+        """All lanes of a block go to another where a condition holds; else what follows is done."""
+        there, here = self.text.fresh("there"), self.text.fresh("here")
+        self.text.branch(held, there, here)
+        self.text.label(there)
+        self._go(place, number, to, mask)
+        self.text.label(here)
+
+    def _go(self, place: int, number: int, to: int, mask: X | None) -> None:
+        """All lanes of a block go to another: those of a mask, or of the vector."""
+        text, flow, parted = self.text, self.flow, number in self.parted
+        lanes = self.b.all_lanes() if mask is None else mask
+        around = to != flow.end and flow.place[to] <= place
+        if parted and (mask is not None or (around and to in self.polling)):
             self._send(to, lanes)
             text.jump(self._next(place))
             return
         if to == flow.end:
             text.jump("left")
             return
-        if flow.place[to] <= place:
+        if around:
             if to in self.polling:
                 self._save(self.shapes.live_in[to], load=False)
                 text.store(constant("i64", self._poll(to)), self.state.name)
@@ -637,9 +635,12 @@ class _Kernel:
                 text.jump("vector.done")
                 return
             self._tick()
+        self._save(self.saves.entries.get((number, to), set()), load=False)
+        if mask is None:
+            text.jump(self._whole_body(to))
+            return
         if to in self.parted:
             text.store(lanes, self.masks[to])
-        self._save(self.saves.entries.get((number, to), set()), load=False)
         text.jump(self._body(to))
 
     def _send(self, to: int, lanes: X) -> None:
