@@ -29,13 +29,13 @@ class Layout:
 STRIP = 32
 
 
-def layout_of(geometry: Geometry, warps: bool, native: int, watched: bool, free: bool) -> Layout:
-    """The layout for a launch: whole warps where lanes talk to each other, else by the processor's registers.
+def layout_of(geometry: Geometry, warps: bool, most: int, watched: bool, free: bool) -> Layout:
+    """The layout for a launch: whole warps where lanes talk to each other, else vectors of so many lanes at most.
 
     `free` are vectors that have nothing to do with each other, in a block neither.
     """
     x, y, z = geometry.block
-    widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= 2 * native)
+    widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= most)
     for width in widths:
         if x % width == 0 or y * z == 1:
             strips = free and y * z > 1 and geometry.grid[0] > 1

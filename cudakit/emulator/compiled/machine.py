@@ -30,6 +30,8 @@ class _Traits(NamedTuple):
     adds_floats: bool
     #: Whether its vectors may run in any order, those of a block too.
     is_free: bool
+    #: Instructions.
+    size: int
 
 
 class Machine:
@@ -63,9 +65,12 @@ class Machine:
                 any(map(kernel.uses_warps, contexts)),
                 any(map(kernel.adds_floats, contexts)),
                 all(map(kernel.is_free, contexts)),
+                sum(len(each.function.code) for each in contexts),
             )
         watched = module.memory.watcher is not None
-        layout = layout_of(geometry, known.uses_warps, native.processor().native, watched, known.is_free)
+        registers = 4 if known.size <= _SMALL else 2
+        most = registers * native.processor().native
+        layout = layout_of(geometry, known.uses_warps, most, watched, known.is_free)
         found = kernels.get((entry.name, layout))
         if found is None:
             spent = self._spent.get(module, {}).get(entry.name, 0)
@@ -115,6 +120,9 @@ class Machine:
 
 #: Threads of a block, of whose places there is room.
 _MOST_THREADS = 1024
+#: Instructions of a kernel whose vectors take four registers each rather than two: what is done once for a vector
+#: counts for more than what no longer fits into the registers.
+_SMALL = 80
 #: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
 _SHORT, _OPTIMISING = 2000, 250e-6
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long

@@ -21,6 +21,8 @@ from cudakit.emulator.compiled.shapes import VARYING
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.ptx.program import Instruction, Register
 
+#: Those that are a few instructions for a lane.
+_SHORT = frozenset({"add", "min", "max", "and", "or", "xor", "exch"})
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
 
 
@@ -51,10 +53,13 @@ def atom(given: Instruction, b: Builder) -> None:
     olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
     reached = Reached(space_of(given), size, 1, mark_of(given, WRITE))
     held = new_range(b, (root_of(b, address), code, size, WRITE))
+    done = text.fresh("done")
+    if b.mask is None and bits == 32 and operation in _SHORT and kind[0] != "f" and not b.layout.watched:
+        _all_lanes(b, operation, kind, where, values[0], held if code != SHARED else None, olds if target else "", done)
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
     text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
-    loop, body, near, far, found, done = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found", "done"))
+    loop, body, near, far, found = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found"))
     text.jump(loop)
     text.label(loop)
     bits_left = text.load("i64", left)
@@ -108,6 +113,40 @@ def atom(given: Instruction, b: Builder) -> None:
     text.do('fence syncscope("singlethread") seq_cst')
     if target is not None and target != Register("_"):
         b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
+
+
+def _all_lanes(
+    b: Builder, operation: str, kind: str, where: Value, value: X, held: str | None, olds: str, done: str
+) -> None:
+    """All lanes after another without a look at each, where all lie in one range (in shared memory without one)."""
+    text, size = b.text, bits_of(kind) // 8
+    places = b.lanes(where)
+    low, span, shift = (
+        (constant("i64", 0), text.binary("sub", b.shared_bytes, constant("i64", size)), b.shared_base)
+        if held is None
+        else (held_range(b, held, 0), held_range(b, held, 1), held_range(b, held, 2))
+    )
+    outside = text.compare("ugt", text.binary("sub", places, b.spread(low)), b.spread(span))
+    odd = text.binary("and", places, b.spread(constant("i64", size - 1)))
+    bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, constant(odd.type, 0))))
+    if held is None:
+        # Shared memory with no room for one has no place in it.
+        bad = text.binary("or", bad, text.compare("slt", span, constant("i64", 0)))
+    straight, otherwise = text.fresh("straight"), text.fresh("otherwise")
+    text.do(f"br {bad}, label %{otherwise}, label %{straight}, !prof !1")
+    text.label(straight)
+    base = shift if held is None else text.cast("inttoptr", shift, "ptr")
+    element = f"i{8 * size}"
+    for lane in range(b.width):
+        at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, i64 {lane}", "ptr").name
+        here = text.at(base.name, text.load("i64", at))
+        own = text.make(f"extractelement {value}, i64 {lane}", element)
+        old = text.load(element, here.name)
+        text.store(_changed(b, operation, kind, old, [own], held is None), here.name)
+        if olds:
+            text.store(old, text.make(f"getelementptr {element}, ptr {olds}, i64 {lane}", "ptr").name)
+    text.jump(done)
+    text.label(otherwise)
 
 
 def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], shared: bool) -> X:
