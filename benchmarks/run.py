@@ -40,6 +40,7 @@ FAMILIES = {
     "screen": "programs of others, compiled as they stand, with no GPU",
     "headers": "which of CUDA's headers NVRTC takes, with no GPU",
     "machines": "the emulator's machines beside loops of C, with no GPU",
+    "machine_ops": "ck.ops on the emulator beside NumPy and SciPy, with no GPU",
     "emulator": "the emulator beside Numba's simulator, with no GPU",
 }
 

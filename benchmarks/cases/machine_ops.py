@@ -31,15 +31,20 @@ def pairs() -> dict[str, tuple[Callable[..., Any], Callable[[], Any]]]:
     v, chosen, sorted_ = rng.random(1024, np.float32), x > 0.5, np.sort(x)
     places = rng.integers(0, 1 << 20, 1 << 20)
     runs = np.repeat(np.arange(1 << 18, dtype=np.int32), 4)
-    q, k, w = (rng.random((512, 64), np.float32) for _ in range(3))
+    q, k, w = (rng.random((512, 64)).astype(np.float16) for _ in range(3))
+    left, right = a[:512, :512].copy(), b[:512, :512].copy()
     sharpen, turn = np.full((3, 3), 0.1, np.float32), np.array([[0.9, 0.1, 5], [-0.1, 0.9, 9]], np.float32)
 
     def attended() -> np.ndarray:
-        return special.softmax(q @ k.T / 8, axis=-1) @ w
+        scores = q.astype(np.float32) @ k.T.astype(np.float32) / 8
+        return (special.softmax(scores, axis=-1) @ w.astype(np.float32)).astype(np.float16)
 
     def equalised() -> np.ndarray:
         running = np.cumsum(np.bincount(photo.ravel(), minlength=256))
         return np.rint((running - running[0]) * (255 / (running[-1] - running[0]))).astype(np.uint8)[photo]
+
+    def warped() -> np.ndarray:
+        return images.affine_transform(a, turn[::-1, 1::-1], turn[::-1, 2], order=1)
 
     def normal(scaled: np.ndarray) -> np.ndarray:
         return (scaled - scaled.mean(-1, keepdims=True)) / np.sqrt(scaled.var(-1, keepdims=True) + 1e-5)
@@ -87,7 +92,7 @@ def pairs() -> dict[str, tuple[Callable[..., Any], Callable[[], Any]]]:
         "layernorm": (partial(ops.layernorm, a), lambda: normal(a)),
         "log_softmax": (partial(ops.log_softmax, a), lambda: special.log_softmax(a, axis=-1)),
         "logsumexp": (partial(ops.logsumexp, a, -1), lambda: special.logsumexp(a, axis=-1)),
-        "matmul, 512³": (partial(ops.matmul, a[:512, :512].copy(), b[:512, :512].copy()), lambda: a[:512, :512] @ b[:512, :512]),
+        "matmul, 512³": (partial(ops.matmul, left, right), lambda: left @ right),
         "matvec": (partial(ops.matvec, a, v), lambda: a @ v),
         "max": (partial(ops.max, x), lambda: np.max(x)),
         "mean": (partial(ops.mean, x), lambda: np.mean(x)),
@@ -115,7 +120,7 @@ def pairs() -> dict[str, tuple[Callable[..., Any], Callable[[], Any]]]:
         "transpose": (partial(ops.transpose, a), lambda: a.T.copy()),
         "unique": (partial(ops.unique, whole), lambda: np.unique(whole)),
         "var": (partial(ops.var, x), lambda: np.var(x)),
-        "warp_affine": (partial(ops.warp_affine, a, turn), lambda: images.affine_transform(a, turn[:, :2], turn[:, 2], order=1)),
+        "warp_affine": (partial(ops.warp_affine, a, turn, inverse=True), warped),
     }  # fmt: skip
 
 

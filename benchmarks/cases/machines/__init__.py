@@ -71,7 +71,7 @@ def works() -> list[Work]:
         Work("collatz", "1 Mi", cover, (np.zeros(one, np.int32), one), 0.2),
         Work("stencil", "7 points of 192³", ck.config((6, 24, 192), (32, 8)), (np.zeros_like(solid), solid, 192), 0.8),
         Work("sums", "1 Mi, of 1,024 each", ck.config(1024, 256), (np.zeros(1024, np.float32), x), 0.25),
-        Work("scan", "1 Mi, looking back", ck.config(1024, 256), (np.zeros_like(wholes), wholes, state), 0.25, (state,)),
+        Work("scan", "1 Mi, look-back", ck.config(1024, 256), (np.zeros_like(wholes), wholes, state), 0.25, (state,)),
         Work("sort", "1 Mi, 1,024 each, CUB", ck.config(1024, 128), (np.zeros_like(keys), keys), 0.25, file="sort.cuh"),
         Work("level", "1 Mi vertices", cover, (np.zeros(one, np.int32), depth, starts, ends, 4, one), 0.2),
         Work("march", "512²", ck.config((16, 64), (32, 8)), (np.zeros((512, 512), np.float32), 512), 0.2),
