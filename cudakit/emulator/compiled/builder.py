@@ -91,6 +91,8 @@ class Builder:
         self.given: Instruction | None = None
         self.sites: list[Site] = []
         self._carry: str | None = None
+        #: Where lanes that take turns have their values, and where those go that take no part.
+        self.turns: tuple[str, str] | None = None
         self.allocas: list[str] = []
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}

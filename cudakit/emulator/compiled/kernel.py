@@ -37,6 +37,8 @@ _DONE = -1
 FAILED, STOPPED, STUCK, IDLE = 1, 2, 3, 4
 #: Sweeps over a block in which nothing comes on, before others are let run.
 _PATIENCE = 16
+#: Instructions of a kernel that is gone through by whole vectors apart from others.
+_SHORT = 1000
 _AXES = "xyz"
 
 
@@ -127,6 +129,8 @@ class _Kernel:
         self.parted_waits = [n for n in self.waiting if n in self.parted]
         self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
         self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
+        #: Whether whole vectors go on by ways of their own: each is one more that a register's value may have come.
+        self.straight = len(self.function.code) <= _SHORT
         self.suspends = bool(self.waiting or self.polling)
         self.saves = Saves(self.flow, self.shapes, bool(self.polling or self.parted_waits))
         self.saved: dict[tuple[str, str], int] = {}
@@ -445,14 +449,14 @@ class _Kernel:
         text.store(left, mask_place)
         inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
         if mask is None:
-            self._ways(place, number, inside, None)
+            self._ways(place, number, inside, None, False)
         else:
             some = text.fresh("some")
             text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), self._whole_body(number), some)
             text.label(some)
-            self._ways(place, number, inside, mask)
+            self._ways(place, number, inside, mask, True)
             text.label(self._whole_body(number))
-            self._ways(place, number, inside, None)
+            self._ways(place, number, inside, None, True)
         # Loops that end here: round again while lanes wait at the header.
         text.label(self._next(place))
         for header in reversed(block.loops):
@@ -477,34 +481,47 @@ class _Kernel:
             text.label(out)
         text.jump(self._chain(place + 1))
 
-    def _ways(self, place: int, number: int, inside: Guarded, mask: X | None) -> None:
-        """A block for the lanes of a mask, or of the vector: accesses checked before, or each."""
+    def _ways(self, place: int, number: int, inside: Guarded, mask: X | None, masked: bool) -> None:
+        """A block for the lanes of a mask, or of the vector: accesses checked before, or each.
+
+        Where a block is there for both, `masked`, that with each checked is there once.
+        """
         b, text = self.b, self.text
         b.known_here.clear()
         if self._meeting_firsts():
             text.store(X("i1", "true"), self.moved)
         for given in inside.early:
             self._instruction(given, mask)
-        each = text.fresh("each")
+        here, each = f"%here.b{number}", f"each.b{number}"
+        other = text.fresh("other") if masked and mask is None else each
+        if masked and mask is not None and inside.reaches:
+            b.allocas.append(f"  {here} = alloca {mask.type}, align 8")
+            text.store(mask, here)
         b.mask = mask
-        checked = check_together(b, inside.reaches, each)
+        checked = check_together(b, inside.reaches, other)
         for at, given in enumerate(inside.rest):
             reach = inside.reach_of(at)
             b.checked = None if reach is None else checked[reach]
             self._instruction(given, mask)
         b.checked = None
-        if inside.reaches:
+        if inside.reaches and other == each:
             behind = text.fresh("behind")
             text.jump(behind)
             text.label(each)
+            held = mask if mask is None else text.load(mask.type, here)
             for at, given in enumerate(inside.rest):
                 b.unlikely = inside.reach_of(at) is not None
-                self._instruction(given, mask)
+                self._instruction(given, held)
             b.unlikely = False
             text.jump(behind)
             text.label(behind)
+            mask = mask if mask is None else text.load(mask.type, here)
         b.mask, b.guarded = mask, False
         self._leave(place, number, mask)
+        if inside.reaches and other != each:
+            text.label(other)
+            text.store(b.all_lanes(), here)
+            text.jump(each)
 
     def _meeting_firsts(self) -> list[int]:
         if not hasattr(self, "_firsts"):
@@ -594,11 +611,11 @@ class _Kernel:
             self._either(held, place, number, then, mask)
             self._go(place, number, otherwise, mask)
             return
-        known = verdicts.held(b, register)
+        known = verdicts.held(b, register) if self.straight else None
         if known is not None:
             self._either(known.none if negated else known.all, place, number, then, mask)
             self._either(known.all if negated else known.none, place, number, otherwise, mask)
-        elif mask is None:
+        elif mask is None and self.straight:
             bits = b.bits(held)
             self._either(text.compare("eq", bits, constant(bits.type, -1)), place, number, then, mask)
             self._either(text.compare("eq", bits, constant(bits.type, 0)), place, number, otherwise, mask)
@@ -619,7 +636,7 @@ class _Kernel:
         text, flow, parted = self.text, self.flow, number in self.parted
         lanes = self.b.all_lanes() if mask is None else mask
         around = to != flow.end and flow.place[to] <= place
-        if parted and (mask is not None or (around and to in self.polling)):
+        if parted and (mask is not None or not self.straight or (around and to in self.polling)):
             self._send(to, lanes)
             text.jump(self._next(place))
             return

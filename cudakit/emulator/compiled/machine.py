@@ -72,9 +72,9 @@ class Machine:
                 any(map(_goes_back, contexts)),
             )
         watched = module.memory.watcher is not None
-        registers = 4 if known.size <= _SMALL else 2
-        most = registers * native.processor().native
-        layout = layout_of(geometry, known.uses_warps, most, watched, known.is_free)
+        processor = native.processor()
+        most = processor.native * (4 if known.size <= _SMALL else 2)
+        layout = layout_of(geometry, known.uses_warps, most, watched, known.is_free, processor.masks)
         found = kernels.get((entry.name, layout))
         if found is None:
             spent = self._spent.get(module, {}).get(entry.name, 0)

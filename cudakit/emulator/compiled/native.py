@@ -22,6 +22,8 @@ class Processor(NamedTuple):
     features: str
     #: Lanes of 32 bits in its widest registers.
     native: int
+    #: Whether it takes masks of lanes in all that it does to memory.
+    masks: bool
 
 
 @cache
@@ -31,12 +33,12 @@ def processor() -> Processor:
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     native = 16 if features.get("avx512f") else 8
-    return Processor(llvm.get_host_cpu_name(), features.flatten(), native)
+    return Processor(llvm.get_host_cpu_name(), features.flatten(), native, native == 16)
 
 
 @cache
 def _target(optimised: bool = True) -> Any:
-    name, features, _ = processor()
+    name, features, *_ = processor()
     target = llvm.Target.from_default_triple()
     opt = 2 if optimised else 0
     return target.create_target_machine(
@@ -87,7 +89,7 @@ _numbers = count()
 
 def _digest(text: str, optimised: bool) -> str:
     """What the object code of a text depends on."""
-    name, features, _ = processor()
+    name, features, *_ = processor()
     made_by = (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features, str(optimised))
     return hashlib.sha256("\0".join((*made_by, text)).encode()).hexdigest()
 

@@ -334,6 +334,8 @@ def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> lis
         type_ = b.vector(element)
         if b.mask is None:
             return [text.load(type_, pointer.name, f", align {size}")]
+        if size < 4 and not b.layout.masks:
+            return [gather(b, _apart(b, pointer, size), element, 0)]
         return [
             text.call(
                 f"llvm.masked.load.v{width}{element}.p0",
@@ -358,15 +360,54 @@ def gather(b: Builder, pointers: X, element: str, offset: int) -> X:
     text, type_ = b.text, b.vector(element)
     if offset:
         pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
+    if not b.layout.masks:
+        return _in_turns(b, pointers, element, None)
     size = int(element[1:]) // 8
-    return text.call(
-        f"llvm.masked.gather.v{b.width}{element}.v{b.width}p0",
-        type_,
-        pointers,
-        X("i32", str(size)),
-        b.all_lanes(),
-        constant(type_, 0),
-    )
+    name = f"llvm.masked.gather.v{b.width}{element}.v{b.width}p0"
+    return text.call(name, type_, pointers, X("i32", str(size)), b.all_lanes(), constant(type_, 0))
+
+
+def _apart(b: Builder, pointer: X, size: int) -> X:
+    """The places of lanes that lie in a row."""
+    return b.text.make(f"getelementptr i8, {pointer}, {b.iota('i64', size)}", b.vector("ptr"))
+
+
+#: Lanes of a turn of the loop over them.
+_AT_ONCE = 4
+
+
+def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
+    """Load or store lane after lane, for processors that cannot do it at once.
+
+    LLVM would write out all lanes one after the other, with a branch for each under a mask: long code that takes
+    long to compile.
+    """
+    text = b.text
+    if b.turns is None:
+        b.turns = b.alloca("i64", "turns", b.width), b.alloca("i64", "nowhere", 2)
+        b.starts.append(f"  store <2 x i64> zeroinitializer, ptr {b.turns[1]}")
+    held, nowhere = b.turns
+    if b.mask is not None:
+        # Lanes that take no part go where it does not matter.
+        pointers = text.select(b.mask, pointers, b.spread(X("ptr", nowhere)))
+    text.store(pointers, b.scratch_addresses)
+    if value is not None:
+        text.store(value, held)
+    around, on, before = text.fresh("turn"), text.fresh("on"), text.here
+    text.jump(around)
+    text.label(around)
+    following = f"%{text.fresh('lane')}"
+    first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), around))
+    for number in range(_AT_ONCE):
+        lane = text.binary("add", first, constant("i64", number))
+        place = text.load("ptr", text.make(f"getelementptr ptr, ptr {b.scratch_addresses}, {lane}", "ptr").name)
+        own = text.make(f"getelementptr {element}, ptr {held}, {lane}", "ptr")
+        source, target = (place, own) if value is None else (own, place)
+        text.store(text.load(element, source.name), target.name)
+    text.do(f"{following} = add {first}, {_AT_ONCE}")
+    text.branch(text.compare("ult", X("i64", following), constant("i64", b.width)), around, on)
+    text.label(on)
+    return text.load(b.vector(element), held) if value is None else value
 
 
 def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
@@ -374,6 +415,8 @@ def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
     if count == 1:
         if b.mask is None:
             text.store(values[0], pointer.name, f", align {size}")
+        elif size < 4 and not b.layout.masks:
+            scatter(b, _apart(b, pointer, size), values[0], 0)
         else:
             text.run(
                 f"llvm.masked.store.v{width}{values[0].element}.p0", values[0], pointer, X("i32", str(size)), b.mask
@@ -404,5 +447,8 @@ def scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
     if offset:
         pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
     size = int(value.element[1:]) // 8
+    if not b.layout.masks:
+        _in_turns(b, pointers, value.element, value)
+        return
     name = f"llvm.masked.scatter.v{b.width}{value.element}.v{b.width}p0"
     text.run(name, value, pointers, X("i32", str(size)), b.all_lanes())

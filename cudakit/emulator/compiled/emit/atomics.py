@@ -21,6 +21,8 @@ from cudakit.emulator.compiled.shapes import VARYING
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.ptx.program import Instruction, Register
 
+#: Lanes of a turn of the loop over them.
+_AT_ONCE = 4
 #: Those that are a few instructions for a lane.
 _SHORT = frozenset({"add", "min", "max", "and", "or", "xor", "exch"})
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
@@ -55,7 +57,7 @@ def atom(given: Instruction, b: Builder) -> None:
     held = new_range(b, (root_of(b, address), code, size, WRITE))
     done = text.fresh("done")
     if b.mask is None and bits == 32 and operation in _SHORT and kind[0] != "f" and not b.layout.watched:
-        _all_lanes(b, operation, kind, where, values[0], held if code != SHARED else None, olds if target else "", done)
+        _all_lanes(b, operation, kind, where, held if code != SHARED else None, olds if target else "", done)
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
     text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
@@ -115,9 +117,7 @@ def atom(given: Instruction, b: Builder) -> None:
         b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
 
 
-def _all_lanes(
-    b: Builder, operation: str, kind: str, where: Value, value: X, held: str | None, olds: str, done: str
-) -> None:
+def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | None, olds: str, done: str) -> None:
     """All lanes after another without a look at each, where all lie in one range (in shared memory without one)."""
     text, size = b.text, bits_of(kind) // 8
     places = b.lanes(where)
@@ -137,15 +137,22 @@ def _all_lanes(
     text.label(straight)
     base = shift if held is None else text.cast("inttoptr", shift, "ptr")
     element = f"i{8 * size}"
-    for lane in range(b.width):
-        at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, i64 {lane}", "ptr").name
-        here = text.at(base.name, text.load("i64", at))
-        own = text.make(f"extractelement {value}, i64 {lane}", element)
+    some, before = text.fresh("some"), text.here
+    text.jump(some)
+    text.label(some)
+    following = f"%{text.fresh('lane')}"
+    first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), some))
+    for number in range(_AT_ONCE):
+        lane = text.binary("add", first, constant("i64", number))
+        place = text.load("i64", text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name)
+        here = text.at(base.name, place)
+        own = text.load(element, text.make(f"getelementptr {element}, ptr {b.scratch_values}, {lane}", "ptr").name)
         old = text.load(element, here.name)
         text.store(_changed(b, operation, kind, old, [own], held is None), here.name)
         if olds:
-            text.store(old, text.make(f"getelementptr {element}, ptr {olds}, i64 {lane}", "ptr").name)
-    text.jump(done)
+            text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
+    text.do(f"{following} = add {first}, {_AT_ONCE}")
+    text.branch(text.compare("ult", X("i64", following), constant("i64", b.width)), some, done)
     text.label(otherwise)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
+from cudakit.emulator.compiled.emit.access import gather
 from cudakit.emulator.compiled.emit.common import intrinsic, type_of
 from cudakit.emulator.compiled.emit.table import emits, uniform, varies
 from cudakit.emulator.compiled.layout import Slot
@@ -173,14 +174,10 @@ def _permuted(b: Builder, value: X, at: X) -> X:
     base = X("ptr", b.scratch_values)
     wide = text.cast("zext", text.binary("and", at, constant(at.type, b.width - 1)), "i64")
     pointers = text.make(f"getelementptr i32, {base}, {wide}", f"<{b.width} x ptr>")
-    return text.call(
-        f"llvm.masked.gather.v{b.width}i32.v{b.width}p0",
-        value.type,
-        pointers,
-        X("i32", "4"),
-        constant(b.vector("i1"), 1),
-        constant(value.type, 0),
-    )
+    held, b.mask = b.mask, None
+    found = gather(b, pointers, "i32", 0)
+    b.mask = held
+    return found
 
 
 @emits("vote", transfer=_of_members, warps=True)
