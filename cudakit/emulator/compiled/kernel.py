@@ -893,7 +893,9 @@ class _Kernel:
             text.do(step)
         text.jump("vectors")
         text.label("swept")
-        if self.polling:
+        if self.turns.has_failed:
+            text.branch(text.load("i1", self.turns.has_failed), "failed.out", "block.done")
+        elif self.polling:
             text.branch(text.load("i1", self.again), "more", "block.done")
             text.label("more")
             count = text.binary("add", text.load("i64", self.idle), constant("i64", 1))
@@ -917,6 +919,9 @@ class _Kernel:
         text.store(text.load("i64", self.ticks), b.slot(Slot.TICKS))
         text.do("ret i64 0")
         text.label("failed")
+        if self.turns.failed:
+            text.lines.append(self.turns.failed)
+            text.label("failed.out")
         text.do(f"ret i64 {FAILED}")
         text.label("stopped")
         text.do(f"ret i64 {STOPPED}")

@@ -488,3 +488,59 @@ __global__ void copied_in_part_from_outside(int* x) {
     __shared__ int4 s[32];
     COPY_SOME(16, "cg", s + threadIdx.x, (int4*)x + threadIdx.x, threadIdx.x == 5 ? 3 : 0);
 }
+
+// ── whole vectors ──
+
+// What lies in a row beside one number, either way round, at the ends of both ranges.
+#define BESIDE(k, a, b) \
+    if (a < b) o[(k + 0) * n + t] = 1; \
+    if (a <= b) o[(k + 1) * n + t] = 1; \
+    if (a > b) o[(k + 2) * n + t] = 1; \
+    if (a >= b) o[(k + 3) * n + t] = 1; \
+    if (a == b) o[(k + 4) * n + t] = 1; \
+    if (a != b) o[(k + 5) * n + t] = 1;
+__global__ void beside(int* o, unsigned first, unsigned other, long long far) {
+    int n = gridDim.x * blockDim.x, t = at();
+    unsigned u = first + t, d = first - 3 * t;
+    int s = (int)u, m = (int)other;
+    long long w = far + 5 * (long long)s;
+    BESIDE(0, u, other) BESIDE(6, s, m) BESIDE(12, m, s) BESIDE(18, d, other) BESIDE(24, w, (long long)m) BESIDE(30, other, u)
+    if (u < other && s > 7) o[36 * n + t] = 1;
+    if (u < other || s > 7) o[37 * n + t] = 1;
+    if (!(u < other) || blockIdx.x == 1) o[38 * n + t] = 1;
+    for (int i = s; i < m && i < s + 40; i += 5) o[39 * n + t] += 1;
+}
+
+__global__ void framed(int* o, int w, int h) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < 1 || y < 1 || x >= w - 1 || y >= h - 1) return;
+    o[y * w + x] = blockIdx.y * 10000 + blockIdx.x * 100 + threadIdx.y * 10 + threadIdx.z + 1;
+}
+
+// Each block but the first fails in its own row of threads, later blocks earlier.
+__global__ void fails_by_rows(int* o, int from) {
+    int b = blockIdx.x, i = (b * 8 + threadIdx.y) * 32 + threadIdx.x;
+    if (b >= from && threadIdx.y == 7 - b % 8) __trap();
+    o[i] = 1;
+}
+
+// By one warp, whose lanes come in their order on both machines.
+__global__ void each_operation(int* o, const int* x, int n) {
+    __shared__ unsigned s[64];
+    for (int i = threadIdx.x; i < 64; i += 32) s[i] = x[i] * 77;
+    __syncwarp();
+    for (int i = at(); i < n; i += gridDim.x * blockDim.x) {
+        unsigned v = x[i] * 2654435761u, at = x[i] % 13;
+        v += atomicAdd(&s[at], v), v ^= atomicMin(&s[at + 13], v), v += atomicMax((int*)&s[at + 26], (int)v);
+        v ^= atomicAnd(&s[at + 39], v | 0xf0f0), v += atomicOr(&s[at + 40], v & 0xff), v ^= atomicXor(&s[at + 41], v);
+        v += atomicExch(&s[at + 50], v);
+        atomicAdd(&o[v % 64], 1), atomicMax(&o[v / 64 % 64], (int)v), atomicXor(&o[x[i]], v);
+    }
+    __syncwarp();
+    for (int i = threadIdx.x; i < 64; i += 32) atomicAdd(&o[i], s[i]);
+}
+__global__ void added_past(int* o, const int* x) {
+    __shared__ int s[16];
+    atomicAdd(&s[x[threadIdx.x]], 1);
+    o[threadIdx.x] = s[threadIdx.x % 16];
+}

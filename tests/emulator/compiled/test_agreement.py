@@ -207,6 +207,12 @@ def test_atomics(name: str) -> None:
     ran(name, ck.config(8, 64), ints(64), values, np.int32(2048))
 
 
+def test_atomics_of_whole_vectors() -> None:
+    values = np.random.default_rng(4).integers(0, 64, 2048).astype(np.int32)
+    for count in (2048, 2000):
+        ran("each_operation", ck.config(1, 32), ints(64), values, np.int32(count))
+
+
 @pytest.mark.parametrize("name", ["in_order", "in_reverse", "by_warps", "all_at_once"])
 def test_threads_that_wait_for_others(name: str) -> None:
     ran(name, ck.config(6, 128), ints(1), ints(6 * 128))
@@ -240,6 +246,7 @@ def test_rounding() -> None:
         ("misaligned", (np.zeros(200, np.int8),)),
         ("trapped", (ints(4),)),
         ("added_outside", (ints(4),)),
+        ("added_past", (ints(32), np.where(np.arange(32) == 20, 4000, 3).astype(np.int32))),
         ("null", (np.zeros(1, np.uint64),)),
         ("past_the_end", (ints(32), ints(73), np.int32(73))),
         ("asserted", (ints(64), np.int32(20))),
@@ -317,6 +324,56 @@ def test_over_the_cores_the_first_block_that_fails_is_named() -> None:
     for _ in range(3):
         with pytest.raises(ck.EmulationError, match=r"block 37, thread 0 trapped"):
             kernel(emulator.stream(machine="compiled"), ck.config(256, 256), x)
+
+
+_EDGES = (0, 1, 20, 0x7FFF_FFF0, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFEC, 0xFFFF_FFFF)
+
+
+@pytest.mark.parametrize("first", _EDGES)
+def test_what_lies_in_a_row_beside_one_number(first: int) -> None:
+    for other in _EDGES:
+        (found,) = ran(
+            "beside", ck.config(2, 64), ints(40, 128), np.uint32(first), np.uint32(other), np.int64(other - 99)
+        )
+        whole = np.arange(first, first + 128) % 2**32
+        np.testing.assert_array_equal(found[0], whole < other)
+        np.testing.assert_array_equal(found[33], other >= whole)
+
+
+@pytest.mark.parametrize("block", [(32, 8), (64, 2), (16, 4), (32, 2, 2), (96, 3)])
+@pytest.mark.parametrize("grid", [(45, 3), (1, 5), (2, 1), (33, 2)])
+def test_rows_of_blocks(grid: tuple[int, int], block: tuple[int, ...]) -> None:
+    w, h = grid[0] * block[0] - 5, grid[1] * block[1] - 1
+    (found,) = ran("framed", ck.config(grid, block), ints(h, w), w, h)
+    y, x = np.mgrid[:h, :w]
+    want = y // block[1] * 10000 + x // block[0] * 100 + y % block[1] * 10 + (block[2] if len(block) > 2 else 1)
+    inside = (x >= 1) & (y >= 1) & (x < w - 1) & (y < h - 1)
+    np.testing.assert_array_equal(found, np.where(inside, want, 0))
+
+
+@pytest.mark.parametrize("start", [0, 5, 31, 32, 77])
+@pytest.mark.parametrize("cores", [1, 2])
+def test_of_blocks_that_run_by_rows_the_first_that_fails_is_named(
+    start: int, cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cudakit.emulator.compiled import session
+
+    monkeypatch.setattr(session, "cores", lambda: cores)
+    kernel, o = ck.Kernel.from_file(SOURCE, "fails_by_rows"), ints(200 * 256)
+    with pytest.raises(ck.EmulationError, match=rf"block {start}, thread \(0, {7 - start % 8}, 0\)"):
+        kernel(emulator.stream(machine="compiled"), ck.config(200, (32, 8)), o, start)
+    rows = o.reshape(200, 8, 32)
+    assert rows[:start].all()
+    assert rows[start, : 7 - start % 8].all()
+
+
+def test_loops_over_much_memory_are_compiled_at_once() -> None:
+    text = "__global__ void f(int* x, int n) { for (int i = threadIdx.x; i < n; i += 32) x[i] = i * i % 7; }"
+    for count, machine in ((64, "numpy"), (1 << 20, "compiled")):
+        kernel = ck.Kernel(text)
+        stream = emulator.stream(machine="auto")
+        kernel(stream, ck.config(1, 32), ints(count), count)
+        assert kernel.attributes().machine == machine
 
 
 def test_what_it_does_not_take_is_told() -> None:
