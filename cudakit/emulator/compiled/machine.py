@@ -19,7 +19,6 @@ from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import decode
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.ptx.program import Symbol
 from cudakit.errors import EmulatorWarning
 
 
@@ -33,8 +32,6 @@ class _Traits(NamedTuple):
     is_free: bool
     #: Instructions.
     size: int
-    #: Whether any of them may come again.
-    loops: bool
 
 
 class Machine:
@@ -69,7 +66,6 @@ class Machine:
                 any(map(kernel.adds_floats, contexts)),
                 all(map(kernel.is_free, contexts)),
                 sum(len(each.function.code) for each in contexts),
-                any(map(_goes_back, contexts)),
             )
         watched = module.memory.watcher is not None
         processor = native.processor()
@@ -78,7 +74,7 @@ class Machine:
         found = kernels.get((entry.name, layout))
         if found is None:
             spent = self._spent.get(module, {}).get(entry.name, 0)
-            if not eager and (spent + _least(launch, known.loops) < _cost(launch) or (spent and known.adds_floats)):
+            if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
                 return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
             found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
         if isinstance(found, Compiled):
@@ -139,26 +135,10 @@ def _step(launch: Launch) -> float:
     return 1 + min(launch.geometry.blocks * launch.geometry.threads, MOST_LANES) / _LANES
 
 
-def _least(launch: Launch, loops: bool) -> float:
-    """What a launch costs the NumPy machine that goes through the code once, or through loops as often as there are
-    words of memory for each thread.
-    """
-    threads = launch.geometry.blocks * launch.geometry.threads
-    rounds, turns = -(-threads // MOST_LANES), 1.0
-    if loops:
-        turns += sum(end - start for start, end, *_ in launch.memory.rows()) / (8 * threads)
-    return len(launch.entry.code) * rounds * turns * _step(launch)
-
-
-def _goes_back(context: Context) -> bool:
-    """Whether a function has a branch to what comes before it."""
-    labels = context.function.labels
-    return any(
-        isinstance(each, Symbol) and labels.get(each.name, at + 1) <= at
-        for at, given in enumerate(context.function.code)
-        if given.opcode == "bra"
-        for each in given.operands
-    )
+def _least(launch: Launch) -> float:
+    """What a launch costs the NumPy machine if it goes through the code once."""
+    rounds = -(-launch.geometry.blocks * launch.geometry.threads // MOST_LANES)
+    return len(launch.entry.code) * rounds * _step(launch)
 
 
 def _cost(launch: Launch) -> float:

@@ -367,15 +367,6 @@ def test_of_blocks_that_run_by_rows_the_first_that_fails_is_named(
     assert rows[start, : 7 - start % 8].all()
 
 
-def test_loops_over_much_memory_are_compiled_at_once() -> None:
-    text = "__global__ void f(int* x, int n) { for (int i = threadIdx.x; i < n; i += 32) x[i] = i * i % 7; }"
-    for count, machine in ((64, "numpy"), (1 << 20, "compiled")):
-        kernel = ck.Kernel(text)
-        stream = emulator.stream(machine="auto")
-        kernel(stream, ck.config(1, 32), ints(count), count)
-        assert kernel.attributes().machine == machine
-
-
 def test_what_it_does_not_take_is_told() -> None:
     kernel = ck.Kernel.from_file(SOURCE, "recursive")
     with pytest.warns(ck.EmulatorWarning, match="runs on the NumPy machine: it has a function that calls itself"):
