@@ -86,6 +86,8 @@ class Builder:
         self.function = context.function
         self.text = Text()
         self.width: int = layout.width
+        #: Of a set of lanes: an integer with a bit for each.
+        self.mask_type = f"i{layout.width}"
         self.mask: X | None = None
         self.guarded = False
         self.given: Instruction | None = None
@@ -355,11 +357,11 @@ class Builder:
 
     def any_of(self, mask: X) -> X:
         """Whether a mask has any lane."""
-        return self.text.compare("ne", self.bits(mask), constant(f"i{self.width}", 0))
+        return self.text.compare("ne", self.bits(mask), constant(self.mask_type, 0))
 
     def bits(self, mask: X) -> X:
         """A mask as an integer of a bit a lane."""
-        return self.text.make(f"bitcast {mask} to i{self.width}", f"i{self.width}")
+        return self.text.make(f"bitcast {mask} to {self.mask_type}", self.mask_type)
 
     def from_bits(self, bits: X) -> X:
         return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))

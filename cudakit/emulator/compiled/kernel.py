@@ -228,19 +228,20 @@ class _Kernel:
             if name in self.shapes.of or name in self.shapes.live_in[0]:
                 lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
         for number, place in self.masks.items():
-            lines.append(f"  {place} = alloca {b.vector('i1')}, align 8 ; of block {number}")
+            lines.append(f"  {place} = alloca {b.mask_type}, align 8 ; of block {number}")
         return [*lines, *b.starts, "  br label %setup"]
 
     def _before(self) -> None:
         """What comes before the kernel's own code: over blocks, and over the vectors of one."""
         b, text = self.b, self.text
         for number in self.flow.order:
-            self.masks[number] = f"%mask.b{number}"
+            if number in self.parted or not self.parted.isdisjoint(self.flow.blocks[number].predecessors):
+                self.masks[number] = f"%mask.b{number}"
         for number in self.parted_waits:
             self.masks[-number - 1] = f"%wait.b{number}"
         for number in self.parted_polls:
             self.masks[self._poll(number)] = f"%poll.b{number}"
-        self.alive = b.alloca(b.vector("i1"), "alive")
+        self.alive = b.alloca(b.mask_type, "alive")
         self.again = b.alloca("i1", "again")
         self.moved = b.alloca("i1", "moved")
         #: Whether vectors that wait at a barrier may go on; whether one has yielded; sweeps in which nothing came on.
@@ -323,7 +324,7 @@ class _Kernel:
         self.state = text.at(state.name, text.binary("mul", vector, X("i64", "%state.bytes")))
         self._specials(first, where, grid, block, at, dynamic, total, threads)
         for mask in self.masks.values():
-            text.store(constant(b.vector("i1"), 0), mask)
+            text.store(constant(b.mask_type, 0), mask)
         text.store(self._whole(), self.alive)
         for name in sorted(self.shapes.live_in[0]):
             for part, type_ in b.types_of(name):
@@ -363,8 +364,8 @@ class _Kernel:
         text.label("reset.done")
 
     def _whole(self) -> X:
-        """All lanes that there are."""
-        return self.full if self.full is not None else constant(self.b.vector("i1"), 1)
+        """All lanes that there are, as bits."""
+        return self.b.bits(self.full) if self.full is not None else constant(self.b.mask_type, -1)
 
     def _specials(
         self, first: X, where: list[X], grid: list[X], block: list[X], at: X, dynamic: X, total: X, threads: X
@@ -429,32 +430,36 @@ class _Kernel:
         b, text, flow = self.b, self.text, self.flow
         block = flow.blocks[number]
         code = self.function.code
-        mask_place = self.masks[number]
+        mask_place = self.masks.get(number)
+        none, every = constant(b.mask_type, 0), constant(b.mask_type, -1)
         text.label(self._chain(place))
-        here = text.load(b.vector("i1"), mask_place)
-        held = b.any_of(here)
         meeting = number in self.parted and meets(code[block.first])
-        if meeting:
-            held = text.binary("and", held, b.any_of(self._come_together(code[block.first], here)))
-        text.branch(held, self._body(number), self._next(place))
+        if mask_place is not None:
+            here = text.load(b.mask_type, mask_place)
+            if meeting:
+                here = self._come_together(code[block.first], here)
+            text.branch(text.compare("ne", here, none), self._body(number), self._next(place))
+        else:
+            text.jump(self._next(place))
         text.label(self._body(number))
-        left = constant(b.vector("i1"), 0)
-        mask = self.full
+        lanes = None if self.full is None else self._whole()
+        left = none
         if number in self.parted:
-            mask = text.load(b.vector("i1"), mask_place)
+            lanes = text.load(b.mask_type, mask_place)
             if meeting and not self._same_mask(code[block.first]):
-                come = self._come_together(code[block.first], mask)
-                left = text.binary("and", mask, text.binary("xor", come, constant(come.type, 1)))
-                mask = text.binary("and", mask, come)
-        text.store(left, mask_place)
+                come = self._come_together(code[block.first], lanes)
+                left = text.binary("xor", lanes, come)
+                lanes = come
+        if mask_place is not None:
+            text.store(left, mask_place)
         inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
-        if mask is None:
+        if lanes is None:
             self._ways(place, number, inside, None, False)
         else:
             some = text.fresh("some")
-            text.branch(text.compare("eq", b.bits(mask), constant(f"i{b.width}", -1)), self._whole_body(number), some)
+            text.branch(text.compare("eq", lanes, every), self._whole_body(number), some)
             text.label(some)
-            self._ways(place, number, inside, mask, True)
+            self._ways(place, number, inside, b.from_bits(lanes) if number in self.parted else self.full, True)
             text.label(self._whole_body(number))
             self._ways(place, number, inside, None, True)
         # Loops that end here: round again while lanes wait at the header.
@@ -463,9 +468,9 @@ class _Kernel:
             body = flow.loops[header]
             if max(flow.place[member] for member in body) != place:
                 break
-            if not body & self.parted:
+            if header not in self.masks or not body & self.parted:
                 continue
-            waits_here = b.any_of(text.load(b.vector("i1"), self.masks[header]))
+            waits_here = text.compare("ne", text.load(b.mask_type, self.masks[header]), none)
             around, out = text.fresh("around"), text.fresh("out")
             text.branch(waits_here, around, out)
             text.label(around)
@@ -534,16 +539,17 @@ class _Kernel:
         return "sync" not in given.modifiers or self.shapes.shape(named_lanes(given)) in (UNIFORM, None)
 
     def _come_together(self, given: Instruction, here: X) -> X:
-        """The lanes of which all that they name have come to an instruction, or have left."""
+        """Of lanes, as bits, those of which all that they name have come to an instruction, or have left."""
         b, text = self.b, self.text
         if "sync" not in given.modifiers:
             return here
-        alive = b.bits(text.load(b.vector("i1"), self.alive))
-        missing = text.binary("and", alive, text.binary("xor", b.bits(here), constant("i32", -1)))
+        alive = text.load(b.mask_type, self.alive)
+        missing = text.binary("and", alive, text.binary("xor", here, constant("i32", -1)))
         value = b.read(named_lanes(given), "b32")
         named = value.x if value.shape == UNIFORM else b.lanes(value)
         wanted = text.binary("and", named, b.spread(missing) if named.is_vector else missing)
-        return text.binary("and", here, b.spread(text.compare("eq", wanted, constant(wanted.type, 0))))
+        come = text.compare("eq", wanted, constant(wanted.type, 0))
+        return text.binary("and", here, b.bits(come)) if come.is_vector else text.select(come, here, constant("i32", 0))
 
     def _named_by_itself(self, given: Instruction) -> None:
         """Stop at a lane that is not in the mask of those that it waits for."""
@@ -594,9 +600,9 @@ class _Kernel:
         block = flow.blocks[number]
         given = self.function.code[block.last - 1]
         b.given = given
-        lanes = b.all_lanes() if mask is None else mask
+        lanes = b.bits(b.all_lanes() if mask is None else mask)
         if waits(given):
-            self._wait(place, number, lanes)
+            self._wait(place, number, mask)
             return
         if given.opcode == "brx":
             raise Refusal(f"instruction {given}")
@@ -615,12 +621,12 @@ class _Kernel:
         if known is not None:
             self._either(known.none if negated else known.all, place, number, then, mask)
             self._either(known.all if negated else known.none, place, number, otherwise, mask)
-        elif mask is None and self.straight:
-            bits = b.bits(held)
+        bits = b.bits(held)
+        if known is None and mask is None and self.straight:
             self._either(text.compare("eq", bits, constant(bits.type, -1)), place, number, then, mask)
             self._either(text.compare("eq", bits, constant(bits.type, 0)), place, number, otherwise, mask)
-        self._send(then, text.binary("and", lanes, held))
-        self._send(otherwise, text.binary("and", lanes, text.binary("xor", held, constant(held.type, 1))))
+        self._send(then, text.binary("and", lanes, bits))
+        self._send(otherwise, text.binary("and", lanes, text.binary("xor", bits, constant(bits.type, -1))))
         text.jump(self._next(place))
 
     def _either(self, held: X, place: int, number: int, to: int, mask: X | None) -> None:
@@ -634,7 +640,7 @@ class _Kernel:
     def _go(self, place: int, number: int, to: int, mask: X | None) -> None:
         """All lanes of a block go to another: those of a mask, or of the vector."""
         text, flow, parted = self.text, self.flow, number in self.parted
-        lanes = self.b.all_lanes() if mask is None else mask
+        lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
         around = to != flow.end and flow.place[to] <= place
         if parted and (mask is not None or not self.straight or (around and to in self.polling)):
             self._send(to, lanes)
@@ -661,15 +667,15 @@ class _Kernel:
         text.jump(self._body(to))
 
     def _send(self, to: int, lanes: X) -> None:
-        """Let lanes wait for a block."""
+        """Let lanes, as bits, wait for a block."""
         text, b = self.text, self.b
         if to == self.flow.end:
-            alive = text.load(b.vector("i1"), self.alive)
-            gone = text.binary("xor", lanes, constant(lanes.type, 1))
+            alive = text.load(b.mask_type, self.alive)
+            gone = text.binary("xor", lanes, constant(lanes.type, -1))
             text.store(text.binary("and", alive, gone), self.alive)
             return
         place = self.masks[to]
-        text.store(text.binary("or", text.load(b.vector("i1"), place), lanes), place)
+        text.store(text.binary("or", text.load(b.mask_type, place), lanes), place)
 
     def _tick(self) -> None:
         """Count a turn of a loop; now and then, look whether to go on."""
@@ -730,12 +736,13 @@ class _Kernel:
         text.store(X("i1", "true"), self.again)
         text.store(X("i1", "true"), self.yielded)
         place, held = self.masks[header], self.masks[self._poll(header)]
-        both = text.binary("or", text.load(b.vector("i1"), place), text.load(b.vector("i1"), held))
+        both = text.binary("or", text.load(b.mask_type, place), text.load(b.mask_type, held))
         text.store(both, held)
         text.store(constant(both.type, 0), place)
 
-    def _wait(self, place: int, number: int, lanes: X) -> None:
+    def _wait(self, place: int, number: int, mask: X | None) -> None:
         b, text = self.b, self.text
+        lanes = b.bits(b.all_lanes() if mask is None else mask)
         given = self.function.code[self.flow.blocks[number].last - 1]
         reduces = "red" in given.modifiers
         which = given.operands[1 if reduces else 0 :]
@@ -750,8 +757,8 @@ class _Kernel:
         if None in numbers or (reduces and self.polling):
             raise Refusal(f"instruction {given} with its operands")
         if reduces:
-            held = b.bits(text.binary("and", b.lanes(b.read(which[-1], "pred")), lanes))
-            for place_, bits in ((self.true, held), (self.come, b.bits(lanes))):
+            held = text.binary("and", b.bits(b.lanes(b.read(which[-1], "pred"))), lanes)
+            for place_, bits in ((self.true, held), (self.come, lanes)):
                 count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
                 count = text.cast("zext", count, "i32") if b.width < 32 else count
                 text.store(text.binary("add", text.load("i32", place_), count), place_)
@@ -760,7 +767,7 @@ class _Kernel:
         if number in self.parted:
             text.do('fence syncscope("singlethread") seq_cst')
             waiting = self.masks[-number - 1]
-            text.store(text.binary("or", text.load(b.vector("i1"), waiting), lanes), waiting)
+            text.store(text.binary("or", text.load(b.mask_type, waiting), lanes), waiting)
             text.jump(self._next(place))
             return
         self._save(self.saves.stores[number], load=False)
@@ -772,25 +779,26 @@ class _Kernel:
         b, text = self.b, self.text
         text.label("chain.end")
         if self._meeting_firsts():
-            pending = constant(b.vector("i1"), 0)
+            pending = none = constant(b.mask_type, 0)
             for number in self.flow.order:
-                pending = text.binary("or", pending, text.load(b.vector("i1"), self.masks[number]))
-            text.branch(b.any_of(pending), "chain.pending", "chain.settled")
+                if number in self.masks:
+                    pending = text.binary("or", pending, text.load(b.mask_type, self.masks[number]))
+            text.branch(text.compare("ne", pending, none), "chain.pending", "chain.settled")
             text.label("chain.pending")
             moved = text.load("i1", self.moved)
             text.store(X("i1", "false"), self.moved)
             text.branch(moved, self._chain(0), "stuck")
             text.label("chain.settled")
         if self._parts_suspend():
-            held = constant(b.vector("i1"), 0)
+            held = none = constant(b.mask_type, 0)
             for key, _ in self._parts_suspend():
-                held = text.binary("or", held, text.load(b.vector("i1"), self.masks[key]))
-            text.branch(b.any_of(held), "chain.wait", "left")
+                held = text.binary("or", held, text.load(b.mask_type, self.masks[key]))
+            text.branch(text.compare("ne", held, none), "chain.wait", "left")
             text.label("chain.wait")
             self._save(self._live_over_parted(), load=False)
             for key, _ in self._parts_suspend():
-                self._move(b.vector("i1"), self._mask_at(key), self.masks[key], load=False)
-            self._move(b.vector("i1"), self._mask_at(0), self.alive, load=False)
+                self._move(b.mask_type, self._mask_at(key), self.masks[key], load=False)
+            self._move(b.mask_type, self._mask_at(0), self.alive, load=False)
             text.store(constant("i64", -2), self.state.name)
             text.jump("vector.done")
         else:
@@ -811,7 +819,7 @@ class _Kernel:
         return live
 
     def _mask_at(self, key: int) -> str:
-        offset = self._offset(f"mask of {key}", "", self.b.vector("i1"))
+        offset = self._offset(f"mask of {key}", "", self.b.mask_type)
         return self.text.at(self.state.name, constant("i64", offset)).name
 
     def _resumes(self) -> None:
@@ -841,12 +849,12 @@ class _Kernel:
         if self._parts_suspend():
             text.label("resume.parted")
             self._save(self._live_over_parted(), load=True)
-            self._move(b.vector("i1"), self._mask_at(0), self.alive, load=True)
+            self._move(b.mask_type, self._mask_at(0), self.alive, load=True)
             self._tick()
             for key, after in self._parts_suspend():
                 place: str = self.masks[key]
-                self._move(b.vector("i1"), self._mask_at(key), place, load=True)
-                lanes = text.load(b.vector("i1"), place)
+                self._move(b.mask_type, self._mask_at(key), place, load=True)
+                lanes = text.load(b.mask_type, place)
                 none = constant(lanes.type, 0)
                 if key < 0 and self.polling:
                     # A barrier holds those back that others have not come to.
@@ -858,17 +866,17 @@ class _Kernel:
                 else:
                     text.store(none, place)
                 if key < 0:
-                    self._reduced(-key - 1, lanes)
+                    self._reduced(-key - 1, b.from_bits(lanes))
                 self._send(after, lanes)
             text.jump(self._chain(0))
 
-    def _reduced(self, number: int, lanes: X | None) -> None:
+    def _reduced(self, number: int, mask: X | None) -> None:
         """Write what a barrier gives the lanes that it lets go."""
         b, text = self.b, self.text
         given = self.function.code[self.flow.blocks[number].last - 1]
         if "red" not in given.modifiers:
             return
-        b.given, b.mask, b.guarded = given, lanes, lanes is not None
+        b.given, b.mask, b.guarded = given, mask, mask is not None
         true, come = text.load("i32", self.last_true), text.load("i32", self.last_come)
         target = given.operands[0]
         if "popc" in given.modifiers:
