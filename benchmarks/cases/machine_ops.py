@@ -31,12 +31,12 @@ def pairs() -> dict[str, tuple[Callable[..., Any], Callable[[], Any]]]:
     v, chosen, sorted_ = rng.random(1024, np.float32), x > 0.5, np.sort(x)
     places = rng.integers(0, 1 << 20, 1 << 20)
     runs = np.repeat(np.arange(1 << 18, dtype=np.int32), 4)
-    q, k, w = (rng.random((512, 64)).astype(np.float16) for _ in range(3))
+    q, k, w = (rng.random((1, 512, 64)).astype(np.float16) for _ in range(3))
     left, right = a[:512, :512].copy(), b[:512, :512].copy()
     sharpen, turn = np.full((3, 3), 0.1, np.float32), np.array([[0.9, 0.1, 5], [-0.1, 0.9, 9]], np.float32)
 
     def attended() -> np.ndarray:
-        scores = q.astype(np.float32) @ k.T.astype(np.float32) / 8
+        scores = q.astype(np.float32) @ k.swapaxes(-1, -2).astype(np.float32) / 8
         return (special.softmax(scores, axis=-1) @ w.astype(np.float32)).astype(np.float16)
 
     def equalised() -> np.ndarray:

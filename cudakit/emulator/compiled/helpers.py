@@ -6,6 +6,8 @@ from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BITS
 
 READ, WRITE = 0, 1
+#: Where a range begins that holds for no address: with a span of 0, at one that no pointer has.
+NOWHERE = -(1 << 63) + 1
 GLOBAL, GENERIC, SHARED = 0, 1, 2
 
 
@@ -17,9 +19,9 @@ def _slot(name: str, slot: int) -> str:
 #: FLAGS (0 for none) of the launch's words say for which addresses the same holds: for none, a span of 0 at the
 #: highest address.
 HELPERS = f"""
-define internal void @blame(
+define void @blame(
     ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, ptr %addresses
-) noinline cold nounwind {{
+) noinline nounwind {{
 entry:
   %lane = call i64 @llvm.cttz.i64(i64 %mask, i1 false)
   %at = getelementptr i64, ptr %addresses, i64 %lane
@@ -32,12 +34,12 @@ entry:
   ret void
 }}
 
-define internal i64 @one(
+define i64 @one(
     ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %address, i64 %size, i64 %use, i64 %space, i64 %row
-) noinline cold nounwind {{
+) noinline nounwind {{
 entry:
 {_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}
-{_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 -1, ptr %lowp
+{_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 {NOWHERE}, ptr %lowp
   store i64 0, ptr %spanp
   store i64 0, ptr %shiftp
   store i64 0, ptr %flagsp
@@ -137,56 +139,125 @@ bad:
   ret i64 0
 }}
 
-define internal i1 @lanes(
+define i1 @lanes(
     ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width,
     ptr %addresses, ptr %values, i64 %row, i64 %mark, ptr %range
-) noinline cold nounwind {{
+) noinline nounwind {{
 entry:
   %bytes = mul i64 %size, %count
   %pitch = mul i64 %size, %width
+  %am = sub i64 %bytes, 1
+  %isshared = icmp eq i64 %space, {SHARED}
+  %keeps = icmp ne ptr %range, null
+  br i1 %isshared, label %inshared, label %elsewhere
+inshared:
+{_slot("%sbp", Slot.SHARED_BYTES)}{_slot("%sp", Slot.SHARED)}  %sb = load i64, ptr %sbp
+  %sbase = load i64, ptr %sp
+  %enough = icmp uge i64 %sb, %bytes
+  %sless = sub i64 %sb, %bytes
+  %slow = select i1 %enough, i64 0, i64 {NOWHERE}
+  %sspan = select i1 %enough, i64 %sless, i64 0
+  br label %next
+elsewhere:
+  br i1 %keeps, label %known, label %next
+known:
+  %k = load <4 x i64>, ptr %range, align 8
+  %klow = extractelement <4 x i64> %k, i64 0
+  %kspan = extractelement <4 x i64> %k, i64 1
+  %kshift = extractelement <4 x i64> %k, i64 2
+  %kflags = extractelement <4 x i64> %k, i64 3
   br label %next
 next:
-  %left = phi i64 [ %mask, %entry ], [ %rest, %done ], [ %rest, %byte ]
+  %left = phi i64 [ %mask, %inshared ], [ %mask, %elsewhere ], [ %mask, %known ], [ %rest, %done ], [ %rest, %byte ]
+  %low = phi i64 [ %slow, %inshared ], [ {NOWHERE}, %elsewhere ], [ %klow, %known ], [ %low1, %done ], [ %low1, %byte ]
+  %span = phi i64 [ %sspan, %inshared ], [ 0, %elsewhere ], [ %kspan, %known ], [ %span1, %done ], [ %span1, %byte ]
+  %shift = phi i64 [ %sbase, %inshared ], [ 0, %elsewhere ], [ %kshift, %known ], [ %shift1, %done ], [ %shift1, %byte ]
+  %flags = phi i64 [ 0, %inshared ], [ 0, %elsewhere ], [ %kflags, %known ], [ %flags1, %done ], [ %flags1, %byte ]
   %empty = icmp eq i64 %left, 0
-  br i1 %empty, label %out, label %lane
+  br i1 %empty, label %well, label %lane
 lane:
   %l = call i64 @llvm.cttz.i64(i64 %left, i1 true)
   %less = sub i64 %left, 1
   %rest = and i64 %left, %less
   %ap = getelementptr i64, ptr %addresses, i64 %l
   %a = load i64, ptr %ap
+  %off = sub i64 %a, %low
+  %inside = icmp ule i64 %off, %span
+  %odd = and i64 %a, %am
+  %even = icmp eq i64 %odd, 0
+  %fine = and i1 %inside, %even
+  br i1 %fine, label %near, label %far, !prof !0
+near:
+  %moved = add i64 %a, %shift
+  br label %copy
+far:
   %thread = add i64 %first, %l
-  %host = call i64 @one(
+  %found = call i64 @one(
     ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %a, i64 %bytes, i64 %use, i64 %space, i64 %row
   )
-  %failed = icmp eq i64 %host, 0
-  br i1 %failed, label %fail, label %copy
+  %failed = icmp eq i64 %found, 0
+  br i1 %failed, label %fail, label %keep
+keep:
+{_slot("%kept", Slot.LOW)}  %w = load <4 x i64>, ptr %kept, align 8
+  %wlow = extractelement <4 x i64> %w, i64 0
+  %wspan = extractelement <4 x i64> %w, i64 1
+  %wshift = extractelement <4 x i64> %w, i64 2
+  %wflags = extractelement <4 x i64> %w, i64 3
+  br i1 %keeps, label %remember, label %copy
+remember:
+  store <4 x i64> %w, ptr %range, align 8
+  br label %copy
 copy:
+  %host = phi i64 [ %moved, %near ], [ %found, %keep ], [ %found, %remember ]
+  %low1 = phi i64 [ %low, %near ], [ %wlow, %keep ], [ %wlow, %remember ]
+  %span1 = phi i64 [ %span, %near ], [ %wspan, %keep ], [ %wspan, %remember ]
+  %shift1 = phi i64 [ %shift, %near ], [ %wshift, %keep ], [ %wshift, %remember ]
+  %flags1 = phi i64 [ %flags, %near ], [ %wflags, %keep ], [ %wflags, %remember ]
   %hp = inttoptr i64 %host to ptr
   %lo = mul i64 %l, %size
+  %reads = icmp eq i64 %use, {READ}
   br label %part
 part:
-  %i = phi i64 [ 0, %copy ], [ %i1, %moved ]
+  %i = phi i64 [ 0, %copy ], [ %i1, %went ]
   %io = mul i64 %i, %pitch
   %vo = add i64 %io, %lo
   %vp = getelementptr i8, ptr %values, i64 %vo
   %ho = mul i64 %i, %size
   %mp = getelementptr i8, ptr %hp, i64 %ho
-  %reads = icmp eq i64 %use, {READ}
   %to = select i1 %reads, ptr %vp, ptr %mp
   %from = select i1 %reads, ptr %mp, ptr %vp
+  switch i64 %size, label %other [ i64 1, label %s1
+                                   i64 2, label %s2
+                                   i64 4, label %s4
+                                   i64 8, label %s8 ]
+s1:
+  %x1 = load i8, ptr %from
+  store i8 %x1, ptr %to
+  br label %went
+s2:
+  %x2 = load i16, ptr %from, align 1
+  store i16 %x2, ptr %to, align 1
+  br label %went
+s4:
+  %x4 = load i32, ptr %from, align 1
+  store i32 %x4, ptr %to, align 1
+  br label %went
+s8:
+  %x8 = load i64, ptr %from, align 1
+  store i64 %x8, ptr %to, align 1
+  br label %went
+other:
   call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %size, i1 false)
-  br label %moved
-moved:
+  br label %went
+went:
   %i1 = add i64 %i, 1
   %more = icmp ult i64 %i1, %count
   br i1 %more, label %part, label %done
 done:
-{_slot("%fp", Slot.FLAGS)}  %flags = load i64, ptr %fp
-  %marked = icmp ne i64 %flags, 0
+  %marked = icmp ne i64 %flags1, 0
   br i1 %marked, label %marking, label %next
 marking:
-  %fa = add i64 %host, %flags
+  %fa = add i64 %host, %flags1
   %fptr = inttoptr i64 %fa to ptr
   %m8 = trunc i64 %mark to i8
   br label %byte
@@ -201,20 +272,13 @@ byte:
   br i1 %bmore, label %byte, label %next
 fail:
   ret i1 true
-out:
-  %keeps = icmp ne ptr %range, null
-  br i1 %keeps, label %keep, label %well
-keep:
-{_slot("%kept", Slot.LOW)}  %words = load <4 x i64>, ptr %kept, align 8
-  store <4 x i64> %words, ptr %range, align 8
-  br label %well
 well:
   ret i1 false
 }}
 
-define internal i1 @place(
+define i1 @place(
     ptr %ctx, ptr %range, i64 %address, i64 %need, i64 %extent, i64 %use, i64 %space
-) noinline cold nounwind {{
+) noinline nounwind {{
 entry:
   %isgeneric = icmp eq i64 %space, {GENERIC}
   %window = lshr i64 %address, {WINDOW_BITS}
@@ -279,11 +343,16 @@ store:
 no:
   ret i1 false
 }}
+
+declare i64 @llvm.cttz.i64(i64, i1)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+!0 = !{{!"branch_weights", i32 10000, i32 1}}
 """
 
-DECLARED = frozenset(
-    {
-        "declare i64 @llvm.cttz.i64(i64, i1)",
-        "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
-    }
-)
+#: As what kernels know them.
+DECLARED = """
+declare void @blame(ptr, i64, i64, i64, i64, ptr) cold nounwind
+declare i64 @one(ptr, i64, i64, i64, i64, i64, i64, i64, i64) cold nounwind
+declare i1 @lanes(ptr, i64, i64, i64, i64, i64, i64, i64, i64, i64, ptr, ptr, i64, i64, ptr) nounwind
+declare i1 @place(ptr, ptr, i64, i64, i64, i64, i64) cold nounwind
+"""

@@ -21,7 +21,7 @@ from cudakit.emulator.compiled.emit.access import STRONG
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, named_lanes, waits
 from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
-from cudakit.emulator.compiled.helpers import DECLARED, HELPERS
+from cudakit.emulator.compiled.helpers import DECLARED
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
@@ -37,8 +37,8 @@ _DONE = -1
 FAILED, STOPPED, STUCK, IDLE = 1, 2, 3, 4
 #: Sweeps over a block in which nothing comes on, before others are let run.
 _PATIENCE = 16
-#: Instructions of a kernel that is gone through by whole vectors apart from others.
-_SHORT = 1000
+#: Instructions of a kernel whose registers LLVM may take out of memory over all of it.
+_SHORT = 300
 _AXES = "xyz"
 
 
@@ -104,33 +104,31 @@ def check(context: Context) -> None:
         raise Refusal("local memory of a large alignment")
 
 
-def make(context: Context, layout: Layout) -> Made:
-    """The IR of a kernel for a layout.
+def make(context: Context, layout: Layout, brief: bool = False) -> Made:
+    """The IR of a kernel for a layout: as it runs quickest, or with as little to compile as can be, `brief`.
 
     Raises
     ------
     Refusal
     """
     check(context)
-    return _Kernel(context, layout).made()
+    return _Kernel(context, layout, brief).made()
 
 
 class _Kernel:
-    def __init__(self, context: Context, layout: Layout) -> None:
+    def __init__(self, context: Context, layout: Layout, brief: bool) -> None:
         self.context, self.layout = context, layout
         self.function = context.function
         self.flow = Flow(self.function)
         self.polling = polling(self.flow)
         self.shapes = Shapes(self.function, self.flow, self._special_shape, self._transfer, self.polling)
-        self.b = Builder(context, self.shapes, layout, self._raw())
+        self.b = Builder(context, self.shapes, layout, self._raw(), brief)
         self.text = self.b.text
         self.parted = self.shapes.parted
         self.waiting = [n for n in self.flow.order if waits(self.function.code[self.flow.blocks[n].last - 1])]
         self.parted_waits = [n for n in self.waiting if n in self.parted]
         self.parted_polls = [n for n in self.flow.order if n in self.polling and n in self.parted]
         self.lone_polls = [n for n in self.flow.order if n in self.polling and n not in self.parted]
-        #: Whether whole vectors go on by ways of their own: each is one more that a register's value may have come.
-        self.straight = len(self.function.code) <= _SHORT
         self.suspends = bool(self.waiting or self.polling)
         self.saves = Saves(self.flow, self.shapes, bool(self.polling or self.parted_waits))
         self.saved: dict[tuple[str, str], int] = {}
@@ -203,10 +201,10 @@ class _Kernel:
         self._after()
         head = "\n".join(self._entry())
         body = "\n".join(text.lines)
-        declared = "\n".join(sorted(text.declared | DECLARED))
+        declared = "\n".join(sorted(text.declared))
         # Nothing unwinds: there are no tables that would have to be registered, and to be taken back.
         whole = (
-            f"{HELPERS}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
+            f"{DECLARED}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
             f"{head}\n{body}\n}}\n{declared}\n"
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
             '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
@@ -229,7 +227,16 @@ class _Kernel:
                 lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
         for number, place in self.masks.items():
             lines.append(f"  {place} = alloca {b.mask_type}, align 8 ; of block {number}")
+        if len(self.function.code) > _SHORT:
+            # What is live over blocks stays in memory: else LLVM hands it on wherever ways meet, which takes long.
+            lines.append(f"  %kept.there = getelementptr i64, ptr %ctx, i64 {int(Slot.KEPT)}")
+            lines += [f"  store ptr {place}, ptr %kept.there" for place in self._over_blocks()]
         return [*lines, *b.starts, "  br label %setup"]
+
+    def _over_blocks(self) -> list[str]:
+        """Where registers are that live from one block to another."""
+        live = set[str]().union(*self.shapes.live_in)
+        return [self.b.place_of(name, part) for name in sorted(live) for part, _ in self.b.types_of(name)]
 
     def _before(self) -> None:
         """What comes before the kernel's own code: over blocks, and over the vectors of one."""
@@ -395,6 +402,9 @@ class _Kernel:
         found["gridid"] = Value(UNIFORM, constant("i64", 1))
         found["dynamic_smem_size"] = Value(UNIFORM, text.cast("trunc", dynamic, "i32"))
         found["total_smem_size"] = Value(UNIFORM, text.cast("trunc", total, "i32"))
+        barrier = b.word(Slot.GRID_BARRIER)
+        found["envreg1"] = Value(UNIFORM, text.cast("trunc", text.binary("lshr", barrier, constant("i64", 32)), "i32"))
+        found["envreg2"] = Value(UNIFORM, text.cast("trunc", barrier, "i32"))
         found["is_explicit_cluster"] = Value(UNIFORM, constant("i1", 0))
         if b.width == 32:
             lanes = b.iota("i32")
@@ -415,7 +425,7 @@ class _Kernel:
 
     def _whole_body(self, number: int) -> str:
         """Where a block begins for a vector all of whose lanes are there."""
-        masked = number in self.parted or self.full is not None
+        masked = not self.b.brief and (number in self.parted or self.full is not None)
         return f"whole.b{number}" if masked and number != self.flow.end else self._body(number)
 
     def _chain(self, place: int) -> str:
@@ -442,9 +452,8 @@ class _Kernel:
         else:
             text.jump(self._next(place))
         text.label(self._body(number))
-        lanes = None if self.full is None else self._whole()
-        left = none
-        if number in self.parted:
+        lanes, left = self._whole(), none
+        if mask_place is not None and number in self.parted:
             lanes = text.load(b.mask_type, mask_place)
             if meeting and not self._same_mask(code[block.first]):
                 come = self._come_together(code[block.first], lanes)
@@ -453,13 +462,14 @@ class _Kernel:
         if mask_place is not None:
             text.store(left, mask_place)
         inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
-        if lanes is None:
-            self._ways(place, number, inside, None, False)
+        mask = self.full if number not in self.parted else b.from_bits(lanes)
+        if mask is None or b.brief:
+            self._ways(place, number, inside, mask, False)
         else:
             some = text.fresh("some")
             text.branch(text.compare("eq", lanes, every), self._whole_body(number), some)
             text.label(some)
-            self._ways(place, number, inside, b.from_bits(lanes) if number in self.parted else self.full, True)
+            self._ways(place, number, inside, mask, True)
             text.label(self._whole_body(number))
             self._ways(place, number, inside, None, True)
         # Loops that end here: round again while lanes wait at the header.
@@ -499,7 +509,7 @@ class _Kernel:
             self._instruction(given, mask)
         here, each = f"%here.b{number}", f"each.b{number}"
         other = text.fresh("other") if masked and mask is None else each
-        if masked and mask is not None and inside.reaches:
+        if mask is not None and inside.reaches:
             b.allocas.append(f"  {here} = alloca {mask.type}, align 8")
             text.store(mask, here)
         b.mask = mask
@@ -617,12 +627,12 @@ class _Kernel:
             self._either(held, place, number, then, mask)
             self._go(place, number, otherwise, mask)
             return
-        known = verdicts.held(b, register) if self.straight else None
+        known = verdicts.held(b, register) if not b.brief else None
         if known is not None:
             self._either(known.none if negated else known.all, place, number, then, mask)
             self._either(known.all if negated else known.none, place, number, otherwise, mask)
         bits = b.bits(held)
-        if known is None and mask is None and self.straight:
+        if known is None and mask is None and not b.brief:
             self._either(text.compare("eq", bits, constant(bits.type, -1)), place, number, then, mask)
             self._either(text.compare("eq", bits, constant(bits.type, 0)), place, number, otherwise, mask)
         self._send(then, text.binary("and", lanes, bits))
@@ -642,7 +652,7 @@ class _Kernel:
         text, flow, parted = self.text, self.flow, number in self.parted
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
         around = to != flow.end and flow.place[to] <= place
-        if parted and (mask is not None or not self.straight or (around and to in self.polling)):
+        if parted and (mask is not None or self.b.brief or (around and to in self.polling)):
             self._send(to, lanes)
             text.jump(self._next(place))
             return
@@ -659,7 +669,7 @@ class _Kernel:
                 return
             self._tick()
         self._save(self.saves.entries.get((number, to), set()), load=False)
-        if mask is None:
+        if mask is None and not self.b.brief:
             text.jump(self._whole_body(to))
             return
         if to in self.parted:

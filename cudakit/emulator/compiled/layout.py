@@ -79,4 +79,7 @@ class Slot(IntEnum):
     HIGH = 29
     SHIFT = 30
     FLAGS = 31
-    COUNT = 33
+    # Whatever stays in memory while code runs.
+    KEPT = 33
+    GRID_BARRIER = 34  # where the blocks of a cooperative launch meet; 0: they cannot
+    COUNT = 35

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import warnings
 from collections.abc import Callable
@@ -47,8 +46,8 @@ class Machine:
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
         module, entry, geometry = launch.module, launch.entry, launch.geometry
-        if geometry.cooperative or geometry.cluster != (1, 1, 1):
-            return Refusal("blocks that run at the same time")
+        if geometry.cluster != (1, 1, 1):
+            return Refusal("clusters of blocks")
         if geometry.threads > _MOST_THREADS:
             return Refusal(f"blocks of more than {_MOST_THREADS} threads")
         again = self._found.setdefault(module, {})
@@ -94,13 +93,16 @@ class Machine:
             for given in inlined.function.code:
                 if decode(given, context).missing:
                     raise Refusal(f"instruction {given}")
-            made = kernel.make(context, layout)
+            best = kernel.make(context, layout) if len(inlined.function.code) <= _LONG else None
+            lines = best.text.count("\n") if best is not None else 0
+            if best is not None and (lines <= _SHORT or native.is_kept(best.text)):
+                return Compiled(best, native.Code(best.text, True), context, inlined.origins)
+            brief = kernel.make(context, layout, True)
         except Refusal as refusal:
             return refusal
-        lines = made.text.count("\n")
-        optimised = lines <= _SHORT or native.is_kept(made.text)
-        patience = math.inf if optimised else lines * _OPTIMISING
-        return Compiled(made, native.Code(made.text, optimised), context, inlined.origins, not optimised, patience)
+        return Compiled(
+            brief, native.Code(brief.text, False), context, inlined.origins, True, best, lines * _OPTIMISING
+        )
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -109,8 +111,8 @@ class Machine:
         ------
         EmulationError
         """
-        if compiled.patience <= 0:
-            compiled.code, compiled.patience = native.Code(compiled.made.text, True), math.inf
+        if compiled.better is not None and compiled.patience <= 0:
+            compiled.improve()
         begun = time.perf_counter()
         try:
             Session(launch, compiled).run()
@@ -125,6 +127,8 @@ _MOST_THREADS = 1024
 _SMALL = 80
 #: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
 _SHORT, _OPTIMISING = 2000, 250e-6
+#: Instructions of a kernel that is optimised at all: from there on it gains less than that takes.
+_LONG = 1500
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
 #: as sixty such steps, and there is something to do for each kernel.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import llvmlite
 import llvmlite.binding as llvm
 
+from cudakit.emulator.compiled.helpers import HELPERS
 from cudakit.jit.cache.cache import default_cache
 
 
@@ -72,12 +73,22 @@ def is_kept(text: str) -> bool:
     return default_cache().stored("native", _digest(text, True)) is not None
 
 
+def _object(text: str, optimised: bool) -> bytes:
+    return default_cache().blob("native", _digest(text, optimised), lambda: compiled(text, optimised))
+
+
+@cache
+def _helpers() -> bytes:
+    """What kernels call, which is the same for all."""
+    return _object(HELPERS, True)
+
+
 class Code:
     """Object code in the process, for as long as this lives."""
 
     def __init__(self, text: str, optimised: bool) -> None:
-        made = default_cache().blob("native", _digest(text, optimised), lambda: compiled(text, optimised))
-        library = llvm.JITLibraryBuilder().add_object_img(made).add_current_process().export_symbol("kernel")
+        library = llvm.JITLibraryBuilder().add_object_img(_object(text, optimised)).add_object_img(_helpers())
+        library.add_current_process().export_symbol("kernel")
         self._held = library.link(_jit(), f"kernel{next(_numbers)}")
         #: run(words, first block, last block): 0, or what it stopped for.
         self.run: Callable[[Any, int, int], int] = _Run(self._held["kernel"])

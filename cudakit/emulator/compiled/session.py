@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import sys
 import threading
@@ -18,6 +17,7 @@ import numpy as np
 from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.builder import Reached
 from cudakit.emulator.compiled.layout import STRIP, Slot
+from cudakit.emulator.instructions.control import trapped
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.context import Context
@@ -55,10 +55,18 @@ class Compiled:
     #: Functions that instructions were taken from, by the ``id`` of these.
     origins: dict[int, Function]
     #: Whether it may need more stack than threads have.
-    is_deep: bool
-    #: How long it may run, in seconds, before the code is optimised; infinite where it is.
-    patience: float = math.inf
+    is_deep: bool = False
+    #: What runs quicker, once it has been compiled for longer; and how long this one runs before, in seconds.
+    better: kernel.Made | None = None
+    patience: float = 0
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+
+    def improve(self) -> None:
+        """Compile what runs quicker."""
+        assert self.better is not None
+        self.made, self.code = self.better, native.Code(self.better.text, True)
+        self.is_deep, self.better = False, None
+        self.frames.clear()
 
 
 def _frame(launch: Launch, compiled: Compiled) -> Frame:
@@ -98,6 +106,7 @@ def _frame(launch: Launch, compiled: Compiled) -> Frame:
     words[Slot.DYNAMIC_BYTES] = geometry.shared_bytes
     allocated = -(-shared // SHARED_UNIT) * SHARED_UNIT
     words[Slot.TOTAL_BYTES] = allocated
+    words[Slot.GRID_BARRIER] = module.grid_barrier_address if geometry.cooperative else 0
     assert RESERVED_SHARED
     return Frame(geometry, words, held, table, parameters)
 
@@ -151,6 +160,7 @@ class Session:
 
     def _run(self) -> None:
         geometry, made = self.launch.geometry, self.compiled.made
+        self.launch.module.grid_barrier[:] = 0
         blocks, workers = geometry.blocks, cores()
         alone = made.ordered or self.memory.watcher is not None or blocks * geometry.threads < _FEW or blocks < 2
         size = (
@@ -247,7 +257,7 @@ class Session:
     def _frame(self, core: int) -> Frame:
         """What a core's code is told; kept for the next launch alike."""
         launch, geometry = self.launch, self.launch.geometry
-        key = (geometry.grid, geometry.block, geometry.shared_bytes, core)
+        key = (geometry.grid, geometry.block, geometry.shared_bytes, geometry.cooperative, core)
         with self._lock:
             frame = self.compiled.frames.get(key)
             if frame is None:
@@ -345,7 +355,8 @@ class Session:
         block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
         special = SpecialRegisters(launch.geometry, range(block, block + 1))
         if given.opcode == "trap":
-            what = f"{place_of(special, launch.geometry, thread)} trapped"
+            where = place_of(special, launch.geometry, thread)
+            what = trapped(where, self.compiled.context.function, launch.geometry)
         elif "aligned" in given.modifiers and reached is None:
             where, here = place_of(special, launch.geometry, thread), words[Slot.ADDRESS]
             what = f"{given} needs all 32 threads of a warp; of that of {where}, only {here} are there"

@@ -7,9 +7,10 @@ import numpy as np
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Control, control
+from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Group, Instruction, Register, Symbol
+from cudakit.emulator.ptx.program import Function, Group, Instruction, Register, Symbol
 from cudakit.errors import EmulationError
 
 
@@ -62,19 +63,23 @@ def exit_(given: Instruction, context: Context) -> Control:
 @control("trap", "9.7.19.4")
 @control("brkpt", "9.7.19.1")
 def trap(given: Instruction, context: Context) -> Control:
-    """A kernel that gives up; cooperative groups do so where a grid cannot synchronise."""
-    grid = any(Register("%envreg1") in other.operands for other in context.function.code)
+    """A kernel that gives up."""
 
     def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         if active is not None and active.size == 0:
             return True
         lane = 0 if active is None else int(active[0])
-        hint = ""
-        if grid and not machine.geometry.cooperative:
-            hint = "; a grid synchronises only in a cooperative launch: config(…, cooperative=True)"
-        raise EmulationError(f"{machine.name_of(lane)} trapped{hint}")
+        raise EmulationError(trapped(machine.name_of(lane), context.function, machine.geometry))
 
     return stop
+
+
+def trapped(place: str, function: Function, geometry: Geometry) -> str:
+    """What is told of a trap; cooperative groups trap where a grid cannot synchronise."""
+    hint = ""
+    if not geometry.cooperative and any(Register("%envreg1") in other.operands for other in function.code):
+        hint = "; a grid synchronises only in a cooperative launch: config(…, cooperative=True)"
+    return f"{place} trapped{hint}"
 
 
 @control("call", "9.7.12.5")

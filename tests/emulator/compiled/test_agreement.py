@@ -424,19 +424,23 @@ def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:
     assert len(set(sums)) == 1
 
 
-def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     from cudakit.emulator.compiled import machine, native
 
     made = []
     real = native.compiled
     monkeypatch.setattr(native, "compiled", lambda text, optimised: made.append(optimised) or real(text, optimised))
-    loaded, code = [], native.Code
-    monkeypatch.setattr(native, "Code", lambda text, optimised: loaded.append(optimised) or code(text, optimised))
+    loaded, load = [], native.Code
+    monkeypatch.setattr(native, "Code", lambda text, optimised: loaded.append(optimised) or load(text, optimised))
     monkeypatch.setattr(machine, "_SHORT", 0)
+    monkeypatch.setattr(machine, "_LONG", 1000)
     monkeypatch.setattr(machine, "_OPTIMISING", 1e-9)
-    text = "__global__ void f(int* x, int n) { for (int k = 0; k < n; ++k) x[threadIdx.x] = x[threadIdx.x] * 3 + 41; }"
+    more = len(code)  # none is in the cache
+    text = (
+        "__global__ void f(int* x, int n) { for (int k = 0; k < n; ++k) x[threadIdx.x] = x[threadIdx.x] * 3 + MORE; }"
+    )
     stream, x, want = emulator.stream(machine="compiled"), np.arange(32, dtype="i4"), np.arange(32, dtype="i4")
-    kernel = ck.Kernel(text)
+    kernel = ck.Kernel(text.replace("MORE", str(more)))
     for _ in range(3):
         kernel(stream, ck.config(1, 32), x, 20_000)
     assert made == [False, True]
@@ -446,7 +450,7 @@ def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest
     assert made == [False, True]
     assert loaded == [False, True, True]
     for _ in range(80_000):
-        want = want * np.int32(3) + np.int32(41)
+        want = want * np.int32(3) + np.int32(more)
     np.testing.assert_array_equal(x, want)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
 from cudakit.emulator.compiled.emit.arithmetic import add_values
-from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, READ, SHARED, WRITE
+from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, NOWHERE, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine
@@ -113,7 +113,7 @@ class Access:
             if b.layout.watched and self.code != SHARED:
                 self._note(way)
             return loaded
-        if b.unlikely:
+        if b.unlikely or (b.brief and self.kind == "each"):
             return self._by_lanes(values)
         inside = self._inside()
         near, far, joined = (text.fresh(stem) for stem in ("near", "far", "joined"))
@@ -281,7 +281,7 @@ def new_range(b: Builder, key: tuple[object, ...]) -> str:
     """Where it is kept what addresses were checked against last: low, span, shift and flags."""
     if key not in b.ranges:
         b.ranges[key] = place = b.alloca("i64", "range", 4)
-        b.starts.append(f"  store <4 x i64> <i64 -1, i64 0, i64 0, i64 0>, ptr {place}")
+        b.starts.append(f"  store <4 x i64> <i64 {NOWHERE}, i64 0, i64 0, i64 0>, ptr {place}")
     return b.ranges[key]
 
 

@@ -1,0 +1,18 @@
+"""Each test twice: with code that runs as quickest, and with what long kernels are compiled to at first."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True, params=["best", "brief"])
+def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    machine = pytest.importorskip("cudakit.emulator.compiled.machine")
+    monkeypatch.setattr(machine, "_machine", machine.Machine())  # what the other way compiled is not taken
+    monkeypatch.setattr(machine, "_told", set())
+    if request.param == "brief":
+        monkeypatch.setattr(machine, "_LONG", -1)
+    else:
+        monkeypatch.setattr(machine, "_SHORT", 1 << 40)
+    which: str = request.param
+    return which
