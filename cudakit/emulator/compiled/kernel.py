@@ -236,7 +236,8 @@ class _Kernel:
     def _over_blocks(self) -> list[str]:
         """Where registers are that live from one block to another, and the lanes that wait for each."""
         live = sorted(set[str]().union(*self.shapes.live_in))
-        return [*self.masks.values(), *(self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name))]
+        registers = [self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name)]
+        return [*self.masks.values(), *registers]
 
     def _before(self) -> None:
         """What comes before the kernel's own code: over blocks, and over the vectors of one."""

@@ -93,16 +93,15 @@ class Machine:
             for given in inlined.function.code:
                 if decode(given, context).missing:
                     raise Refusal(f"instruction {given}")
-            best = kernel.make(context, layout) if len(inlined.function.code) <= _LONG else None
-            lines = best.text.count("\n") if best is not None else 0
-            if best is not None and (lines <= _SHORT or native.is_kept(best.text)):
-                return Compiled(best, native.Code(best.text, True), context, inlined.origins)
             brief = kernel.make(context, layout, True)
+            lines = brief.text.count("\n")
+            if lines <= _SHORT or native.was_improved(brief.text):
+                made = kernel.make(context, layout)
+                return Compiled(made, native.Code(made.text, True), context, inlined.origins, layout)
         except Refusal as refusal:
             return refusal
-        return Compiled(
-            brief, native.Code(brief.text, False), context, inlined.origins, True, best, lines * _OPTIMISING
-        )
+        patience = lines * _OPTIMISING
+        return Compiled(brief, native.Code(brief.text, False), context, inlined.origins, layout, True, patience)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -111,7 +110,7 @@ class Machine:
         ------
         EmulationError
         """
-        if compiled.better is not None and compiled.patience <= 0:
+        if compiled.is_quick and compiled.patience <= 0:
             compiled.improve()
         begun = time.perf_counter()
         try:
@@ -125,10 +124,9 @@ _MOST_THREADS = 1024
 #: Instructions of a kernel whose vectors take four registers each rather than two: what is done once for a vector
 #: counts for more than what no longer fits into the registers.
 _SMALL = 80
-#: Lines of IR that are optimised at once, and what it takes to optimise one of more: seconds.
-_SHORT, _OPTIMISING = 2000, 250e-6
-#: Instructions of a kernel that is optimised at all: from there on it gains less than that takes.
-_LONG = 1500
+#: Lines of the brief IR of kernels that are optimised at once, and what it takes to optimise those with more, by the
+#: line: seconds.
+_SHORT, _OPTIMISING = 1500, 400e-6
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
 #: as sixty such steps, and there is something to do for each kernel.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000

@@ -16,7 +16,7 @@ import numpy as np
 
 from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.builder import Reached
-from cudakit.emulator.compiled.layout import STRIP, Slot
+from cudakit.emulator.compiled.layout import STRIP, Layout, Slot
 from cudakit.emulator.instructions.control import trapped
 from cudakit.emulator.instructions.system import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
@@ -54,19 +54,19 @@ class Compiled:
     context: Context
     #: Functions that instructions were taken from, by the ``id`` of these.
     origins: dict[int, Function]
-    #: Whether it may need more stack than threads have.
-    is_deep: bool = False
-    #: What runs quicker, once it has been compiled for longer; and how long this one runs before, in seconds.
-    better: kernel.Made | None = None
+    layout: Layout
+    #: Whether it was made quickly, for the time being: such code may need more stack than threads have. And how long it
+    #: runs before it is made anew, in seconds.
+    is_quick: bool = False
     patience: float = 0
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
 
     def improve(self) -> None:
         """Compile what runs quicker."""
-        assert self.better is not None
-        self.made, self.code = self.better, native.Code(self.better.text, True)
-        self.is_deep, self.better = False, None
+        brief, self.made = self.made, kernel.make(self.context, self.layout)
+        self.code, self.is_quick = native.Code(self.made.text, True), False
         self.frames.clear()
+        native.note_improved(brief.text)
 
 
 def _frame(launch: Launch, compiled: Compiled) -> Frame:
@@ -188,7 +188,7 @@ class Session:
         helpers = [_begun(work, core) for core in range(1, workers)] if size < blocks else []
         hook, sys.unraisablehook = sys.unraisablehook, self._raised
         try:
-            if self.compiled.is_deep:
+            if self.compiled.is_quick:
                 self._wait_for(_begun(work, 0))
             else:
                 work(0)

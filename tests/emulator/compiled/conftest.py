@@ -10,9 +10,6 @@ def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     machine = pytest.importorskip("cudakit.emulator.compiled.machine")
     monkeypatch.setattr(machine, "_machine", machine.Machine())  # what the other way compiled is not taken
     monkeypatch.setattr(machine, "_told", set())
-    if request.param == "brief":
-        monkeypatch.setattr(machine, "_LONG", -1)
-    else:
-        monkeypatch.setattr(machine, "_SHORT", 1 << 40)
+    monkeypatch.setattr(machine, "_SHORT", 0 if request.param == "brief" else 1 << 40)
     which: str = request.param
     return which

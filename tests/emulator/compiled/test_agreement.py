@@ -433,7 +433,6 @@ def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest
     loaded, load = [], native.Code
     monkeypatch.setattr(native, "Code", lambda text, optimised: loaded.append(optimised) or load(text, optimised))
     monkeypatch.setattr(machine, "_SHORT", 0)
-    monkeypatch.setattr(machine, "_LONG", 1000)
     monkeypatch.setattr(machine, "_OPTIMISING", 1e-9)
     more = len(code)  # none is in the cache
     text = (
