@@ -5,6 +5,7 @@ RGB → gray → 5×5 blur → 256-bin histogram, for ``uint8`` and for ``float3
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import statistics
 import sys
@@ -19,6 +20,7 @@ import numpy as np
 from cuda.core import Stream
 
 import cudakit as ck
+from cudakit.jit.load.load import EmulatedAttributes
 
 _TEMPLATES: Final = ("image/gray", "image/blur", "histogram/even")
 _DTYPES: Final = (np.dtype(np.uint8), np.dtype(np.float32))
@@ -49,6 +51,8 @@ class Stage:
         What the kernel wrote, on the host.
     elapsed_ms : float or None
         Median time of one launch, in milliseconds; None on the emulator.
+    machine : str
+        What ran it: ``"GPU"``, ``"machine code"`` of the processor, or ``"NumPy"``.
     difference : float
         Largest absolute difference from the NumPy reference.
     tolerance : float
@@ -59,6 +63,7 @@ class Stage:
     dtype: np.dtype[Any]
     output: np.ndarray
     elapsed_ms: float | None
+    machine: str
     difference: float
     tolerance: float
 
@@ -99,6 +104,10 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
         print(
             "There is no GPU here: the kernels run on the emulator, whose results are a GPU's and whose times are not."
         )
+        if importlib.util.find_spec("llvmlite") is None:
+            print("It runs them with NumPy; with pip install 'cudakit[cpu]' those that take long become machine code.")
+        else:
+            print("It makes machine code of kernels that run for long, and runs the others with NumPy.")
     pixels = read_photo(photo)
     strips = strips_of(pixels.shape[0], pixels.shape[1], emulated=not ck.has_gpu())
     bar = Bar(len(strips) * len(_TEMPLATES) * len(_DTYPES))
@@ -106,8 +115,8 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
     flat = [stage for of_dtype in stages.values() for stage in of_dtype]
     print(f"{photo or 'grace_hopper.jpg, as matplotlib ships it'}: {pixels.shape[1]} × {pixels.shape[0]} pixels")
     print_table(
-        ("stage", "dtype", "ms", "against NumPy"),
-        [(stage.name, str(stage.dtype), _shown(stage.elapsed_ms), stage.verdict) for stage in flat],
+        ("stage", "dtype", "run by", "ms", "against NumPy"),
+        [(stage.name, str(stage.dtype), stage.machine, _shown(stage.elapsed_ms), stage.verdict) for stage in flat],
     )
     print(f"picture: {save_picture(pixels, stages, folder)}")
     return 0 if all(stage.passed for stage in flat) else 1
@@ -115,6 +124,14 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
 
 def _shown(elapsed_ms: float | None) -> str:
     return "–" if elapsed_ms is None else f"{elapsed_ms:.4f}"
+
+
+def _machine_of(kernel: ck.Kernel) -> str:
+    """What ran the last launch of a kernel."""
+    ran = kernel.attributes()
+    if not isinstance(ran, EmulatedAttributes):
+        return "GPU"
+    return "machine code" if ran.machine == "compiled" else "NumPy"
 
 
 def compile_all(arch: str) -> bool:
@@ -178,7 +195,8 @@ def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], 
     height, width, _ = rgb.shape
     dtype = rgb.dtype
     low, high = histogram_range(dtype)
-    gray, blur, even = (ck.Kernel.from_template(template) for template in _TEMPLATES)
+    gray, blur, even = kernels = [ck.Kernel.from_template(template) for template in _TEMPLATES]
+    names = dict(zip(kernels, _TEMPLATES, strict=True))
 
     with ck.using(stream) as xp:
         photo = xp.asarray(rgb)
@@ -209,7 +227,10 @@ def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], 
             over_values = ck.config(min(-(-size // 4096), 1024), 256)
             even(stream, over_values, rows_of(blurred, first, last), counts, size, low, high)
 
-        def stage(name: str, output: Any, launch: Callable[[int, int], None], reference: Any, terms: int) -> Stage:
+        def stage(
+            kernel: ck.Kernel, output: Any, launch: Callable[[int, int], None], reference: Any, terms: int
+        ) -> Stage:
+            name = names[kernel]
             elapsed_ms = median_ms(stream, lambda: launch(0, height)) if isinstance(stream, Stream) else None
             output.fill(0)  # the histogram adds to what is there
             for first, last in strips:
@@ -219,15 +240,15 @@ def run_stages(stream: Any, rgb: np.ndarray, strips: Sequence[tuple[int, int]], 
             wanted = reference()
             difference = np.abs(result.astype(np.float64) - wanted.astype(np.float64)).max()
             allowed = tolerance(result.dtype, terms, wanted)
-            return Stage(name, dtype, result, elapsed_ms, float(difference), allowed)
+            return Stage(name, dtype, result, elapsed_ms, _machine_of(kernel), float(difference), allowed)
 
         def counted() -> np.ndarray:
             return histogram_reference(_to_host(xp, blurred), low, high, _BINS)
 
         return [
-            stage(_TEMPLATES[0], grayed, make_gray, lambda: gray_reference(rgb), terms=3),
-            stage(_TEMPLATES[1], blurred, make_blur, lambda: blur_reference(_to_host(xp, grayed)), terms=25),
-            stage(_TEMPLATES[2], counts, make_counts, counted, terms=0),
+            stage(gray, grayed, make_gray, lambda: gray_reference(rgb), terms=3),
+            stage(blur, blurred, make_blur, lambda: blur_reference(_to_host(xp, grayed)), terms=25),
+            stage(even, counts, make_counts, counted, terms=0),
         ]
 
 

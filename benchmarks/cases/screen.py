@@ -2,7 +2,9 @@
 
 ``python benchmarks/run.py screen FOLDER`` compiles each as ``ck.Kernel.from_file(path, name, host_code="skip")``, with
 the macros and folders of headers of a Makefile beside it. Template arguments are those of the program's own launches
-(``launched.py``); what is not found so is float and 1, or the like.
+(``launched.py``); what is not found so is float and 1, or the like. With ``--emulator`` all kernels of what
+compiled are given to the emulator's machines: how many NumPy's has all instructions of, and how many of those become
+machine code.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host-code", choices=["keep", "skip"], default="skip")
     parser.add_argument("--only", default="", help="files whose path has this")
     parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--emulator", action="store_true", help="say what the emulator's machines take")
     parser.add_argument("--verbose", action="store_true", help="show the first error of each file")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
 
@@ -52,15 +55,17 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     everything = sorted(options.folder.rglob("*.cu"))
     parts = _included([path for path in options.folder.rglob("*.*") if path.suffix in SUFFIXES])
     paths = [path for path in everything if options.only in str(path) and path.resolve() not in parts]
-    work = [(path, options.include, options.host_code, options.arch) for path in paths]
+    work = [(path, options.include, options.host_code, options.arch, options.emulator) for path in paths]
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=40) as pool:
-        results = list(pool.imap(_tried, work, chunksize=4))
-    results = [(path, error) for path, error in zip(paths, results, strict=True) if error is not None]
+        tried = list(pool.imap(_tried, work, chunksize=4))
+    results = [(path, error) for path, (error, _) in zip(paths, tried, strict=True) if error is not None]
     failed = [(path, error) for path, error in results if error]
     yield f"{len(results) - len(failed)} of {len(results)} files with a kernel compile"
     yield f"({len(paths)} files; `host_code={options.host_code!r}`, {options.arch})."
     yield f"{len(everything) - len(paths)} more are no programs: others include them, and have what they use."
     yield ""
+    if options.emulator:
+        yield from _emulated([reason for _, reasons in tried for reason in reasons])
     counts = Counter(_reason(error) for _, error in failed)
     for reason, count in counts.most_common():
         yield f"## {reason}: {count}"
@@ -73,6 +78,50 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
         yield ""
 
 
+def _emulated(reasons: list[str]) -> Iterator[str]:
+    """What the emulator's machines take of all kernels, by why they do not."""
+    known = [reason for reason in reasons if not reason.startswith("missing: ")]
+    compiled = sum(not reason for reason in known)
+    yield f"Of the {len(reasons)} kernels in them the emulator has all instructions of {len(known)};"
+    yield f"{compiled} of these become machine code, {compiled / max(1, len(known)):.1%}."
+    yield ""
+    counts = Counter(reason for reason in reasons if reason)
+    yield from table(["why not", "kernels"], [[f"`{reason}`", str(count)] for reason, count in counts.most_common()])
+    yield ""
+
+
+def _taken(ptx: bytes) -> list[str]:
+    """Of each kernel of a program: "" where it can be machine code, else why not."""
+    from cudakit.emulator.compiled import kernel, native
+    from cudakit.emulator.compiled.analysis import traits_of
+    from cudakit.emulator.compiled.inline import Inlined
+    from cudakit.emulator.compiled.layout import Layout
+    from cudakit.emulator.compiled.refusal import Refusal
+    from cudakit.emulator.machine.context import Context
+    from cudakit.emulator.machine.decode import decode
+    from cudakit.emulator.machine.memory import Memory
+    from cudakit.emulator.machine.module import Module
+    from cudakit.emulator.ptx.parser import parse
+
+    program = parse(ptx.decode())
+    module = Module(program, Memory())
+    found = []
+    for entry in [function for function in program.functions.values() if function.is_entry]:
+        try:
+            inlined = Inlined(program, entry)
+            context = Context(module.symbols, inlined.function)
+            lost = [given for given in inlined.function.code if decode(given, context).missing]
+            if lost:
+                found.append(f"missing: {lost[0].name}")
+                continue
+            width = 32 if traits_of([context]).uses_warps else native.processor().native
+            kernel.make(context, Layout(width, True, True), True)
+            found.append("")
+        except Refusal as refusal:
+            found.append(re.sub(r"instruction ([\w.:]+).*", r"\1", str(refusal)))
+    return found
+
+
 def _included(paths: list[Path]) -> set[Path]:
     """Files that another one includes."""
     found = set()
@@ -82,31 +131,33 @@ def _included(paths: list[Path]) -> set[Path]:
     return found
 
 
-def _tried(work: tuple[Path, list[Path], str, str]) -> str | None:
-    """The error of compiling a file's first kernel; "" for none, None where it has no kernel."""
+def _tried(work: tuple[Path, list[Path], str, str, bool]) -> tuple[str | None, list[str]]:
+    """The error of compiling a file's first kernel, "" for none, None where it has no kernel; and, where it is asked,
+    why each kernel of the code is left to NumPy, "" where it is not.
+    """
     import cudakit as ck
 
-    path, include, host_code, arch = work
+    path, include, host_code, arch, emulated = work
     defines, folders = _of_makefile(path)
     extra = {"relocatable_device_code": True} if _is_linked(path) else {}
     options = ck.CompileOptions(include_paths=[path.parent, *folders, *include], defines=defines, extra=extra)
     try:
         found = _first_kernel(path, options, host_code)
         if found is None:
-            return None
+            return None, []
         kernel, choices = found
         first = ""
         for given in choices:
             try:
-                (kernel[given] if given else kernel).compile(arch=arch, target="ptx")
-                return ""
+                compiled = (kernel[given] if given else kernel).compile(arch=arch, target="ptx")
+                return "", _taken(compiled.code) if emulated else []
             except ck.CudakitError as error:
                 first = first or str(error)
-        return first
+        return first, []
     except ck.CudakitError as error:
-        return str(error)
+        return str(error), []
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", []
 
 
 def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[tuple[Any, ...]]] | None:

@@ -244,9 +244,14 @@ def device_limits(device: int | str) -> Limits:
     return emulator().limits_of(device) if isinstance(device, str) else devices.limits(device)
 
 
+#: Multiprocessors that work is spread over on the emulator, whatever device it stands for: where blocks run in turn,
+#: more of them have only more to combine; a step with NumPy wants some thousands of threads.
+_EMULATED = 16
+
+
 def multiprocessors_of(device: int | str) -> int:
-    """Multiprocessors of the device that a `ArrayPlace` names."""
-    return device_limits(device).multiprocessors
+    """Multiprocessors that work is spread over on the device that a `ArrayPlace` names."""
+    return _EMULATED if isinstance(device, str) else device_limits(device).multiprocessors
 
 
 def busy_blocks(device: int | str) -> int:

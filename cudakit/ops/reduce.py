@@ -56,8 +56,9 @@ def sum(
     array
         Of 0 where there are no elements. Added up in 64 bits for integers, modulo 2^64; in float for float16 and
         bfloat16; in the result's dtype else: a tree over what a thread holds in registers, a running sum a thread, a
-        tree over threads and blocks. The order depends on shape, strides and the number of multiprocessors alone, so
-        that every run on every stream of a device gives the same bits.
+        tree over threads and blocks. The order depends on shape, strides and the number of multiprocessors alone (on
+        the emulator 16, whatever device it stands for), so that every run on every stream of a device gives the same
+        bits.
 
     Raises
     ------

@@ -51,7 +51,7 @@ __global__ void drift(float4* body, const float4* velocity, int n, float by) {
 """
 accelerate, kick, drift = (ck.Kernel(SOURCE, name) for name in ("accelerate", "kick", "drift"))
 
-n, steps, dt, softening = (4096, 400, 0.005, 0.05) if ck.has_gpu() else (150, 6, 0.005, 0.05)
+n, steps, dt, softening = 4096, 400 if ck.has_gpu() else 20, 0.005, 0.05
 rng = np.random.default_rng(4)
 start = np.zeros((n, 4), np.float32)
 start[:, :3] = rng.normal(size=(n, 3)) * [1, 1, 0.1]
@@ -62,7 +62,7 @@ moving[:, :3] -= moving[:, :3].mean(axis=0)
 
 
 def energy(body: np.ndarray, velocity: np.ndarray) -> float:
-    """Kinetic and potential energy, in float64, on the host; of every 4th body's pairs where there are many."""
+    """Kinetic and potential energy, in float64, on the host."""
     x, mass = body[:, :3].astype(float), body[:, 3].astype(float)
     kinetic = 0.5 * (mass * (velocity[:, :3].astype(float) ** 2).sum(axis=1)).sum()
     potential = 0.0
@@ -101,7 +101,7 @@ with ck.using(stream) as xp:
     force()
     for step in range(1, steps + 1):  # kick, drift, kick: symmetric in time, so that the energy stays
         half(), whole(), force(), half()
-        if step == 3:
+        if step == 1:
             for found, expected in zip((body, velocity), by_numpy(step), strict=True):
                 np.testing.assert_allclose(ck.to_host(found, stream)[:, :3], expected, atol=1e-5)
 end, turned = ck.to_host(body, stream), ck.to_host(velocity, stream)

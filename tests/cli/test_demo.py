@@ -128,7 +128,8 @@ def stages_for(dtype: np.dtype[Any]) -> list[demo.Stage]:
     gray = demo.gray_reference(rgb)
     counts = demo.histogram_reference(gray, *demo.histogram_range(dtype), 256)
     return [
-        demo.Stage(name, dtype, output, 0.1, 0.0, 0.0) for name, output in zip("gbh", (gray, gray, counts), strict=True)
+        demo.Stage(name, dtype, output, 0.1, "GPU", 0.0, 0.0)
+        for name, output in zip("gbh", (gray, gray, counts), strict=True)
     ]
 
 
@@ -158,6 +159,9 @@ def test_in_strips_it_is_the_same_and_says_how_far_it_is(stream: Any, capsys: py
     bar = demo.Bar(3 * len(strips))
     parts = demo.run_stages(stream, rgb, strips, bar)
     whole = demo.run_stages(stream, rgb, [(0, 41)], demo.Bar(3))
+    on_a_gpu = getattr(stream, "machine", "GPU") == "GPU"
+    ran = {"numpy": {"NumPy"}, "compiled": {"machine code"}, "auto": {"NumPy", "machine code"}, "GPU": {"GPU"}}
+    assert {one.machine for one in parts} <= ran["GPU" if on_a_gpu else stream.machine]
     shown = capsys.readouterr().err
     for one, other in zip(parts, whole, strict=True):
         assert one.passed
@@ -203,6 +207,8 @@ def test_without_a_gpu_it_runs_on_the_emulator_and_says_so(
     assert demo.main(photo, "sm_80", tmp_path) == 0
     output = capsys.readouterr().out
     assert "on the emulator" in output
+    assert "It makes machine code of kernels that run for long" in output or "pip install 'cudakit[cpu]'" in output
+    assert output.count("NumPy   ") + output.count("machine code  ") >= 6
     assert "for sm_80" in output
     assert output.count("compiled") == 6
     assert output.count("exact") == 4
@@ -260,6 +266,7 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[str, np.ndarra
     monkeypatch.setattr(ck, "has_gpu", lambda: True)
     monkeypatch.setattr(ck, "using", using)
     monkeypatch.setattr(ck.Kernel, "from_template", kernels.__getitem__)
+    monkeypatch.setattr(demo, "_machine_of", lambda _: "the host")
 
 
 @pytest.mark.slow

@@ -371,7 +371,8 @@ def test_memory_forgets_a_reversed_array() -> None:
     lowest = memory.add(array[::-1], "array")
     assert memory.load("global", last, array.dtype, None).tolist() == [9]
     memory.remove(lowest)
-    with pytest.raises(AccessError, match="no allocation"):
+    # What it is told depends on whether the device's heap, where another test has made one, lies near.
+    with pytest.raises(AccessError, match=r"in no allocation|is no more|outside every array"):
         memory.load("global", last, array.dtype, None)
 
 

@@ -5,13 +5,14 @@ What an emitter needs: `read` and `write` of operands, `mask`, and `apply` for w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized, targets
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized, sources, targets
 from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
 from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
@@ -97,6 +98,8 @@ class Builder:
         self._carry: str | None = None
         #: Where lanes that take turns have their values, and where those go that take no part.
         self.turns: tuple[str, str] | None = None
+        #: Where lanes hand their registers over to NumPy's machine; none yet.
+        self.handed = ""
         self.allocas: list[str] = []
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
@@ -111,6 +114,12 @@ class Builder:
         for given in self.function.code:
             for name in targets(given):
                 self.made_by.setdefault(name, []).append(given)
+        #: Registers that only one branch reads.
+        read = [(name, given.opcode) for given in self.function.code for name in sources(given)]
+        times = Counter(name for name, _ in read)
+        self.for_branch: set[str] = {name for name, opcode in read if opcode == "bra" and times[name] == 1}
+        #: Predicates of which what is known holds where they do: they are written once.
+        self.lasting: set[str] = set()
         #: Where it is kept what is known of predicates (`verdicts`), and of which ones in the block at hand.
         self.verdicts: dict[str, tuple[str, str]] = {}
         self.known_here: set[str] = set()
@@ -119,7 +128,7 @@ class Builder:
         for number, (name, _kind) in enumerate(self.function.registers.items()):
             self.numbers[name] = number
 
-    # ── what the kernel's frame sets ──
+    # ── what the scaffold sets ──
 
     parameters: X
     shared_base: X

@@ -344,6 +344,158 @@ no:
   ret i1 false
 }}
 
+define i1 @arrive(
+    ptr %ctx, i64 %space, i64 %address, i64 %comes, i64 %owed, i64 %gone, ptr %token
+) noinline nounwind {{
+entry:
+{_slot("%sbp", Slot.SHARED_BYTES)}{_slot("%sp", Slot.SHARED)}  %sb = load i64, ptr %sbp
+  %sbase = load i64, ptr %sp
+  %named = icmp eq i64 %space, {SHARED}
+  %window = select i1 %named, i64 0, i64 {SHARED_WINDOW}
+  %off = sub i64 %address, %window
+  %end = add i64 %off, 8
+  %low3 = and i64 %off, 7
+  %even = icmp eq i64 %low3, 0
+  %below = icmp ult i64 %off, %sb
+  %within = icmp ule i64 %end, %sb
+  %ok0 = and i1 %even, %below
+  %ok = and i1 %ok0, %within
+  br i1 %ok, label %inside, label %no
+inside:
+  %at = add i64 %sbase, %off
+  %p = inttoptr i64 %at to ptr
+  %word = load i64, ptr %p
+  %expected0 = and i64 %word, 1048575
+  %expected = sub i64 %expected0, %gone
+  %up20 = lshr i64 %word, 20
+  %pending0 = and i64 %up20, 1048575
+  %pending = sub i64 %pending0, %comes
+  %left2 = shl i64 %word, 2
+  %owed0 = ashr i64 %left2, 42
+  %owes = add i64 %owed0, %owed
+  %made = and i64 %word, {1 << 62}
+  %ismade = icmp ne i64 %made, 0
+  %enough = icmp sge i64 %pending, 0
+  %owesabs = call i64 @llvm.abs.i64(i64 %owes, i1 false)
+  %few = icmp ule i64 %owesabs, 1048575
+  %good0 = and i1 %ismade, %enough
+  %good = and i1 %good0, %few
+  br i1 %good, label %change, label %no
+change:
+  %both = or i64 %pending, %owes
+  %complete = icmp eq i64 %both, 0
+  %now = select i1 %complete, i64 %expected, i64 %pending
+  %f20 = shl i64 %now, 20
+  %owesbits = and i64 %owes, 4194303
+  %f40 = shl i64 %owesbits, 40
+  %flip = select i1 %complete, i64 {-(1 << 63)}, i64 0
+  %phase0 = and i64 %word, {-(1 << 63)}
+  %phase = xor i64 %phase0, %flip
+  %w1 = or i64 %expected, %f20
+  %w2 = or i64 %w1, %f40
+  %w3 = or i64 %w2, {1 << 62}
+  %w4 = or i64 %w3, %phase
+  store i64 %w4, ptr %p
+  store i64 %word, ptr %token
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+define i64 @bytes(
+    ptr %ctx, i64 %thread, i64 %block, i64 %address, i64 %count, i64 %use, i64 %space
+) noinline nounwind {{
+entry:
+  %host = call i64 @one(
+    ptr %ctx, i64 0, i64 %thread, i64 %block, i64 %address, i64 16, i64 %use, i64 %space, i64 0
+  )
+  %failed = icmp eq i64 %host, 0
+  br i1 %failed, label %no, label %begun
+begun:
+{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}  %low = load i64, ptr %lowp
+  %span = load i64, ptr %spanp
+  %off = sub i64 %address, %low
+  %last0 = add i64 %off, %count
+  %last = sub i64 %last0, 16
+  %fits = icmp ule i64 %last, %span
+  br i1 %fits, label %yes, label %no
+yes:
+  ret i64 %host
+no:
+  ret i64 0
+}}
+
+define void @note(i64 %host, i64 %flags, i64 %count, i64 %mark) noinline nounwind {{
+entry:
+  %marked = icmp ne i64 %flags, 0
+  br i1 %marked, label %marking, label %done
+marking:
+  %fa = add i64 %host, %flags
+  %fptr = inttoptr i64 %fa to ptr
+  %m8 = trunc i64 %mark to i8
+  br label %byte
+byte:
+  %j = phi i64 [ 0, %marking ], [ %j1, %byte ]
+  %bp = getelementptr i8, ptr %fptr, i64 %j
+  %was = load i8, ptr %bp
+  %is = or i8 %was, %m8
+  store i8 %is, ptr %bp
+  %j1 = add i64 %j, 1
+  %more = icmp ult i64 %j1, %count
+  br i1 %more, label %byte, label %done
+done:
+  ret void
+}}
+
+define i1 @bulk(
+    ptr %ctx, i64 %thread, i64 %block, i64 %tospace, i64 %ofspace, i64 %to, i64 %of, i64 %count, i64 %barrier,
+    i64 %tomark, i64 %ofmark
+) noinline nounwind {{
+entry:
+  %token = alloca i64
+  %a0 = or i64 %to, %of
+  %a1 = or i64 %a0, %count
+  %odd = and i64 %a1, 15
+  %even = icmp eq i64 %odd, 0
+  %some = icmp ne i64 %count, 0
+  %usual = and i1 %even, %some
+  br i1 %usual, label %from, label %no
+from:
+  %source = call i64 @bytes(
+    ptr %ctx, i64 %thread, i64 %block, i64 %of, i64 %count, i64 {READ}, i64 %ofspace
+  )
+{_slot("%flagsp", Slot.FLAGS)}  %offlags = load i64, ptr %flagsp
+  %unread = icmp eq i64 %source, 0
+  br i1 %unread, label %no, label %there
+there:
+  %target = call i64 @bytes(
+    ptr %ctx, i64 %thread, i64 %block, i64 %to, i64 %count, i64 {WRITE}, i64 %tospace
+  )
+  %toflags = load i64, ptr %flagsp
+  %unwritten = icmp eq i64 %target, 0
+  br i1 %unwritten, label %no, label %move
+move:
+  %tp = inttoptr i64 %target to ptr
+  %sp = inttoptr i64 %source to ptr
+  call void @llvm.memmove.p0.p0.i64(ptr %tp, ptr %sp, i64 %count, i1 false)
+  call void @note(i64 %source, i64 %offlags, i64 %count, i64 %ofmark)
+  call void @note(i64 %target, i64 %toflags, i64 %count, i64 %tomark)
+  %completes = icmp sge i64 %barrier, 0
+  br i1 %completes, label %complete, label %yes
+complete:
+  %less = sub i64 0, %count
+  %counted = call i1 @arrive(
+    ptr %ctx, i64 {SHARED}, i64 %barrier, i64 0, i64 %less, i64 0, ptr %token
+  )
+  ret i1 %counted
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}}
+
+declare i64 @llvm.abs.i64(i64, i1)
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.cttz.i64(i64, i1)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 !0 = !{{!"branch_weights", i32 10000, i32 1}}
@@ -355,4 +507,6 @@ declare void @blame(ptr, i64, i64, i64, i64, ptr) cold nounwind
 declare i64 @one(ptr, i64, i64, i64, i64, i64, i64, i64, i64) cold nounwind
 declare i1 @lanes(ptr, i64, i64, i64, i64, i64, i64, i64, i64, i64, ptr, ptr, i64, i64, ptr) nounwind
 declare i1 @place(ptr, ptr, i64, i64, i64, i64, i64) cold nounwind
+declare i1 @arrive(ptr, i64, i64, i64, i64, i64, ptr) nounwind
+declare i1 @bulk(ptr, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) nounwind
 """

@@ -1,4 +1,4 @@
-"""How a launch's threads are cut into vectors, and where compiled code finds what it is given."""
+"""How a launch's threads are cut into vectors, and what compiled code is given and comes back with."""
 
 from __future__ import annotations
 
@@ -82,4 +82,20 @@ class Slot(IntEnum):
     # Whatever stays in memory while code runs.
     KEPT = 33
     GRID_BARRIER = 34  # where the blocks of a cooperative launch meet; 0: they cannot
-    COUNT = 35
+    BARRIERS = 36  # 32 words: of those for a part of the block, how many have come, and how often it was met
+    COUNT = 68
+
+
+class Ending(IntEnum):
+    """What code comes back with."""
+
+    FINISHED = 0
+    FAILED = 1  # an error that is written down
+    STOPPED = 2  # told to stop
+    STUCK = 3  # lanes of a warp wait for each other
+    IDLE = 4  # a block's threads wait for what others have not written yet
+    STALLED = 5  # a block's threads wait at barriers for each other
+
+
+#: What a vector's state begins with: it has come to its end; lanes of it wait in several places. Else where it goes on.
+DONE, PARTED = -1, -2

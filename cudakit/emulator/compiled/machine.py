@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled.analysis import Traits, traits_of
 from cudakit.emulator.compiled.inline import Inlined, reached
 from cudakit.emulator.compiled.layout import Layout, layout_of
+from cudakit.emulator.compiled.loaded import Compiled
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.session import Compiled, Session
+from cudakit.emulator.compiled.session import Session
+from cudakit.emulator.compiled.webs import split
 from cudakit.emulator.machine.capacity import MOST_LANES
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import decode
@@ -21,27 +25,33 @@ from cudakit.emulator.machine.module import Module
 from cudakit.errors import EmulatorWarning
 
 
-class _Traits(NamedTuple):
-    """What of a kernel decides how it is compiled, and when."""
+@dataclass(slots=True)
+class _Made:
+    """What was made of a program, which goes with it."""
 
-    uses_warps: bool
-    #: Whether the order of its lanes is seen in sums: it stays on the machine that has begun it.
-    adds_floats: bool
-    #: Whether its vectors may run in any order, those of a block too.
-    is_free: bool
-    #: Instructions.
-    size: int
+    kernels: dict[tuple[str, Layout], Compiled | Refusal] = field(default_factory=dict)
+    traits: dict[str, Traits] = field(default_factory=dict)
+    #: What was found for a launch with the same shape of a block, and watched or not.
+    found: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Past:
+    """What is remembered of a module's kernels for as long as it lives."""
+
+    #: What the other machine has done of each, in its steps.
+    spent: dict[str, float] = field(default_factory=dict)
+    #: What was compiled, and is so again where it is gone.
+    compiled: set[tuple[str, Layout]] = field(default_factory=set)
+    #: Kernels that a warning was given of.
+    told: set[str] = field(default_factory=set)
 
 
 class Machine:
     """The kernels that are compiled, by module; and why others are not."""
 
     def __init__(self) -> None:
-        self._kernels: WeakKeyDictionary[Module, dict[tuple[str, Layout], Compiled | Refusal]] = WeakKeyDictionary()
-        self._traits: WeakKeyDictionary[Module, dict[str, _Traits]] = WeakKeyDictionary()
-        #: What was found for a launch with the same shape of a block, and watched or not.
-        self._found: WeakKeyDictionary[Module, dict[tuple[Any, ...], Compiled]] = WeakKeyDictionary()
-        self._spent: WeakKeyDictionary[Module, dict[str, float]] = WeakKeyDictionary()
+        self._past: WeakKeyDictionary[Module, _Past] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
@@ -50,40 +60,42 @@ class Machine:
             return Refusal("clusters of blocks")
         if geometry.threads > _MOST_THREADS:
             return Refusal(f"blocks of more than {_MOST_THREADS} threads")
-        again = self._found.setdefault(module, {})
+        made: _Made | None = module.made.get(self)
+        if made is None:
+            made = module.made[self] = _Made()
         key = (entry.name, geometry.block, module.memory.watcher is not None)
-        made = again.get(key)
-        if made is not None:
-            return made
-        kernels = self._kernels.setdefault(module, {})
-        traits = self._traits.setdefault(module, {})
-        known = traits.get(entry.name)
-        if known is None:
+        again = made.found.get(key)
+        if again is not None:
+            return again
+        traits = made.traits.get(entry.name)
+        if traits is None:
             contexts = [module.context(each) for each in reached(module.program, entry)]
-            known = traits[entry.name] = _Traits(
-                any(map(kernel.uses_warps, contexts)),
-                any(map(kernel.adds_floats, contexts)),
-                all(map(kernel.is_free, contexts)),
-                sum(len(each.function.code) for each in contexts),
-            )
-        watched = module.memory.watcher is not None
+            traits = made.traits[entry.name] = traits_of(contexts)
         processor = native.processor()
-        most = processor.native * (4 if known.size <= _SMALL else 2)
-        layout = layout_of(geometry, known.uses_warps, most, watched, known.is_free, processor.masks)
-        found = kernels.get((entry.name, layout))
+        most = processor.native * (4 if traits.size <= _SMALL else 2)
+        layout = layout_of(geometry, traits.uses_warps, most, key[2], traits.is_free, processor.masks)
+        found = made.kernels.get((entry.name, layout))
         if found is None:
-            spent = self._spent.get(module, {}).get(entry.name, 0)
-            if not eager and (spent + _least(launch) < _cost(launch) or (spent and known.adds_floats)):
+            past = self.past(module)
+            spent = past.spent.get(entry.name, 0)
+            pays = spent + _least(launch) >= _cost(launch) and not (spent and traits.adds_floats)
+            if not (eager or pays or (entry.name, layout) in past.compiled):
                 return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
-            found = kernels[entry.name, layout] = self._make(module, entry.name, layout)
+            found = made.kernels[entry.name, layout] = self._make(module, entry.name, layout)
+            if isinstance(found, Compiled):
+                past.compiled.add((entry.name, layout))
         if isinstance(found, Compiled):
-            again[key] = found
+            made.found[key] = found
         return found
+
+    def past(self, module: Module) -> _Past:
+        """What is remembered of a module."""
+        return self._past.setdefault(module, _Past())
 
     def note(self, launch: Launch, steps: int) -> None:
         """Note that a launch took steps of the other machine."""
-        spent = self._spent.setdefault(launch.module, {})
-        spent[launch.entry.name] = spent.get(launch.entry.name, 0) + steps * _step(launch)
+        spent, name = self.past(launch.module).spent, launch.entry.name
+        spent[name] = spent.get(name, 0) + steps * _step(launch)
 
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
         try:
@@ -93,6 +105,8 @@ class Machine:
             for given in inlined.function.code:
                 if decode(given, context).missing:
                     raise Refusal(f"instruction {given}")
+            split(inlined.function, inlined.origins)
+            context = Context(module.symbols, inlined.function)
             brief = kernel.make(context, layout, True)
             lines = brief.text.count("\n")
             if lines <= _SHORT or native.was_improved(brief.text):
@@ -149,8 +163,6 @@ def _cost(launch: Launch) -> float:
 
 
 _machine = Machine()
-#: Kernels that a warning was given of.
-_told: set[tuple[Module, str]] = set()
 
 
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
@@ -161,8 +173,9 @@ def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> Non
         return
     found = _machine.find(launch, eager)
     if isinstance(found, Refusal):
-        if eager and (launch.module, launch.entry.name) not in _told:
-            _told.add((launch.module, launch.entry.name))
+        told = _machine.past(launch.module).told
+        if eager and launch.entry.name not in told:
+            told.add(launch.entry.name)
             warnings.warn(f"{launch.title} runs on the NumPy machine: it has {found}", EmulatorWarning, stacklevel=2)
         before, launch.why = launch.steps, f"it has {found}"
         otherwise(launch)

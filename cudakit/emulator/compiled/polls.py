@@ -27,6 +27,8 @@ def _asks_others(given: Instruction, read: set[str]) -> bool:
     """Whether an instruction finds what others have written; `read` are registers with what the loop has found."""
     if given.opcode == "ld":
         return not _STRONG.isdisjoint(given.modifiers)
+    if given.opcode == "mbarrier":
+        return given.modifiers[0] in ("test_wait", "try_wait")
     if given.opcode != "atom" or not _OWN.isdisjoint(given.modifiers):
         return False
     if "cas" in given.modifiers:

@@ -1,11 +1,15 @@
 """What a vector saves where it waits, and loads where it goes on: what was written since, and what is asked for before
-it waits again.
+it waits again. And where it saves it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.flow import Flow, waits
 from cudakit.emulator.compiled.shapes import Shapes, targets
+from cudakit.emulator.compiled.text import X, constant, lanes_of
 
 
 class Saves:
@@ -85,3 +89,82 @@ class Saves:
                     asked[number] = new
                     moved = True
         return asked
+
+
+class States:
+    """Where the vectors of a block save what they hold: bytes for each, the first eight of which say where it goes on.
+
+    Attributes
+    ----------
+    at : X
+        Where those of the vector at hand are.
+    bytes : int
+        How many a vector takes, known once all code is written (`end`).
+    """
+
+    at: X
+
+    def __init__(self, b: Builder) -> None:
+        self._b, self._text = b, b.text
+        self._places: dict[tuple[str, str], int] = {}
+        self.bytes = 64
+
+    def of(self, states: X, vector: X) -> X:
+        """The address of a vector's state."""
+        return self._text.at(states.name, self._text.binary("mul", vector, X("i64", "%state.bytes")))
+
+    def begin(self, states: X, vector: X) -> None:
+        """Take the state of a vector for that at hand."""
+        self.at = self.of(states, vector)
+
+    def end(self) -> None:
+        """Put in how many bytes a state takes."""
+        self.bytes = -(-self.bytes // 64) * 64
+        self._text.lines = [line.replace("%state.bytes", str(self.bytes)) for line in self._text.lines]
+
+    def resume_at(self, number: int) -> None:
+        """Write where the vector is to go on."""
+        self._text.store(constant("i64", number), self.at.name)
+
+    def place(self, name: str, part: str, type_: str) -> str:
+        """Where a part of a register is saved, or something else with a name."""
+        offset = self._places.get((name, part))
+        if offset is None:
+            element = X(type_, "").element
+            bits = 8 if element == "i1" else int(element[1:])
+            size = max(1, lanes_of(type_) * bits // 8)
+            align = min(64, size)
+            offset = self._places[name, part] = -(-self.bytes // align) * align
+            self.bytes = offset + size
+        return self._text.at(self.at.name, constant("i64", offset)).name
+
+    def save(self, names: Iterable[str]) -> None:
+        """Save registers."""
+        self._move_all(names, load=False)
+
+    def load(self, names: Iterable[str]) -> None:
+        """Load registers as they were saved."""
+        self._move_all(names, load=True)
+
+    def _move_all(self, names: Iterable[str], load: bool) -> None:
+        for name in sorted(names):
+            for part, type_ in self._b.types_of(name):
+                self.move(type_, self.place(name, part, type_), self._b.place_of(name, part), load)
+
+    def move(self, type_: str, saved: str, place: str, load: bool) -> None:
+        """A value between where it is saved and where it lives; masks as bits."""
+        text, b = self._text, self._b
+        if X(type_, "").element == "i1":
+            bits = f"i{b.width}" if type_[0] == "<" else "i8"
+            if load:
+                raw = text.load(bits, saved)
+                text.store(b.from_bits(raw) if type_[0] == "<" else text.cast("trunc", raw, "i1"), place)
+            else:
+                value = text.load(type_, place)
+                text.store(b.bits(value) if type_[0] == "<" else text.cast("zext", value, "i8"), saved)
+            return
+        align = f", align {min(64, lanes_of(type_) * int(X(type_, '').element[1:]) // 8)}"
+        if load:
+            text.store(text.load(type_, saved, align), place)
+        else:
+            text.store(text.load(type_, place), saved, align)

@@ -220,7 +220,10 @@ class Shapes:
                         # Some go round while others go on in the loop: all of it, and the ways out of it.
                         body = flow.loops[header]
                         out = {after for member in body for after in flow.blocks[member].successors} - body
-                        region |= body | flow.until(out, flow.post[header])
+                        meeting = flow.post[header]
+                        while meeting in body:
+                            meeting = flow.post[meeting]
+                        region |= body | flow.until(out, meeting)
                 self.parted |= region
 
         # Where lanes wait for others, those that need not wait go on, past where they would meet again.

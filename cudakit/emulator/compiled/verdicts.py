@@ -52,7 +52,7 @@ def compared(b: Builder, how: str, kind: str, x: Value, y: Value) -> Verdict | N
 
 
 def keep(b: Builder, target: Operand, verdict: Verdict | None) -> None:
-    """Note what is known of a predicate, to the end of its block."""
+    """Note what is known of a predicate, to the end of its block, or for as long as it holds."""
     if not isinstance(target, Register) or verdict is None:
         return
     if target.name not in b.verdicts:
@@ -66,7 +66,7 @@ def held(b: Builder, operand: Operand) -> Verdict | None:
     """What is known of a predicate."""
     if not isinstance(operand, Register):
         return None
-    if operand.name in b.known_here:
+    if operand.name in b.known_here or (operand.name in b.lasting and operand.name in b.verdicts):
         return Verdict(*(b.text.load("i1", place) for place in b.verdicts[operand.name]))
     if operand.name in b.function.registers and b.shapes.shape(operand) in (UNIFORM, None):
         x = b.read(operand, "pred").x

@@ -32,10 +32,10 @@ _REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
 
 
 @dataclass(slots=True)
-class _Barriers:
-    """The barriers of a machine: which each lane has come to (−1: none), whether it waits there, and its inputs."""
+class _Barrier:
+    """A barrier of each block: which lanes have come to it, which wait there, for how many, and their inputs."""
 
-    at: np.ndarray
+    come: np.ndarray
     waits: np.ndarray
     expected: np.ndarray
     held: np.ndarray
@@ -43,59 +43,55 @@ class _Barriers:
     places: dict[int, tuple[Frame, Writer, str]] = field(default_factory=dict)
 
     def release(self, machine: Machine) -> None:
-        """Let lanes go on whose barrier all that it waits for have reached."""
-        come = np.flatnonzero(self.at >= 0)
+        """Let lanes go on where all that they wait for have come."""
+        come = np.flatnonzero(self.come)
         if come.size == 0:
             return
         alive = np.bincount(machine.block_of[machine.status != DONE], minlength=machine.blocks)
-        group = machine.block_of[come] * _BARRIERS + self.at[come]
-        groups = machine.blocks * _BARRIERS
-        arrived = np.bincount(group, minlength=groups)
-        expected = self.expected[come]
-        needed = np.where(expected > 0, expected, alive[machine.block_of[come]])
+        block, expected = machine.block_of[come], self.expected[come]
+        needed = np.where(expected > 0, expected, alive[block])
         # Lanes that still run behind a bar.arrive may have exited since: they have come all the same.
-        gone = np.bincount(group, (machine.status[come] == DONE) & (expected == 0), groups)[group]
-        counted = arrived[group] - gone
+        gone = np.bincount(block, (machine.status[come] == DONE) & (expected == 0), machine.blocks)[block]
+        counted = np.bincount(block, minlength=machine.blocks)[block] - gone
         if expected.any():
-            counted = np.where(expected > 0, _with_exited(machine, come, group, groups), counted)
+            counted = np.where(expected > 0, _with_exited(machine, come)[block], counted)
         met = counted >= needed
         ready = come[met]
         if ready.size == 0:
             return
         waiting = met & self.waits[come]
-        true = np.bincount(group[waiting], self.held[come[waiting]], groups)
-        of = np.bincount(group[waiting], minlength=groups)
+        true = np.bincount(block[waiting], self.held[come[waiting]], machine.blocks)
+        of = np.bincount(block[waiting], minlength=machine.blocks)
         places = machine.place[come]
         for place in np.unique(places[waiting]) if self.places else ():
             if int(place) in self.places:
                 frame, write, reduction = self.places[int(place)]
                 here = waiting & (places == place)
-                write(frame, come[here], _REDUCE[reduction](true, of)[group[here]])
-        self.at[ready] = -1
+                write(frame, come[here], _REDUCE[reduction](true, of)[block[here]])
+        self.come[ready] = False
         machine.status[come[waiting]] = RUNNING
 
 
-def _barriers(machine: Machine) -> _Barriers:
-    found = machine.waiters.get("barrier")
+def _barrier(machine: Machine, number: int) -> _Barrier:
+    found = machine.waiters.get(f"barrier {number}")
     if found is None:
         count = machine.lanes
-        found = _Barriers(np.full(count, -1), np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool))
-        machine.waiters["barrier"] = found
-    assert isinstance(found, _Barriers)
+        found = _Barrier(np.zeros(count, bool), np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool))
+        machine.waiters[f"barrier {number}"] = found
+    assert isinstance(found, _Barrier)
     return found
 
 
-def _with_exited(machine: Machine, come: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """Threads that have come to each lane's barrier, a warp counting whole once all that is left of it has come."""
-    total = np.zeros(groups, np.int64)
-    alive = warp_bits(machine, None, machine.status != DONE)
-    for which in np.unique(group % _BARRIERS):
-        lanes = come[group % _BARRIERS == which]
-        bits = warp_bits(machine, lanes)
-        whole = (bits != 0) & ((alive & ~bits) == 0)
-        warps = np.where(whole, 32, np.bitwise_count(bits)).reshape(machine.blocks, -1).sum(1)
-        total[which::_BARRIERS] = warps
-    counted: np.ndarray = total[group]
+def _is_untouched(machine: Machine) -> bool:
+    """Whether nobody has come to a barrier that is yet to be met."""
+    return not any(isinstance(each, _Barrier) and each.come.any() for each in machine.waiters.values())
+
+
+def _with_exited(machine: Machine, come: np.ndarray) -> np.ndarray:
+    """Threads of each block that have come, a warp counting whole once all that is left of it has come."""
+    alive, bits = warp_bits(machine, None, machine.status != DONE), warp_bits(machine, come)
+    whole = (bits != 0) & ((alive & ~bits) == 0)
+    counted: np.ndarray = np.where(whole, 32, np.bitwise_count(bits)).reshape(machine.blocks, -1).sum(1)
     return counted
 
 
@@ -124,29 +120,30 @@ def bar(given: Instruction, context: Context) -> Control:
         if (which >= _BARRIERS).any():
             raise EmulationError(f"barrier {int(which.max())} of {_BARRIERS}")
         held = predicate(frame, active, machine) if predicate else False
-        earlier = machine.waiters.get("barrier")
-        untouched = not isinstance(earlier, _Barriers) or not (earlier.at >= 0).any()
         together = active is None or active.size == np.count_nonzero(machine.status != DONE)
-        if count is None and untouched and together and (which == which.flat[0]).all():
+        if count is None and together and (which == which.flat[0]).all() and _is_untouched(machine):
             if write is not None:
                 block = machine.block_of if active is None else machine.block_of[active]
                 true = np.bincount(block, np.broadcast_to(held, block.shape), machine.blocks)
                 write(frame, active, _REDUCE[reduction](true, np.bincount(block, minlength=machine.blocks))[block])
             return True
-        state = _barriers(machine)
         lanes = np.arange(machine.lanes) if active is None else active
-        if (state.at[lanes] >= 0).any():
-            raise EmulationError("a thread comes to a barrier again before the others have come to it once")
         expected = np.asarray(count(frame, active, machine) if count else 0).astype(np.int64)
         if (expected % 32).any():
             raise EmulationError(f"a barrier for {int(expected.max())} threads, which are no whole warps")
-        state.at[lanes], state.waits[lanes] = which, not arrives
-        state.expected[lanes], state.held[lanes] = expected, held
-        if write is not None:
-            state.places[int(machine.place[lanes[0]])] = (frame, write, reduction)
         if not arrives:
             machine.status[lanes] = AT_BARRIER
-        state.release(machine)
+        which, expected, held = (np.broadcast_to(each, lanes.shape) for each in (which, expected, held))
+        for each in np.unique(which):
+            here = which == each
+            own, barrier = lanes[here], _barrier(machine, int(each))
+            if barrier.come[own].any():
+                raise EmulationError("a thread comes to a barrier again before the others have come to it once")
+            barrier.come[own], barrier.waits[own] = True, not arrives
+            barrier.expected[own], barrier.held[own] = expected[here], held[here]
+            if write is not None:
+                barrier.places[int(machine.place[lanes[0]])] = (frame, write, reduction)
+            barrier.release(machine)
         return arrives
 
     return wait

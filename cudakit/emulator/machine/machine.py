@@ -27,7 +27,7 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.special import SpecialRegisters
+from cudakit.emulator.machine.special import SpecialRegisters, deadlocked
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError
@@ -385,11 +385,10 @@ class Scheduler(Machine):
 
     def deadlock(self) -> None:
         waiting = np.flatnonzero(self.status != DONE)
-        kinds = {AT_BARRIER: "at a barrier", AT_WARP: "for other lanes of their warp"}
-        counts = [f"{int((self.status == kind).sum())} {what}" for kind, what in kinds.items()]
+        barrier, warp = (int((self.status == kind).sum()) for kind in (AT_BARRIER, AT_WARP))
         _, number, code = self.where(int(self.place[waiting[0]]))
         function = self.module.functions[number]
         # A lane that waits stands behind the instruction that made it wait.
         decoded = self.module.decoded(function)[code - 1]
-        what = f"deadlock: threads wait that nothing can wake ({', '.join(counts)}); the first is"
-        raise EmulationError(self.explain(function, decoded, f"{what} {self.name_of(int(waiting[0]))}"))
+        what = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
+        raise EmulationError(self.explain(function, decoded, what))

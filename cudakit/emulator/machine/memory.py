@@ -32,7 +32,7 @@ RANK_SHIFT = 24
 _OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
 _WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 #: The widest element that is read at once.
-_WIDEST = 64
+WIDEST = 64
 #: Rows of shared memory begin at multiples of this, the widest that an access is aligned to.
 _ROW = 16
 #: What shared memory holds before it is written: on a GPU what was there before, and seldom zeros.
@@ -61,22 +61,36 @@ class Watcher(Protocol):
         """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
 
 
-@dataclass(frozen=True, slots=True)
+#: What a memory has while nothing runs.
+_NO_BYTES, _NO_LANES = np.zeros((0, 0), np.uint8), np.zeros(0, np.int64)
+_NO_PARAMETERS = np.zeros((1, WIDEST), np.uint8)
+_NO_PARAMETERS.flags.writeable = False
+
+
+@dataclass(slots=True, eq=False)
 class Allocation:
-    """A piece of global or constant memory, as bytes at an address."""
+    """A piece of global or constant memory: bytes at an address, which an array keeps alive."""
 
     name: str
     address: int
-    data: np.ndarray
+    size: int
     readonly: bool
     itemsize: int
-    owner: Any = None
+    owner: np.ndarray
     #: Where the bytes are the device's heap, of which only blocks may be accessed.
     heap: Heap | None = None
+    _data: np.ndarray | None = None
 
     @property
     def end(self) -> int:
-        return self.address + self.data.size
+        return self.address + self.size
+
+    @property
+    def data(self) -> np.ndarray:
+        """The bytes; made when they are asked for, which machine code does not."""
+        if self._data is None:
+            self._data = _bytes_at(self.owner, self.address, self.size)
+        return self._data
 
 
 class Memory:
@@ -119,16 +133,15 @@ class Memory:
 
     def leave(self) -> None:
         """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
-        self.shared = np.zeros((0, 0), np.uint8)
-        self._starts_of = self._starts = self.shared
+        self.shared = self._starts_of = self._starts = _NO_BYTES
         self.shared_bytes = 0
         self.shared_offsets: Mapping[str, int] = {}
-        self.local: np.ndarray = np.zeros((0, 0), np.uint8)
-        self.parameters: np.ndarray = np.zeros((1, _WIDEST), np.uint8)
+        self.local: np.ndarray = _NO_BYTES
+        self.parameters: np.ndarray = _NO_PARAMETERS
         self._reach = Reach(self._arrays)
         while self._reached:
             self.remove(self._reached.pop())
-        self.block_of: np.ndarray = np.zeros(0, np.int64)
+        self.block_of: np.ndarray = _NO_LANES
         self.cluster = 1
         self.exited: Callable[[np.ndarray], np.ndarray] = lambda blocks: np.zeros(blocks.shape, bool)
 
@@ -138,27 +151,20 @@ class Memory:
 
     def set_parameters(self, data: bytes) -> None:
         """Give the bytes of a launch's parameters an address."""
-        self.parameters = np.zeros((1, -(-len(data) // _WIDEST) * _WIDEST), np.uint8)
+        self.parameters = np.zeros((1, -(-len(data) // WIDEST) * WIDEST), np.uint8)
         self.parameters[0, : len(data)] = np.frombuffer(data, np.uint8)
 
     # ── allocations ──
 
     def add(self, array: np.ndarray, name: str, readonly: bool = False) -> int:
         """Make a host array's memory known; its lowest address."""
-        address = int(array.__array_interface__["data"][0])
-        if array.nbytes == 0:
+        address, size = int(array.__array_interface__["data"][0]), array.nbytes
+        if size == 0:
             return address
-        flat = np.frombuffer(array, np.uint8) if array.flags.c_contiguous and not array.flags.writeable else None
-        if flat is None:
-            size = array.nbytes
-            if not array.flags.c_contiguous:
-                address, high = np.lib.array_utils.byte_bounds(array)
-                size = high - address
-            flat = _bytes_at(array, address, size)
-        known, made = (
-            self._allocations.get(address),
-            Allocation(name, address, flat, readonly, array.dtype.itemsize, array),
-        )
+        if not array.flags.c_contiguous:
+            address, high = np.lib.array_utils.byte_bounds(array)
+            size = high - address
+        known, made = self._allocations.get(address), Allocation(name, address, size, readonly, array.itemsize, array)
         if known is None:
             bisect.insort(self._addresses, address)
             self._allocations[address] = made
@@ -389,9 +395,9 @@ class Memory:
                 raise self._outside(int(addresses[0]), size)
             # An address below the allocation wraps around to a huge offset.
             offsets = addresses - np.uint64(found.address)
-            if int(offsets.max()) + size <= found.data.size:
+            if int(offsets.max()) + size <= found.size:
                 return [*pieces, self._within(found, offsets, dtype, lanes, use)]
-            inside = offsets <= np.uint64(found.data.size - size)
+            inside = offsets <= np.uint64(found.size - size)
             if isinstance(lanes, slice):
                 lanes = np.arange(addresses.size)
             pieces.append(self._within(found, offsets[inside], dtype, lanes[inside], use))
@@ -406,7 +412,7 @@ class Memory:
             raise AccessError(piece.heap.explain(bad, dtype.itemsize))
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
         skip = -piece.address % dtype.itemsize
-        whole = (piece.data.size - skip) // dtype.itemsize * dtype.itemsize
+        whole = (piece.size - skip) // dtype.itemsize * dtype.itemsize
         view = piece.data[skip : skip + whole].view(dtype)
         elements = _elements(offsets, dtype.itemsize)
         if self.watcher is not None:
@@ -433,7 +439,7 @@ class Memory:
         if not nearest.address - _FAR <= address < nearest.end + _FAR:
             return AccessError(f"address {address:#x} is in no allocation")
         element = (address - nearest.address) // nearest.itemsize
-        count = nearest.data.size // nearest.itemsize
+        count = nearest.size // nearest.itemsize
         return AccessError(
             f"{size} bytes at {address:#x} are outside every array; the nearest is {nearest.name}, of which this "
             f"would be element {element} of {count}"
@@ -445,7 +451,7 @@ def _united(known: Allocation, made: Allocation) -> Allocation:
     kept, other = (known, made) if (not known.readonly, known.end) >= (not made.readonly, made.end) else (made, known)
     if other.end <= kept.end:
         return kept
-    return replace(kept, data=_bytes_at(kept.data, kept.address, other.data.size))
+    return replace(kept, size=other.size, _data=_bytes_at(kept.data, kept.address, other.size))
 
 
 def plain(name: str) -> str:

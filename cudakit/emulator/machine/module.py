@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -47,6 +48,8 @@ class Module:
         #: By kernel, which machine ran it last, and why.
         self.ran: dict[str, tuple[str, str]] = {}
         self._contexts: dict[str, Context] = {}
+        #: What other machines have made of the program, by machine; it goes when the program does.
+        self.made: dict[object, Any] = {}
         self._recursive: dict[str, bool] = {}
         #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).
         self.grid_barrier: np.ndarray = np.zeros(2, np.uint32)
@@ -68,6 +71,7 @@ class Module:
         if self._read is not None:
             self._decoded.clear()
             self._contexts.clear()
+            self.made.clear()
             for name in ("program", "functions"):
                 self.__dict__.pop(name, None)
 

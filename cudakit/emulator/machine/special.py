@@ -115,6 +115,12 @@ def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
     return f"block {one('ctaid', geometry.grid)}, thread {one('tid', geometry.block)}"
 
 
+def deadlocked(at_barrier: int, in_warp: int, first: str) -> str:
+    """What is wrong where threads wait that nothing can wake: how many, and the first."""
+    counts = f"{at_barrier} at a barrier, {in_warp} for other lanes of their warp"
+    return f"deadlock: threads wait that nothing can wake ({counts}); the first is {first}"
+
+
 def coordinates(number: np.ndarray, shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
     """Place along each axis of what is counted along x first, then y, then z."""
     return {"x": number % shape[0], "y": number // shape[0] % shape[1], "z": number // (shape[0] * shape[1])}

@@ -7,7 +7,6 @@ tell: work is watched from the time that there are two, and what ran before coun
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import itertools
 import threading
@@ -15,7 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 
@@ -98,22 +97,16 @@ class Order:
         self._gone: deque[_Memory] = deque()
         self._watched = False
         self._is_over = False
-        self._depth = 0
+        self.depth = 0
         self._limit = _MANY
         self._most_named = self._most_clocks = _MANY_STREAMS
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self.lock:
-            self._depth += 1
-            try:
-                yield
-            finally:
-                self._depth -= 1
+    def _locked(self) -> _Held:
+        return _Held(self)
 
     def forked(self) -> None:
         """Begin again in a forked child, where no other thread holds the lock."""
-        self.lock, self._depth = threading.RLock(), 0
+        self.lock, self.depth = threading.RLock(), 0
 
     def add(self, stream: Ordered) -> int:
         """Know a new stream; its handle."""
@@ -160,7 +153,6 @@ class Order:
 
     # ── a piece of work ──
 
-    @contextlib.contextmanager
     def turn(
         self,
         stream: Ordered,
@@ -169,8 +161,8 @@ class Order:
         writes: Iterable[Any],
         put_in: bool = True,
         alone: bool = True,
-    ) -> Iterator[Turn]:
-        """A block in which a piece of work runs on `stream`, at its place in the order.
+    ) -> Turn:
+        """For a ``with``: a block in which a piece of work runs on `stream`, at its place in the order.
 
         Parameters
         ----------
@@ -184,32 +176,32 @@ class Order:
         alone : bool
             Whether nothing else may run meanwhile.
         """
-        with contextlib.ExitStack() as held:
-            held.enter_context(self._locked())
-            self._tidy()
-            use = None
-            if self.watches:
-                self._watched = True
-                self._named.add(stream.handle)
-                self.is_put = put_in and not streams_order().is_manual
-                touched = self._touched(reads, writes)
-                if watched():
-                    self.conflicts = tuple(self.clocks.conflicts(stream.handle, touched))
-                if self.is_put:
-                    self._put_in(stream, touched)
-                use = self.clocks.use(stream.handle, touched)
-                use.event = stream.clock
-            turn = Turn(self, stream, name, use)
-            if not alone:
-                held.close()
-            try:
-                yield turn
-            finally:
-                self.conflicts = ()
-                if use is None:
-                    self.step = max(self.step, stream.clock)
-                else:
-                    use.event = stream.clock
+        return Turn(self, stream, name, reads, writes, put_in, alone)
+
+    def begin(self, stream: Ordered, reads: Iterable[Any], writes: Iterable[Any], put_in: bool) -> Use | None:
+        """Find the place in the order of what `stream` does now; None while nothing is watched."""
+        self._tidy()
+        if not self.watches:
+            return None
+        self._watched = True
+        self._named.add(stream.handle)
+        self.is_put = put_in and not streams_order().is_manual
+        touched = self._touched(reads, writes)
+        if watched():
+            self.conflicts = tuple(self.clocks.conflicts(stream.handle, touched))
+        if self.is_put:
+            self._put_in(stream, touched)
+        use = self.clocks.use(stream.handle, touched)
+        use.event = stream.clock
+        return use
+
+    def end(self, stream: Ordered, use: Use | None) -> None:
+        """What `begin` began is over."""
+        self.conflicts = ()
+        if use is None:
+            self.step = max(self.step, stream.clock)
+        else:
+            use.event = stream.clock
 
     def put_in(self, stream: Ordered, reads: Iterable[Any], writes: Iterable[Any]) -> None:
         """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
@@ -263,7 +255,7 @@ class Order:
     def _tidy(self) -> None:
         """Forget memory that is gone, and what is over; everything, where nothing can race any more."""
         # A finalizer, which may sync a stream, comes in the middle of anything here.
-        if not self._watched or self._depth > 1:
+        if not self._watched or self.depth > 1:
             return
         while self._gone:
             gone = self._gone.popleft()
@@ -319,12 +311,55 @@ class Order:
         self._most_clocks = max(_MANY_STREAMS, 2 * self.clocks.breadth)
 
 
+class _Held:
+    """For a ``with``: the order's lock, and how often its thread holds it."""
+
+    __slots__ = ("_order",)
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    def __enter__(self) -> None:
+        self._order.lock.acquire()
+        self._order.depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._order.depth -= 1
+        self._order.lock.release()
+
+
 class Turn:
     """A piece of work that is on: what it took and what it touches is told here."""
 
-    def __init__(self, order: Order, stream: Ordered, name: str, use: Use | None) -> None:
-        self._order, self._stream, self._use = order, stream, use
-        self._doer = Doer(name, stream.handle, call_site()) if use is not None else None
+    def __init__(
+        self, order: Order, stream: Ordered, name: str, reads: Iterable[Any], writes: Iterable[Any],
+        put_in: bool, alone: bool,
+    ) -> None:  # fmt: skip
+        self._order, self._stream, self._name = order, stream, name
+        self._given, self._alone = (reads, writes, put_in), alone
+        self._held = _Held(order)
+        self._use: Use | None = None
+        self._doer: Doer | None = None
+
+    def __enter__(self) -> Self:
+        self._held.__enter__()
+        try:
+            self._use = self._order.begin(self._stream, *self._given)
+            if self._use is not None:
+                self._doer = Doer(self._name, self._stream.handle, call_site())
+        except BaseException:
+            self._held.__exit__()
+            raise
+        if not self._alone:
+            self._held.__exit__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._order.end(self._stream, self._use)
+        finally:
+            if self._alone:
+                self._held.__exit__()
 
     def launch(self, launch: Launch | TileLaunch) -> None:
         """Run a kernel.

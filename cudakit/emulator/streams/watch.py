@@ -133,7 +133,7 @@ class Watch:
         """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
         address = int(array.__array_interface__["data"][0])
         if address not in self._textures:
-            piece = Allocation(name, address, array.reshape(-1).view(np.uint8), False, array.itemsize, array)
+            piece = Allocation(name, address, array.nbytes, False, array.itemsize, array)
             found = self._textures[address] = _Found(piece)
             found.low, found.high = 0, array.nbytes
         return self._textures[address].flags

@@ -9,7 +9,6 @@ import pytest
 def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     machine = pytest.importorskip("cudakit.emulator.compiled.machine")
     monkeypatch.setattr(machine, "_machine", machine.Machine())  # what the other way compiled is not taken
-    monkeypatch.setattr(machine, "_told", set())
     monkeypatch.setattr(machine, "_SHORT", 0 if request.param == "brief" else 1 << 40)
     which: str = request.param
     return which

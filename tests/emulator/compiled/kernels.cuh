@@ -433,6 +433,72 @@ __global__ void copied(int4* o, const int4* x, int n) {
     for (int row = 0; row < 6; ++row) o[(blockIdx.x * 6 + row) * 64 + t] = s[row][63 - t];
 }
 
+// ── what whole vectors have in common ──
+
+// Numbers of warps and lanes, and bounds that no warp lies across: all lanes have the same, but where it is not so.
+__global__ void by_warp_and_lane(int* o, const int* x) {
+    int t = threadIdx.x, warp = t >> 5, lane = t & 31, half = t >> 4, low = t & 15, odd = t & 21, most = t & ~31;
+    int sum = warp * 1000 + lane + half * 7 + low * 3 + odd + most;
+    if (t < 64) sum += x[warp];
+    if (t >= 96) sum -= x[lane];
+    if (t <= 31) sum ^= 5;
+    if (t > 63) sum ^= 9;
+    if (t < 40) sum += 100000;
+    if (t <= 64) sum += 200000;
+    if (t > 64) sum ^= 400000;
+    sum += (t & 48) * 11 + (t & 95) * 13 + x[t & 95] + x[t & 48];
+    if (t < 0) sum = 0;
+    if (t > 2147483646) sum = 1;
+    o[at()] = sum;
+}
+
+// What begins an index of a loop is asked for behind it, and before; two loops over the same register.
+__global__ void begun_anew(int* o, const int* x, int n) {
+    int i = at(), all = gridDim.x * blockDim.x;
+    int first = i < n ? x[i] : -1, sum = 0;
+    for (; i < n; i += all) sum += x[i] * (i & 3);
+    o[at()] = sum + first;
+    for (int k = at() * 4; k < n; k += all * 4)
+        for (int j = k; j < n && j < k + 4; ++j) o[all + j] = x[j] + j;
+    int k = n - 1 - at();
+    while (k >= 0) { if (x[k] > 20) break; k -= all; }
+    o[all + n + at()] = k;
+}
+
+// Addresses that are looked at by their last bits, in the whole vector alike, and not.
+__global__ void by_alignment(int* o, const int* x, int n) {
+    const int* from = x + 4 * at();
+    if (((unsigned long long)from & 15) == 0 && at() * 4 + 4 <= n) {
+        int4 v = *(const int4*)from;
+        o[at()] = v.x + v.y * 2 + v.z * 3 + v.w * 4;
+    } else o[at()] = -1;
+    const int* odd = x + 3 * at();
+    o[gridDim.x * blockDim.x + at()] = (int)((unsigned long long)odd & 15) - (int)((unsigned long long)x & 15);
+}
+
+// Lanes that leave a loop within a loop apart have to meet before the barrier behind it.
+__global__ void parted_within(int* o, const int* x, int n) {
+    __shared__ int s[64];
+    int t = threadIdx.x, sum = 0;
+    for (int turn = 0; turn < 3; ++turn) {
+        for (int k = 0; k < x[(t + turn) % n] % 7; ++k) { sum += k * t; if (sum % 13 == 5) break; }
+        s[t] = sum;
+        __syncthreads();
+        sum += s[63 - t];
+        __syncthreads();
+        if (__any_sync(~0u, sum % 11 == turn)) sum += 1;
+    }
+    o[at()] = sum;
+}
+
+// A table that comes by value, read at places that differ from lane to lane.
+struct Table { int of[24]; short small[8]; double wide; };
+__global__ void by_value(int* o, const __grid_constant__ Table table, const int* x) {
+    int v = x[at()];
+    o[at()] = table.of[v % 24] + table.small[v & 7] * 100 + (int)(table.wide * v) + table.of[threadIdx.x % 3];
+}
+__global__ void beyond_its_value(int* o, const __grid_constant__ Table table, const int* x) { o[at()] = table.of[x[at()] + 4000]; }
+
 // ── errors ──
 
 __global__ void outside(int* x) { x[at()] = 1; }

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from cudakit.emulator.compiled.builder import Builder
-from cudakit.emulator.compiled.emit.common import flushed, intrinsic, only, type_of
+from cudakit.emulator.compiled.emit.common import ONE, flushed, intrinsic, only, type_of, upper_double
 from cudakit.emulator.compiled.emit.table import emits
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.text import X, constant, like
@@ -80,6 +80,10 @@ class _Vectors:
 
 @emits("sin", "cos", "lg2", "ex2", "tanh", "rsqrt", makes_nan=True)
 def approximate(given: Instruction, b: Builder) -> None:
+    if given.opcode == "rsqrt" and type_of(given) == "f64":
+        only(given, "approx", "ftz")
+        upper_double(given, b, lambda x: b.text.binary("fdiv", constant(x.type, ONE), intrinsic(b, "sqrt", x)))
+        return
     if type_of(given) != "f32":
         raise Refusal(f"instruction {given}")
     only(given, "approx", "ftz")

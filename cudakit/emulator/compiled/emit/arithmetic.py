@@ -7,6 +7,7 @@ from collections.abc import Callable
 from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
 from cudakit.emulator.compiled.emit import halves
 from cudakit.emulator.compiled.emit.common import (
+    ONE,
     flushed,
     intrinsic,
     is_integer,
@@ -15,6 +16,7 @@ from cudakit.emulator.compiled.emit.common import (
     only,
     quieted,
     type_of,
+    upper_double,
 )
 from cudakit.emulator.compiled.emit.halves import HALVES
 from cudakit.emulator.compiled.emit.rounding import directed_result, flushed_result, mode_of, write_float
@@ -273,11 +275,15 @@ def _mode(given: Instruction, kind: str) -> str:
 @emits("rcp", makes_nan=True)
 def rcp(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
-    if kind != "f32" and (kind != "f64" or "approx" in given.modifiers):
+    if kind not in ("f32", "f64"):
         raise Refusal(f"instruction {given}")
+    if kind == "f64" and "approx" in given.modifiers:
+        only(given, "approx", "ftz")
+        upper_double(given, b, lambda x: b.text.binary("fdiv", constant(x.type, ONE), x))
+        return
     ftz, mode = "ftz" in given.modifiers, _mode(given, kind)
     only(given, "approx", "rn", "ftz", mode)
-    one = 0x3F80_0000 if kind == "f32" else 0x3FF0_0000_0000_0000
+    one = 0x3F80_0000 if kind == "f32" else ONE
 
     def compute(x: X) -> X:
         x = flushed(b, x) if ftz else x

@@ -9,16 +9,36 @@ from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit.common import intrinsic, is_integer, named, type_of
 from cudakit.emulator.compiled.emit.table import by_sources, emits
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import Affine, Shape
+from cudakit.emulator.compiled.shapes import UNIFORM, Affine, Shape
 from cudakit.emulator.compiled.text import X, constant, like
 from cudakit.emulator.instructions.bits import SELECTED
-from cudakit.emulator.ptx.program import Immediate, Instruction
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
 
 
-@emits("and", "or", "xor")
+def _logic_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    _, first, second = given.operands
+    if given.opcode == "and" and _keeps_steps(shape(first, type_of(given)), second):
+        return UNIFORM
+    return by_sources(given, shape)
+
+
+def _keeps_steps(x: Shape, mask: Operand) -> bool:
+    """Whether a mask leaves only bits that lanes have in common, for they are whole steps apart."""
+    if not isinstance(x, Affine) or not isinstance(mask, Immediate):
+        return False
+    low = mask.value & 0xFFFF_FFFF_FFFF_FFFF
+    return low < 1 << 31 and low < x.stride & -x.stride
+
+
+@emits("and", "or", "xor", transfer=_logic_shape)
 def logic(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     target, first, second = given.operands
+    if given.opcode == "and" and kind != "pred":
+        value = b.read(first, kind)
+        if _keeps_steps(value.shape, second):
+            b.write(target, kind, Value(UNIFORM, b.text.binary("and", value.x, b.read(second, kind).x)))
+            return
     known = None
     if kind == "pred" and not b.guarded:
         known = verdicts.joined(b, given.opcode, verdicts.held(b, first), verdicts.held(b, second))

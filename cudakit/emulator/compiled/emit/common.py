@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.text import X, constant
@@ -88,3 +90,28 @@ def nan_kept(b: Builder, result: X, sources: tuple[X, ...], order: tuple[int, ..
         source = sources[place]
         kept = b.text.select(b.text.compare("uno", source, source), quieted(b, source), kept)
     return b.text.select(b.text.compare("uno", result, result), kept, result)
+
+
+#: 1 in float64.
+ONE = 0x3FF0_0000_0000_0000
+
+
+def upper_double(given: Instruction, b: Builder, function: Callable[[X], X]) -> None:
+    """A function of float64 that with ``.ftz`` works on the upper 32 bits alone, subnormal values taken for zeros."""
+    text, ftz = b.text, "ftz" in given.modifiers
+
+    def upper(x: X) -> X:
+        bits = text.cast("bitcast", x, "i64")
+        sign = text.binary("and", bits, constant(bits.type, 1 << 63))
+        kept = text.binary("and", bits, constant(bits.type, 0xFFFF_FFFF_0000_0000))
+        exponent = text.binary("and", bits, constant(bits.type, 0x7FF0_0000_0000_0000))
+        small = text.compare("eq", exponent, constant(bits.type, 0))
+        return text.cast("bitcast", text.select(small, sign, kept), "double")
+
+    def compute(x: X) -> X:
+        x = upper(x) if ftz else x
+        found = nan_kept(b, function(x), (x,), (0,))
+        return upper(found) if ftz else found
+
+    target, source = given.operands
+    b.apply(target, "f64", ((source, "f64"),), compute, raw=True)

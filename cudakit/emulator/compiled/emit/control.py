@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cudakit.emulator.compiled.barriers import come
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.access import gather
 from cudakit.emulator.compiled.emit.common import intrinsic, type_of
+from cudakit.emulator.compiled.emit.lanes import gather
 from cudakit.emulator.compiled.emit.table import emits, uniform, varies
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
@@ -199,6 +200,27 @@ def vote(given: Instruction, b: Builder) -> None:
         "uni": lambda: text.binary("or", every, text.compare("eq", held, zero)),
     }[mode]()
     b.write(target, "pred", Value(_shape_of(found), found))
+
+
+@emits("elect", transfer=varies, warps=True)
+def elect(given: Instruction, b: Builder) -> None:
+    """The lowest lane of those that are named."""
+    target, mask = given.operands
+    to, chosen_to = _pair(target)
+    text = b.text
+    members = b.spread(_members(given, b, mask))
+    lowest = text.call(f"llvm.cttz.v{b.width}i32", members.type, members, X("i1", "false"))
+    b.write(to, "b32", Value(VARYING, lowest))
+    if chosen_to is not None:
+        b.write(chosen_to, "pred", Value(VARYING, text.compare("eq", lowest, b.lanes(b.special("laneid")))))
+
+
+@emits("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
+def arrive(given: Instruction, b: Builder) -> None:
+    """Come to a barrier, and go on."""
+    if b.mask is not None:
+        raise Refusal(f"instruction {given} where lanes part")
+    come(b, given)
 
 
 @emits("redux", transfer=_of_members, warps=True)

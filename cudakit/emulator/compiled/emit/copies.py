@@ -54,11 +54,6 @@ def group(given: Instruction, b: Builder) -> None:
     """What was copied has landed."""
 
 
-@emits("cp.async.bulk", "cp.async.mbarrier", "cp.reduce")
-def other(given: Instruction, b: Builder) -> None:
-    raise Refusal(f"instruction {given}")
-
-
 def _part(given: Instruction, opcode: str, space: str, size: int) -> Instruction:
     """The load, or the store, of a copy."""
     return replace(given, opcode=opcode, modifiers=(space, f"b{8 * size}"))

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.access import (
-    STRONG,
-    Access,
-    Way,
-    gather,
-    load_row,
-    scatter,
-    space_of,
-    store_row,
-)
+from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
+from cudakit.emulator.compiled.emit.access import STRONG, Access, Way, address_of, space_of
 from cudakit.emulator.compiled.emit.common import type_of
+from cudakit.emulator.compiled.emit.lanes import gather, load_row, scatter, store_row
 from cudakit.emulator.compiled.emit.table import emits
 from cudakit.emulator.compiled.helpers import READ, WRITE
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Symbol
+from cudakit.emulator.machine import memory
+from cudakit.emulator.machine.memory import WIDEST
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Symbol
 
 # ── loads ──
 
@@ -51,8 +45,12 @@ def ld(given: Instruction, b: Builder) -> None:
     if kind == "b128":
         raise Refusal(f"instruction {given}")
     if space_of(given) == "param":
+        if isinstance(source, Address) and isinstance(source.base, Register):
+            for item, value in zip(items, _by_address(b, source, size, len(items)), strict=True):
+                b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
+            return
         if not isinstance(source, Address) or not isinstance(source.base, Symbol):
-            raise Refusal("a parameter that is read by an address")
+            raise Refusal(f"instruction {given}")
         start = b.context.parameter_offsets.get(source.base.name)
         if start is None:
             raise Refusal("a parameter of a function")
@@ -63,6 +61,26 @@ def ld(given: Instruction, b: Builder) -> None:
         return
     for item, value in zip(items, load(b, given, source, size, len(items)), strict=True):
         b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
+
+
+def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
+    """Parameters at an address that is computed: one of many."""
+    text, element = b.text, f"i{8 * size}"
+    held = address_of(b, source)
+    end = max((b.context.parameter_offsets[v.name] + v.size for v in b.function.parameters), default=0)
+    span = -(-end // WIDEST) * WIDEST - size * count
+    x = held.x if held.shape == UNIFORM else b.lanes(held)
+    bad = text.compare("ugt", x, constant(x.type, span))
+    odd = text.binary("and", x, constant(x.type, size * count - 1))
+    bad = b.spread(text.binary("or", bad, text.compare("ne", odd, constant(x.type, 0))))
+    if b.mask is not None:
+        bad = text.binary("and", bad, b.mask)
+    b.stop_where(bad, b.spread(x), Reached("param", size, count, memory.READ))
+    if not x.is_vector:
+        at = text.at(b.parameters.name, x).name
+        return [text.load(element, text.at(at, constant("i64", n * size)).name, ", align 1") for n in range(count)]
+    where = text.make(f"getelementptr i8, {b.parameters}, {x}", b.vector("ptr"))
+    return [gather(b, where, element, number * size) for number in range(count)]
 
 
 def load(b: Builder, given: Instruction, source: Operand, size: int, count: int, piece: int = 16) -> list[X]:
@@ -146,6 +164,4 @@ def hint(given: Instruction, b: Builder) -> None:
 
 @emits("membar", "fence", "griddepcontrol", "setmaxnreg", "pmevent")
 def fence(given: Instruction, b: Builder) -> None:
-    if {"proxy", "mbarrier_init"} & set(given.modifiers):
-        raise Refusal(f"instruction {given}")
     b.text.do('fence syncscope("singlethread") seq_cst')

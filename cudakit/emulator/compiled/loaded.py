@@ -1,0 +1,108 @@
+"""A kernel that is machine code, and the memory that its launches have."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled.layout import Layout, Slot
+from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.machine import Launch
+from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.machine.special import coordinates
+from cudakit.emulator.machine.state import SHARED_UNIT
+from cudakit.emulator.ptx.program import Function
+
+
+@dataclass(eq=False)
+class Frame:
+    """What launches of one kernel with one geometry have in common: memory, and the words that are told."""
+
+    geometry: Geometry
+    words: Any
+    held: list[Any]
+    table: Any
+    parameters: Any
+
+    def tell(self, memory: Memory) -> None:
+        """Write the table of allocations."""
+        flags_from = getattr(memory.watcher, "flags_from", None)
+        rows = memory.rows(flags_from)
+        if 4 * len(rows) > len(self.table):
+            self.table = (ctypes.c_int64 * (8 * len(rows)))()
+            self.words[Slot.TABLE] = ctypes.addressof(self.table)
+        table, place = self.table, 0
+        for start, end, readonly, flags in rows:
+            table[place], table[place + 1], table[place + 2], table[place + 3] = start, end, readonly, flags
+            place += 4
+        self.words[Slot.TABLE_COUNT] = len(rows)
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A kernel that is machine code, for one layout."""
+
+    made: kernel.Made
+    code: native.Code
+    context: Context
+    #: Functions that instructions were taken from, by the ``id`` of these.
+    origins: dict[int, Function]
+    layout: Layout
+    #: Whether it was made quickly, for the time being: such code may need more stack than threads have. And how long it
+    #: runs before it is made anew, in seconds.
+    is_quick: bool = False
+    patience: float = 0
+    frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+
+    def improve(self) -> None:
+        """Compile what runs quicker."""
+        brief, self.made = self.made, kernel.make(self.context, self.layout)
+        self.code, self.is_quick = native.Code(self.made.text, True), False
+        self.frames.clear()
+        native.note_improved(brief.text)
+
+
+def frame_of(launch: Launch, compiled: Compiled) -> Frame:
+    """Room for launches of a geometry."""
+    geometry, module = launch.geometry, launch.module
+    context, made = compiled.context, compiled.made
+    words = (ctypes.c_int64 * int(Slot.COUNT + 1))()
+    held: list[Any] = []
+
+    def room(size: int) -> int:
+        array = np.zeros(size + 64, np.uint8)
+        held.append(array)
+        address = int(array.__array_interface__["data"][0])
+        return -(-address // 64) * 64
+
+    shared = module.symbols.shared_bytes(geometry.shared_bytes)
+    parameters = room(max(64, sum(v.size + v.align for v in launch.entry.parameters)))
+    rows = -(-context.local_bytes // 16) * 16 if context.local else 0
+    lanes = -(-geometry.threads // 64) * 64
+    at = np.zeros(3 * 1088, np.uint32)
+    for axis, values in enumerate(coordinates(np.arange(geometry.threads), geometry.block).values()):
+        at[axis * 1088 : axis * 1088 + geometry.threads] = values
+    held.append(at)
+    addresses = np.array([module.symbols.addresses[name] for name in made.symbols] or [0], np.int64)
+    held.append(addresses)
+    table = (ctypes.c_int64 * (4 * 1024))()
+    words[Slot.PARAMETERS] = parameters
+    words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
+    words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, rows) * lanes), rows
+    words[Slot.TABLE] = ctypes.addressof(table)
+    for axis in range(3):
+        words[Slot.GRID + axis], words[Slot.BLOCK + axis] = geometry.grid[axis], geometry.block[axis]
+    words[Slot.THREADS] = geometry.threads
+    words[Slot.THREAD_AT] = int(at.__array_interface__["data"][0])
+    words[Slot.SYMBOLS] = int(addresses.__array_interface__["data"][0])
+    words[Slot.VECTORS] = -(-geometry.threads // made.width)
+    words[Slot.STATE] = room(max(64, made.state_bytes * words[Slot.VECTORS]))
+    words[Slot.DYNAMIC_BYTES] = geometry.shared_bytes
+    words[Slot.TOTAL_BYTES] = -(-shared // SHARED_UNIT) * SHARED_UNIT
+    words[Slot.GRID_BARRIER] = module.grid_barrier_address if geometry.cooperative else 0
+    return Frame(geometry, words, held, table, parameters)
