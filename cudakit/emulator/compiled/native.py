@@ -61,15 +61,18 @@ def compiled(text: str, optimised: bool) -> bytes:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
+        for name in _QUICK + _QUICKER * optimised:
+            getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     made: bytes = machine.emit_object(module)
     return made
 
 
-#: Lines of a module from which on LLVM's passes take longer than they gain.
-_LONG = 5000
+#: Lines of a module from which on some of LLVM's passes take longer than they gain: those that know loops.
+_LONG = 10_000
+#: What takes little time for a module of any length; and what saves more in making code of it than it takes.
+_QUICK = ("sroa", "simplify_cfg")
+_QUICKER = ("instruction_combine", "new_gvn", "simplify_cfg", "dead_store_elimination")
 
 
 def was_improved(brief: str) -> bool:
@@ -110,7 +113,8 @@ _numbers = count()
 def _digest(text: str, optimised: bool) -> str:
     """What the object code of a text depends on."""
     name, features, *_ = processor()
-    made_by = (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features, str(optimised))
+    passes = (str(optimised), str(_LONG), *_QUICK, *_QUICKER)
+    made_by = (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features, *passes)
     return hashlib.sha256("\0".join((*made_by, text)).encode()).hexdigest()
 
 
