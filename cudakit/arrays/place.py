@@ -19,7 +19,7 @@ from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
-from cudakit.types.host import as_numpy
+from cudakit.types.host import as_numpy, pointer_of
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -453,7 +453,7 @@ def check_apart(op: str, outs: Sequence[Any]) -> None:
 def _extent(array: Any) -> tuple[int, int]:
     """First address of an array's memory, and the first after it; of all addresses, where it is not C-contiguous."""
     if isinstance(array, np.ndarray):
-        contiguous, first = array.flags.c_contiguous, array.ctypes.data
+        contiguous, first = array.flags.c_contiguous, pointer_of(array)
     else:
         contiguous, first = array._c_contiguous, array.data.ptr  # flags would take five times as long
     return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
@@ -488,4 +488,4 @@ def _is_same(first: Any, second: Any) -> bool:
 
 def address_of(array: Any) -> int:
     """Where an array's first element lies."""
-    return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr)
+    return pointer_of(array) if isinstance(array, np.ndarray) else int(array.data.ptr)

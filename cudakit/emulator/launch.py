@@ -33,6 +33,7 @@ from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.witnesses import Call, Work
 from cudakit.types.arguments import Argument
+from cudakit.types.host import pointer_of
 from cudakit.types.tensors import layout_of, packer, passed_strides
 
 
@@ -148,6 +149,14 @@ class EmulatedShape:
     arch: str
     _geometries: dict[Config | Cover, Geometry] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        #: Whether what stands for memory is the arguments themselves.
+        self._alike = all(
+            each.value == "{a}"
+            for family, each in zip(self.families, self.fragments, strict=True)
+            if family == "memory"
+        )
+
     @property
     def name(self) -> str:
         """The specialization's name expression."""
@@ -217,10 +226,10 @@ class EmulatedShape:
         ------
         LaunchError, EmulationError
         """
-        emulated, memory = self.emulated, self.emulated.memory
+        emulated, memory, ordered = self.emulated, self.emulated.memory, order()
         added: list[int] = []
         # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
-        with order().lock:
+        with ordered.lock:
             try:
                 for parameter, value in zip(emulated.parameters, values, strict=True):
                     if isinstance(value, np.ndarray):
@@ -231,8 +240,8 @@ class EmulatedShape:
                 bytes_of_them = self.pack(values) if packed is None else packed
                 wanted = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
-                used = accesses(emulated.parameters, call.arguments) if order().watches else ((), ())
-                with order().turn(stream, wanted.title, *used, put_in) as turn:
+                used = accesses(emulated.parameters, call.arguments) if ordered.watches else ((), ())
+                with ordered.turn(stream, wanted.title, *used, put_in) as turn:
                     tell_launch(turn.launch, stream, call, wanted)
             finally:
                 for address in added:
@@ -256,6 +265,8 @@ class EmulatedShape:
 
     def _given(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments, with the host arrays that those of other libraries are."""
+        if self._alike:
+            return tuple(arguments)
         triples = zip(self.families, values, arguments, strict=True)
         return tuple([value if family == "memory" else argument for family, value, argument in triples])
 
@@ -269,7 +280,12 @@ class EmulatedShape:
 def pack(emulated: Emulated, values: Sequence[Any]) -> bytes:
     """The bytes of a kernel's parameters."""
     pairs = zip(emulated.parameters, values, strict=True)
-    return emulated.layout.pack(*[_bytes(parameter, value) for parameter, value in pairs])
+    return emulated.layout.pack(
+        *[
+            (value & _WORD).to_bytes(8, "little") if value.__class__ is int else _bytes(parameter, value)
+            for parameter, value in pairs
+        ]
+    )
 
 
 def _bind(
@@ -337,7 +353,9 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
 def _bytes(parameter: BoundParameter, value: Any) -> bytes:
     """The bytes of what a parameter is given."""
     if isinstance(value, np.ndarray):
-        address = value.__array_interface__["data"][0]
+        address = pointer_of(value)
+        if parameter.kind == "pointer":
+            return address.to_bytes(8, "little")
         size = max(1, value.itemsize)
         if parameter.layout is not None:
             strides = passed_strides(value.shape, [step // size for step in value.strides], size)
@@ -353,7 +371,10 @@ def _bytes(parameter: BoundParameter, value: Any) -> bytes:
         return value
     if isinstance(value, complex):
         return struct.pack("<2d", value.real, value.imag)
-    return struct.pack("<d", value) if isinstance(value, float) else (value & (2**64 - 1)).to_bytes(8, "little")
+    return struct.pack("<d", value) if isinstance(value, float) else (value & _WORD).to_bytes(8, "little")
+
+
+_WORD = 2**64 - 1
 
 
 class EmulatedCode(NamedTuple):

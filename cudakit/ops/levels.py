@@ -67,8 +67,9 @@ def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = No
     to = contiguous_target(op, place, out, shape, x.dtype, x)
     pixels = prod(shape)
     if pixels:
-        kernel = Kernel.from_template("image/gray")[spelling(x.dtype)]
-        place.launch(kernel, config(-(-pixels // (4 * _BLOCK)), _BLOCK), x, to.written, pixels)
+        place.launch(
+            _kernel("image/gray", spelling(x.dtype)), config(-(-pixels // (4 * _BLOCK)), _BLOCK), x, to.written, pixels
+        )
     return delivered(place, to)
 
 
@@ -114,8 +115,14 @@ def _equalize(place: ArrayPlace, x: Any, out: Any) -> None:
     counts = place.empty((images, 256), np.dtype(np.uint32))
     place.clear(counts)
     launch = config(images * parts, _BLOCK)
-    place.launch(Kernel.from_template("equalize/levels")[(_BLOCK,)], launch, x, counts, size, parts)
-    place.launch(Kernel.from_template("equalize/equalized")[(_BLOCK,)], launch, x, counts, out, size, parts)
+    place.launch(_kernel("equalize/levels", _BLOCK), launch, x, counts, size, parts)
+    place.launch(_kernel("equalize/equalized", _BLOCK), launch, x, counts, out, size, parts)
+
+
+@functools.cache
+def _kernel(name: str, argument: str | int) -> Kernel:
+    """A packaged kernel for a template argument, which is made once."""
+    return Kernel.from_template(name)[(argument,)]
 
 
 @functools.cache

@@ -94,8 +94,9 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
     total = _SUMS[a.dtype.name]
     parts = place.empty((plan.parts, a.shape[0]), {"float": "f4", "double": "f8"}.get(total, "u4"))
     place.launch(plan.kernel, plan.config, memory, v, parts, *plan.numbers)
-    adding = Kernel.from_template("vectors/add_parts")[a.dtype, total, _BLOCK]
-    place.launch(adding, config(-(-a.shape[0] // _BLOCK), _BLOCK), parts, to.written, a.shape[0], plan.parts)
+    place.launch(
+        _adding(a.dtype, total), config(-(-a.shape[0] // _BLOCK), _BLOCK), parts, to.written, a.shape[0], plan.parts
+    )
     return delivered(place, to)
 
 
@@ -118,6 +119,16 @@ def _plan(
         kernel = Kernel.from_template("vectors/matvec_columns")[dtype, total, made, count, _WARPS]
         return _Plan(kernel, config((across, parts), 32 * _WARPS), (m, k, column), parts)
     return None
+
+
+@functools.lru_cache(1024)
+def _outer_of(dtype: np.dtype, count: int) -> Kernel:
+    return Kernel.from_template("vectors/outer")[dtype, _SUMS[dtype.name], count, _ROWS, _BLOCK]
+
+
+@functools.lru_cache(1024)
+def _adding(dtype: np.dtype, total: str) -> Kernel:
+    return Kernel.from_template("vectors/add_parts")[dtype, total, _BLOCK]
 
 
 @repeated("out")
@@ -154,6 +165,7 @@ def outer(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     to = target("outer", place, out, shape, x.dtype, x, y)
     count = max(1, gcd(_PACK, place.alignment(y, to.written), y.nbytes) // x.itemsize)
     across = -(-shape[1] // (count * _BLOCK))
-    kernel = Kernel.from_template("vectors/outer")[x.dtype, _SUMS[x.dtype.name], count, _ROWS, _BLOCK]
-    place.launch(kernel, config(across * -(-shape[0] // _ROWS), _BLOCK), x, y, to.written, *shape, across)
+    place.launch(
+        _outer_of(x.dtype, count), config(across * -(-shape[0] // _ROWS), _BLOCK), x, y, to.written, *shape, across
+    )
     return delivered(place, to)

@@ -25,6 +25,7 @@ class Frame:
 
     geometry: Geometry
     words: Any
+    address: int
     held: list[Any]
     table: Any
     parameters: Any
@@ -32,15 +33,14 @@ class Frame:
     def tell(self, memory: Memory) -> None:
         """Write the table of allocations."""
         flags_from = getattr(memory.watcher, "flags_from", None)
-        rows = memory.rows(flags_from)
-        if 4 * len(rows) > len(self.table):
-            self.table = (ctypes.c_int64 * (8 * len(rows)))()
-            self.words[Slot.TABLE] = ctypes.addressof(self.table)
-        table, place = self.table, 0
-        for start, end, readonly, flags in rows:
-            table[place], table[place + 1], table[place + 2], table[place + 3] = start, end, readonly, flags
-            place += 4
-        self.words[Slot.TABLE_COUNT] = len(rows)
+        rows = memory.table if flags_from is None else memory.flagged(flags_from)
+        address, length = rows.buffer_info()
+        if length > len(self.table):
+            self.table = (ctypes.c_int64 * (2 * length))()
+        # A copy: while code runs on one core, another may come upon more memory.
+        ctypes.memmove(self.table, address, 8 * length)
+        self.words[Slot.TABLE] = ctypes.addressof(self.table)
+        self.words[Slot.TABLE_COUNT] = length // 4
 
 
 @dataclass(eq=False)
@@ -94,7 +94,6 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     words[Slot.PARAMETERS] = parameters
     words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
     words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, rows) * lanes), rows
-    words[Slot.TABLE] = ctypes.addressof(table)
     for axis in range(3):
         words[Slot.GRID + axis], words[Slot.BLOCK + axis] = geometry.grid[axis], geometry.block[axis]
     words[Slot.THREADS] = geometry.threads
@@ -105,4 +104,4 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     words[Slot.DYNAMIC_BYTES] = geometry.shared_bytes
     words[Slot.TOTAL_BYTES] = -(-shared // SHARED_UNIT) * SHARED_UNIT
     words[Slot.GRID_BARRIER] = module.grid_barrier_address if geometry.cooperative else 0
-    return Frame(geometry, words, held, table, parameters)
+    return Frame(geometry, words, ctypes.addressof(words), held, table, parameters)

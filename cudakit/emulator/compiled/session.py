@@ -82,12 +82,12 @@ class Session:
 
     def _run(self) -> None:
         geometry, made = self.launch.geometry, self.compiled.made
-        self.launch.module.grid_barrier[:] = 0
-        blocks, workers = geometry.blocks, cores()
-        alone = made.ordered or self.memory.watcher is not None or blocks * geometry.threads < _FEW or blocks < 2
-        size = (
-            blocks if alone or workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // geometry.threads)))
-        )
+        if geometry.cooperative:
+            self.launch.module.grid_barrier[:] = 0
+        blocks, threads = geometry.blocks, geometry.threads
+        alone = made.ordered or self.memory.watcher is not None or blocks * threads < _FEW or blocks < 2
+        workers = 1 if alone else cores()
+        size = blocks if workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // threads)))
         if made.strips:
             size = -(-size // STRIP) * STRIP
         parts = iter(range(0, blocks, size))
@@ -139,9 +139,10 @@ class Session:
     def _steps(self) -> int:
         """What counts as its steps: its instructions, for as many lanes as NumPy's runs at once, and turns of loops."""
         geometry = self.launch.geometry
-        rounds = -(-geometry.blocks * geometry.threads // MOST_LANES)
-        turns: int = sum(_PERIOD - frame.words[Slot.TICKS] for frame in self._frames.values())
-        return len(self.launch.entry.code) * rounds + turns + self.asked * _PERIOD
+        steps: int = len(self.launch.entry.code) * -(-geometry.blocks * geometry.threads // MOST_LANES)
+        for frame in self._frames.values():
+            steps += _PERIOD - frame.words[Slot.TICKS]
+        return steps + self.asked * _PERIOD
 
     def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
         """Run blocks of which some wait for later ones, each in memory of its own."""
@@ -185,11 +186,11 @@ class Session:
             if frame is None:
                 blocks_at_once(launch.module, launch.entry, geometry, launch.title)
                 frame = self.compiled.frames[key] = frame_of(launch, self.compiled)
+                frame.words[Slot.REACH], frame.words[Slot.TICK], frame.words[Slot.CALL] = _callbacks()
             ctypes.memmove(frame.parameters, launch.parameters, len(launch.parameters))
             frame.tell(self.memory)
             frame.words[Slot.TICKS] = _PERIOD
-            frame.words[Slot.REACH], frame.words[Slot.TICK], frame.words[Slot.CALL] = _callbacks()
-            self._frames[ctypes.addressof(frame.words)] = frame
+            self._frames[frame.address] = frame
         return frame
 
     def reach(self, words: int, address: int, size: int, use: int) -> int:

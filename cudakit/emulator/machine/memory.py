@@ -9,6 +9,7 @@ zero it is the own block's.
 from __future__ import annotations
 
 import bisect
+from array import array as numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
@@ -19,6 +20,7 @@ from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.emulator.machine.reach import Arrays, Reach, bytes_of, points_near, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
+from cudakit.types.host import pointer_of
 
 #: Lanes an instruction runs for: None for all, else their indices, ascending.
 Index: TypeAlias = np.ndarray | None
@@ -126,6 +128,9 @@ class Memory:
         self._arrays = arrays
         self._allocations: dict[int, Allocation] = {}
         self._addresses: list[int] = []
+        #: Of each allocation that may be accessed as a whole, ascending: start, end, whether it is read-only, and 0.
+        self.table: numbers[int] = numbers("q")
+        self._heap_at: int | None = None
         self._freed: dict[int, tuple[int, str]] = {}
         self.watcher: Watcher | None = None
         self._reached: list[int] = []
@@ -158,31 +163,35 @@ class Memory:
 
     def add(self, array: np.ndarray, name: str, readonly: bool = False) -> int:
         """Make a host array's memory known; its lowest address."""
-        address, size = int(array.__array_interface__["data"][0]), array.nbytes
+        address, size = pointer_of(array), array.nbytes
         if size == 0:
             return address
         if not array.flags.c_contiguous:
             address, high = np.lib.array_utils.byte_bounds(array)
             size = high - address
         known, made = self._allocations.get(address), Allocation(name, address, size, readonly, array.itemsize, array)
+        place = bisect.bisect_left(self._addresses, address)
         if known is None:
-            bisect.insort(self._addresses, address)
-            self._allocations[address] = made
+            self._addresses.insert(place, address)
         else:
-            self._allocations[address] = _united(known, made)
+            made = _united(known, made)
+        self._allocations[address] = made
+        if made.heap is None:
+            row = self._row(place, address)
+            self.table[row : row if known is None else row + 4] = numbers("q", (address, made.end, made.readonly, 0))
         self._freed.pop(address, None)
         return address
 
-    def rows(self, flags_from: Callable[[Allocation], int] | None = None) -> list[tuple[int, int, bool, int]]:
-        """Of each allocation that may be accessed as a whole, ascending: start, end, whether it is read-only, and how
-        far from its bytes the flags are whose address `flags_from` gives; 0 without it.
-        """
-        found = [self._allocations[address] for address in self._addresses]
-        return [
-            (each.address, each.end, each.readonly, flags_from(each) - each.address if flags_from else 0)
-            for each in found
-            if each.heap is None
-        ]
+    def _row(self, place: int, address: int) -> int:
+        """Where the row of an allocation begins, by its place among their addresses: the heap has none."""
+        return 4 * (place if self._heap_at is None or self._heap_at >= address else place - 1)
+
+    def flagged(self, flags_from: Callable[[Allocation], int]) -> numbers[int]:
+        """The table with, last in each row, how far from its bytes the flags are whose address `flags_from` gives."""
+        table = self.table[:]
+        for row in range(0, len(table), 4):
+            table[row + 3] = flags_from(self._allocations[table[row]]) - table[row]
+        return table
 
     def writable(self) -> list[np.ndarray]:
         """All bytes that a launch may write: what it was given, what that is a part of, and the device's memory."""
@@ -197,7 +206,13 @@ class Memory:
         """Forget an allocation; an access to it is an error from now on."""
         found = self._allocations.pop(address, None)
         if found is not None:
-            self._addresses.remove(address)
+            place = bisect.bisect_left(self._addresses, address)
+            del self._addresses[place]
+            if found.heap is not None:
+                self._heap_at = None
+            else:
+                row = self._row(place, address)
+                del self.table[row : row + 4]
             self._freed[address] = (found.end, found.name)
 
     def _covering(self, address: int, size: int) -> Allocation | None:
@@ -244,6 +259,9 @@ class Memory:
         if heap.address not in self._allocations:
             self._reach_out(heap.data, "the device's heap", False)
             self._allocations[heap.address] = replace(self._allocations[heap.address], heap=heap)
+            row = self._row(bisect.bisect_left(self._addresses, heap.address), heap.address)
+            del self.table[row : row + 4]
+            self._heap_at = heap.address
 
     def _reach_out(self, array: np.ndarray, name: str, readonly: bool) -> None:
         self._reached.append(self.add(array, name, readonly))

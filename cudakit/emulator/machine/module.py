@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -149,6 +149,7 @@ class Programs:
     def __init__(self, most: int) -> None:
         self.most = most
         self._sizes: WeakKeyDictionary[Module, int] = WeakKeyDictionary()
+        self._latest: ref[Module] | None = None
 
     @property
     def instructions(self) -> int:
@@ -157,6 +158,9 @@ class Programs:
 
     def use(self, module: Module) -> None:
         """A module is launched now: others may have to go."""
+        if self._latest is not None and self._latest() is module:
+            return
+        self._latest = ref(module)
         size = self._sizes.pop(module, None)
         self._sizes[module] = size or sum(len(function.code) for function in module.functions)
         while size is None and self.instructions > self.most and len(self._sizes) > 1:
