@@ -126,3 +126,18 @@ def test_repeated_calls(call: str, count: int) -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=tests, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("ok") == count
+
+
+@pytest.mark.parametrize("name", ["rgb_to_gray", "equalize", "outer", "matvec"])
+def test_kernels_are_made_once(name: str, stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A packaged kernel is read and looked up at the first call of a kind, not at each."""
+    x = xp.arange(48 * 64 * 3).reshape(48, 64, 3) % 251
+    calls: dict[str, Callable[[], Any]] = {
+        "rgb_to_gray": lambda: ops.rgb_to_gray(x.astype("uint8"), stream=stream),
+        "equalize": lambda: ops.equalize(x[:, :, 0].astype("uint8"), stream=stream),
+        "outer": lambda: ops.outer(x[0, :, 0].astype("float32"), x[1, :, 0].astype("float32"), stream=stream),
+        "matvec": lambda: ops.matvec(xp.ones((4096, 64), "float32").T, xp.ones(4096, "float32"), stream=stream),
+    }
+    calls[name]()
+    monkeypatch.setattr(ck.Kernel, "from_template", lambda *_: pytest.fail("a kernel was made again"))
+    calls[name]()

@@ -24,6 +24,12 @@ _WHOLE = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (16, 32, 64))
 _ACCESSES = frozenset({"ld", "ldu", "st"})
 
 
+#: Bytes of a line of the cache, and how far behind a row is fetched: about as far as a vector's time takes to arrive.
+_LINE, _AHEAD = 64, 512
+#: Of accesses to a row: where more neighbours of each lane are read, computing takes longer than what comes to arrive.
+_MOST_READ = 3
+
+
 @dataclass
 class Reach:
     """The accesses by one register: their bounds around what it holds, and how they are aligned."""
@@ -150,10 +156,27 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
             good.append(valid)
     _on_if(b, good, otherwise)
     first, last = _ends(b) if any(each.row for each in reaches) else (None, None)
-    return [
+    placed = [
         _placed(b, each, number, value.x, first if each.row else None, last if each.row else None, otherwise)
         for number, (each, value) in enumerate(zip(reaches, values, strict=True))
     ]
+    if b.mask is None and not b.brief:
+        for each, checked in zip(reaches, placed, strict=True):
+            if each.row and each.code != SHARED and len(each.accesses) <= _MOST_READ:
+                _fetch_ahead(b, each, checked)
+    return placed
+
+
+def _fetch_ahead(b: Builder, each: Reach, checked: Checked) -> None:
+    """Have what comes behind a row brought nearer: the next vectors have it, most of the time."""
+    text = b.text
+    place = checked.base
+    if each.code == GENERIC:
+        place = text.binary("add", place, held_range(b, checked.range, 2))
+    pointer = text.cast("inttoptr", place, "ptr")
+    for line in range(0, b.width * each.size, _LINE):
+        ahead = text.at(pointer.name, constant("i64", _AHEAD + each.high - each.size + line))
+        text.run("llvm.prefetch.p0", ahead, X("i32", str(int(each.use != READ))), X("i32", "3"), X("i32", "1"))
 
 
 def _ends(b: Builder) -> tuple[X | None, X]:

@@ -25,13 +25,17 @@ class Layout:
     strips: bool = False
     #: Whether the processor takes masks of lanes in all that it does to memory.
     masks: bool = True
+    #: Whether it loads from four places at once, and has no masks for more (AVX2).
+    gathers: bool = False
 
 
 #: Blocks of a strip, at most; no strip goes over a multiple of it.
 STRIP = 32
 
 
-def layout_of(geometry: Geometry, warps: bool, most: int, watched: bool, free: bool, masks: bool) -> Layout:
+def layout_of(
+    geometry: Geometry, warps: bool, most: int, watched: bool, free: bool, masks: bool, gathers: bool
+) -> Layout:
     """The layout for a launch: whole warps where lanes talk to each other, else vectors of so many lanes at most.
 
     `free` are vectors that have nothing to do with each other, in a block neither.
@@ -41,8 +45,8 @@ def layout_of(geometry: Geometry, warps: bool, most: int, watched: bool, free: b
     for width in widths:
         if x % width == 0 or y * z == 1:
             strips = free and y * z > 1 and geometry.grid[0] > 1
-            return Layout(width, True, geometry.threads % width == 0, watched, strips, masks)
-    return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched, masks=masks)
+            return Layout(width, True, geometry.threads % width == 0, watched, strips, masks, gathers)
+    return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched, masks=masks, gathers=gathers)
 
 
 class Slot(IntEnum):

@@ -73,7 +73,9 @@ class Machine:
             traits = made.traits[entry.name] = traits_of(contexts)
         processor = native.processor()
         most = processor.native * (4 if traits.size <= _SMALL else 2)
-        layout = layout_of(geometry, traits.uses_warps, most, key[2], traits.is_free, processor.masks)
+        layout = layout_of(
+            geometry, traits.uses_warps, most, key[2], traits.is_free, processor.masks, processor.gathers
+        )
         found = made.kernels.get((entry.name, layout))
         if found is None:
             past = self.past(module)

@@ -25,6 +25,8 @@ class Processor(NamedTuple):
     native: int
     #: Whether it takes masks of lanes in all that it does to memory.
     masks: bool
+    #: Whether it has an instruction that loads from four places, but none with such masks.
+    gathers: bool
 
 
 @cache
@@ -34,7 +36,9 @@ def processor() -> Processor:
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
     native = 16 if features.get("avx512f") else 8
-    return Processor(llvm.get_host_cpu_name(), features.flatten(), native, native == 16)
+    return Processor(
+        llvm.get_host_cpu_name(), features.flatten(), native, native == 16, native == 8 and features.get("avx2", False)
+    )
 
 
 @cache

@@ -610,3 +610,14 @@ __global__ void added_past(int* o, const int* x) {
     atomicAdd(&s[x[threadIdx.x]], 1);
     o[threadIdx.x] = s[threadIdx.x % 16];
 }
+
+// Loads from anywhere, by some of the lanes; the others' pointers lead nowhere.
+template <typename T>
+__global__ void fetched(T* out, const T* in, const int* where, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const T* place = where[i] < 0 ? nullptr : in + where[i];
+    T sum = in[n - 1 - i] + in[(size_t)i * 37 % n];
+    if (place != nullptr) sum += *place;
+    if (i % 3 != 1) sum += in[i * 5 % n];
+    out[i] = sum;
+}

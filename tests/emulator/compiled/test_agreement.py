@@ -61,6 +61,19 @@ def test_tiles_in_shared_memory() -> None:
     ran("tiled_product", ck.config((3, 3), (16, 16)), np.zeros((48, 48), np.float32), a, b, np.int32(48))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.float32, np.int64, np.float64])
+@pytest.mark.parametrize("block", [64, 96, 40])
+def test_loads_from_anywhere(dtype: Any, block: int) -> None:
+    """By all lanes, and by some, whose neighbours' pointers lead nowhere."""
+    rng, n = np.random.default_rng(block), 4 * block
+    given, where = rng.integers(0, 99, n).astype(dtype), rng.integers(-n, n, n).astype(np.int32)
+    (out, *_) = ran("fetched", ck.config(4, block), np.zeros(n, dtype), given, where, np.int32(n))
+    i = np.arange(n)
+    expected = given[n - 1 - i] + given[i * 37 % n] + np.where(where < 0, 0, given[where]).astype(dtype)
+    expected += np.where(i % 3 != 1, given[i * 5 % n], 0).astype(dtype)
+    np.testing.assert_array_equal(out, expected)
+
+
 @pytest.mark.parametrize("name", ["escapes", "collatz", "nested", "breaks", "short_circuit", "switched"])
 def test_lanes_that_part(name: str) -> None:
     ran(name, ck.config(5, 96), ints(480), np.int32(450))
