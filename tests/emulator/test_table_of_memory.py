@@ -7,6 +7,7 @@ import pytest
 
 from cudakit.emulator.machine.heap import Heap
 from cudakit.emulator.machine.memory import Memory
+from cudakit.types.host import pointer_of
 
 pytestmark = pytest.mark.emulator
 
@@ -20,14 +21,17 @@ def rows(memory: Memory) -> list[tuple[int, int, bool, int]]:
 @pytest.mark.parametrize("seed", range(8))
 def test_it_says_what_is_known(seed: int) -> None:
     rng, memory = np.random.default_rng(seed), Memory()
-    whole, heap = np.zeros(1 << 12, np.uint8), Heap(1 << 12)
+    whole, heap = np.zeros(1 << 13, np.uint8), Heap(64)
+    # In the midst of the others, so that some lie below and some above.
+    heap.data = whole[4096:4160]
+    heap.address = pointer_of(heap.data)
     added: list[int] = []
     for turn in range(300):
         if added and rng.random() < 0.45:
             memory.remove(added.pop(rng.integers(len(added))))
         else:
             # Of few addresses, so that some begin where others do, shorter or longer, to be written or not.
-            first, size = 64 * int(rng.integers(12)), int(rng.integers(1, 900))
+            first, size = int(rng.choice([0, 4096])) + 64 * int(rng.integers(1, 12)), int(rng.integers(1, 900))
             address = memory.add(whole[first : first + size], f"x{turn}", bool(rng.integers(2)))
             added += [address] * (address not in added)
         if turn % 40 == 7:
