@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from filelock import FileLock
 from support import emulated, tiles
-from support.caches import use_cache
+from support.caches import kept_folder, use_cache
+from support.costs import Costs
 from support.made_kernels import MakingCache
 
 import cudakit as ck
@@ -20,11 +21,20 @@ from cudakit.jit.cache import cache
 from cudakit.jit.compile.assemble import assembler
 
 
+#: How all tests are run that need no more than a change of the code does.
+WHOLE = "The whole suite: python -m pytest -q -n 2 --dist worksteal -m 'not exhaustive'"
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--gpu", action="store_true", help="run kernels on a GPU; finding none is a failure")
     parser.addoption("--kernels", type=Path, help="take tile kernels from this file, which --make-kernels wrote")
     parser.addoption(
         "--make-kernels", type=Path, help="write the machine code of this run's tile kernels here, for --gpu --kernels"
+    )
+    parser.addoption(
+        "--budget",
+        choices=("check", "write"),
+        help="print what each room costs, and compare its counts with tests/budget.json, or write them there",
     )
     parser.addoption("--site", type=Path, help="look at this site, as docs/build.py made it, in place of building one")
     parser.addoption("--screenshots", type=Path, help="keep the pictures that a browser takes of the site here")
@@ -39,6 +49,34 @@ def pytest_configure(config: pytest.Config) -> None:
         if config.getoption("--gpu") or "PYTEST_XDIST_WORKER" in os.environ:
             raise pytest.UsageError("--make-kernels is for the emulator, in one process")
         assembler()
+    if config.getoption("--budget"):
+        config.pluginmanager.register(Costs(config), "costs")
+    config.pluginmanager.register(LeftOut(config), "left out")
+
+
+class LeftOut:
+    """Plugin whose last line says what a run with ``-m`` leaves out, and how to run it."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config, self.count = config, 0
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        self.count += len(items)
+
+    def pytest_sessionfinish(self) -> None:
+        if hasattr(self.config, "workeroutput"):
+            self.config.workeroutput["left out"] = self.count
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.count = max(self.count, getattr(node, "workeroutput", {}).get("left out", 0))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_unconfigure(self) -> None:
+        """Print the line after pytest's own last one."""
+        expression, reporter = self.config.option.markexpr, self.config.pluginmanager.get_plugin("terminalreporter")
+        if self.count and expression and reporter and not hasattr(self.config, "workeroutput"):
+            reporter.write_line(f"Left out by -m {expression!r}: {self.count} tests. {WHOLE}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -52,14 +90,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cache.Cache]:
-    """One for the whole run: pytest-xdist's workers have folders of their own in one that they share."""
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
+    """The cache of this run and the next; one of this run alone where pytest keeps nothing (``-p no:cacheprovider``)."""
+    folder = kept_folder(request.config)
+    if folder is None:
+        folder = tmp_path_factory.getbasetemp()
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            folder = folder.parent
     given, wanted = (request.config.getoption(name) for name in ("--kernels", "--make-kernels"))
-    found = (MakingCache if wanted else cache.Cache)(folder / "cache", 2**30)
+    found = (MakingCache if wanted else cache.Cache)(folder / "cache", 2**31)
     if given:
         found.take_in(given)
+    if costs := request.config.pluginmanager.get_plugin("costs"):
+        costs.watch(folder / "cache")
     yield found
     if isinstance(found, MakingCache):
         count, alone = found.give_out(wanted)

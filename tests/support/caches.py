@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
+from pathlib import Path
+
 import pytest
 
 from cudakit.jit.cache import cache, settings
+
+_PACKAGE = Path(cache.__file__).parents[2]
+#: Code that makes what a cache holds; the keys of what other code makes have all that it depends on.
+_MAKERS = ("jit/cache", "jit/compile", "jit/signature", "jit/source", "emulator/compiled/native.py")
+_KEPT = 2  # states of that code
 
 
 def use_cache(monkeypatch: pytest.MonkeyPatch, given: cache.Cache) -> None:
     """Let it be the process's, as long as the environment stays as it is."""
     monkeypatch.setattr(cache, "_caches", {(None, *settings.asked()): given})
+
+
+def makers_digest() -> str:
+    """Digest of the code that makes what a cache holds."""
+    made = hashlib.sha256()
+    for maker in _MAKERS:
+        path = _PACKAGE / maker
+        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+            made.update(f"{file.relative_to(_PACKAGE)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return made.hexdigest()[:16]
+
+
+def kept_folder(config: pytest.Config) -> Path | None:
+    """Folder that this run shares with the next, as long as what fills it stays the same; None where nothing is kept."""
+    if not hasattr(config, "cache") or config.cache is None:
+        return None
+    kept = Path(config.cache.mkdir("kernels"))
+    folder = kept / makers_digest()
+    folder.mkdir(exist_ok=True)
+    folder.touch()
+    if "workerinput" not in vars(config):
+        for old in sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime)[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
