@@ -172,7 +172,13 @@ class Run:
             self._changed.notify()
 
     def _variables(self, step: Step) -> dict[str, str]:
-        own = {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "CUDAKIT_CACHE_DIR": str(self.folder / "cache")}
+        """Add to the environment; byte code is kept in the folder, or every child process would compile the package."""
+        own = {
+            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+            "CUDAKIT_CACHE_DIR": str(self.folder / "cache"),
+            "PYTHONDONTWRITEBYTECODE": "",
+            "PYTHONPYCACHEPREFIX": str(self.folder / "pycache"),
+        }
         return {**own, **dict(step.variables)}
 
     def _activated(self, environment: str) -> str:
