@@ -20,7 +20,6 @@ from cudakit.arrays import place
 from cudakit.jit.cache import cache
 from cudakit.jit.compile.assemble import assembler
 
-
 #: How all tests are run that need no more than a change of the code does.
 WHOLE = "The whole suite: python -m pytest -q -n 2 --dist worksteal -m 'not exhaustive'"
 
@@ -79,6 +78,7 @@ class LeftOut:
             reporter.write_line(f"Left out by -m {expression!r}: {self.count} tests. {WHOLE}")
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     gpu = config.getoption("--gpu")
     marker, reason = ("emulator", "is about the emulator itself") if gpu else ("gpu", "needs a GPU; run with --gpu")
@@ -86,11 +86,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker(marker):
             item.add_marker(skip)
+        if item.get_closest_marker("exhaustive"):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")
 def session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cache.Cache]:
-    """The cache of this run and the next; one of this run alone where pytest keeps nothing (``-p no:cacheprovider``)."""
+    """The cache of this run and the next; of this run alone where pytest keeps nothing (``-p no:cacheprovider``)."""
     folder = kept_folder(request.config)
     if folder is None:
         folder = tmp_path_factory.getbasetemp()

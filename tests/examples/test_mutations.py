@@ -91,7 +91,8 @@ def test_equivalents_are_mutants_with_a_reason() -> None:
         assert pattern[2]
 
 
-@pytest.mark.parametrize("count", [20, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [20, pytest.param(120, marks=pytest.mark.exhaustive)])
 def test_mutants_die(count: int) -> None:
     every = [
         mutant_runs.Job(program, place)

@@ -36,11 +36,6 @@ def test_readme_example_runs_as_it_stands(stream: Any) -> None:
     assert "# [0. 2. 4. 6.]" in readme_example()
 
 
-def test_readme_names_the_test_command_that_ci_runs() -> None:
-    assert "python -m pytest" in README
-    assert "python -m pytest" in (ROOT / ".ci" / "run").read_text()
-
-
 @pytest.mark.slow
 def test_a_cached_first_use_loads_only_what_it_needs() -> None:
     program = """

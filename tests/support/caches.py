@@ -32,7 +32,7 @@ def makers_digest() -> str:
 
 
 def kept_folder(config: pytest.Config) -> Path | None:
-    """Folder that this run shares with the next, as long as what fills it stays the same; None where nothing is kept."""
+    """Folder that this run shares with the next while the code that fills it is the same; None where none is kept."""
     if not hasattr(config, "cache") or config.cache is None:
         return None
     kept = Path(config.cache.mkdir("kernels"))

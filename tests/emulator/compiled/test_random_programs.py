@@ -64,20 +64,24 @@ def check(program: Program, number: int) -> None:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=40,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    phases=[Phase.generate],
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-@given(st.randoms(use_true_random=False), st.sampled_from((4, 10, 20, 30)), st.integers(0, 4))
-def test_random_programs(draw: Random, size: int, number: int) -> None:
-    check(Program(draw, size, fault=draw.random() < 0.15), number)
+@pytest.mark.parametrize("count", [12, pytest.param(40, marks=pytest.mark.exhaustive)])
+def test_random_programs(count: int) -> None:
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+    )
+    @given(st.randoms(use_true_random=False), st.sampled_from((4, 10, 20, 30)), st.integers(0, 4))
+    def agree(draw: Random, size: int, number: int) -> None:
+        check(Program(draw, size, fault=draw.random() < 0.15), number)
+
+    agree()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6))])
 def test_long_programs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_machine, "_SHORT", 0 if seed % 2 else 1 << 30)
     check(Program(Random(seed), size=80), seed)
