@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.covering import in_pairs
 from support.emulated import IS_COMPILED, of_numpy, run
 
 from cudakit import emulator
@@ -75,11 +76,14 @@ def spread(kind: str, count: int, few: bool) -> np.ndarray:
     return (RANDOM.standard_normal(count) * 10.0 ** RANDOM.integers(-3, 3, count)).astype(dtype)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", [pytest.param(x, marks=IN_ORDER if x in ORDERED else ()) for x in FORMS])
-@pytest.mark.parametrize("space", ["global", "shared", "generic"])
-@pytest.mark.parametrize("cells", [1, 3, 50, 400])
-@pytest.mark.parametrize("wanted", [pytest.param(True, marks=IN_ORDER), False])
+@in_pairs(
+    "form, space, cells, wanted",
+    FORMS,
+    ["global", "shared", "generic"],
+    [1, 3, 50, 400],
+    [True, False],
+    marks=lambda form, space, cells, wanted: [IN_ORDER] if wanted or form in ORDERED else [],
+)
 def test_lanes_are_applied_in_order(form: str, space: str, cells: int, wanted: bool) -> None:
     if not wanted and form.startswith("exch"):
         return

@@ -43,7 +43,12 @@ def covering(*axes: Sequence[Any], where: Callable[..., bool] | None = None) -> 
     return chosen
 
 
-def in_pairs(names: str, *axes: Sequence[Any], where: Callable[..., bool] | None = None) -> pytest.MarkDecorator:
+def in_pairs(
+    names: str,
+    *axes: Sequence[Any],
+    where: Callable[..., bool] | None = None,
+    marks: Callable[..., Sequence[pytest.MarkDecorator]] = lambda *values: (),
+) -> pytest.MarkDecorator:
     """Parametrize a test by all combinations; those beyond a covering array are marked ``exhaustive``.
 
     Parameters
@@ -54,11 +59,17 @@ def in_pairs(names: str, *axes: Sequence[Any], where: Callable[..., bool] | None
         Values of each parameter.
     where : callable, optional
         Says of a combination's values whether the combination exists.
+    marks : callable, optional
+        Gives a combination's own marks.
     """
     chosen = {id_of(values) for values in covering(*axes, where=where)}
     every = [values for values in itertools.product(*axes) if where is None or where(*values)]
     marked = [
-        pytest.param(*values, marks=() if id_of(values) in chosen else pytest.mark.exhaustive, id=id_of(values))
+        pytest.param(
+            *values,
+            marks=(*marks(*values), *(() if id_of(values) in chosen else (pytest.mark.exhaustive,))),
+            id=id_of(values),
+        )
         for values in every
     ]
     return pytest.mark.parametrize(tuple(name.strip() for name in names.split(",")), marked)
