@@ -72,7 +72,7 @@ def steps(folder: Path) -> list[Step]:
     machine_code = (("CUDAKIT_MACHINE", "compiled"),)
     bridge_words = "use-in or other-arrays or torch or jax"
     return [
-        Step("tests", "tests", readme_command(), cores=2),
+        Step("tests", "tests", readme_command(), cores=2, variables=(("PYTEST_ADDOPTS", "--budget check"),)),
         Step(
             "slow tests",
             "tests",

@@ -75,6 +75,13 @@ def in_pairs(
     return pytest.mark.parametrize(tuple(name.strip() for name in names.split(",")), marked)
 
 
+def thinned(values: Sequence[Any], every: int) -> list[Any]:
+    """Parameters of which each `every`-th, the first among them, is quick; the others are marked ``slow``."""
+    return [
+        value if at % every == 0 else pytest.param(value, marks=pytest.mark.slow) for at, value in enumerate(values)
+    ]
+
+
 def id_of(values: Combination) -> str:
     """Name of a combination in a test's id."""
     return "-".join(getattr(value, "__name__", None) or str(value).replace(" ", "") for value in values)

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.covering import thinned
 from support.tiles import kernel, needs_tiles
 
 import cudakit as ck
@@ -93,7 +94,7 @@ def rounded(function: Callable[..., Any], *given: np.ndarray) -> np.ndarray:
 # ── floats ──
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", thinned(FLOATS, 2))
 def test_arithmetic(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     table: dict[str, Any] = {
@@ -106,7 +107,7 @@ def test_arithmetic(name: str) -> None:
         same(row, rounded(function, a))
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", thinned(FLOATS, 2))
 def test_fma(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     got = computed(["ct::fma(a, b, c)"], [a, b, a], [name] * 4)[0]
@@ -120,7 +121,7 @@ def test_fma(name: str) -> None:
     assert (close | (got == want) | np.isnan(want_wide)).all()
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", thinned(FLOATS, 2))
 def test_extrema(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     texts = [f"ct::{which}(a, b{tag})" for which in ("max", "min") for tag in ("", ", ct::propagate_nan_t{}")]
@@ -137,7 +138,7 @@ def test_extrema(name: str) -> None:
         same(rows[2 * place + 1], narrow(want, a.dtype))
 
 
-@pytest.mark.parametrize("name", [*FLOATS, *INTEGERS])
+@pytest.mark.parametrize("name", thinned([*FLOATS, *INTEGERS], 3))
 def test_comparisons(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     table: dict[str, Any] = {
@@ -150,7 +151,7 @@ def test_comparisons(name: str) -> None:
             assert (row == function(a, b)).all()
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("name", thinned(FLOATS, 2))
 def test_functions(name: str) -> None:
     a = values(name, 0)
     names = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh"]
@@ -185,7 +186,7 @@ def test_directed_rounding() -> None:
 # ── integers ──
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", thinned(INTEGERS, 4))
 def test_integers_wrap_around(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     table: dict[str, Any] = {
@@ -202,7 +203,7 @@ def test_integers_wrap_around(name: str) -> None:
     same(right, np.right_shift(a, by))
 
 
-@pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("name", thinned(INTEGERS, 4))
 def test_division(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     b = np.where((b == 0) | (b.astype("f8") == -1), b.dtype.type(3), b)
@@ -221,7 +222,7 @@ def test_division(name: str) -> None:
         same(row, np.array([function(x, y) for x, y in pairs], a.dtype))
 
 
-@pytest.mark.parametrize("name", ["i4", "i8", "u4", "u8"])
+@pytest.mark.parametrize("name", thinned(["i4", "i8", "u4", "u8"], 3))
 def test_high_halves_are_those_of_unsigned_numbers(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     held, bits = f"u{a.dtype.itemsize}", 8 * a.dtype.itemsize
@@ -237,7 +238,7 @@ def converted(sources: tuple[str, ...], target: str, inputs: list[np.ndarray]) -
     return computed(texts, inputs, [*sources, target])
 
 
-@pytest.mark.parametrize("target", FLOATS)
+@pytest.mark.parametrize("target", thinned(FLOATS, 2))
 def test_integers_become_floats(target: str) -> None:
     bits = {"f2": 11, "bf16": 8, "f4": 24, "f8": 53}[target]
 
@@ -252,7 +253,7 @@ def test_integers_become_floats(target: str) -> None:
         same(row, narrow([nearest(int(x)) for x in given.tolist()], row.dtype))
 
 
-@pytest.mark.parametrize("target", INTEGERS)
+@pytest.mark.parametrize("target", thinned(INTEGERS, 4))
 def test_floats_become_integers(target: str) -> None:
     info, inputs = np.iinfo(target), []
     for source in FLOATS:
@@ -263,7 +264,7 @@ def test_floats_become_integers(target: str) -> None:
         assert (row == np.trunc(given.astype("f8")).astype(target)).all()
 
 
-@pytest.mark.parametrize("target", [*FLOATS, "e4m3", "e5m2"])
+@pytest.mark.parametrize("target", thinned([*FLOATS, "e4m3", "e5m2"], 2))
 def test_floats_become_floats(target: str) -> None:
     sources = tuple(each for each in (*FLOATS, "e4m3", "e5m2") if each != target)
     inputs, dtype = [values(each, 0) for each in sources], dtype_of(target)
