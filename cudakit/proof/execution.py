@@ -342,16 +342,15 @@ class Execution:
             steps = self._steps(members, header, way, carried, scopes)
             start = self._header(values, carried, steps, number)
             kept = len(self.events)
-            entered = (*path, at_least(number, 0)) if at_least(number, 0) != TRUE else path
             compared = self.numbers.compared = []
-            out = self.region(members, header, {header: [(entered, dict(start))]})
+            out = self.region(members, header, {header: [(path, dict(start))]})
             del self.events[kept:]
             if header not in out:
                 raise Unsupported("a loop whose rounds are not followed")
-            again = self.join(out[header])[0][len(entered) :]
+            again = self.join(out[header])[0][len(path) :]
             before = Renaming({name}, {number: polynomial(number) - 1})
             followed = some((equal(number, 0), everything((at_least(number, 1), *map(before.formula, again)))))
-            entered = (*entered, *conjuncts(followed))
+            entered = (*path, *conjuncts(followed))
             invariants = self._invariants(entered, again, start, steps, number, list(compared))
             inner = (*entered, *invariants)
             loop.first = len(self.events)

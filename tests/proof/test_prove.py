@@ -223,6 +223,82 @@ def test_instructions_with_a_predicate() -> None:
         assert found.findings[0].text.startswith("PTX line 14: writes 4 bytes")
 
 
+COUNTDOWN = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 n, .param .u64 x)
+{
+    .reg .pred %p<3>; .reg .b32 %r<3>; .reg .b64 %d<4>;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %d1, [x];
+    setp.eq.s32 %p1, %r1, 0;
+    @%p1 ret;
+$again:
+    mul.wide.s32 %d2, %r1, 4;
+    add.s64 %d3, %d1, %d2;
+    st.global.u32 [%d3+-4], %r1;
+    add.s32 %r1, %r1, -1;
+    setp.ne.s32 %p2, %r1, 0;
+    @%p2 bra $again;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "statements", "verdict"),
+    [
+        (1, ("n >= 0",), "proved"),
+        (1, (), "refuted"),  # a negative n: the first round is out of bounds
+        (2, ("n >= 0",), "refuted"),  # an odd n: from 1 a round steps over 0
+    ],
+)
+def test_an_invariant_holds_in_the_first_round_and_the_next(
+    step: int, statements: tuple[str, ...], verdict: str
+) -> None:
+    text = COUNTDOWN.replace("%r1, -1", f"%r1, -{step}")
+    kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")
+    proof = ck.prove(kernel, "n <= len(x)", *statements, block=1, grid=1, arch="sm_80", timeout_s=2.0)
+    assert proof.verdict == verdict, proof
+
+
+COUNT = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u32 n, .param .u64 x)
+{
+    .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %d<4>;
+    ld.param.u32 %r1, [n];
+    ld.param.u64 %d1, [x];
+    mov.u32 %r2, START;
+$again:
+    mul.wide.s32 %d2, %r2, 4;
+    add.s64 %d3, %d1, %d2;
+    st.global.u32 [%d3], %r2;
+    add.s32 %r2, %r2, 1;
+    setp.lt.s32 %p1, %r2, %r1;
+    @%p1 bra $again;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(("start", "statements", "verdict"), [
+    (0, ("n <= len(x)", "n >= 1"), "proved"),
+    (-1, ("n <= len(x)", "n >= 1"), "refuted"),  # only the first round is out of bounds
+    (0, ("n <= len(x)", "n >= 0"), "refuted"),  # there is a first round where n is 0, too
+    (3, ("n <= len(x)", "n >= 4"), "proved"),
+    (0, ("n <= 2", "len(x) >= 2"), "proved"),
+    (0, ("n <= 2", "len(x) >= 1"), "refuted"),  # only the second round is out of bounds
+])  # fmt: skip
+def test_the_first_rounds_of_a_loop_are_judged_too(start: int, statements: tuple[str, ...], verdict: str) -> None:
+    kernel = ck.Kernel.from_ptx(COUNT.replace("START", str(start)), signature="void k(int n, int* x)")
+    proof = ck.prove(kernel, *statements, block=1, grid=1, arch="sm_80", timeout_s=2.0)
+    assert proof.verdict == verdict, proof
+
+
 def test_arguments_that_are_one_array() -> None:
     text = """__global__ void k(int n, const float* x, float* y) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
