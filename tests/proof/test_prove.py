@@ -246,19 +246,18 @@ $again:
 """
 
 
-@pytest.mark.parametrize(
-    ("step", "statements", "verdict"),
-    [
-        (1, ("n >= 0",), "proved"),
-        (1, (), "refuted"),  # a negative n: the first round is out of bounds
-        (2, ("n >= 0",), "refuted"),  # an odd n: from 1 a round steps over 0
-    ],
-)
+@pytest.mark.parametrize(("step", "stop", "statements", "verdict"), [
+    (1, 0, ("n >= 0",), "proved"),
+    (1, 0, (), "refuted"),  # a negative n: the first round is out of bounds
+    (2, 0, ("n >= 0",), "refuted"),  # an odd n: from 1 a round steps over 0
+    (1, 7, ("n >= 7",), "proved"),  # the range of a register does not say it
+    (1, 7, ("n >= 6",), "refuted"),
+])  # fmt: skip
 def test_an_invariant_holds_in_the_first_round_and_the_next(
-    step: int, statements: tuple[str, ...], verdict: str
+    step: int, stop: int, statements: tuple[str, ...], verdict: str
 ) -> None:
-    text = COUNTDOWN.replace("%r1, -1", f"%r1, -{step}")
-    kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")
+    text = COUNTDOWN.replace("%r1, -1", f"%r1, -{step}").replace("%r1, 0", f"%r1, {stop}")
+    kernel = ck.Kernel.from_ptx(text.replace("%d3+-4", f"%d3+{-4 * (stop + 1)}"), signature="void k(int n, int* x)")
     proof = ck.prove(kernel, "n <= len(x)", *statements, block=1, grid=1, arch="sm_80", timeout_s=2.0)
     assert proof.verdict == verdict, proof
 
