@@ -131,6 +131,25 @@ __global__ void counted_by_barrier(float* y) {
     if (threadIdx.x == 255) return;
     y[threadIdx.x] = __syncthreads_count(threadIdx.x & 1);  // barrier
 }
+__global__ void exit_while_the_block_waits(float* y) {
+    __shared__ float s[256];
+    if (threadIdx.x >= 32) {
+        for (int k = 0; k < threadIdx.x / 32; ++k) s[threadIdx.x] = y[threadIdx.x] + k;
+        return;
+    }
+    __syncthreads();  // barrier
+    y[threadIdx.x] = s[threadIdx.x + 224];
+}
+__global__ void exit_while_the_warp_waits(float* y) {
+    __shared__ float s[256];
+    if (threadIdx.x % 32 >= 16) {
+        s[threadIdx.x] = y[threadIdx.x];
+        for (int k = 0; k < threadIdx.x % 16; ++k) s[threadIdx.x] = y[threadIdx.x] + k;
+        return;
+    }
+    __syncwarp();  // mask
+    y[threadIdx.x] = s[threadIdx.x ^ 16];
+}
 __global__ void shuffle_after_exit(float* y) {
     if (threadIdx.x % 32 >= 16) return;
     y[threadIdx.x] = __shfl_xor_sync(0xffffffff, y[threadIdx.x], 1);  // mask
@@ -533,6 +552,48 @@ __global__ void all_at_one_barrier(float* y) {
     __syncthreads();
     if (threadIdx.x < 64) asm volatile("bar.sync 1, 64;" ::: "memory");
     else asm volatile("bar.sync 2, 192;" ::: "memory");
+}
+__global__ void first_warp_waits(float* y) {
+    __shared__ float s[256];
+    if (threadIdx.x < 32) {
+        __syncthreads();
+        y[threadIdx.x] = s[threadIdx.x + 224];
+    } else {
+        for (int k = 0; k < threadIdx.x / 32; ++k) s[threadIdx.x] = y[threadIdx.x] + k;
+        __syncthreads();
+    }
+}
+__global__ void last_warp_waits(float* y) {
+    __shared__ float s[256];
+    if (threadIdx.x < 224) {
+        for (int k = 0; k < 8 - threadIdx.x / 32; ++k) s[threadIdx.x] = y[threadIdx.x] + k;
+        __syncthreads();
+    } else {
+        __syncthreads();
+        y[threadIdx.x] = s[threadIdx.x - 224];
+    }
+}
+__global__ void half_of_the_warp_waits(float* y) {
+    __shared__ float s[256];
+    if (threadIdx.x % 32 < 16) {
+        __syncwarp();
+        y[threadIdx.x] = s[threadIdx.x ^ 16];
+    } else {
+        for (int k = 0; k < threadIdx.x % 16; ++k) s[threadIdx.x] = y[threadIdx.x] + k;
+        s[threadIdx.x] = y[threadIdx.x];
+        __syncwarp();
+    }
+}
+__global__ void other_half_of_the_warp_waits(float* y) {
+    __shared__ float s[256];
+    if (threadIdx.x % 32 < 16) {
+        for (int k = 0; k < threadIdx.x % 16; ++k) s[threadIdx.x] = y[threadIdx.x] + k;
+        s[threadIdx.x] = y[threadIdx.x];
+        __syncwarp();
+    } else {
+        __syncwarp();
+        y[threadIdx.x] = s[threadIdx.x ^ 16];
+    }
 }
 __global__ void meant(float* y) {
     if (threadIdx.x == 0) y[0] = blockIdx.x;  // cudakit: benign race
