@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from support.caches import use_cache
 
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
-from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile.demangle import variable_name
 from cudakit.jit.compile.elf import variables_of
 from cudakit.jit.compile.symbol_names import common_name, is_shared
@@ -110,6 +112,14 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
 
 
 @pytest.fixture
+def fresh_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cache:
+    """A cache with nothing in it, in the place of the one that is kept from run to run."""
+    found = Cache(tmp_path / "cache", 2**31)
+    use_cache(monkeypatch, found)
+    return found
+
+
+@pytest.fixture
 def module(request: pytest.FixtureRequest) -> ck.Module:
     return ck.Module(f"// {request.node.nodeid}\n{TEXT}")
 
@@ -153,15 +163,15 @@ def test_threads_that_grow_a_module_lose_no_launch(launched: list[Any], stream: 
 
 
 def test_the_same_instances_have_the_same_key_in_any_order(
-    launched: list[Any], stream: Stream, module: ck.Module
+    launched: list[Any], stream: Stream, module: ck.Module, fresh_cache: Cache
 ) -> None:
     for n in (1, 2, 3):
         module["add"][n](stream, ONE)
-    before = default_cache().info().misses
+    before = fresh_cache.info().misses
     module._unit._images.clear()
     for n in (2, 1, 3):
         module["add"][n](stream, ONE)
-    assert default_cache().info().misses == before + 1, "add<2> alone is new; <1, 2> and <1, 2, 3> are not"
+    assert fresh_cache.info().misses == before + 1, "add<2> alone is new; <1, 2> and <1, 2, 3> are not"
 
 
 def test_instances_without_variables_stay_apart(launched: list[Any], stream: Stream) -> None:
@@ -173,15 +183,17 @@ def test_instances_without_variables_stay_apart(launched: list[Any], stream: Str
     assert launched == [0, 1, 0]
 
 
-def test_prepared_instances_are_loaded_together(launched: list[Any], stream: Stream, module: ck.Module) -> None:
+def test_prepared_instances_are_loaded_together(
+    launched: list[Any], stream: Stream, module: ck.Module, fresh_cache: Cache
+) -> None:
     module.prepare("add<1>", "add<2>", "plain", arch="sm_90")
-    before = default_cache().info().misses
+    before = fresh_cache.info().misses
     plan = module["add<1>"].plan(stream, ONE)
     module["add<2>"](stream, ONE)
     module["plain"](stream, ONE)
     plan()
     assert launched == [0, 0, 0]
-    assert default_cache().info().misses == before
+    assert fresh_cache.info().misses == before
     other = ck.Module(f"{module.source.text} ")
     other["add"].prepare(4, 5, arch="sm_90")
     other["add<4>"](stream, ONE)
