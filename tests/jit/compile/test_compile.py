@@ -69,6 +69,20 @@ def test_options_change_the_code_and_the_key() -> None:
         kernel.with_options(extra={"warp": 1}).compile(arch=ARCH)
 
 
+def test_a_users_own_define_wins_over_the_default() -> None:
+    """Of a limit that texts with includes are given otherwise: NVRTC takes a macro once."""
+    limit, text = "_CCCL_META_UNROLL_LIMIT", "__global__ void f(int* x) { *x = 1; }"
+    includes = f"#include <cstdint>\n{text}"
+
+    def defined(text: str, **defines: int) -> list[tuple[str, str]]:
+        kernel = ck.Kernel(text, options=ck.CompileOptions(defines=defines))
+        return list(compile.Request(kernel.specialization(arch=ARCH)).fields.get("define_macro", ()))
+
+    assert defined(includes, **{limit: 16}) == [(limit, "16")]
+    assert defined(includes, N=3) == [("N", "3"), (limit, "10")]
+    assert defined(text, N=3) == [("N", "3")], "libcu++ is not included"
+
+
 @pytest.mark.slow
 def test_cuda_and_host_headers_are_found_by_themselves() -> None:
     text = """
