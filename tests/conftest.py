@@ -126,6 +126,14 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> N
     use_cache(monkeypatch, session_cache)
 
 
+@pytest.fixture
+def fresh_cache(_own_cache: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> cache.Cache:
+    """The process's cache for a test that counts compiles: an empty one, as that of the session may be warm."""
+    found = cache.Cache(tmp_path / "cache", 2**31)
+    use_cache(monkeypatch, found)
+    return found
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _looked_through_once() -> Iterator[None]:
     """Millions of objects stay after a module, mostly decoded programs: no later collection sees them."""

@@ -15,8 +15,10 @@ from support.tolerance import bound
 
 import cudakit as ck
 from cudakit.arrays.place import _statuses
+from cudakit.generate.fold_arguments import gather
 from cudakit.generate.scan import Scan
 from cudakit.jit.cache.cache import default_cache
+from cudakit.streams.witnesses import Witness, Work, witnessing
 
 running = ck.scan("T x", "T y", map="x", reduce="a + b", identity="0", output="y = item", name="running")
 before = ck.scan("T x", "T y", "x", "a + b", "0", "y = prev_item", name="before")
@@ -45,6 +47,20 @@ def restarted(x: np.ndarray, flags: np.ndarray) -> np.ndarray:
     sums = np.cumsum(x, dtype="f8")
     starts = np.maximum.accumulate(np.where(flags != 0, np.arange(len(x)), 0))
     return sums - np.where(starts > 0, sums[starts - 1], 0)
+
+
+class Kernels(Witness):
+    """Keeps the kernels that are launched."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def begin(self, work: Work) -> None:
+        if work.kind == "kernel":
+            self.works.append(work)
+
+    def end(self, work: Work, begun: Any) -> None:
+        pass
 
 
 # --- any length, shape and strides ------------------------------------------------------------------------------------
@@ -277,6 +293,63 @@ def test_bad_out(xp: Any) -> None:
             running(x, out=out)
 
 
+def test_raw_outputs_are_written_where_the_statements_say(xp: Any) -> None:
+    """Each into what it is given, of any length: the positions and the number of what is positive, as NumPy has them."""
+    chosen = ck.scan(
+        "float x", "raw int64 where, raw int64 count", "x > 0", "a + b", "0",
+        "if (prev_item != item) where[prev_item] = i; if (i == n - 1) count[0] = item", "chosen",
+    )  # fmt: skip
+    host = whole_numbers(300)
+    want = np.flatnonzero(host > 0)
+    where, count = xp.full(299, -1, "i8"), xp.full(2, -1, "i8")
+    results = chosen(xp.asarray(host), out=(where, count))
+    assert results[0] is where
+    assert results[1] is count
+    check(where, np.pad(want, (0, 299 - len(want)), constant_values=-1))
+    check(count, [len(want), -1])
+    # The kernel writes elements side by side, and what lies apart gets them from there.
+    apart, rows = xp.full(600, -1, "i8"), xp.full((2, 1), -1, "i8")
+    chosen(xp.asarray(host), out=(apart[::2], rows))
+    check(apart[::2][: len(want)], want)
+    check(apart[1::2], np.full(300, -1))
+    check(rows[0], [len(want)])
+    for out, message in (
+        ((where, xp.zeros(2, "f8")), "chosen, output count: the result is of int64, which out of float64 would lose"),
+        ((where, None), "chosen, output count: it is raw, so its size is not known; give out="),
+        ((where, where[:1]), "chosen: two outputs overlap"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            chosen(xp.asarray(host), out=out)
+
+
+def test_which_inputs_are_copied_because_an_output_overlaps_them(xp: Any, stream: Any) -> None:
+    """An element's own output comes after its inputs; other elements' outputs may come before them."""
+    turned = ck.scan("int x", "raw int y", "x", "a + b", "0", "y[n - 1 - i] = item", name="turned")
+    looks = ck.scan("int x, raw int z", "int y", "x + z[i]", "a + b", "0", name="looks")
+    x, other = xp.asarray(whole_numbers(300, "i4")), xp.zeros(300, "i4")
+
+    def is_copied(scan: Scan, args: tuple[Any, ...], out: Any) -> list[bool]:
+        given = gather(scan.recipe.of, args, stream)
+        apart = given.apart(scan.recipe.of, (out,), in_place=True)
+        for value, former in zip(apart.values, given.values, strict=True):
+            np.testing.assert_array_equal(to_host(value), to_host(former))
+        return [value is not former for value, former in zip(apart.values, given.values, strict=True)]
+
+    assert is_copied(running, (x,), x) == [False]
+    assert is_copied(running, (x[1:],), x[:-1]) == [True]
+    assert is_copied(turned, (x,), x) == [True], "other threads' elements are written"
+    assert is_copied(turned, (x,), other) == [False]
+    assert is_copied(looks, (x, other), x) == [False, False]
+    assert is_copied(looks, (other, x), x) == [False, True], "other threads' elements are read"
+    host, heard = to_host(x).copy(), Kernels()
+    with witnessing(heard):
+        assert turned(x, out=x) is x
+    check(x, np.cumsum(host)[::-1])
+    (launched,) = heard.works
+    arrays = [value for value in launched.detail.arguments if isinstance(value, type(x)) and value.nbytes == x.nbytes]
+    assert [xp.may_share_memory(array, x) for array in arrays] == [False, True], "it is written, and a copy is read"
+
+
 # --- every run the same -----------------------------------------------------------------------------------------------
 
 
@@ -507,15 +580,21 @@ def test_an_initial_value(xp: Any) -> None:
     check(blocks(xp.asarray(whole_numbers((90, 50)).T), axis=1, initial=7, block_size=512)[0], np.full((50, 90), 512))
 
 
+def asked() -> int:
+    """How often the cache was asked for code, whether it had it or not."""
+    found = default_cache().info()
+    return found.misses + found.disk_hits + found.memory_hits
+
+
 def test_initial_values_are_given_at_run_time(xp: Any) -> None:
     """Another value is no other kernel; no value is no value of the call before."""
     x = xp.asarray(whole_numbers(200))
     want = np.cumsum(to_host(x), dtype="f8")
     check(running(x, initial=0.5), want + 0.5)
-    before = default_cache().info().misses
+    before = asked()
     for initial in (1.5, -7.25, 0.0, 1e20, *[2.5] * 6):
         check(running(x, initial=initial), (want + initial).astype("f4"))
-    assert default_cache().info().misses == before
+    assert asked() == before
     for _ in range(5):
         check(running(x), want)
         check(running(x, initial=3), want + 3)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from support.caches import use_cache
 
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
@@ -109,14 +107,6 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Stream:
     made: Any = Stream()
     monkeypatch.setitem(streams._known, id(made), streams.Known(made, made, made.handle, 0))
     return made
-
-
-@pytest.fixture
-def fresh_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cache:
-    """A cache with nothing in it, in the place of the one that is kept from run to run."""
-    found = Cache(tmp_path / "cache", 2**31)
-    use_cache(monkeypatch, found)
-    return found
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.jit.cache.cache import default_cache
+from cudakit.jit.cache.cache import Cache, default_cache
 from cudakit.kernel.kernel import of_source
 
 ONE = ck.config(1, 1)
@@ -85,7 +85,9 @@ def test_a_module_without_variables_dies_with_its_kernels_and_one_with_variables
     assert shared() is not None
 
 
-def test_kernels_that_are_no_templates_are_compiled_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+def test_kernels_that_are_no_templates_are_compiled_once(
+    stream: Any, xp: Any, request: pytest.FixtureRequest, fresh_cache: Cache
+) -> None:
     text = unique("\n".join(f"__global__ void k{i}(int* out) {{ *out = {i}; }}" for i in range(8)), request)
     before = compiles()
     assert [value(ck.Kernel(text, f"k{i}"), stream, xp) for i in range(8)] == list(range(8))
@@ -93,7 +95,7 @@ def test_kernels_that_are_no_templates_are_compiled_once(stream: Any, xp: Any, r
 
 
 def test_an_instance_brings_the_kernels_that_are_no_templates(
-    stream: Any, xp: Any, request: pytest.FixtureRequest
+    stream: Any, xp: Any, request: pytest.FixtureRequest, fresh_cache: Cache
 ) -> None:
     text = unique(
         "__global__ void f(int* x) { *x = 1; } template <int N> __global__ void g(int* x) { *x = N; }", request
@@ -136,7 +138,9 @@ def test_one_of_several_kernels_of_a_name(stream: Any, xp: Any, request: pytest.
     assert value(module["f"], stream, xp) == 12
 
 
-def test_a_refused_name_is_found_out_once(stream: Any, xp: Any, request: pytest.FixtureRequest) -> None:
+def test_a_refused_name_is_found_out_once(
+    stream: Any, xp: Any, request: pytest.FixtureRequest, fresh_cache: Cache
+) -> None:
     text = unique("#ifdef NEVER\n__global__ void absent() {}\n#endif\n__global__ void f(int* x) { *x = 1; }", request)
     value(ck.Kernel(text, "f"), stream, xp)
     before = compiles()
