@@ -24,7 +24,7 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, 2, -3, 1e-40, 5e-324,
 
 
 #: Ulps in float32 and float64 that users have been promised, as the reference of version 0.1 states them. A wider bound
-#: would pass every measurement below, and break that promise; NVIDIA's own functions are within one ulp of each.
+#: would pass every measurement below, and break that promise.
 PROMISED = {
     **dict.fromkeys(("sin", "cos", "exp", "exp2", "log10", "float_power"), (2, 2)),
     **dict.fromkeys(("expm1", "log", "log2", "log1p", "cbrt"), (1.5, 1.5)),

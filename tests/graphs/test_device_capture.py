@@ -1,0 +1,372 @@
+"""What a capture on a GPU refuses and keeps, with a stand-in for the driver, which knows who comes after whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.graphs import device_capture
+from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
+from cudakit.graphs.named_arguments import Memory, Named
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order import order as order_module
+from cudakit.streams.order.order import Order
+from cudakit.streams.witnesses import Work
+
+driver = pytest.importorskip("cuda.bindings.driver")
+pytestmark = pytest.mark.emulator
+
+GOOD = driver.CUresult.CUDA_SUCCESS
+GRAPH, BODY = 70, 71  # the driver's numbers of captures
+
+
+class Stream:
+    """A stream, and what the driver says of it: the capture that it is a part of, and its last nodes."""
+
+    is_closed, device = False, SimpleNamespace(device_id=0)
+
+    def __init__(self, handle: int, number: int = 0, last: tuple[int, ...] = ()) -> None:
+        self.handle, self.number, self.last = handle, number, last
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+class Builder:
+    """cuda.core's builder of a graph."""
+
+    def __init__(self, stream: Stream, ended: list[Any]) -> None:
+        self.stream, self.ended = stream, ended
+        self.embedded: list[Any] = []
+        self.graph_definition = SimpleNamespace(handle=id(self))
+
+    def begin_building(self, mode: str) -> None:
+        assert mode == "relaxed"
+
+    def end_building(self) -> None:
+        self.ended.append(self)
+
+    def embed(self, other: Any) -> None:
+        self.embedded.append(other)
+
+    def complete(self) -> Any:
+        return SimpleNamespace(handle=99)
+
+
+class Loaded:
+    """A kernel that is loaded; it knows who holds it."""
+
+    def __init__(self) -> None:
+        self.holders: set[Any] = set()
+
+
+@pytest.fixture
+def known_streams() -> dict[int, Stream]:
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch, known_streams: dict[int, Stream]) -> Iterator[list[Any]]:
+    """The driver's answers; those that a test asked it for as (what, …)."""
+    asked: list[Any] = []
+    #: Nodes by what they come after: 3 after 2 after 1; 5 after 4; 6 after both 3 and 5.
+    before = {1: (), 2: (1,), 3: (2,), 4: (), 5: (4,), 6: (3, 5)}
+
+    def info(handle: Any) -> tuple[Any, ...]:
+        stream = known_streams[int(handle)]
+        return GOOD, int(stream.number != 0), stream.number, None, list(stream.last), None, len(stream.last)
+
+    def dependencies(node: Any, count: int) -> tuple[Any, ...]:
+        nodes = before[int(node)]
+        return GOOD, list(nodes)[:count], None, len(nodes)
+
+    def launch(handle: Any, stream: Any) -> tuple[Any]:
+        asked.append(("launch", handle, int(stream)))
+        return (GOOD,)
+
+    def end(stream: Any) -> tuple[Any, None]:
+        asked.append(("end", int(stream)))
+        known_streams[int(stream)].number = 0
+        return GOOD, None
+
+    monkeypatch.setattr(driver, "cuStreamGetCaptureInfo", info)
+    monkeypatch.setattr(driver, "cuGraphNodeGetDependencies", dependencies)
+    monkeypatch.setattr(driver, "cuGraphLaunch", launch)
+    monkeypatch.setattr(driver, "cuStreamEndCapture", end)
+    monkeypatch.setattr(capture_state, "is_captured", lambda handle: known_streams[handle].number != 0)
+    monkeypatch.setattr(capture_state, "_open", {})
+    monkeypatch.setattr(order_module, "_order", Order())
+    monkeypatch.setattr(devices, "device_count", lambda: 1)
+    monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)
+    return asked
+
+
+def stream_of(known_streams: dict[int, Stream], handle: int, number: int = 0, last: tuple[int, ...] = ()) -> Stream:
+    made = known_streams[handle] = Stream(handle, number, last)
+    return made
+
+
+def known(stream: Stream) -> Any:
+    return streams.Known(stream, stream, stream.handle, 0)
+
+
+@pytest.fixture
+def stream(known_streams: dict[int, Stream], monkeypatch: pytest.MonkeyPatch) -> Stream:
+    made = stream_of(known_streams, 10)
+    monkeypatch.setitem(streams._known, id(made), known(made))
+    return made
+
+
+@pytest.fixture
+def open_capture(stream: Stream) -> DeviceCapture:
+    """A capture whose outermost graph has begun, on stream 10."""
+    found = DeviceCapture(known(stream), Named({}))
+    stream.number, stream.last = GRAPH, (3,)
+    found._begin(Builder(stream, []))
+    return found
+
+
+def work(stream: Stream, name: str = "f<int>", loaded: Loaded | None = None) -> Work:
+    call: Any = SimpleNamespace(target=loaded or Loaded())
+    return Work("kernel", name, stream, (), (), 0, call)
+
+
+# ── what is refused ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_legacy_default_stream_is_refused(known_streams: dict[int, Stream]) -> None:
+    with pytest.raises(ck.ArgumentError, match="does not capture the legacy default stream"):
+        DeviceCapture(known(stream_of(known_streams, 1)), Named({}))
+    assert DeviceCapture(known(stream_of(known_streams, 2)), Named({})).loaded == []
+
+
+def test_a_stream_that_is_captured_already_is_refused(known_streams: dict[int, Stream]) -> None:
+    captured = stream_of(known_streams, 10, GRAPH)
+    with pytest.raises(ck.LaunchError, match="captured already; launch the inner graph on it instead"):
+        DeviceCapture(known(captured), Named({}))
+
+
+def test_a_graph_is_put_into_another_on_the_captured_stream_alone(
+    open_capture: DeviceCapture, known_streams: dict[int, Stream], stream: Stream
+) -> None:
+    inner, loaded = object(), Loaded()
+    with pytest.raises(ck.LaunchError, match="launched on the captured stream"):
+        open_capture.embed(stream_of(known_streams, 11, GRAPH), inner, [loaded])  # type: ignore[arg-type]
+    assert open_capture.builder.embedded == []
+    assert not loaded.holders
+    open_capture.embed(stream, inner, [loaded])  # type: ignore[arg-type]
+    assert open_capture.builder.embedded == [inner]
+    assert loaded.holders == {open_capture}, "no module grows that takes its code away"
+    assert open_capture.loaded == [loaded]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [((3,), (2,), True), ((3,), (5,), False), ((6,), (5,), True), ((6,), (3, 5), True), ((5,), (5, 3), False)],
+)
+def test_work_on_another_stream_comes_before_the_last_on_the_first(
+    open_capture: DeviceCapture,
+    known_streams: dict[int, Stream],
+    stream: Stream,
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    joined: bool,
+) -> None:
+    other = stream_of(known_streams, 11, GRAPH, second)
+    open_capture._note(work(other, "g<float>"))
+    stream.last = first
+    if joined:
+        open_capture._check_joined(stream)  # type: ignore[arg-type]
+    else:
+        with pytest.raises(ck.LaunchError, match=r"g<float> on another stream was not joined"):
+            open_capture._check_joined(stream)  # type: ignore[arg-type]
+    other.number = 0  # which ended with the capture that it was a part of
+    open_capture._check_joined(stream)  # type: ignore[arg-type]
+
+
+def test_work_on_the_captured_stream_itself_needs_no_joining(open_capture: DeviceCapture, stream: Stream) -> None:
+    loaded = Loaded()
+    open_capture._note(work(stream, loaded=loaded))
+    stream.last = ()
+    open_capture._check_joined(stream)  # type: ignore[arg-type]
+    assert loaded.holders == {open_capture}
+    assert list(open_capture.calls) == [3], "the node that the stream has come to"
+
+
+def test_a_body_is_of_the_capture_that_is_open_innermost(
+    open_capture: DeviceCapture, known_streams: dict[int, Stream], stream: Stream
+) -> None:
+    inner = stream_of(known_streams, 11, BODY)
+    assert open_capture._is_inside(stream)
+    open_capture._begin(Builder(inner, []))
+    assert open_capture._is_inside(inner)
+    assert not open_capture._is_inside(stream), "given inside of a loop, it is from outside of it"
+    assert capture_state.current(stream) is capture_state.current(inner) is open_capture
+    open_capture._end()
+    assert open_capture._is_inside(stream)
+    assert open_capture.builders[0].stream is inner
+    capture_state.end(open_capture)
+    assert not capture_state.is_any_open()
+
+
+def test_a_capture_that_fails_ends_at_the_driver_and_leaves_no_builders(
+    open_capture: DeviceCapture, stream: Stream, stand_in: list[Any]
+) -> None:
+    open_capture._abort()
+    assert stand_in == [("end", 10)]
+    assert open_capture.builders == open_capture._open == []
+    open_capture._abort()
+    assert len(stand_in) == 1, "of a stream that is captured no more nothing is ended"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "waits for an event or stream from before the capture"),
+        ("CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "work on another stream was not joined"),
+        ("CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "uses the legacy default stream"),
+        ("CUDA_ERROR_STREAM_CAPTURE_MERGE", "joins two captures"),
+        ("cudaErrorCapturedEvent: captured", "asks for an event of the capture"),
+        ("CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "is done by another thread"),
+        ("operation not permitted when stream is capturing", "waits for the device"),
+        ("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "a call before it was refused"),
+    ],
+)
+def test_what_the_driver_refuses_is_told_with_its_reason(text: str, words: str) -> None:
+    with pytest.raises(ck.LaunchError, match=f"cannot be captured: (it )?{words}.*{text}") as caught:
+        device_capture._explain(RuntimeError(text))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    "error", [ck.LaunchError("capture: our own words"), ValueError("of the user's"), KeyboardInterrupt("a capture")]
+)
+def test_other_errors_are_left_as_they_are(error: BaseException) -> None:
+    device_capture._explain(error)
+
+
+# ── the graph that is made of it ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Node:
+    """A node with an argument of its own; written down is what the driver is told."""
+
+    def __init__(self, name: str, uses: tuple[str, ...], foreign: bool = False) -> None:
+        self.name, self.foreign, self.values = name, foreign, []
+        self.told: list[Any] = []
+        self.uses = [(use, self.write) for use in uses]
+        self.values: list[Any] = []
+
+    def write(self, value: Any) -> None:
+        if value == "bad":
+            raise ck.ArgumentError("no such value")
+        self.values.append(value)
+
+    def push(self, executable: Any) -> None:
+        self.told.append(("push", executable))
+
+    def define(self) -> None:
+        self.told.append(("define",))
+
+
+@pytest.fixture
+def nodes() -> list[Node]:
+    return [Node("f", ("a", "x")), Node("g", ("b",)), Node("copy", ("x",), foreign=True)]
+
+
+@pytest.fixture
+def graph(monkeypatch: pytest.MonkeyPatch, stream: Stream, nodes: list[Node]) -> DeviceGraph:
+    found = DeviceCapture(known(stream), Named({"a": 2.0, "b": 3, "x": np.zeros(4)}))
+    stream.number = GRAPH
+    found._begin(Builder(stream, []))
+    found._end()
+    stream.number = 0
+    capture_state.end(found)
+    monkeypatch.setattr(device_capture, "nodes_of", lambda graphs, named, calls: nodes)
+    monkeypatch.setattr(DeviceGraph, "_cupy_stream", lambda self: SimpleNamespace(ptr=10))
+    monkeypatch.setattr(Order, "before", lambda self, *given: given)
+    monkeypatch.setattr(Order, "after", lambda self, *given: None)
+    monkeypatch.setattr(Order, "settle", lambda self, *given: False)
+    return DeviceGraph(found)
+
+
+def test_only_the_nodes_that_use_a_changed_name_are_changed_at_the_driver(
+    graph: DeviceGraph, nodes: list[Node], stream: Stream, stand_in: list[Any]
+) -> None:
+    graph.change("a", 5.0, None)
+    graph.launch(stream, None)
+    assert [node.told for node in nodes] == [[("push", 99)], [], []]
+    assert nodes[0].values == [5.0]
+    graph.launch(stream, None)
+    assert [len(node.told) for node in nodes] == [1, 0, 0], "it stays"
+    assert stand_in == [("launch", 99, 10)] * 2
+    memory = Memory(640, 640, 672, np.dtype("f8"), (4,), (8,), 0)
+    graph.change("x", object(), memory)
+    assert (nodes[0].values[-1], nodes[2].values[-1]) == (640, 640), "an array goes to a node as its address"
+
+
+def test_a_value_that_a_node_refuses_changes_nothing(graph: DeviceGraph, nodes: list[Node]) -> None:
+    with pytest.raises(ck.ArgumentError, match="no such value"):
+        graph.change("a", "bad", None)
+    assert nodes[0].values == [2.0], "what it was is written anew"
+    assert not graph._dirty
+
+
+def test_who_else_uses_a_named_array_may_read_and_write_it(graph: DeviceGraph) -> None:
+    (read,), (written,) = graph._read, graph._written
+    named = graph._capture.named.now["x"]
+    assert read == written == (named.low, named.high)
+
+
+def test_a_stream_of_another_device_is_refused(
+    graph: DeviceGraph, known_streams: dict[int, Stream], monkeypatch: pytest.MonkeyPatch, stand_in: list[Any]
+) -> None:
+    elsewhere = stream_of(known_streams, 12)
+    monkeypatch.setitem(streams._known, id(elsewhere), streams.Known(elsewhere, elsewhere, 12, 1))
+    with pytest.raises(ck.LaunchError, match="captured on device 0, the stream is of device 1"):
+        graph.launch(elsewhere, None)
+    assert not stand_in
+
+
+def test_a_graph_inside_another_has_the_arguments_of_now_and_no_loops(
+    graph: DeviceGraph, nodes: list[Node], stream: Stream, stand_in: list[Any]
+) -> None:
+    outer = DeviceCapture(known(stream), Named({}))
+    stream.number, stream.last = GRAPH, ()
+    outer._begin(Builder(stream, []))
+    graph.change("b", 9, None)
+    graph.launch(stream, None)
+    assert nodes[1].told == [("define",)]
+    assert outer.builder.embedded == [graph._builder]
+    assert not stand_in, "nothing runs"
+    graph._capture.builders.append(graph._builder)  # a body
+    with pytest.raises(ck.LaunchError, match="loops or branches cannot become a part"):
+        graph.launch(stream, None)
+    assert len(outer.builder.embedded) == 1
+    capture_state.end(outer)
+
+
+def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_changes(
+    graph: DeviceGraph, stream: Stream, stand_in: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ordered: list[Any] = []
+    current = SimpleNamespace(ptr=10)
+    monkeypatch.setattr(DeviceGraph, "_cupy_stream", lambda self: current)
+    monkeypatch.setattr(Order, "settle", lambda self, *given: ordered.append(given) or True)
+    for _ in range(3):
+        graph.launch(stream, None)
+    assert len(ordered) == 1
+    assert len(stand_in) == 3
+    graph.change("a", 1.0, None)
+    graph.launch(stream, None)
+    assert len(ordered) == 2
+    current = SimpleNamespace(ptr=10)
+    graph.launch(stream, None)
+    assert len(ordered) == 3, "CuPy works on another stream now"
+    graph.watch(True)
+    assert graph._settled is None
