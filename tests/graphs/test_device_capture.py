@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -250,6 +251,62 @@ def test_other_errors_are_left_as_they_are(error: BaseException) -> None:
     device_capture._explain(error)
 
 
+# ── loops and branches ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("again", "limit"), [(True, None), (True, 5), (False, None)])
+def test_a_condition_is_decided_before_a_body_and_in_a_loop_after_each_round(
+    open_capture: DeviceCapture,
+    known_streams: dict[int, Stream],
+    stream: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+    again: bool,
+    limit: int | None,
+) -> None:
+    inner = stream_of(known_streams, 11, BODY)
+    monkeypatch.setitem(streams._known, id(inner), known(inner))
+    bodies: list[str] = []
+    decided: list[tuple[Any, ...]] = []
+
+    def begin(kind: str, condition: Any) -> Builder:
+        bodies.append(kind)
+        return Builder(inner, [])
+
+    outer: Any = open_capture.builder
+    outer.create_condition = lambda default_value: SimpleNamespace(handle=77 + default_value)
+    outer.while_loop, outer.if_then = (lambda c, kind=kind: begin(kind, c) for kind in ("loop", "branch"))
+    flag, count = np.ones(1, np.int32), np.zeros(1, np.uint64)
+    monkeypatch.setattr("cupy.empty", lambda *given: count)
+    monkeypatch.setattr(device_capture, "cupy_stream", lambda core: contextlib.nullcontext())
+    decide = lambda *given: decided.append(given)  # noqa: E731
+    monkeypatch.setattr(device_capture.Kernel, "from_template", lambda name: decide)
+    with order_module.order().capturing(stream), open_capture.conditional(flag, limit, again) as given:
+        assert given is inner
+        assert len(decided) == 1
+        assert open_capture.builder.stream is inner
+    open_capture._joined.close()
+    assert bodies == ["loop" if again else "branch"]
+    assert open_capture.builder is outer
+    assert [each.stream for each in open_capture.builders] == [inner]
+    most = 2**64 - 1 if limit is None else limit
+    # Where, the condition, the flag, the count of rounds and the most of them, and whether it is the first time.
+    shown = [(where, handle, given, rounds, of, first) for where, _, handle, given, rounds, of, first in decided]
+    expected = [(stream, 77, flag, count, most, True), (inner, 77, flag, count, most, False)]
+    assert shown == expected[: 1 + again]
+
+
+def test_a_driver_without_conditions_is_told(open_capture: DeviceCapture) -> None:
+    def refuse(default_value: int) -> Any:
+        raise RuntimeError("CUDA_ERROR_NOT_SUPPORTED")
+
+    open_capture.builder.create_condition = refuse  # type: ignore[method-assign]
+    with (
+        pytest.raises(ck.LaunchError, match=r"need a driver for CUDA 12\.4 or newer: CUDA_ERROR_NOT_SUPPORTED"),
+        open_capture.conditional(np.ones(1, np.int32), None, True),
+    ):
+        pass
+
+
 # ── the graph that is made of it ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -360,7 +417,9 @@ def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_chang
     monkeypatch.setattr(Order, "settle", lambda self, *given: ordered.append(given) or True)
     for _ in range(3):
         graph.launch(stream, None)
-    assert len(ordered) == 1
+    ((use, settled),) = ordered
+    assert settled is graph
+    assert use[0].handle == 10
     assert len(stand_in) == 3
     graph.change("a", 1.0, None)
     graph.launch(stream, None)
