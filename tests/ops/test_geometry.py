@@ -14,6 +14,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import ops
+from cudakit.streams.witnesses import Witness, Work, witnessing
 
 OPENCV = answers()
 MODES = {
@@ -93,6 +94,69 @@ def test_bytes_in_words_are_as_other_bytes(stream: Any, xp: Any) -> None:
         for one, of in zip(got, host, strict=True):
             want = ndimage.map_coordinates(of.astype("f8"), grid, order=1, mode="nearest")
             assert np.abs(one - want).max() < 0.5 + 0.01  # 15 bits of 255
+
+
+class Kernels(Witness):
+    """Keeps the names of the kernels that are launched."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def begin(self, work: Work) -> None:
+        if work.kind == "kernel":
+            self.names.append(work.name)
+
+    def end(self, work: Work, begun: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "shape", "wanted"),
+    [
+        ("u1", (6, 32), (3, 16), "halved<256>"),
+        ("u1", (6, 16), (3, 8), "halved<256>"),
+        ("u1", (6, 24), (3, 12), "resized"),  # no eights of columns
+        ("u1", (6, 32), (3, 32), "resized"),
+        ("u1", (6, 32), (6, 16), "resized"),
+        ("f4", (6, 32), (3, 16), "resized"),  # means of bytes alone
+        ("u1", (3, 16), (6, 32), "doubled<unsigned char, float, 2>"),
+        ("f4", (3, 16), (6, 32), "doubled<float, float, 2>"),
+        ("u1", (3, 12), (6, 24), "resized"),  # a thread takes eight bytes
+        ("f4", (3, 15), (6, 30), "resized"),
+        ("f4", (3, 16), (6, 31), "resized"),
+        ("f4", (3, 16), (5, 32), "resized"),
+    ],
+)
+def test_half_and_twice_have_kernels_of_their_own(
+    stream: Any, xp: Any, dtype: str, size: tuple[int, int], shape: tuple[int, int], wanted: str
+) -> None:
+    """Those are the quickest; what they cannot take goes the common way, with the same result."""
+    host = np.random.default_rng(2).integers(0, 200, size).astype(dtype)
+    heard = Kernels()
+    with witnessing(heard):
+        got = ops.resize(xp.asarray(host), shape, stream=stream)
+    (name,) = heard.names
+    assert name == wanted or (wanted == "resized" and name.startswith("resized<"))
+    grid = np.meshgrid(*[(np.arange(m) + 0.5) * n / m - 0.5 for n, m in zip(size, shape, strict=True)], indexing="ij")
+    want = ndimage.map_coordinates(host.astype("f8"), grid, order=1, mode="nearest")
+    np.testing.assert_allclose(to_host(got).astype("f8"), want, rtol=1e-6, atol=0.5 if dtype == "u1" else 1e-6)
+
+
+def test_which_arrays_the_common_way_reads_as_words(stream: Any, xp: Any) -> None:
+    """Bytes that lie at words, of one channel, while no more than twice as wide: the last template argument."""
+    bytes_, heard = xp.zeros((4, 40), "u1"), Kernels()
+    with witnessing(heard):
+        ops.resize(bytes_, (3, 30), stream=stream)
+        ops.resize(bytes_, (3, 20), stream=stream)
+        ops.resize(bytes_, (3, 19), stream=stream)  # more than twice as wide
+        ops.resize(xp.zeros((3, 21), "u1"), (2, 30), stream=stream)  # 63 bytes are no words
+        ops.resize(bytes_.reshape(4, 10, 4), (3, 30), axes=(0, 1), stream=stream)
+        ops.resize(xp.zeros((4, 40), "f4"), (3, 30), stream=stream)
+        ops.resize(bytes_, (3, 30), method="nearest", stream=stream)
+        ops.resize(bytes_.reshape(-1)[1:157].reshape(4, 39), (3, 30), stream=stream)  # at no multiple of 16
+    words = [name.rpartition(", ")[2].strip("> ") for name in heard.names if name.startswith("resized<")]
+    assert len(words) == 8
+    assert [word in ("true", "1") for word in words] == [True, True, *[False] * 6]
 
 
 def test_resize_to_the_same_and_to_one(stream: Any, xp: Any) -> None:
