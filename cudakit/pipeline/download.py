@@ -67,8 +67,9 @@ class Outbound:
             array = found[index]
             base = array.base
             if base is not None:
+                # A stage may keep the view, or the array that it is of; that is counted without a name for it here.
                 base = None
-                kept = sys.getrefcount(array.base) > ALONE
+                kept = kept or sys.getrefcount(array.base) > ALONE
                 base = array.base
             for room in rooms:
                 if room.device is array:

@@ -41,6 +41,21 @@ def test_its_own_events_are_all_the_order_it_needs(stream: Any, xp: Any, streams
 
 
 @pytest.mark.emulator
+def test_a_result_that_a_stage_keeps_as_a_view_alone_is_copied_before_the_next_item(stream: Any, xp: Any) -> None:
+    """Nobody else refers to the array that the view is of."""
+    accumulate = ck.Kernel("__global__ void add(float* to, const float* x) { to[threadIdx.x] += x[threadIdx.x]; }")
+    total = np.zeros(16, np.float32)[:8]
+
+    def running(x: Any, stream: Any) -> Any:
+        accumulate(stream, ck.config(1, 8), total, x)
+        return total
+
+    with ck.hazards.manual():
+        sums = list(ck.Pipeline([running], stream=stream, depth=3)(items(12)))
+    assert [float(result[0]) for result in sums] == list(np.cumsum(np.arange(12)))
+
+
+@pytest.mark.emulator
 def test_a_race_would_be_seen(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above can fail: without one of the waits there is a race."""
     monkeypatch.setattr(type(stream), "wait", lambda *_: None)
