@@ -26,7 +26,6 @@ def docstring(program: Path) -> str:
     return ast.get_docstring(ast.parse(program.read_text())) or ""
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")  # in Numba
 @pytest.mark.filterwarnings("ignore:.*Grid size .* under-utilization")  # likewise: the arrays are small on purpose
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)

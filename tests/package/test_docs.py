@@ -113,7 +113,6 @@ paths = ["a", "bb"]
 """
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them, one after the other, as somebody would who reads on; but the list of ways to name a kernel."""

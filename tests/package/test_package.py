@@ -29,14 +29,12 @@ def test_readme_example_is_short_and_compiles() -> None:
     assert ck.Kernel(text[1])["float"].compile(arch="sm_90").code
 
 
-@pytest.mark.slow
 def test_readme_example_runs_as_it_stands(stream: Any) -> None:
     done = subprocess.run([sys.executable, "-c", readme_example()], capture_output=True, text=True, check=False)
     assert done.stdout.split("\n")[0] == "[0. 2. 4. 6.]", done.stderr
     assert "# [0. 2. 4. 6.]" in readme_example()
 
 
-@pytest.mark.slow
 def test_a_cached_first_use_loads_only_what_it_needs() -> None:
     program = """
 import sys, cudakit as ck
@@ -54,7 +52,6 @@ print(*sorted(name.removeprefix("cudakit.") for name in sys.modules if name.star
     assert late.isdisjoint(done.stdout.split())
 
 
-@pytest.mark.slow
 def test_lazy_names_are_the_functions_whatever_was_imported_before() -> None:
     program = """
 import cudakit.jit.cache.prewarm, cudakit.profile.trace, cudakit as ck

@@ -528,7 +528,6 @@ def hold_until_killed(folder: Path, started: Path, fork: bool) -> None:
 class TestProcesses:
     spawn = multiprocessing.get_context("spawn")
 
-    @pytest.mark.slow
     def test_processes_that_ask_at_once_compile_once(self, folder: Path, tmp_path: Path) -> None:
         made = tmp_path / "made"
         made.mkdir()
@@ -542,7 +541,6 @@ class TestProcesses:
         assert len(files(made)) == 1
         assert [path.suffix for path in files(folder)] == [".kernel"]
 
-    @pytest.mark.slow
     @POSIX
     @pytest.mark.parametrize("fork", [False, True], ids=["alone", "with a forked child that lives on"])
     def test_a_killed_holder_is_taken_over(self, folder: Path, tmp_path: Path, fork: bool) -> None:

@@ -99,7 +99,6 @@ def test_cuda_and_host_headers_are_found_by_themselves() -> None:
     assert ck.Kernel(text)[np.float32].compile(arch=ARCH).code
 
 
-@pytest.mark.slow
 def test_errors_are_placed_in_the_python_file(tmp_path: Path) -> None:
     script = tmp_path / "user.py"
     script.write_text('''import cudakit as ck
@@ -295,7 +294,6 @@ def test_prewarm_compiles_in_workers_and_reports_failures() -> None:
     assert cache.default_cache().peek(compile.Request(good[np.int64].specialization(arch=ARCH)))
 
 
-@pytest.mark.slow
 def test_another_process_finds_what_this_one_compiled(tmp_path: Path) -> None:
     program = f"""
 import cudakit as ck
@@ -324,7 +322,6 @@ print(default_cache().info().misses)
     assert sum(int(process.communicate()[0]) for process in started) == 1
 
 
-@pytest.mark.slow
 def test_a_cached_kernel_needs_neither_parser_nor_compiler(tmp_path: Path) -> None:
     program = f"""
 import sys, cudakit as ck
