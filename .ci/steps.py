@@ -1,4 +1,6 @@
-"""What CI runs: ``python .ci/steps.py``. All steps run, whatever fails; the last lines say what failed.
+"""What CI runs: ``python .ci/steps.py``, or ``python .ci/steps.py nightly``. All steps run, whatever fails.
+
+The last lines say what failed. Once a night CI runs all combinations of parameters and a sample of mutants.
 
 Steps that use one core run two at a time. The output of a step is printed when the step ends, with its time. The
 times go into `.ci/times.json`, from which the figures in README.md and CONTRIBUTING.md are taken.
@@ -106,6 +108,20 @@ def steps(folder: Path) -> list[Step]:
     ]
 
 
+def nightly_steps(seed: int) -> list[Step]:
+    """Steps of a night: all tests, and mutants drawn anew each night."""
+    install = "pip install -q -e '.[cu13,dev]'"
+    tests = "python -m pytest -q -n 2 --dist worksteal"
+    sample = f"python -m support.package_mutants --count 100 --seed {seed}"
+    path = (("PYTHONPATH", "tests"),)
+    return [
+        Step("install", "tests", install),
+        Step("all tests", "tests", tests, ("install",), cores=2),
+        Step("mutants of the tutorial", "tests", "python -m support.mutant_runs", ("install",), 2, variables=path),
+        Step("mutants of the package", "tests", sample, ("install",), 2, variables=path),
+    ]
+
+
 class Run:
     """Runs steps as cores are free, and keeps how they ended.
 
@@ -188,10 +204,13 @@ class Run:
 
 def main() -> int:
     """Run all steps; 1 if one failed."""
+    if sys.argv[1:] not in ([], ["nightly"]):
+        raise SystemExit(__doc__)
+    is_nightly, seed = bool(sys.argv[1:]), int(time.time()) // 86_400
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         run = Run(Path(folder))
-        wanted = steps(Path(folder))
+        wanted = nightly_steps(seed) if is_nightly else steps(Path(folder))
         run.all(wanted)
     times = {step.name: round(run.seconds[step.name]) for step in wanted if step.name in run.seconds}
     times["all"] = round(time.monotonic() - start)
@@ -204,8 +223,10 @@ def main() -> int:
     if failed:
         print(f"failed: {', '.join(failed)}")
         return 1
-    TIMES.write_text(json.dumps(times, indent=1) + "\n")
-    print(f"all passed; the times are in {TIMES.relative_to(ROOT)}")
+    if not is_nightly:
+        TIMES.write_text(json.dumps(times, indent=1) + "\n")
+        print(f"the times are in {TIMES.relative_to(ROOT)}")
+    print("all passed")
     return 0
 
 

@@ -43,6 +43,13 @@ def test_the_two_steps_of_tests_are_the_whole_suite() -> None:
     assert all(need in every for step in every.values() for need in step.needs)
 
 
+def test_a_night_runs_all_tests_and_mutants() -> None:
+    night = {step.name: step for step in CI.nightly_steps(7)}
+    assert " -m " not in night["all tests"].command.replace("python -m pytest", "")
+    assert "--seed 7" in night["mutants of the package"].command
+    assert "nightly" in (ROOT / ".ci" / "nightly").read_text()
+
+
 def test_every_step_runs_whatever_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = Run(tmp_path)
     steps = [
