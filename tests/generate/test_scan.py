@@ -294,7 +294,7 @@ def test_bad_out(xp: Any) -> None:
 
 
 def test_raw_outputs_are_written_where_the_statements_say(xp: Any) -> None:
-    """Each into what it is given, of any length: the positions and the number of what is positive, as NumPy has them."""
+    """The positions of the positive elements and their number, as NumPy has them; outputs of any length."""
     chosen = ck.scan(
         "float x", "raw int64 where, raw int64 count", "x > 0", "a + b", "0",
         "if (prev_item != item) where[prev_item] = i; if (i == n - 1) count[0] = item", "chosen",

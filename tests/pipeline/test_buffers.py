@@ -229,7 +229,7 @@ def test_large_results_have_pinned_memory_of_their_own_while_not_too_many_do(
 
 
 def test_what_a_stage_keeps_of_its_result_is_copied_before_it_changes(device: Device, buffers: BufferSet) -> None:
-    """Whether it keeps an array, a view of one, or the array that a view is of; an input's memory stays an item's own."""
+    """A stage may keep an array, a view, or the array of a view. The memory of an input stays the item's own."""
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
     array, whole, view = Array((10,), "f4"), Array((10,), "f4"), Array((20,), "f4")[:10]
     for each in (array, whole, view):

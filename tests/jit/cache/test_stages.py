@@ -1,4 +1,4 @@
-"""Parameters in full: what the signature leaves open is as the compiler's names have it, with what tile code promises."""
+"""Parameters in full: the compiler's names say what the signature leaves open, and what tile code promises."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ITS_TYPES = "_Z12cudakit_typeIPFvPKfPds5PointEEvv"
 def completed(
     types: str, evidence: tuple[Evidence, ...] = (), known: tuple[BoundParameter, ...] | None = None
 ) -> tuple[BoundParameter, ...]:
-    """The parameters of OPEN's kernel, of which the compiler gave these types; in the place of the signature's `known`."""
+    """Parameters of OPEN's kernel by the compiler's types, in place of the signature's `known`."""
     specialization = ck.Kernel(OPEN)["float"].specialization(arch="sm_90")
     assert specialization.needs_types
     if known is not None:
