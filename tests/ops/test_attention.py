@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import in_tiers
 from support.tiles import needs_tiles
 
 import cudakit as ck
@@ -56,34 +57,44 @@ def check(got: Any, want: np.ndarray) -> None:
     np.testing.assert_allclose(found.astype(float), want, rtol=eps, atol=2 * eps)
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(
-    ("shape", "keys", "shared"),
-    [
-        ((1, 64, 64), None, 1),
-        ((2, 1, 64), None, 1),
-        ((4, 75, 64), None, 2),
-        ((2, 130, 128), None, 1),
-        ((2, 2, 4, 40, 16), None, 4),
-        ((1, 3, 64), 150, 1),
-        ((2, 70, 40), 129, 1),
-        ((1, 65, 256), None, 1),
-        ((2, 33, 8), 34, 2),
-    ],
+#: Shape of the queries, number of keys where it is another, and heads that share keys.
+SHAPES: list[tuple[tuple[int, ...], int | None, int]] = [
+    ((1, 64, 64), None, 1),
+    ((2, 1, 64), None, 1),
+    ((4, 75, 64), None, 2),
+    ((2, 130, 128), None, 1),
+    ((2, 2, 4, 40, 16), None, 4),
+    ((1, 3, 64), 150, 1),
+    ((2, 70, 40), 129, 1),
+    ((1, 65, 256), None, 1),
+    ((2, 33, 8), 34, 2),
+]
+
+
+@in_tiers(
+    "case, by, causal",
+    SHAPES,
+    ["tiles", "threads"],
+    [False, True],
+    quick=lambda case, *_: SHAPES.index(case) in (1, 2, 5, 6, 8),
 )
-def test_shapes(
-    stream: Any, xp: Any, by: Any, shape: tuple[int, ...], keys: int | None, shared: int, causal: bool
-) -> None:
-    given = operands(shape, keys, shared)
+def test_shapes(stream: Any, xp: Any, case: tuple[tuple[int, ...], int | None, int], by: str, causal: bool) -> None:
+    if by == "tiles":
+        needs_tiles()
+    given = operands(*case)
     for _ in range(2):
         got = ck.ops.attention(*(xp.asarray(each) for each in given), causal=causal, by=by, stream=stream)
     assert got.dtype == F2
     check(got, expected(*given, causal))
 
 
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("heads_first", [False, True])
-@pytest.mark.parametrize("tiles", [*attention_plan.TABLE[128], Tiles(16, 32, 4, behind=True)])
+@pytest.mark.slow
+@in_tiers(
+    "tiles, heads_first, causal",
+    [*attention_plan.TABLE[128], Tiles(16, 32, 4, behind=True)],
+    [False, True],
+    [False, True],
+)
 def test_all_tiles_of_the_table(
     stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, tiles: Tiles, heads_first: bool, causal: bool
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.views import View, bits, check_bits, few, views
 
 import cudakit as ck
@@ -23,6 +24,11 @@ NUMBERS = [np.dtype("?"), *INTEGERS, *FLOATS, np.dtype("c8"), np.dtype("c16")]
 #: The emulator's run takes these pairs; the GPU's takes all.
 FEW = [np.dtype(code) for code in ("?", "u1", "i4", "i8", "f2", "f4", "c8")] + [BFLOAT16]
 F4 = np.dtype("f4")
+
+
+def quickly(*codes: str) -> list[Any]:
+    """All dtypes, of which the quick tier takes these."""
+    return [pytest.param(each, marks=() if each.str[1:] in codes else pytest.mark.slow) for each in NUMBERS]
 
 
 def numbers(dtype: np.dtype, size: int, greatest: int) -> np.ndarray:
@@ -46,8 +52,7 @@ def equal(got: Any, want: np.ndarray) -> None:
     np.testing.assert_array_equal(host, want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("source", NUMBERS, ids=str)
+@pytest.mark.parametrize("source", quickly("i8", "f4", "c8"), ids=str)
 def test_cast_of_every_pair(stream: Any, xp: Any, source: np.dtype, request: pytest.FixtureRequest) -> None:
     everywhere = request.config.getoption("--gpu")
     host = numbers(source, 1003, 2**40)
@@ -63,9 +68,12 @@ def test_cast_of_any_view(stream: Any, xp: Any, view: View, target: np.dtype) ->
     equal(cast(view.on(xp), target, stream=stream), view.host().astype(target))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("source", [F4, np.dtype("f8"), np.dtype("f2")], ids=str)
+@in_tiers(
+    "source, dtype",
+    [F4, np.dtype("f8"), np.dtype("f2")],
+    INTEGERS,
+    quick=lambda source, dtype: source == F4 and dtype in ("i1", "u4", "i8"),
+)
 def test_saturating_cast_from_floating_point(stream: Any, xp: Any, source: np.dtype, dtype: np.dtype) -> None:
     ends = np.iinfo(dtype)
     edges = [np.nan, np.inf, -np.inf, 0.0, -0.0, 0.9, -0.9, 1e4, -1e4, float(ends.max), float(ends.min)]
@@ -81,9 +89,12 @@ def test_saturating_cast_from_floating_point(stream: Any, xp: Any, source: np.dt
     assert to_host(cast(xp.asarray(host), dtype, saturate=True, stream=stream)).tolist() == want
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
-@pytest.mark.parametrize("source", [np.dtype("i8"), np.dtype("u8"), np.dtype("i2")], ids=str)
+@in_tiers(
+    "source, dtype",
+    [np.dtype("i8"), np.dtype("u8"), np.dtype("i2")],
+    INTEGERS,
+    quick=lambda source, dtype: (source, dtype) in [("i8", "i1"), ("i8", "u8"), ("u8", "i4"), ("i2", "u2")],
+)
 def test_saturating_cast_from_integers(stream: Any, xp: Any, source: np.dtype, dtype: np.dtype) -> None:
     own, ends = np.iinfo(source), np.iinfo(dtype)
     values = [
@@ -126,8 +137,7 @@ def test_cast_to_floating_point_rounds_to_the_nearest_even(stream: Any, xp: Any)
         assert got.tobytes() == want.tobytes()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("x", NUMBERS, ids=str)
+@pytest.mark.parametrize("x", quickly("i8", "f4"), ids=str)
 def test_add_of_dtypes(stream: Any, xp: Any, x: np.dtype, request: pytest.FixtureRequest) -> None:
     everywhere = request.config.getoption("--gpu")
     for y in NUMBERS:
@@ -143,8 +153,7 @@ def test_add_of_dtypes(stream: Any, xp: Any, x: np.dtype, request: pytest.Fixtur
         equal(add(xp.asarray(a), xp.asarray(b), stream=stream), a + b)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 1, 3, 4, 511, 512, 513, 50_001])
+@pytest.mark.parametrize("size", [0, 1, 513, *slow(3, 4, 511, 512, 50_001)])
 def test_add_of_sizes_and_starts(stream: Any, xp: Any, size: int) -> None:
     a, b = numbers(F4, size + 3, 0), numbers(F4, size + 7, 0)
     x, y = xp.asarray(a), xp.asarray(b)

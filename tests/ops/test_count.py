@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 import cudakit as ck
@@ -24,7 +25,8 @@ def on_gpu(*names: str) -> list[Any]:
     return [pytest.param(np.dtype(name), marks=pytest.mark.gpu) for name in names]
 
 
-DTYPES = [*map(np.dtype, ("u1", "i4", "u8", "f2", "f4", "f8")), *on_gpu("?", "i1", "i2", "u2", "u4", "i8")]
+OTHERS = on_gpu("?", "i1", "i2", "u2", "u4", "i8")
+DTYPES = [*map(np.dtype, ("i4", "f4")), *slow(*map(np.dtype, ("u1", "u8", "f2", "f8"))), *OTHERS]
 BLOCK = 1024  # threads of a block; a pack has 16 bytes
 
 
@@ -62,7 +64,6 @@ def check(found: tuple[Any, Any], x: np.ndarray, bins: Any, range: Any) -> None:
 # --- even bins --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_even_bins(stream: Any, xp: Any, dtype: np.dtype) -> None:
     x = values_of(dtype, 6007)
@@ -70,7 +71,6 @@ def test_even_bins(stream: Any, xp: Any, dtype: np.dtype) -> None:
     check(histogram(xp.asarray(x), 40, (0, 40)), x, 40, (0, 40))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_range_is_the_values_own(stream: Any, xp: Any, dtype: np.dtype) -> None:
     x = values_of(dtype, 6007)
@@ -85,8 +85,7 @@ def test_bfloat16(stream: Any, xp: Any) -> None:
     assert counts.tolist() == expected(x.astype(np.float32), edges.astype(np.float32)).tolist()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["u1", "i4"])
+@pytest.mark.parametrize("dtype", ["u1", *slow("i4")])
 def test_sizes(stream: Any, xp: Any, dtype: str) -> None:
     packs = 16 // np.dtype(dtype).itemsize
     tile = BLOCK * packs
@@ -95,8 +94,7 @@ def test_sizes(stream: Any, xp: Any, dtype: str) -> None:
         check(histogram(xp.asarray(x), 10, (0, 40)), x, 10, (0, 40))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["u1", "i2"])
+@pytest.mark.parametrize("dtype", ["u1", *slow("i2")])
 def test_views_that_start_anywhere(stream: Any, xp: Any, dtype: str) -> None:
     x = values_of(dtype, 5000)
     whole = xp.asarray(x)
@@ -104,8 +102,7 @@ def test_views_that_start_anywhere(stream: Any, xp: Any, dtype: str) -> None:
         check(histogram(whole[start:end], 10, (0, 40)), x[start:end], 10, (0, 40))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bins", [1, 256, 500, 501, 4096, 4097, 16384, 16385, 100_001])
+@pytest.mark.parametrize("bins", [1, 500, 4097, *slow(256, 501, 4096, 16384, 16385, 100_001)])
 def test_numbers_of_bins(stream: Any, xp: Any, bins: int) -> None:
     x = values_of("f4", 4001)
     check(histogram(xp.asarray(x), bins, (-20, 60)), x, bins, (-20, 60))
@@ -121,7 +118,6 @@ def test_more_bins_than_shared_memory_holds(stream: Any, xp: Any, bins: int) -> 
     assert (to_host(bincount(xp.asarray(x), length=bins)) == want).all()
 
 
-@pytest.mark.slow
 def test_edges_hold_where_a_guess_by_multiplication_does_not(stream: Any, xp: Any) -> None:
     # Each edge of an uneven range, and its neighbours on both sides.
     for dtype, low, high, bins in (("f4", -0.1, 0.7, 300), ("f8", 1e6, 1e6 + 1e-6, 50), ("f4", 1e6, 1e6 + 8, 100)):
@@ -132,8 +128,7 @@ def test_edges_hold_where_a_guess_by_multiplication_does_not(stream: Any, xp: An
         assert counts.tolist() == expected(x, edges).tolist()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i4", "u8", *on_gpu("u4", "i8", "i2")])
+@pytest.mark.parametrize("dtype", ["i4", *slow("u8"), *on_gpu("u4", "i8", "i2")])
 def test_integers_at_the_ends_of_their_range(stream: Any, xp: Any, dtype: str) -> None:
     ends = np.iinfo(dtype)
     x = np.array([ends.min, ends.min + 1, ends.max - 1, ends.max, 0, 1, 2], dtype)
@@ -143,9 +138,12 @@ def test_integers_at_the_ends_of_their_range(stream: Any, xp: Any, dtype: str) -
     assert to_host(histogram(xp.asarray(x), 3)[0]).sum() == 7
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["equal", "sorted", "one hot", "two banks"])
-@pytest.mark.parametrize("dtype", ["u1", "i4"])
+@in_tiers(
+    "dtype, kind",
+    ["u1", "i4"],
+    ["equal", "sorted", "one hot", "two banks"],
+    quick=lambda dtype, kind: (dtype, kind) == ("u1", "sorted"),
+)
 def test_adversarial_data(stream: Any, xp: Any, kind: str, dtype: str) -> None:
     x = np.full(20_011, 77, dtype)
     if kind == "sorted":
@@ -157,7 +155,6 @@ def test_adversarial_data(stream: Any, xp: Any, kind: str, dtype: str) -> None:
     check(histogram(xp.asarray(x), 256, (0, 256)), x, 256, (0, 256))
 
 
-@pytest.mark.slow
 def test_half_counters_carry_over(stream: Any, xp: Any) -> None:
     # 2^15 and more of a bin in one block, by warps that agree and by warps that do not.
     x = np.zeros(120_000, np.int32)
@@ -170,14 +167,12 @@ def test_half_counters_carry_over(stream: Any, xp: Any) -> None:
     assert (to_host(counts) == np.bincount(x, minlength=600)).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [20_000, 900_000])
+@pytest.mark.parametrize("length", [20_000, *slow(900_000)])
 def test_warps_that_are_not_full(stream: Any, xp: Any, length: int) -> None:
     for size in (1, 17, 130):
         assert to_host(bincount(xp.full(size, 3, np.int32), length=length))[:5].tolist() == [0, 0, 0, size, 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["f4", *on_gpu("f2", "f8")])
 def test_values_that_are_not_finite(stream: Any, xp: Any, dtype: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, 1.0, 0.5, np.nan], dtype)
@@ -193,7 +188,6 @@ def test_values_that_are_not_finite(stream: Any, xp: Any, dtype: str) -> None:
     assert to_host(edges).tolist() == [0, 0.5, 1]
 
 
-@pytest.mark.slow
 def test_one_value_and_none(stream: Any, xp: Any) -> None:
     for dtype in ("u1", "f4"):
         for x in (np.full(7, 5, dtype), np.zeros(0, dtype), np.array(3, dtype)):
@@ -204,8 +198,7 @@ def test_one_value_and_none(stream: Any, xp: Any) -> None:
 # --- given edges ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i1", "i4", "f4", *on_gpu("f2", "f8", "u8")])
+@pytest.mark.parametrize("dtype", ["i1", "f4", *slow("i4"), *on_gpu("f2", "f8", "u8")])
 def test_given_edges(stream: Any, xp: Any, dtype: str) -> None:
     x = values_of(dtype, 6007)
     for edges in ([0, 1, 5, 5, 7.5, 30, 30], np.logspace(-300, 2, 5000), np.arange(0, 41), [12.5, 12.5], [-3.0, 70.0]):
@@ -216,14 +209,12 @@ def test_given_edges(stream: Any, xp: Any, dtype: str) -> None:
         assert counts.tolist() == np.histogram(x.astype(np.float64), edges)[0].tolist()
 
 
-@pytest.mark.slow
 def test_edges_of_64_bits_are_exact(stream: Any, xp: Any) -> None:
     edges = np.array([2**62, 2**62 + 1, 2**62 + 3, 2**63 - 1])
     x = 2**62 + np.array([-1, 0, 1, 2, 3, 4])
     assert to_host(histogram(xp.asarray(x), edges)[0]).tolist() == [1, 2, 2]
 
 
-@pytest.mark.slow
 def test_edges_in_device_memory(stream: Any, xp: Any) -> None:
     x, edges = values_of("f4", 1000), np.array([0, 4, 30], np.float32)
     counts, shown = histogram(xp.asarray(x), xp.asarray(edges))
@@ -235,7 +226,13 @@ def test_edges_in_device_memory(stream: Any, xp: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(data=st.data())
 def test_any_strides(stream: Any, xp: Any, data: Any) -> None:
     shape = data.draw(st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple))
@@ -250,7 +247,6 @@ def test_any_strides(stream: Any, xp: Any, data: Any) -> None:
     assert to_host(counts).tolist() == np.histogram(x, 9, (0, 40), weights=weights)[0].tolist()
 
 
-@pytest.mark.slow
 def test_broadcast_and_reversed(stream: Any, xp: Any) -> None:
     for dtype in ("u1", "f4"):
         x = xp.broadcast_to(xp.asarray(values_of(dtype, 1, 300)), (40, 300))[:, ::-1]
@@ -260,8 +256,7 @@ def test_broadcast_and_reversed(stream: Any, xp: Any) -> None:
 # --- weights ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["?", "i4", "f2", "f8", *on_gpu("u8", "f4")])
+@pytest.mark.parametrize("dtype", ["i4", "f8", *slow("?", "f2"), *on_gpu("u8", "f4")])
 def test_weights(stream: Any, xp: Any, dtype: str) -> None:
     x, weights = values_of("f4", 6007), values_of(dtype, 6007, seed=2)
     counts, edges = map(to_host, histogram(xp.asarray(x), 10, (0, 40), xp.asarray(weights)))
@@ -280,8 +275,7 @@ def test_weights_of_bfloat16(stream: Any, xp: Any) -> None:
     assert sums.tolist() == [weights.astype(np.float64).sum()]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("bins", [256, 8192, 8193])
+@pytest.mark.parametrize("bins", [256, *slow(8192, 8193)])
 def test_sums_do_not_cancel(stream: Any, xp: Any, bins: int) -> None:
     # Great weights of both signs that leave a small sum, of which naive addition has no digit left.
     rng = np.random.default_rng(1)
@@ -294,7 +288,6 @@ def test_sums_do_not_cancel(stream: Any, xp: Any, bins: int) -> None:
     assert not found[1:].any()
 
 
-@pytest.mark.slow
 def test_weights_that_are_not_finite(stream: Any, xp: Any) -> None:
     inf, nan = np.inf, np.nan
     x = np.array([0, 0, 1, 1, 2, 3, 4, 5, 5])
@@ -330,8 +323,7 @@ def test_density(stream: Any, xp: Any) -> None:
 # --- bincount ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [*DTYPES[:3], *DTYPES[6:]], ids=str)
+@pytest.mark.parametrize("dtype", [np.dtype("i4"), *slow(*map(np.dtype, ("u1", "u8"))), *OTHERS], ids=str)
 def test_bincount(stream: Any, xp: Any, dtype: np.dtype) -> None:
     x = abs(values_of(np.int8, 5003)).astype(dtype)
     reference = np.bincount(x.astype(np.int64))
@@ -351,7 +343,6 @@ def test_bincount_passes_over_what_lies_outside(stream: Any, xp: Any) -> None:
 # --- out, streams, determinism ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_out(stream: Any, xp: Any) -> None:
     for dtype in ("u1", "i4"):
         x = values_of(dtype, 500)

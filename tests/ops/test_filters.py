@@ -10,6 +10,7 @@ import pytest
 from scipy import ndimage
 from support.opencv import KERNEL, answers, image
 from support.places import to_host
+from support.tiers import in_tiers, slow
 
 import cudakit as ck
 from cudakit import ops
@@ -103,26 +104,49 @@ def of_integers(name: str, dtype: str) -> float:
     return 2.0 if (name, dtype) == ("sigma", "u1") else 0.05 if dtype == "u2" else 1e-3
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", [name for name, *_ in filters("reflect", 0)])
-def test_modes(stream: Any, xp: Any, name: str, mode: str) -> None:
+NAMES = [name for name, *_ in filters("reflect", 0)]
+
+
+@in_tiers(
+    "name, mode, dtype",
+    NAMES,
+    MODES,
+    ["f4", "u1"],
+    quick=lambda name, mode, dtype: dtype == "f4" and mode == ("reflect", "constant")[NAMES.index(name) % 2],
+    also=lambda name, mode, dtype: dtype == "f4" and mode == ("reflect", "constant")[NAMES.index(name) % 2],
+)
+def test_modes(stream: Any, xp: Any, name: str, mode: str, dtype: str) -> None:
     own, scipys = next(calls for each, *calls in filters(mode, 3) if each == name)
-    for dtype, shape in (("f4", (41, 132)), ("u1", (9, 33))):
-        host = some(shape, dtype)
-        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")), of_integers(name, dtype))
+    host = some((41, 132) if dtype == "f4" else (9, 33), dtype)
+    close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")), of_integers(name, dtype))
+
+
+#: Of bytes whole blocks, of floats a ragged one; of other pixels each third window, in small and in ragged images.
+WHOLE = [
+    *((name, "u1", SHAPES[0]) for name in NAMES),
+    *((name, "f4", SHAPES[1]) for name in NAMES),
+    *((name, ("u2", "f2", "f8")[k % 3], SHAPES[1 if "far" in name else k % 2 + 1]) for k, name in enumerate(NAMES)),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, *_ in filters("reflect", 0)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_dtypes_and_shapes(stream: Any, xp: Any, dtype: str, name: str) -> None:
+@in_tiers(
+    "name, dtype, shape",
+    NAMES,
+    DTYPES,
+    SHAPES,
+    strength=1,
+    where=lambda name, dtype, shape: "far" not in name or shape != SHAPES[2],
+    # Whole blocks of bytes, a ragged one of floats; of other pixels each third window, as many of each shape.
+    also=lambda *case: case in WHOLE,
+)
+def test_dtypes_and_shapes(stream: Any, xp: Any, name: str, dtype: str, shape: tuple[int, int]) -> None:
     own, scipys = next(calls for each, *calls in filters("mirror", 0) if each == name)
-    for shape in SHAPES[: 2 if "far" in name else 3]:
-        host = some(shape, dtype)
-        close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")), of_integers(name, dtype))
+    host = some(shape, dtype)
+    close(own(xp.asarray(host), stream=stream), scipys(host.astype("f8")), of_integers(name, dtype))
 
 
-@pytest.mark.parametrize("name", ["3", "5", "7", "9", "5_1.3", "7_0.8", "11_3.0"])
+@pytest.mark.parametrize("name", ["3", "9", "7_0.8", *slow("5", "7", "5_1.3", "11_3.0")])
 def test_gaussian_of_bytes_is_opencvs_to_the_bit(stream: Any, xp: Any, name: str) -> None:
     size, _, sigma = name.partition("_")
     got = ops.gaussian_blur(
@@ -175,19 +199,26 @@ def test_averages_of_what_is_inside(stream: Any, xp: Any, dtype: str) -> None:
         close(ops.gaussian_blur(xp.asarray(host), 5, 1.0, mode="valid", stream=stream), smooth[0] / smooth[1])
 
 
-@pytest.mark.parametrize("channels", [2, 3, 4, 5])
-def test_channels_and_batches(stream: Any, xp: Any, channels: int) -> None:
-    for dtype in ("u1", "f4"):
-        host = some((2, 9, 35, channels), dtype)
-        want = ndimage.uniform_filter(host.astype("f8"), (1, 3, 5, 1))
-        close(ops.box_blur(xp.asarray(host), (3, 5), axes=(-3, -2), stream=stream), want)
-        first = np.ascontiguousarray(host.transpose(0, 3, 1, 2))
-        close(ops.box_blur(xp.asarray(first), (3, 5), stream=stream), want.transpose(0, 3, 1, 2))
-        # A view: channels last, read as channels first.
-        seen = xp.asarray(host).transpose(0, 3, 1, 2)
-        close(ops.median3(seen, stream=stream), ndimage.median_filter(first.astype("f8"), (1, 1, 3, 3)))
+@in_tiers(
+    "channels, dtype",
+    [2, 3, 4, 5],
+    ["u1", "f4"],
+    strength=1,
+    also=lambda channels, dtype: (channels, dtype) in [(2, "f4"), (3, "u1"), (4, "f4"), (5, "u1"), (3, "f4")],
+    quick=lambda channels, dtype: (channels, dtype) in [(3, "f4"), (5, "u1")],
+)
+def test_channels_and_batches(stream: Any, xp: Any, channels: int, dtype: str) -> None:
+    host = some((2, 9, 35, channels), dtype)
+    want = ndimage.uniform_filter(host.astype("f8"), (1, 3, 5, 1))
+    close(ops.box_blur(xp.asarray(host), (3, 5), axes=(-3, -2), stream=stream), want)
+    first = np.ascontiguousarray(host.transpose(0, 3, 1, 2))
+    close(ops.box_blur(xp.asarray(first), (3, 5), stream=stream), want.transpose(0, 3, 1, 2))
+    # A view: channels last, read as channels first.
+    seen = xp.asarray(host).transpose(0, 3, 1, 2)
+    close(ops.median3(seen, stream=stream), ndimage.median_filter(first.astype("f8"), (1, 1, 3, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u1", "f4"])
 def test_as_many_rows_a_thread_as_of_large_images(
     stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import in_tiers, slow
 from support.tiles import needs_tiles
 from support.tolerance import bound
 
@@ -49,7 +50,7 @@ def check(got: Any, want: np.ndarray, a: np.ndarray, b: np.ndarray, eps: Any = N
     assert (off <= allowed).all(), float((off - allowed).max())
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES[:4], *slow(*SHAPES[4:])])
 def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     a, b = numbers(m, k), numbers(k, n, seed=1)
@@ -59,7 +60,7 @@ def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int]) -> None:
     check(got, a.astype(float) @ b.astype(float), a, b)
 
 
-@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("turned", ["nn", *slow("nt", "tn"), "tt"])
 def test_views_are_read_as_they_lie(stream: Any, xp: Any, turned: str) -> None:
     a, b = numbers(80, 200), numbers(200, 96, seed=1)
     left = xp.asarray(a.T.copy()).T if turned[0] == "t" else xp.asarray(np.pad(a, ((0, 0), (8, 8))))[:, 8:-8]
@@ -84,7 +85,7 @@ def test_batches(stream: Any, xp: Any) -> None:
     check(ck.ops.matmul(left, right[0, 0], stream=stream), a.astype(float) @ b[0, 0], a, b[0, 0])
 
 
-@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
+@pytest.mark.parametrize("activation", [None, "gelu", *slow("relu", "silu")])
 def test_epilogues(stream: Any, xp: Any, activation: str | None) -> None:
     a, b, bias, residual = numbers(70, 64), numbers(64, 80), numbers(80, dtype=F4), numbers(70, 80, dtype=F4)
     got = ck.ops.matmul(
@@ -107,7 +108,7 @@ def test_epilogues(stream: Any, xp: Any, activation: str | None) -> None:
     check(got, curve + residual, a, b)
 
 
-@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
+@pytest.mark.parametrize("name", ["bfloat16", *slow("float8_e4m3fn", "float8_e5m2")])
 def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
     if xp is not np:
         pytest.skip("CuPy has no such arrays")
@@ -118,6 +119,7 @@ def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
     check(got, a.astype(float) @ b.astype(float), a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["gelu", "silu"])
 def test_activations_of_bfloat16(stream: Any, xp: Any, activation: str) -> None:
     if xp is not np:
@@ -129,18 +131,34 @@ def test_activations_of_bfloat16(stream: Any, xp: Any, activation: str) -> None:
     check(got, x / 2 * (1 + tanh), a, b)
 
 
+WAYS = {
+    **dict.fromkeys(("half", "fp8"), ("nn", "nt", "tn", "tt")),
+    "TF32": ("nt",),
+    "TF32, rows of B": ("nn", "tn"),
+    "TF32, columns of A": ("tt",),
+}
+TILES = [(row, k) for row in WAYS for k in range(len(TABLE[row]))]
+
+
+def is_whole(which: tuple[str, int], turned: str) -> bool:
+    """Whether this way is in the whole suite: one of each tile, all of one swapped and one not swapped."""
+    row, k = which
+    return turned == WAYS[row][k % len(WAYS[row])] or (row == "half" and k in (4, 6))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("row", "turned"),
-    [
-        *((row, turned) for row in ("half", "fp8") for turned in ("nn", "nt", "tn", "tt")),
-        ("TF32", "nt"),
-        ("TF32, rows of B", "nn"),
-        ("TF32, rows of B", "tn"),
-        ("TF32, columns of A", "tt"),
-    ],
+@in_tiers(
+    "which, turned",
+    TILES,
+    WAYS["half"],
+    strength=1,
+    where=lambda which, turned: turned in WAYS[which[0]],
+    also=is_whole,
 )
-def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, row: str, turned: str) -> None:
+def test_all_tiles_of_the_table(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, which: tuple[str, int], turned: str
+) -> None:
+    row, k = which
     assert kind({"half": 2, "fp8": 1}.get(row, 4), turned[0] == "t", turned[1] == "t") == row
     if row == "fp8" and xp is not np:
         pytest.skip("CuPy has no such arrays")
@@ -148,12 +166,10 @@ def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.Monkey
     a, b = numbers(2, 40, 144, dtype=dtype), numbers(2, 144, 72, dtype=dtype, seed=1)
     left = xp.asarray(a.swapaxes(1, 2).copy()).swapaxes(1, 2) if turned[0] == "t" else xp.asarray(a)
     right = xp.asarray(b.swapaxes(1, 2).copy()).swapaxes(1, 2) if turned[1] == "t" else xp.asarray(b)
-    for tiles in TABLE[row]:
-        monkeypatch.setattr(
-            import_module("cudakit.ops.matmul_tiles"), "choose", lambda *_, tiles=tiles: Choice(tiles, "")
-        )
-        got = ck.ops.matmul(left, right, precision="tf32" if dtype == F4 else None, dtype="f4", stream=stream)
-        check(got, a.astype(float) @ b.astype(float), a, b, F2 if dtype == F4 else None)
+    tiles = TABLE[row][k]
+    monkeypatch.setattr(import_module("cudakit.ops.matmul_tiles"), "choose", lambda *_: Choice(tiles, ""))
+    got = ck.ops.matmul(left, right, precision="tf32" if dtype == F4 else None, dtype="f4", stream=stream)
+    check(got, a.astype(float) @ b.astype(float), a, b, F2 if dtype == F4 else None)
 
 
 def test_columns_of_a_are_turned_for_tf32(stream: Any, xp: Any) -> None:

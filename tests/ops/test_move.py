@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.views import SIZES, View, bits, check_bits, few, views
 
 import cudakit as ck
@@ -74,9 +75,14 @@ def test_pad_of_any_view(stream: Any, xp: Any, view: View, mode: Any, data: st.D
     check_bits(pad(view.on(xp), widths or 0, mode, 5, stream=stream), want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", SIZES, ids=str)
-@pytest.mark.parametrize("shape", SQUARES, ids=str)
+@in_tiers(
+    "shape, dtype",
+    SQUARES,
+    SIZES,
+    strength=1,
+    also=lambda shape, dtype: dtype in ("i1", F4) or shape == (129, 200),
+    quick=lambda shape, dtype: shape in ((1, 70), (63, 65)) and dtype in ("i1", F4),
+)
 def test_transpose_by_tiles(stream: Any, xp: Any, shape: tuple[int, int], dtype: np.dtype) -> None:
     host = bits((3, *shape), dtype)
     x = xp.asarray(host)
@@ -86,8 +92,9 @@ def test_transpose_by_tiles(stream: Any, xp: Any, shape: tuple[int, int], dtype:
     check_bits(transpose(x[:, :, 1:], (2, 1, 0), stream=stream), host[:, :, 1:].transpose(2, 1, 0))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("order", [(1, 0, 3, 2), (3, 1, 0, 2), (0, 3, 2, 1), (2, 1, 0, 3), (1, 3, 0, 2)], ids=str)
+@pytest.mark.parametrize(
+    "order", [(1, 0, 3, 2), *slow((3, 1, 0, 2), (0, 3, 2, 1), (2, 1, 0, 3), (1, 3, 0, 2))], ids=str
+)
 def test_transpose_of_four_dimensions(stream: Any, xp: Any, order: tuple[int, ...]) -> None:
     host = bits((3, 4, 70, 20), F4)
     x = xp.asarray(host)
@@ -95,9 +102,14 @@ def test_transpose_of_four_dimensions(stream: Any, xp: Any, order: tuple[int, ..
     check_bits(transpose(x[::-1, :, 1:], order, stream=stream), host[::-1, :, 1:].transpose(order))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", SIZES, ids=str)
-@pytest.mark.parametrize("channels", [2, 3, 4, 7])
+@in_tiers(
+    "channels, dtype",
+    [2, 3, 4, 7],
+    SIZES,
+    strength=1,
+    also=lambda channels, dtype: dtype in ("i1", F4) or channels == 3,
+    quick=lambda channels, dtype: (channels, dtype) in [(3, "i1"), (4, F4)],
+)
 def test_transpose_of_pixels_and_planes(stream: Any, xp: Any, channels: int, dtype: np.dtype) -> None:
     for length in (7, 100, 5003):
         host = bits((2, length, channels), dtype)
@@ -108,7 +120,6 @@ def test_transpose_of_pixels_and_planes(stream: Any, xp: Any, channels: int, dty
         check_bits(transpose(pixels[0, 1:], stream=stream), host[0, 1:].T)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("length", LENGTHS)
 def test_sizes(stream: Any, xp: Any, length: int) -> None:
     host = bits(length, F4)
@@ -119,7 +130,6 @@ def test_sizes(stream: Any, xp: Any, length: int) -> None:
     check_bits(pad(x, (3, 2), stream=stream), np.pad(host, (3, 2)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", SIZES, ids=str)
 @pytest.mark.parametrize("start", [0, 1, 2, 3])
 def test_neighbours_that_start_at_any_element(stream: Any, xp: Any, start: int, dtype: np.dtype) -> None:
@@ -133,8 +143,7 @@ def test_neighbours_that_start_at_any_element(stream: Any, xp: Any, start: int, 
     check_bits(flip(x[start:], stream=stream), host[start:][::-1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", [SIZES[1], *slow(SIZES[0], *SIZES[2:])], ids=str)
 def test_rows_that_break_within_a_load(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host = bits((3, 41), dtype)
     for x, rows in ((xp.asarray(host), host), (xp.asarray(host)[:, ::-1], host[:, ::-1])):
@@ -147,8 +156,7 @@ def test_rows_that_break_within_a_load(stream: Any, xp: Any, dtype: np.dtype) ->
                 check_bits(pad(x, ((1, 0), width), mode, stream=stream), np.pad(rows, ((1, 0), width), mode))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.dtype("f2"), F4], ids=str)
+@pytest.mark.parametrize("dtype", [F4, *slow(np.dtype("f2"))], ids=str)
 def test_out_of_any_strides(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host = bits((40, 50), dtype)
     x = xp.asarray(host)
@@ -167,7 +175,6 @@ def test_out_of_any_strides(stream: Any, xp: Any, dtype: np.dtype) -> None:
         check_bits(xp.ascontiguousarray(out), np.pad(host[:-2, :-3], ((1, 1), (0, 3)), "edge"))
 
 
-@pytest.mark.slow
 def test_pad_values_keep_their_sign_and_dtype(stream: Any, xp: Any) -> None:
     x = xp.ones(3, np.float32)
     assert np.signbit(to_host(pad(x, 1, value=-0.0, stream=stream))[[0, -1]]).all()

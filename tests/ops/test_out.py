@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import in_tiers, slow
 
 import cudakit as ck
 from cudakit import ops
@@ -138,8 +139,15 @@ _PADS: list[tuple[str, Any, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["i4", "f8"])
-@pytest.mark.parametrize("case", range(len(_PADS)))
+@in_tiers(
+    "case, dtype",
+    range(len(_PADS)),
+    ["i4", "f8"],
+    strength=1,
+    # Of both where elements are reckoned with.
+    also=lambda case, dtype: dtype == ("i4", "f8")[case % 2] or _PADS[case][0] in ("linear_ramp", "mean"),
+    quick=lambda case, dtype: case % 2 == 0 or dtype == "i4",
+)
 def test_pad_modes(stream: Any, xp: Any, case: int, dtype: str) -> None:
     mode, width, own, numpys = _PADS[case]
     host = np.random.default_rng(case).integers(-9, 9, (4, 5)).astype(dtype)
@@ -169,22 +177,37 @@ def test_pad_of_nothing_in_particular(stream: Any, xp: Any) -> None:
             call()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "u1", "?", "c8"])
-def test_pad_by_medians(stream: Any, xp: Any, dtype: str) -> None:
-    """Of an even number the mean of two, rounded for integers; of a NaN NaN."""
-    random = np.random.default_rng(0)
-    x = random.integers(0, 2 if dtype == "?" else 100, (5, 6)).astype(dtype)
-    for width, length in ((2, None), (((2, 3), (0, 4)), 2), ((1, 2), ((1, 4), (3, 9))), (1, 100)):
-        got = to_host(ops.pad(xp.asarray(x), width, "median", stat_length=length))
-        want = np.pad(x, width, "median", stat_length=length)
-        assert got.dtype == want.dtype
-        np.testing.assert_allclose(got, want, rtol=1e-3)
-    if dtype[0] == "f":
-        x[1, 2] = np.nan
-        want = np.pad(x, 1, "median")
-        for _ in range(4):
-            np.testing.assert_allclose(to_host(ops.pad(xp.asarray(x), 1, "median")), want, rtol=1e-3)
+_MEDIANS: list[tuple[Any, Any]] = [(2, None), (((2, 3), (0, 4)), 2), ((1, 2), ((1, 4), (3, 9))), (1, 100)]
+
+
+def elements_of(dtype: str) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2 if dtype == "?" else 100, (5, 6)).astype(dtype)
+
+
+@in_tiers(
+    "dtype, case",
+    ["f4", "f2", "i4", "u1", "?", "c8"],
+    range(len(_MEDIANS)),
+    strength=1,
+    also=lambda dtype, case: dtype == "f4" or (dtype, case) in [("i4", 0), ("f2", 1), ("u1", 2), ("?", 1), ("c8", 3)],
+    quick=lambda dtype, case: (dtype, case) in [("f4", 1), ("i4", 0)],
+)
+def test_pad_by_medians(stream: Any, xp: Any, dtype: str, case: int) -> None:
+    """Of an even number the mean of two, rounded for integers."""
+    x, (width, length) = elements_of(dtype), _MEDIANS[case]
+    got = to_host(ops.pad(xp.asarray(x), width, "median", stat_length=length))
+    want = np.pad(x, width, "median", stat_length=length)
+    assert got.dtype == want.dtype
+    np.testing.assert_allclose(got, want, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["f4", *slow("f2")])
+def test_the_median_of_nan_is_nan(stream: Any, xp: Any, dtype: str) -> None:
+    x = elements_of(dtype)
+    x[1, 2] = np.nan
+    want = np.pad(x, 1, "median")
+    for _ in range(4):
+        np.testing.assert_allclose(to_host(ops.pad(xp.asarray(x), 1, "median")), want, rtol=1e-3)
 
 
 def test_concatenate_to_a_dtype(stream: Any, xp: Any) -> None:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import in_tiers, slow
 from support.tiles import why_no_tiles
 from support.tolerance import bound
 
@@ -19,7 +20,6 @@ F4 = np.dtype("f4")
 #: One element, less than a tile, just above, rows of odd lengths, one row, one column.
 SHAPES = [(1, 1, 1), (64, 64, 64), (65, 72, 130), (33, 17, 9), (1, 128, 64), (90, 1, 70), (130, 70, 131)]
 REAL = ["f2", "f4", "f8"]
-WHOLE = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
 
 
@@ -59,8 +59,18 @@ def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return a.astype(wide) @ b.astype(wide)
 
 
-@pytest.mark.parametrize("dtype", REAL)
-@pytest.mark.parametrize("shape", SHAPES)
+@in_tiers(
+    "dtype, shape",
+    REAL,
+    SHAPES,
+    strength=1,
+    also=lambda dtype, shape: (
+        dtype == "f4"
+        or shape == (33, 17, 9)
+        or (dtype, shape) in [("f2", (64, 64, 64)), ("f2", (130, 70, 131)), ("f8", (65, 72, 130))]
+    ),
+    quick=lambda dtype, shape: shape == (33, 17, 9) or (dtype, shape) in [("f4", (1, 1, 1)), ("f4", (65, 72, 130))],
+)
 def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int], dtype: str) -> None:
     m, n, k = shape
     a, b = numbers(m, k, dtype=dtype), numbers(k, n, dtype=dtype, seed=1)
@@ -70,7 +80,15 @@ def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int], dtype: str) -
     check(got, exact(a, b), a, b)
 
 
-@pytest.mark.parametrize("dtype", [*WHOLE, "c8", "c16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *("i1", "i2", "c8"),
+        *slow("?", "u2", "u4", "i8", "c16"),
+        # In the whole suite these wrap around, below.
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("i4", "u1", "u8")),
+    ],
+)
 def test_exact_types(stream: Any, xp: Any, dtype: str) -> None:
     a, b = numbers(70, 45, dtype=dtype), numbers(45, 66, dtype=dtype, seed=1)
     got = multiply(xp.asarray(a), xp.asarray(b), stream=stream)
@@ -78,7 +96,7 @@ def test_exact_types(stream: Any, xp: Any, dtype: str) -> None:
     check(got, exact(a, b), a, b)
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u1", "i4", "u8"])
+@pytest.mark.parametrize("dtype", ["i4", *slow("i1", "u1", "u8")])
 def test_integers_wrap_around(stream: Any, xp: Any, dtype: str) -> None:
     limits = np.iinfo(dtype)
     a, b = (np.random.default_rng(k).integers(limits.min, limits.max, (20, 20), dtype, True) for k in (0, 1))
@@ -86,7 +104,7 @@ def test_integers_wrap_around(stream: Any, xp: Any, dtype: str) -> None:
     np.testing.assert_array_equal(to_host(got), a @ b)
 
 
-@pytest.mark.parametrize("name", NARROW)
+@pytest.mark.parametrize("name", [NARROW[0], *slow(*NARROW[1:])])
 def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
     if xp is not np:
         pytest.skip("CuPy has no such arrays")
@@ -97,9 +115,26 @@ def test_narrow_types(stream: Any, xp: Any, name: str) -> None:
     check(got, exact(a, b), a, b)
 
 
-@pytest.mark.parametrize("turned", ["nn", "nt", "tn", "tt"])
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1", "tf32"])
-def test_views_are_read_as_they_lie(stream: Any, xp: Any, dtype: str, turned: str) -> None:
+#: Of each multiplier both ways of both sides; of one all four pairs of ways; of each some steps that are not 1.
+VIEWS = [
+    *(("f2", turned, False) for turned in ("nn", "nt", "tn", "tt")),
+    *(("f2", "nn", True), ("f4", "nn", False), ("f4", "tt", False), ("f4", "tn", True)),
+    *(("f8", "nt", False), ("f8", "tn", False), ("f8", "tt", True)),
+    *(("i1", "nn", False), ("i1", "tt", False), ("i1", "nt", True)),
+    *(("tf32", "nt", False), ("tf32", "tn", False), ("tf32", "nn", True)),
+]
+
+
+@in_tiers(
+    "dtype, turned, apart",
+    ["f2", "f4", "f8", "i1", "tf32"],
+    ["nn", "nt", "tn", "tt"],
+    [False, True],
+    strength=1,
+    also=lambda *case: case in VIEWS,
+    quick=lambda dtype, turned, apart: (dtype, turned) in [("f2", "nn"), ("f4", "tn"), ("f4", "tt")],
+)
+def test_views_are_read_as_they_lie(stream: Any, xp: Any, dtype: str, turned: str, apart: bool) -> None:
     named = {"precision": "tf32"} if dtype == "tf32" else {}
     dtype = "f4" if dtype == "tf32" else dtype
     a, b = numbers(80, 96, dtype=dtype), numbers(96, 112, dtype=dtype, seed=1)
@@ -108,8 +143,8 @@ def test_views_are_read_as_they_lie(stream: Any, xp: Any, dtype: str, turned: st
     told = vars(ck.ops.matmul)["explain"](left, right, by="threads", stream=stream, **named)
     assert "copied" not in told
     eps = np.dtype("f2") if named else None
-    check(multiply(left, right, stream=stream, **named), exact(a, b), a, b, eps)
-    left, right, a, b = left[::-1, ::2], right[::2, ::-1], a[::-1, ::2], b[::2, ::-1]
+    if apart:
+        left, right, a, b = left[::-1, ::2], right[::2, ::-1], a[::-1, ::2], b[::2, ::-1]
     check(multiply(left, right, stream=stream, **named), exact(a, b), a, b, eps)
 
 
@@ -139,9 +174,17 @@ def curve(name: str | None, x: np.ndarray) -> np.ndarray:
     return {None: lambda: x, "relu": lambda: np.maximum(x, 0), "silu": lambda: x / (1 + np.exp(-x))}[name]()
 
 
-@pytest.mark.parametrize("activation", [None, "relu", "gelu", "silu"])
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
-def test_epilogues(stream: Any, xp: Any, activation: str | None, dtype: str) -> None:
+@in_tiers(
+    "dtype, activation",
+    ["f2", "f4", "f8"],
+    [None, "relu", "gelu", "silu"],
+    strength=1,
+    also=lambda dtype, activation: (
+        dtype == "f4" or (dtype, activation) in [("f2", "relu"), ("f8", "gelu"), ("f8", "silu")]
+    ),
+    quick=lambda dtype, activation: dtype == "f4" or activation == "relu",
+)
+def test_epilogues(stream: Any, xp: Any, dtype: str, activation: str | None) -> None:
     a, b = numbers(70, 64, dtype=dtype), numbers(64, 80, dtype=dtype, seed=1)
     made = "f8" if dtype == "f8" else "f4"
     bias, residual = numbers(80, dtype=made, seed=2), numbers(70, 80, dtype=made, seed=3)
@@ -176,16 +219,22 @@ def test_traced_activations(stream: Any, xp: Any, function: Any, by: Any) -> Non
     check(got, function(0.25 * exact(a, b)), a, b)
 
 
-def test_written_activations(stream: Any, xp: Any) -> None:
+@pytest.mark.parametrize("text", ["x / (1 + fabsf(x))", *slow("const V y = x * x; return y / (1 + y);")])
+def test_written_activations(stream: Any, xp: Any, text: str) -> None:
     a, b = numbers(40, 64), numbers(64, 30, seed=1)
-    for text in ("x / (1 + fabsf(x))", "const V y = x * x; return y / (1 + y);"):
-        got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), activation=text, stream=stream)
-        x = exact(a, b)
-        check(got, x / (1 + np.abs(x)) if "fabsf" in text else x * x / (1 + x * x), a, b)
-    if not why_no_tiles():
-        halves = (xp.asarray(each.astype("f2")) for each in (a, b))
-        got = ck.ops.matmul(*halves, activation="x / (ct::abs(x) + 1.0f)", by="tiles", dtype="f4", stream=stream)
-        check(got, x / (1 + np.abs(x)), a, b, np.dtype("f2"))
+    got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), activation=text, stream=stream)
+    x = exact(a, b)
+    check(got, x / (1 + np.abs(x)) if "fabsf" in text else x * x / (1 + x * x), a, b)
+
+
+def test_activations_written_for_tiles(stream: Any, xp: Any) -> None:
+    if why_no_tiles():
+        pytest.skip(why_no_tiles())
+    a, b = numbers(40, 64), numbers(64, 30, seed=1)
+    halves = (xp.asarray(each.astype("f2")) for each in (a, b))
+    got = ck.ops.matmul(*halves, activation="x / (ct::abs(x) + 1.0f)", by="tiles", dtype="f4", stream=stream)
+    x = exact(a, b)
+    check(got, x / (1 + np.abs(x)), a, b, np.dtype("f2"))
 
 
 def test_a_function_that_tiles_lack_is_made_by_threads(stream: Any, xp: Any) -> None:
@@ -203,6 +252,7 @@ def test_a_function_that_tiles_lack_is_made_by_threads(stream: Any, xp: Any) -> 
     check(got, np.maximum(exact(*host), 0), *host)
 
 
+@pytest.mark.slow
 def test_int8_as_numbers(stream: Any, xp: Any) -> None:
     a, b, bias = numbers(40, 64, dtype="i1"), numbers(64, 30, dtype="i1", seed=1), numbers(30)
     got = multiply(xp.asarray(a), xp.asarray(b), scale=0.125, bias=xp.asarray(bias), dtype="f4", stream=stream)
@@ -227,22 +277,28 @@ def test_outputs(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(to_host(got), np.broadcast_to(to_host(bias), (3, 4)))
 
 
+TILES = [(row, k) for row, tiles in product_plan.TABLE.items() for k in range(len(tiles))]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("row", list(product_plan.TABLE))
-def test_all_tiles_of_the_table(stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, row: str) -> None:
+@in_tiers(
+    "which, turned", TILES, ["nn", "tt"], strength=1, also=lambda which, turned: turned == ("nn", "tt")[which[1] % 2]
+)
+def test_all_tiles_of_the_table(
+    stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, which: tuple[str, int], turned: str
+) -> None:
+    row, k = which
     dtype = {"float32": "f4", "wide": "c8", "narrow": "i2", "tensor8": "i1", "tensor2": "f2", "float64": "f8"}
-    kind = dtype.get(row, "f4")
+    kind, tile = dtype.get(row, "f4"), product_plan.TABLE[row][k]
     a, b = numbers(150, 144, dtype=kind), numbers(144, 136, dtype=kind, seed=1)
     named = {"precision": "tf32"} if row == "tensor4" else {}
-    for tile in product_plan.TABLE[row]:
-        monkeypatch.setattr(product_plan, "choose", lambda *_, tile=tile: product_plan.Choice(tile, ""))
-        for turned in ("nn", "tt"):
-            left, right = (
-                xp.asarray(each.T.copy()).T if turn == "t" else xp.asarray(each)
-                for each, turn in zip((a, b), turned, strict=True)
-            )
-            got = multiply(left, right, stream=stream, **named)
-            check(got, exact(a, b), a, b, np.dtype("f2") if named else None)
+    monkeypatch.setattr(product_plan, "choose", lambda *_: product_plan.Choice(tile, ""))
+    left, right = (
+        xp.asarray(each.T.copy()).T if turn == "t" else xp.asarray(each)
+        for each, turn in zip((a, b), turned, strict=True)
+    )
+    got = multiply(left, right, stream=stream, **named)
+    check(got, exact(a, b), a, b, np.dtype("f2") if named else None)
 
 
 @pytest.mark.emulator
@@ -256,7 +312,7 @@ def test_older_devices_multiply_by_threads(capability: tuple[int, int], is_mma: 
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i1"])
+@pytest.mark.parametrize("dtype", ["f2", *slow("f4", "f8", "i1")])
 def test_on_an_older_device(dtype: str) -> None:
     a, b = numbers(40, 50, dtype=dtype), numbers(50, 30, dtype=dtype, seed=1)
     got = ck.ops.matmul(a, b, stream=ck.emulator.stream(arch="sm_75"))

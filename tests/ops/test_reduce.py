@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 import cudakit as ck
@@ -24,6 +25,8 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 INTEGERS = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
 FLOATS = [np.dtype(code) for code in ("f2", "f4", "f8")] + [BFLOAT16]
 F4 = np.dtype("f4")
+#: One dtype of each way that reducers take.
+BRANCHES = [np.dtype(code) for code in ("?", "i2", "u8", "f2", "f4")]
 
 
 def drawn(shape: Any, dtype: Any, seed: int = 0) -> np.ndarray:
@@ -75,23 +78,33 @@ def real_dtype(dtype: np.dtype) -> np.dtype:
 # --- every dtype ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [*INTEGERS, *FLOATS, np.dtype("c8")], ids=str)
-def test_every_dtype(xp: Any, dtype: np.dtype) -> None:
+@in_tiers(
+    "op, dtype",
+    ["sum", "mean", "var", "max", "argmin"],
+    [*INTEGERS, *FLOATS, np.dtype("c8")],
+    strength=1,
+    also=lambda op, dtype: op == "sum" or dtype in BRANCHES or (op in ("mean", "var") and dtype == "c8"),
+    quick=lambda op, dtype: dtype in ("i2", F4) or (op in ("sum", "var") and dtype == "f2"),
+)
+def test_every_dtype(xp: Any, op: str, dtype: np.dtype) -> None:
     host = drawn((7, 133), dtype)
     x, w = xp.asarray(host), wide(host)
     scale, length = float(np.abs(w.astype(complex)).max()), host.shape[1]
     real, kept = real_dtype(dtype), accumulated(dtype)
-    check(reduce.sum(x, 1), w.sum(1, dtype=w.dtype if w.dtype.kind in "fc" else None), sum_dtype(dtype),
-          bound(kept, length, scale))  # fmt: skip
     mean_dtype = np.dtype("f8") if dtype.kind in "biu" else dtype
-    check(mean(x, 1), w.mean(1), mean_dtype, bound(accumulated(mean_dtype), length, scale) / length)
-    check(var(x, 1), w.var(1), real, bound(accumulated(real), length, scale**2) / length)
-    check(extrema.max(x, 1), w.max(1), dtype)
-    check(argmin(x, 1), w.argmin(1), np.int64)
+    if op == "sum":
+        check(reduce.sum(x, 1), w.sum(1, dtype=w.dtype if w.dtype.kind in "fc" else None), sum_dtype(dtype),
+              bound(kept, length, scale))  # fmt: skip
+    elif op == "mean":
+        check(mean(x, 1), w.mean(1), mean_dtype, bound(accumulated(mean_dtype), length, scale) / length)
+    elif op == "var":
+        check(var(x, 1), w.var(1), real, bound(accumulated(real), length, scale**2) / length)
+    elif op == "max":
+        check(extrema.max(x, 1), w.max(1), dtype)
+    else:
+        check(argmin(x, 1), w.argmin(1), np.int64)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["u2", "f2"])
 def test_the_other_ops(xp: Any, dtype: str) -> None:
     host = drawn((3, 40), dtype)
@@ -111,8 +124,14 @@ def test_the_other_ops(xp: Any, dtype: str) -> None:
     check(prod(xp.asarray(few), 1), wide(few).prod(1), sum_dtype(host.dtype), bound(kept, 4, 2.0**4))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "wanted"), [("i1", "i1"), ("i1", "f4"), ("f4", "f8"), ("f8", "f4"), ("f2", "f4")])
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [
+        ("i1", "i1"),
+        ("f4", "f8"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in (("i1", "f4"), ("f8", "f4"), ("f2", "f4"))),
+    ],
+)
 def test_a_dtype_asked_for(xp: Any, dtype: str, wanted: str) -> None:
     host = drawn((5, 90), dtype)
     w = host.astype(wanted)
@@ -145,7 +164,11 @@ def seen(xp: Any, base: Any, steps: Any, order: Any, stretched: Any) -> Any:
 
 
 SETTINGS = settings(
-    max_examples=25, deadline=None, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -189,9 +212,12 @@ def test_extrema_of_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...]
         check(getattr(extrema, op)(x, axes, keepdims=keepdims), want, np.int64 if op == "argmax" else F4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 1, 3, 511, 512, 513, 2048, 16384, 16385, 100_003])
-@pytest.mark.parametrize("start", [0, 1])
+@in_tiers(
+    "start, size",
+    [0, 1],
+    [0, 1, 3, 511, 512, 513, 2048, 16384, 16385, 100_003],
+    quick=lambda start, size: size in (0, 1, 3, 513, 16_385) and start == (size > 1),
+)
 def test_sizes_and_unaligned_starts(xp: Any, size: int, start: int) -> None:
     host = drawn(size + start, F4)
     x, w = xp.asarray(host)[start:], wide(host[start:])
@@ -200,15 +226,13 @@ def test_sizes_and_unaligned_starts(xp: Any, size: int, start: int) -> None:
         check(argmax(x), w.argmax(), np.int64)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 13, 31, 32, 33, 128, 257, 1023, 1025, 5000])
+@pytest.mark.parametrize("length", [1, 33, *slow(2, 3, 5, 8, 13, 31, 32, 128, 257, 1023, 1025, 5000)])
 def test_rows_of_every_width(xp: Any, length: int) -> None:
     host = drawn((19, length), F4)
     check(reduce.sum(xp.asarray(host), 1), wide(host).sum(1), F4, bound(F4, length, 100))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(3, 30_000), (2, 3, 9000)], ids=str)
+@pytest.mark.parametrize("shape", [*slow((3, 30_000)), (2, 3, 9000)], ids=str)
 def test_long_rows_are_shared_by_blocks(xp: Any, shape: tuple[int, ...]) -> None:
     host = drawn(shape, F4)
     x, w = xp.asarray(host), wide(host)
@@ -218,19 +242,36 @@ def test_long_rows_are_shared_by_blocks(xp: Any, shape: tuple[int, ...]) -> None
         check(var(x, -1), w.var(-1), F4, bound(F4, 16, 100.0**2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "shape", [(20_000, 4), (20_000, 3), (9000, 1, 6), (2, 9000, 2), (2, 40, 130), (3, 5, 200), (6, 7, 5)], ids=str
+@in_tiers(
+    "op, shape",
+    ["sum", "argmax", "max"],
+    [(20_000, 4), (20_000, 3), (9000, 1, 6), (2, 9000, 2), (2, 40, 130), (3, 5, 200), (6, 7, 5)],
+    strength=1,
+    also=lambda op, shape: (
+        op == "sum" or shape in [(20_000, 4), (2, 40, 130), (6, 7, 5)] or (op == "max" and shape[0] < 20_000)
+    ),
+    quick=lambda op, shape: shape == (6, 7, 5) or (op, shape) in [("sum", (2, 9000, 2)), ("max", (3, 5, 200))],
 )
-def test_columns(xp: Any, shape: tuple[int, ...]) -> None:
+def test_columns(xp: Any, op: str, shape: tuple[int, ...]) -> None:
     host = drawn(shape, F4)
     axis = 0 if len(shape) == 2 or shape[1] == 1 else 1
     x, w = xp.asarray(host), wide(host)
-    for _ in range(2):
-        check(reduce.sum(x, axis), w.sum(axis), F4, bound(F4, shape[axis], 100))
-    check(argmax(x, axis), w.argmax(axis), np.int64)
-    unaligned = xp.asarray(np.concatenate([np.zeros(1, F4), host.ravel()]))[1:].reshape(shape)
-    check(extrema.max(unaligned, axis), w.max(axis), F4)
+    if op == "sum":
+        for _ in range(2):
+            check(reduce.sum(x, axis), w.sum(axis), F4, bound(F4, shape[axis], 100))
+    elif op == "argmax":
+        check(argmax(x, axis), w.argmax(axis), np.int64)
+    else:
+        unaligned = xp.asarray(np.concatenate([np.zeros(1, F4), host.ravel()]))[1:].reshape(shape)
+        check(extrema.max(unaligned, axis), w.max(axis), F4)
+
+
+def test_axes_of_a_view(xp: Any) -> None:
+    host = drawn((4, 6, 10), F4)
+    x, w = (array[::-1, :, ::2].transpose(2, 0, 1) for array in (xp.asarray(host), wide(host)))
+    for axis in (None, -1, (0, 2)):
+        check(reduce.sum(x, axis, keepdims=axis == -1), w.sum(axis, keepdims=axis == -1), F4, bound(F4, 120, 100))
+    check(argmin(x, 1, keepdims=True), w.argmin(1, keepdims=True), np.int64)
 
 
 # --- values that go wrong easily --------------------------------------------------------------------------------------
@@ -250,12 +291,14 @@ SPECIAL = {
     "descending": list(range(300, 0, -1)),
     "one hot": [0.0] * 177 + [1.0] + [0.0] * 122,
 }
+QUICK = ["nan within", "infinities", "all minus infinity", "one hot"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("values", SPECIAL.values(), ids=SPECIAL.keys())
-def test_special_values(xp: Any, values: list[float]) -> None:
-    dtype = F4
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SPECIAL]
+)
+def test_special_values(xp: Any, name: str) -> None:
+    dtype, values = F4, SPECIAL[name]
     for host in (np.array(values, dtype), np.array(values * 2, dtype)[1:]):
         x, w = xp.asarray(host), wide(host)
         for op, reference in ((extrema.min, np.min), (extrema.max, np.max)):
@@ -267,8 +310,7 @@ def test_special_values(xp: Any, values: list[float]) -> None:
         check(reduce.sum(x), want, dtype, bound(F4, host.size, 300))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2"])
+@pytest.mark.parametrize("dtype", ["f4", *slow("f8", "f2")])
 def test_nan_is_found_wherever_it_is(xp: Any, dtype: str) -> None:
     host = drawn((64, 64), dtype)
     np.fill_diagonal(host, NAN)
@@ -279,14 +321,17 @@ def test_nan_is_found_wherever_it_is(xp: Any, dtype: str) -> None:
     assert to_host(reduce.all(x[:, :1])) == bool(host[:, 0].all())
 
 
-@pytest.mark.slow
-def test_complex_extrema(xp: Any) -> None:
+@pytest.mark.parametrize("op", ["argmax", *slow("argmin", "max")])
+def test_complex_extrema(xp: Any, op: str) -> None:
     host = np.array([[1 + 2j, 1 + 3j, 1 - 5j], [2, complex(0, NAN), 5], [-1j, 0, 1j]], np.complex64)
     x = xp.asarray(host)
-    check(argmax(x, 1), host.argmax(1), np.int64)
-    check(argmin(x, 1), host.argmin(1), np.int64)
-    check(extrema.max(x[::2], 1), host[::2].max(1), np.complex64)
-    assert np.isnan(to_host(extrema.max(x, 1))[1])
+    if op == "argmax":
+        check(argmax(x, 1), host.argmax(1), np.int64)
+    elif op == "argmin":
+        check(argmin(x, 1), host.argmin(1), np.int64)
+    else:
+        check(extrema.max(x[::2], 1), host[::2].max(1), np.complex64)
+        assert np.isnan(to_host(extrema.max(x, 1))[1])
 
 
 @pytest.mark.slow
@@ -298,16 +343,15 @@ def test_complex_products_and_norms(xp: Any) -> None:
     check(norm(x, 1, ord=1), np.linalg.norm(wide(host), 1, axis=1), F4, bound(F4, 8, 4))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "f2", "u2", "i4"])
+@pytest.mark.parametrize("dtype", ["f4", *slow("f2", "u2", "i4")])
 def test_variance_far_from_zero(xp: Any, dtype: str) -> None:
     """Σx² − (Σx)²/n would lose everything here; what is lost is the spacing of the numbers themselves, no more."""
-    host = (1000 + np.random.default_rng(0).integers(0, 2, 20_001)).astype(dtype)
+    size = 20_001 if dtype == "f4" else 5001  # by several blocks, and by one
+    host = (1000 + np.random.default_rng(0).integers(0, 2, size)).astype(dtype)
     check(var(xp.asarray(host)), wide(host).var(), real_dtype(host.dtype), bound(F4, 16, 1000))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i1", "u1"])
+@pytest.mark.parametrize("dtype", ["i1", *slow("u1")])
 def test_position_among_bytes(xp: Any, dtype: str) -> None:
     info = np.iinfo(dtype)
     for k in range(16):
@@ -317,9 +361,14 @@ def test_position_among_bytes(xp: Any, dtype: str) -> None:
             assert int(op(xp.asarray(host))) == 3200 + k
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i1", "u1", "?", "i2", "u2", "f2", BFLOAT16], ids=str)
-@pytest.mark.parametrize("shape", [(7, 5), (33, 64), (100, 130), (700, 40)], ids=str)
+@in_tiers(
+    "shape, dtype",
+    [(7, 5), (33, 64), (100, 130), (700, 40)],
+    ["i1", "u1", "?", "i2", "u2", "f2", BFLOAT16],
+    strength=1,
+    also=lambda shape, dtype: dtype in ("i1", "f2"),
+    quick=lambda shape, dtype: shape == (33, 64) and dtype in ("i1", "f2"),
+)
 def test_position_in_columns_of_small_numbers(xp: Any, shape: tuple[int, int], dtype: Any) -> None:
     """The first of equal ones, of zeros and NaN of both signs; what is the least or greatest itself."""
     rng = np.random.default_rng(shape[0])
@@ -340,14 +389,14 @@ def test_position_in_columns_of_small_numbers(xp: Any, shape: tuple[int, int], d
         check(argmin(x, 0), w.argmin(0), np.int64)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i1", "u1", "?"])
+@pytest.mark.parametrize("dtype", ["i1", *slow("u1", "?")])
 def test_variance_of_bytes_is_rounded_at_its_end_alone(xp: Any, dtype: str) -> None:
-    host = np.random.default_rng(0).integers(0, 256, 30_001).astype(dtype)
+    size = 30_001 if dtype == "u1" else 5001  # by several blocks, and by one
+    host = np.random.default_rng(0).integers(0, 256, size).astype(dtype)
     exact = host.astype(object) * 1
     apart = len(host) * int((exact * exact).sum()) - int(exact.sum()) ** 2
     assert float(var(xp.asarray(host), ddof=1)) == pytest.approx(apart / (len(host) * (len(host) - 1)), rel=1e-15)
-    assert float(std(xp.asarray(np.full(30_001, -128).astype(dtype)))) == 0
+    assert float(std(xp.asarray(np.full(size, -128).astype(dtype)))) == 0
     assert float(norm(xp.asarray(host))) == pytest.approx(int((exact * exact).sum()) ** 0.5, rel=1e-15)
 
 
@@ -383,12 +432,18 @@ def test_the_same_bits_on_every_run_and_stream(stream: Any, xp: Any) -> None:
 # --- dot --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("?", "?"), ("i1", "i1"), ("u2", "i2"), ("i4", "i4"), ("u8", "u8"), ("f2", "f2"), ("f4", "f4"), ("f4", "f8"),
-     ("i1", "f4")],
-)  # fmt: skip
+    [
+        ("i1", "i1"),
+        ("f4", "f4"),
+        ("i1", "f4"),
+        *(
+            pytest.param(*each.split(), marks=pytest.mark.slow)
+            for each in ("? ?", "u2 i2", "i4 i4", "u8 u8", "f2 f2", "f4 f8")
+        ),
+    ],
+)
 def test_dot_of_every_dtype(xp: Any, first: str, second: str) -> None:
     x, y = drawn(301, first, 1), drawn(301, second, 2)
     dtype = np.promote_types(first, second)
@@ -396,9 +451,14 @@ def test_dot_of_every_dtype(xp: Any, first: str, second: str) -> None:
     check(dot(xp.asarray(x), xp.asarray(y)), want, dtype, bound(accumulated(dtype), 301, 2 * 128.0**2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 1, 5, 4096, 40_003])
-@pytest.mark.parametrize("starts", [(0, 0), (1, 1), (0, 1), (3, 2)], ids=str)
+@in_tiers(
+    "starts, size",
+    [(0, 0), (1, 1), (0, 1), (3, 2)],
+    [0, 1, 5, 4096, 40_003],
+    strength=1,
+    also=lambda starts, size: size < 40_003 or starts == (3, 2),
+    quick=lambda starts, size: size in (0, 5, 4096) and starts in ((1, 1), (3, 2)),
+)
 def test_dot_of_vectors_that_lie_differently(xp: Any, size: int, starts: tuple[int, int]) -> None:
     hosts = [drawn(size + start, F4, start) for start in starts]
     x, y = (xp.asarray(host)[start:] for host, start in zip(hosts, starts, strict=True))
@@ -417,7 +477,6 @@ def test_dot_does_not_conjugate(xp: Any) -> None:
 # --- out, stream, nothing, misuse -------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_out_and_stream(stream: Any, xp: Any) -> None:
     host = drawn((6, 70), F4)
     x, out = xp.asarray(host), xp.empty(6, F4)
@@ -430,8 +489,7 @@ def test_out_and_stream(stream: Any, xp: Any) -> None:
     assert dot(x[0], x[1], out=single) is single
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (0, 0)], ids=str)
+@pytest.mark.parametrize("shape", [*slow((0,), (0, 3)), (3, 0), *slow((0, 0))], ids=str)
 def test_nothing(xp: Any, shape: tuple[int, ...]) -> None:
     host = np.zeros(shape, F4)
     x = xp.asarray(host)
@@ -445,7 +503,6 @@ def test_nothing(xp: Any, shape: tuple[int, ...]) -> None:
         check(var(x, axis, ddof=1), np.full_like(rest, NAN), F4)
 
 
-@pytest.mark.slow
 def test_var_with_ddof(xp: Any) -> None:
     host = drawn((3, 5), F4)
     x = xp.asarray(host)
@@ -534,20 +591,54 @@ def test_past_two_to_the_31_elements(xp: Any, start: int) -> None:
 
 _DTYPES = ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8"]
 _MASKED = ["sum", "prod", "mean", "any", "all", "min", "max", "var", "std"]
+_SHAPES, _AXES, _MASKS = [(70,), (6, 40), (3, 5, 17), (4, 0, 3)], [None, 0, -1], ["all", "row", "none", "some"]
 
 
-@pytest.mark.slow
+#: One op of elements of each other dtype.
+_MASKED_OTHERS = [
+    *zip(["sum", "max", "var", "mean", "any", "std", "prod"], ["i1", "u2", "i4", "u8", "?", "f2", "f8"], strict=True),
+    ("sum", "c8"),
+]
+
+
+@pytest.mark.exhaustive
 @given(
     st.sampled_from(_MASKED),
     st.sampled_from(_DTYPES),
-    st.sampled_from([(70,), (6, 40), (3, 5, 17), (4, 0, 3)]),
-    st.sampled_from([None, 0, -1]),
-    st.sampled_from(["all", "row", "none", "some"]),
+    st.sampled_from(_SHAPES),
+    st.sampled_from(_AXES),
+    st.sampled_from(_MASKS),
     st.booleans(),
 )
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-def test_where_and_initial(
+def test_any_where_and_initial(
     stream: Any, xp: Any, name: str, dtype: str, shape: tuple[int, ...], axis: int | None, how: str, starts: bool
+) -> None:
+    check_masked(xp, name, dtype, shape, axis, how, starts)
+
+
+@in_tiers(
+    "name, dtype",
+    _MASKED,
+    _DTYPES,
+    strength=1,
+    also=lambda name, dtype: dtype == "f4" or (name, dtype) in _MASKED_OTHERS,
+    quick=lambda name, dtype: dtype == "f4" or dtype in ("i1", "u2"),
+)
+def test_where_and_initial(xp: Any, name: str, dtype: str) -> None:
+    for starts, how in ((True, "some"), (False, "row"), (True, "none")):
+        check_masked(xp, name, dtype, (6, 40), -1, how, starts)
+
+
+@in_tiers(
+    "shape, axis, how, starts", _SHAPES, _AXES, _MASKS, [True, False], quick=lambda shape, axis, *_: shape == (6, 40)
+)
+def test_where_of_shapes(xp: Any, shape: tuple[int, ...], axis: int | None, how: str, starts: bool) -> None:
+    check_masked(xp, "sum", "f4", shape, axis, how, starts)
+
+
+def check_masked(
+    xp: Any, name: str, dtype: str, shape: tuple[int, ...], axis: int | None, how: str, starts: bool
 ) -> None:
     """What a mask leaves out counts nowhere, in the number of elements neither."""
     x = (drawn(shape, dtype) % 5).astype(dtype) if np.dtype(dtype).kind not in "fc" else drawn(shape, dtype) / 64
@@ -581,45 +672,85 @@ def test_initial_of_no_elements(xp: Any) -> None:
     check(reduce.sum(xp.asarray(np.array([4, 9], "u1")), initial=300), 313, "u8")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("wanted", ["?", "i2", "f4", "c16"])
-def test_dtype_of_the_result(xp: Any, wanted: str) -> None:
+def has_result(op: str, code: str, wanted: str) -> bool:
+    """Whether there is a result of dtype `wanted` of elements of dtype `code`."""
+    return {
+        "sum": True,
+        "prod": True,
+        "cumsum": (code, wanted) != ("c8", "?"),
+        "mean": wanted != "?",
+        "var": wanted in ("f4", "c16") and code != "c8",
+    }[op]
+
+
+@in_tiers(
+    "op, code, wanted",
+    ["sum", "prod", "cumsum", "mean", "var"],
+    ["?", "i4", "c8"],
+    ["?", "i2", "f4", "c16"],
+    where=has_result,
+    quick=lambda op, code, wanted: code == "i4" and wanted in ("i2", "f4"),
+)
+def test_dtype_of_the_result(xp: Any, op: str, code: str, wanted: str) -> None:
     """As NumPy's, bool and real parts of complex elements too."""
-    for code in ("?", "i4", "c8"):
-        x = (np.arange(12).reshape(3, 4) % 3).astype(code)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            check(reduce.sum(xp.asarray(x), 0, dtype=wanted), np.sum(x, 0, dtype=wanted), wanted)
-            check(prod(xp.asarray(x), 0, dtype=wanted), np.prod(x, 0, dtype=wanted), wanted)
-            if (code, wanted) != ("c8", "?"):
-                check(ck.ops.cumsum(xp.asarray(x), 0, dtype=wanted), np.cumsum(x, 0, dtype=wanted), wanted)
-            if wanted != "?":
-                check(mean(xp.asarray(x), 0, dtype=wanted), np.mean(x, 0, dtype=wanted), wanted, 1e-6)
-            if wanted in ("f4", "c16") and code != "c8":
-                check(
-                    var(xp.asarray(x), 0, dtype=wanted), np.var(x, 0, dtype=wanted), real_dtype(np.dtype(wanted)), 1e-6
-                )
+    x = (np.arange(12).reshape(3, 4) % 3).astype(code)
+    own = ck.ops.cumsum if op == "cumsum" else {"sum": reduce.sum, "prod": prod, "mean": mean, "var": var}[op]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        got, want = own(xp.asarray(x), 0, dtype=wanted), getattr(np, op)(x, 0, dtype=wanted)
+    if op == "var":
+        check(got, want, real_dtype(np.dtype(wanted)), 1e-6)
+    else:
+        check(got, want, wanted, 1e-6 if op == "mean" else 0.0)
+
+
+def test_integers_of_a_dtype_as_results(xp: Any) -> None:
     x = np.array([[1.5, -2.5], [-9.5, 4.0]])
     check(mean(xp.asarray(x), 0, dtype="i4"), np.mean(x, 0, dtype="i4"), "i4")
     check(argmin(xp.asarray(x), 0, dtype="i2"), [1, 0], "i2")
 
 
+def some_vectors(code: str) -> np.ndarray:
+    return drawn((5, 6, 7), code) if code != "i4" else np.random.default_rng(2).integers(-9, 9, (5, 6, 7)).astype("i4")
+
+
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")  # NumPy's, of a 0 to a negative order
-@pytest.mark.slow
-@pytest.mark.parametrize("code", ["i4", "f4", "c8"])
-def test_norms(xp: Any, code: str) -> None:
-    """Of vectors and of matrices, by every order."""
-    x = drawn((5, 6, 7), code) if code != "i4" else np.random.default_rng(2).integers(-9, 9, (5, 6, 7)).astype("i4")
+@in_tiers(
+    "order, code",
+    [0, 0.5, 1, 2, 3, -1, -2, np.inf, -np.inf],
+    ["i4", "f4", "c8"],
+    strength=1,
+    also=lambda order, code: code == "f4" or order in ((1, 2, np.inf) if code == "i4" else (0, 3)),
+    quick=lambda order, code: code == "f4" or (code, order) == ("i4", 2),
+)
+def test_norms_of_vectors(xp: Any, order: float, code: str) -> None:
+    x = some_vectors(code)
+    result, want = real_dtype(np.dtype(code)), np.linalg.norm(wide(x), order, axis=1)
+    check(norm(xp.asarray(x), 1, ord=order), want, result, bound(result, 60, float(want.max())))
+
+
+@in_tiers(
+    "order, axis, code",
+    [1, -1, np.inf, -np.inf, "fro", 2, -2, "nuc"],
+    [(0, 1), (2, 0), (-1, 1)],
+    ["i4", "f4", "c8"],
+    strength=1,
+    also=lambda order, axis, code: code == "f4" or (axis == (0, 1) and order in (1, "fro", 2)),
+    quick=lambda order, axis, code: code == "f4" and axis == (0, 1),
+)
+def test_norms_of_matrices(xp: Any, order: Any, axis: tuple[int, int], code: str) -> None:
+    x = some_vectors(code)
+    result = real_dtype(np.dtype(code))
+    for keepdims in (False, True):
+        want = np.linalg.norm(wide(x), order, axis=axis, keepdims=keepdims)
+        got = norm(xp.asarray(x), axis, ord=order, keepdims=keepdims)
+        check(got, want, result, bound(result, 60, float(want.max())))
+
+
+@pytest.mark.parametrize("code", ["f4", *slow("i4", "c8")])
+def test_norms_of_all_elements(xp: Any, code: str) -> None:
+    x = some_vectors(code)
     host, result = wide(x), real_dtype(np.dtype(code))
-    for order in (0, 0.5, 1, 2, 3, -1, -2, np.inf, -np.inf):
-        want = np.linalg.norm(host, order, axis=1)
-        check(norm(xp.asarray(x), 1, ord=order), want, result, bound(result, 60, float(want.max())))
-    for order in (1, -1, np.inf, -np.inf, "fro", 2, -2, "nuc"):
-        for axis in ((0, 1), (2, 0), (-1, 1)):
-            for keepdims in (False, True):
-                want = np.linalg.norm(host, order, axis=axis, keepdims=keepdims)  # type: ignore[call-overload]
-                got = norm(xp.asarray(x), axis, ord=order, keepdims=keepdims)  # type: ignore[arg-type]
-                check(got, want, result, bound(result, 60, float(want.max())))
     check(norm(xp.asarray(x[0]), ord=1), np.linalg.norm(host[0], 1), result, bound(result, 60, 1000))
     check(norm(xp.asarray(x)), np.linalg.norm(host.reshape(-1)), result, bound(result, 60, 1000))
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 import cudakit as ck
@@ -109,72 +110,127 @@ def call(op: str, x: Any, axis: Any = -1, **named: Any) -> Any:
 # ── lengths: lanes, warps, blocks, clusters, two reads ───────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [1, 2, 3, 8, 31, 32, 33, 100, 128, 1000, 1024, 1025, 2047, 4096, 8192])
-def test_rows_of_any_length(stream: Any, xp: Any, length: int) -> None:
+@in_tiers(
+    "length, op",
+    [1, 2, 3, 8, 31, 32, 33, 100, 128, 1000, 1024, 1025, 2047, 4096, 8192],
+    ["softmax", "layernorm"],
+    strength=1,
+    also=lambda length, op: op == "softmax" or length in (1, 33, 1000, 1025, 8192),
+    quick=lambda length, op: length in (1, 33, 1025),
+)
+def test_rows_of_any_length(stream: Any, xp: Any, length: int, op: str) -> None:
     x = random_values((3, length), "f4", length)
-    for op in ("softmax", "layernorm"):
-        check(op, call(op, xp.asarray(x)), x)
+    check(op, call(op, xp.asarray(x)), x)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 7, 8, 9, 33])
-@pytest.mark.parametrize("length", [5, 12, 40])
+@in_tiers("length, count", [5, 12, 40], [1, 7, 8, 9, 33], quick=lambda length, count: length == 12 and count != 8)
 def test_any_number_of_short_rows(stream: Any, xp: Any, count: int, length: int) -> None:
     x = random_values((count, length), "f4", count)
     check("softmax", call("softmax", xp.asarray(x)), x)
     check("logsumexp", call("logsumexp", xp.asarray(x)), x)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [*FLOATS, np.dtype("i1"), np.dtype("?")], ids=str)
-@pytest.mark.parametrize("length", [3, 17, 21, 33, 63, 64])
-def test_short_rows_that_lie_unaligned(stream: Any, xp: Any, length: int, dtype: np.dtype) -> None:
+#: Of float32 all lengths by softmax, three by the others; of other dtypes some of each op.
+UNALIGNED = [
+    *((length, "f4", "softmax") for length in (3, 17, 21, 33, 63, 64)),
+    *((length, "f4", op) for length in (3, 17, 63) for op in ("logsumexp", "layernorm")),
+    *((21, "f2", "softmax"), (63, "f2", "layernorm"), (33, "f2", "logsumexp")),
+    *((17, "f8", "softmax"), (33, "f8", "layernorm"), (63, "f8", "logsumexp")),
+    *((63, BFLOAT16, "softmax"), (33, "i1", "softmax"), (21, "i1", "layernorm"), (63, "?", "logsumexp")),
+]
+
+
+@in_tiers(
+    "length, dtype, op",
+    [3, 17, 21, 33, 63, 64],
+    [*FLOATS, np.dtype("i1"), np.dtype("?")],
+    ["softmax", "logsumexp", "layernorm"],
+    strength=1,
+    also=lambda *case: case in UNALIGNED,
+    quick=lambda length, dtype, _: length == 17 and dtype == "f4",
+)
+def test_short_rows_that_lie_unaligned(stream: Any, xp: Any, length: int, dtype: np.dtype, op: str) -> None:
     for count in (1, 17, 130):
         x = random_values((count, length), "f4", count).astype(dtype)
-        for op in ("softmax", "logsumexp", "layernorm"):
-            check(op, call(op, xp.asarray(x)), x)
-        if dtype.kind not in "ib":
+        check(op, call(op, xp.asarray(x)), x)
+        if op == "softmax" and dtype.kind not in "ib":
             given = xp.asarray(x.copy())
             check("softmax", call("softmax", given, out=given), x)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("shape", [(2, 40000), (1, 70001), (1, 300000)], ids=str)
-def test_long_rows(stream: Any, xp: Any, op: str, shape: tuple[int, int]) -> None:
-    if shape[1] > 100000 and op not in ("softmax", "layernorm", "logsumexp"):
-        pytest.skip("the same kernels as layernorm and softmax")
+@in_tiers(
+    "shape, op",
+    [(2, 40000), (1, 70001), (1, 300000)],
+    OPS,
+    strength=1,
+    # Beyond 100000 log_softmax and rmsnorm have the same kernels as softmax and layernorm.
+    where=lambda shape, op: shape[1] <= 100000 or op in ("softmax", "layernorm", "logsumexp"),
+    also=lambda shape, op: (
+        op in ("softmax", "layernorm") or (shape, op) in [((1, 300000), "logsumexp"), ((1, 70001), "log_softmax")]
+    ),
+)
+def test_long_rows(stream: Any, xp: Any, shape: tuple[int, int], op: str) -> None:
     x = random_values(shape, "f4")
     check(op, call(op, xp.asarray(x)), x)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("op", "dtype"),
-    [
-        *((op, dtype) for op in OPS for dtype in FLOATS),
-        *zip(OPS, map(np.dtype, ("i1", "i4", "u8", "?", "u2")), strict=True),
-    ],
-    ids=str,
+#: An op of each dtype of which it gives float64.
+CONVERTED = list(zip(OPS, map(np.dtype, ("i1", "i4", "u8", "?", "u2")), strict=True))
+
+
+@in_tiers(
+    "op, dtype",
+    OPS,
+    [*FLOATS, *(dtype for _, dtype in CONVERTED)],
+    strength=1,
+    where=lambda op, dtype: dtype in FLOATS or (op, dtype) in CONVERTED,
+    also=lambda op, dtype: (
+        dtype in FLOATS[:2]
+        or (op, dtype) in CONVERTED
+        or (op, dtype) in [("softmax", "f8"), ("layernorm", "f8"), ("logsumexp", BFLOAT16), ("rmsnorm", BFLOAT16)]
+    ),
+    quick=lambda op, dtype: dtype == "f4" or (op, dtype) in [("softmax", "f2"), *CONVERTED],
 )
 def test_dtypes(stream: Any, xp: Any, op: str, dtype: np.dtype) -> None:
     x = random_values((3, 96), dtype)
     check(op, call(op, xp.asarray(x)), x)
-    if dtype in FLOATS[:2]:
-        check(op, call(op, xp.asarray(x), 0), x, 0)
+
+
+@pytest.mark.slow
+@in_tiers(
+    "op, dtype", OPS, ["f4", "f2"], strength=1, also=lambda op, dtype: dtype == "f4" or op in ("softmax", "rmsnorm")
+)
+def test_columns_of_dtypes(stream: Any, xp: Any, op: str, dtype: str) -> None:
+    x = random_values((3, 96), dtype)
+    check(op, call(op, xp.asarray(x), 0), x, 0)
 
 
 # ── axes and strides ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("axis", [0, 1, 2, -1, None, (0, 2), (1, 2), (0, 1), (0, 1, 2), (2, 1), ()], ids=str)
-def test_axes(stream: Any, xp: Any, axis: Any) -> None:
+#: Axes for ops that share the way along lines with softmax, for which there are all of them.
+AXES: dict[str, list[Any]] = {
+    "log_softmax": [1, (0, 1)],
+    "logsumexp": [0, 1, -1, None, (0, 2), (2, 1), ()],
+    "layernorm": [0, 1, None, (0, 2)],
+    "rmsnorm": [0, (1, 2)],
+}
+
+
+@in_tiers(
+    "axis, op",
+    [0, 1, 2, -1, None, (0, 2), (1, 2), (0, 1), (0, 1, 2), (2, 1), ()],
+    OPS,
+    strength=1,
+    also=lambda axis, op: axis in AXES.get(op, [axis]),
+    quick=lambda axis, op: (axis, op) in [(0, "layernorm"), (1, "softmax"), ((0, 2), "softmax"), (1, "logsumexp")],
+)
+def test_axes(stream: Any, xp: Any, axis: Any, op: str) -> None:
     x = random_values((3, 40, 7), "f4")
-    for op in OPS:
-        check(op, call(op, xp.asarray(x), axis), x, axis)
-    check("logsumexp", rows.logsumexp(xp.asarray(x), axis, True), x, axis, keepdims=True)
+    check(op, call(op, xp.asarray(x), axis), x, axis)
+    if op == "logsumexp":
+        check(op, rows.logsumexp(xp.asarray(x), axis, True), x, axis, keepdims=True)
 
 
 @pytest.mark.slow
@@ -194,8 +250,7 @@ def test_any_view(stream: Any, xp: Any, data: Any) -> None:
     check(op, call(op, xp.asarray(base)[view].transpose(order), axis), x, axis)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("axis", [0, 1, (0, 1)], ids=str)
+@pytest.mark.parametrize("axis", [*slow(0), 1, *slow((0, 1))], ids=str)
 def test_broadcast_and_unaligned(stream: Any, xp: Any, axis: Any) -> None:
     x = random_values(97, "f4")
     spread = np.broadcast_to(x, (5, 97))
@@ -250,14 +305,18 @@ SPECIAL = [
 ]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("length", [2, 96, 3000])
-@pytest.mark.parametrize("across", [False, True])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@in_tiers(
+    "length, across, dtype",
+    [2, 96, 3000],
+    [False, True],
+    ["f4", "f8"],
+    strength=1,
+    where=lambda length, _, dtype: length < 3000 or dtype == "f4",  # the same code
+    also=lambda *case: case[2] == "f4" or case in [(2, True, "f8"), (96, False, "f8")],
+    quick=lambda *case: case == (96, False, "f4"),
+)
 def test_infinities_and_nan_as_scipy_gives_them(stream: Any, xp: Any, length: int, across: bool, dtype: str) -> None:
     """The pair at places of a longer row that different threads have, −∞ elsewhere, which adds nothing."""
-    if dtype == "f8" and length == 3000:
-        pytest.skip("the same code as for f4")
     x = np.full((len(SPECIAL), length), -np.inf, dtype)
     places = [length // 3, length - 1] if length > 2 else [0, 1]
     for row, (values, *_) in enumerate(SPECIAL):
@@ -272,8 +331,7 @@ def test_infinities_and_nan_as_scipy_gives_them(stream: Any, xp: Any, length: in
     np.testing.assert_allclose(found, np.array([case[3] for case in SPECIAL]), rtol=1e-6)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["equal", "sorted", "one hot", "large", "offset"])
+@pytest.mark.parametrize("kind", ["offset", *slow("equal", "sorted", "one hot", "large")])
 def test_adversarial_rows(stream: Any, xp: Any, kind: str) -> None:
     x = {
         "equal": np.full((2, 3000), 1.5),
@@ -299,16 +357,16 @@ def test_float32_exponentials_stay_within_two_units(stream: Any, xp: Any) -> Non
 # ── weights ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dtypes", "axis"),
-    [
-        *(("f4 f4 f4", axis) for axis in (-1, 0, (1, 2), (0, 2), None)),
-        *((dtypes, axis) for dtypes in ("f2 f4 f2", "f2 f2 f2", "f8 f4 f8") for axis in (-1, 1)),
-    ],
-    ids=str,
+@in_tiers(
+    "dtypes, axis",
+    ["f4 f4 f4", "f2 f4 f2", "f2 f2 f2", "f8 f4 f8"],
+    [-1, 0, (1, 2), (0, 2), None, 1],
+    strength=1,
+    where=lambda dtypes, axis: axis != 1 if dtypes == "f4 f4 f4" else axis in (-1, 1),
+    also=lambda *case: case[0] == "f4 f4 f4" or case in [("f2 f4 f2", 1), ("f2 f2 f2", -1), ("f8 f4 f8", 1)],
+    quick=lambda *case: case in [("f4 f4 f4", -1), ("f4 f4 f4", (0, 2)), ("f2 f4 f2", 1)],
 )
-def test_weight_and_bias(stream: Any, xp: Any, axis: Any, dtypes: str) -> None:
+def test_weight_and_bias(stream: Any, xp: Any, dtypes: str, axis: Any) -> None:
     own, *others = dtypes.split()
     x = random_values((4, 6, 32), own)
     axes = axes_of("", axis, 3)
@@ -348,8 +406,7 @@ def test_eps(stream: Any, xp: Any) -> None:
 # ── out, streams, determinism ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", ["softmax", "logsumexp", "layernorm", *slow("log_softmax", "rmsnorm")])
 def test_out(stream: Any, xp: Any, op: str) -> None:
     x = random_values((4, 64), "f4")
     given = xp.asarray(x)

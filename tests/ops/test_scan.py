@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 from cudakit import ArgumentError, Kernel, config
@@ -19,7 +20,9 @@ from cudakit.ops import scan as ops
 UFUNCS = {"cumsum": np.add, "cumprod": np.multiply, "cummin": np.minimum, "cummax": np.maximum}
 TILE = 8192  # of float32, where one line is scanned
 
-drawn_often = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+drawn_often = settings(
+    max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def identity(op: str, dtype: np.dtype) -> Any:
@@ -76,24 +79,27 @@ def small(shape: Any, dtype: Any, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 1, 33, 511, 513, TILE - 1, TILE, TILE + 1, 5 * TILE + 7])
+@pytest.mark.parametrize("size", [0, 1, 33, 513, TILE + 1, *slow(511, TILE - 1, TILE, 5 * TILE + 7)])
 def test_one_line_of_any_length(stream: Any, xp: Any, size: int) -> None:
     x = small(size, np.float32)
     check(xp, "cumsum", x)
     check(xp, "cumsum", x, 0, exclusive=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint16, np.int64, np.float16, np.float64])
+@pytest.mark.parametrize("dtype", [np.int8, np.float16, *slow(np.bool_, np.uint16, np.int64, np.float64)])
 def test_dtypes_of_sums(stream: Any, xp: Any, dtype: Any) -> None:
     check(xp, "cumsum", np.random.default_rng(1).integers(0, 3, 700).astype(dtype))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op", "dtype"),
-    [("cumprod", np.int8), ("cumprod", np.float32), ("cummin", np.bool_), ("cummin", np.uint64), ("cummax", np.int16)],
+    [
+        ("cumprod", np.float32),
+        ("cummin", np.uint64),
+        ("cummax", np.int16),
+        pytest.param("cumprod", np.int8, marks=pytest.mark.slow),
+        pytest.param("cummin", np.bool_, marks=pytest.mark.slow),
+    ],
 )
 def test_other_ops(stream: Any, xp: Any, op: str, dtype: Any) -> None:
     x = np.random.default_rng(1).integers(0, 100, 700).astype(dtype)
@@ -124,24 +130,24 @@ def test_bfloat16_accumulates_in_float(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(found, np.cumsum(x.astype(np.float32)).astype(ml_dtypes.bfloat16))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [
-        ((50, 3), 1),
-        ((9, 100), 1),
-        ((3, 700), -1),
-        ((2, 5000), 1),
-        ((2, 5 * TILE), 1),
-        ((700, 5), 0),
-        ((600, 40), 0),
-        ((3000, 9), 0),
-        ((3, 300, 33), 1),
-        ((2, 3, 2, 5), 2),
-        ((5 * TILE, 2), 0),
-    ],
-)
-def test_axes(stream: Any, xp: Any, shape: tuple[int, ...], axis: int) -> None:
+AXES: list[tuple[tuple[int, ...], int]] = [
+    ((9, 100), 1),
+    ((2, 5000), 1),
+    ((700, 5), 0),
+    ((2, 3, 2, 5), 2),
+    ((50, 3), 1),
+    ((3, 700), -1),
+    ((2, 5 * TILE), 1),
+    ((600, 40), 0),
+    ((3000, 9), 0),
+    ((3, 300, 33), 1),
+    ((5 * TILE, 2), 0),
+]
+
+
+@pytest.mark.parametrize("case", [*AXES[:4], *slow(*AXES[4:])], ids=str)
+def test_axes(stream: Any, xp: Any, case: tuple[tuple[int, ...], int]) -> None:
+    shape, axis = case
     check(xp, "cumsum", small(shape, np.float32), axis)
     check(xp, "cumsum", small(shape, np.float32), axis, exclusive=True, reverse=True)
 
@@ -178,8 +184,14 @@ def test_segments_backward(stream: Any, xp: Any) -> None:
     check(xp, "cummin", small(keys.size, np.float32), keys=keys, reverse=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("shape", "axis"), [((40, 300), 1), ((300, 40), 0), ((700, 9), None)])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((40, 300), 1),
+        pytest.param((300, 40), 0, marks=pytest.mark.slow),
+        pytest.param((700, 9), None, marks=pytest.mark.slow),
+    ],
+)
 def test_segments_along_axes(stream: Any, xp: Any, shape: tuple[int, int], axis: int | None) -> None:
     x = small(shape, np.float32)
     whole = np.random.default_rng(2).integers(0, 2, shape)
@@ -207,7 +219,7 @@ def test_keys_that_are_the_same_or_start_anywhere(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(to_host(found), reference("cumsum", x, keys=keys[offset:]))
 
 
-@pytest.mark.parametrize("offset", [1, 2, 3])
+@pytest.mark.parametrize("offset", [1, *slow(2, 3)])
 def test_views_that_start_anywhere(stream: Any, xp: Any, offset: int) -> None:
     whole = small(3 * TILE, np.float32)
     x = xp.asarray(whole)[offset:]
@@ -216,9 +228,7 @@ def test_views_that_start_anywhere(stream: Any, xp: Any, offset: int) -> None:
     np.testing.assert_array_equal(to_host(out), np.cumsum(whole[offset:]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("op", ["cummin", "cummax"])
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@in_tiers("dtype, op", [np.float32, np.float16], ["cummin", "cummax"], quick=lambda dtype, _: dtype == np.float32)
 def test_nan_stays_from_the_first_on(stream: Any, xp: Any, op: str, dtype: Any) -> None:
     x = small(900, dtype)
     x[[0, 5]] = np.inf, -np.inf
@@ -250,8 +260,14 @@ def test_rounding_stays_within_its_bound_and_is_the_same_each_time(stream: Any, 
         np.testing.assert_array_equal(to_host(again).view(np.uint32), to_host(found).view(np.uint32))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("shape", "axis"), [((2 * TILE + 3,), 0), ((30, 300), 1), ((300, 30), 0)])
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((2 * TILE + 3,), 0),
+        pytest.param((30, 300), 1, marks=pytest.mark.slow),
+        pytest.param((300, 30), 0, marks=pytest.mark.slow),
+    ],
+)
 def test_in_place(stream: Any, xp: Any, shape: tuple[int, ...], axis: int) -> None:
     x = small(shape, np.float32)
     given = xp.asarray(x.copy())
@@ -354,9 +370,14 @@ def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
     assert int(ops.cummax(wide, 0, out=found[: wide.size].reshape(-1, 3))[-1].max()) == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("op", "dtype", "initial"), [("cumsum", "i4", 3), ("cumprod", "f2", 0.5), ("cummin", "u1", 2), ("cummax", "f8", -1)]
+    ("op", "dtype", "initial"),
+    [
+        ("cumsum", "i4", 3),
+        ("cumprod", "f2", 0.5),
+        pytest.param("cummin", "u1", 2, marks=pytest.mark.slow),
+        pytest.param("cummax", "f8", -1, marks=pytest.mark.slow),
+    ],
 )
 def test_an_initial_value(stream: Any, xp: Any, op: str, dtype: str, initial: float) -> None:
     """As if it came before the elements of each line, and of each run of keys."""

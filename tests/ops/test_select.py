@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.views import SIZES, View, bits, check_bits, few, views
 
 import cudakit as ck
@@ -36,8 +37,7 @@ def test_take_from_any_view(stream: Any, xp: Any, view: View, data: st.DataObjec
     check_bits(take(view.on(xp), xp.asarray(indices), axis, mode, stream=stream), want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", [SIZES[0], SIZES[2], *slow(SIZES[1], *SIZES[3:])], ids=str)
 def test_take_rows_that_end_within_a_load(stream: Any, xp: Any, dtype: np.dtype) -> None:
     host, order = bits((2, 7, 41), dtype), np.array([6, 0, 3, 3, 5, 1, 0, 2])
     got = take(xp.asarray(host), xp.asarray(order), 1, stream=stream)
@@ -73,9 +73,16 @@ def test_concatenate_any_views(stream: Any, xp: Any, view: View, count: int, dat
     check_bits(concatenate(parts(view.on(xp)), axis, stream=stream), np.concatenate(parts(view.host()), axis))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", SIZES, ids=str)
-@pytest.mark.parametrize("length", LENGTHS)
+@in_tiers(
+    "length, dtype",
+    LENGTHS,
+    SIZES,
+    strength=1,
+    also=lambda length, dtype: dtype == F4 or length in (1, 17, 8193),
+    quick=lambda length, dtype: (
+        length in (0, 1, 17, 8193) if dtype == F4 else dtype in ("i1", "c16") and length == 8193
+    ),
+)
 def test_compact_of_sizes(stream: Any, xp: Any, length: int, dtype: np.dtype) -> None:
     host = bits(length, dtype)
     where = np.random.default_rng(length).random(length) < 0.4
@@ -122,9 +129,14 @@ def test_compact_is_the_same_on_each_run_and_stream(stream: Any, xp: Any) -> Non
     assert len(set(runs)) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", SIZES, ids=str)
-@pytest.mark.parametrize("inner", [1, 2, 3, 16, 50])
+@in_tiers(
+    "inner, dtype",
+    [1, 2, 3, 16, 50],
+    SIZES,
+    strength=1,
+    also=lambda inner, dtype: dtype in ("i1", F4) or inner == 3,
+    quick=lambda inner, dtype: (inner, dtype) in [(1, F4), (3, "i1"), (16, F4), (3, "c16")],
+)
 def test_take_of_rows(stream: Any, xp: Any, inner: int, dtype: np.dtype) -> None:
     host = bits((3, 40, inner), dtype)
     indices = np.random.default_rng(inner).integers(-40, 40, 77)
@@ -132,9 +144,7 @@ def test_take_of_rows(stream: Any, xp: Any, inner: int, dtype: np.dtype) -> None
     check_bits(take(xp.asarray(host), xp.asarray(indices)[::-2], 1, stream=stream), host[:, indices[::-2]])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("start", [0, 1, 2, 4])
-@pytest.mark.parametrize("inner", [4, 6, 16])
+@in_tiers("inner, start", [4, 6, 16], [0, 1, 2, 4], quick=lambda inner, start: inner == 4 and start < 4)
 def test_take_of_rows_of_any_alignment(stream: Any, xp: Any, inner: int, start: int) -> None:
     dtype = np.dtype("u2")
     host = bits((16 + 40 * (inner + 2),), dtype)
@@ -157,8 +167,7 @@ def test_take_raises_for_an_index_out_of_bounds(stream: Any, xp: Any) -> None:
             take(x, xp.asarray([0, wrong]), 0, "raise", stream=stream)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2, 3, 64, 65, 130])
+@pytest.mark.parametrize("count", [1, 3, 65, *slow(2, 64, 130)])
 def test_concatenate_many(stream: Any, xp: Any, count: int) -> None:
     hosts = [bits((3, j % 5), F4, j) for j in range(count)]
     check_bits(concatenate([xp.asarray(host) for host in hosts], 1, stream=stream), np.concatenate(hosts, 1))

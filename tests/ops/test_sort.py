@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.places import another, to_host
 from support.sorting import BFLOAT16, check, order_of, some, taken
+from support.tiers import in_tiers, slow
 from support.views import View, bits, few, views
 
 import cudakit as ck
@@ -21,20 +22,33 @@ DTYPES = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "
 LENGTHS = [0, 1, 2, 31, 32, 33, 128, 129, 513, 1025, 4096, 4097, 8064, 8065, 30_001]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [*DTYPES, BFLOAT16], ids=str)
-def test_sizes(stream: Any, xp: Any, dtype: np.dtype) -> None:
+@in_tiers(
+    "dtype, length",
+    [*DTYPES, BFLOAT16],
+    LENGTHS,
+    strength=1,
+    # A digit at a time: one dtype of each size and each order.
+    also=lambda dtype, length: (
+        dtype == F4
+        or length in (32, 33)
+        or (length == 8065 and dtype in [np.dtype(c) for c in ("?", "i1", "f2", "u8")])
+    ),
+    quick=lambda dtype, length: (
+        (dtype in (F4, np.dtype("i8"), np.dtype("u1")) and length in (32, 33))
+        or (dtype == F4 and length in (0, 1, 513, 8065))
+        or (dtype == np.dtype("i1") and length == 8065)
+    ),
+)
+def test_sizes(stream: Any, xp: Any, dtype: np.dtype, length: int) -> None:
     if dtype == BFLOAT16 and xp is not np:
         pytest.skip("CuPy has no such arrays")
-    for length in LENGTHS:
-        host = some(length, dtype, length)
-        x, order = xp.asarray(host), order_of(host)
-        check(sort(x, stream=stream), host[order])
-        check(argsort(x, stream=stream), order)
+    host = some(length, dtype, length)
+    x, order = xp.asarray(host), order_of(host)
+    check(sort(x, stream=stream), host[order])
+    check(argsort(x, stream=stream), order)
 
 
-@pytest.mark.parametrize("length", [100, 10_000])
-@pytest.mark.parametrize("code", ["f4", "i8"])
+@in_tiers("code, length", ["f4", "i8"], [100, 10_000], quick=lambda code, length: length == 100 or code == "f4")
 def test_descending(stream: Any, xp: Any, code: str, length: int) -> None:
     host = some((3, length), np.dtype(code))
     order = order_of(host, is_descending=True)
@@ -54,7 +68,7 @@ def test_zeros_of_both_signs_and_nan_stay_in_their_order(stream: Any, xp: Any) -
         assert (got[4 * part :] == np.resize(patterns[2:4], 2 * part)).all()
 
 
-@pytest.mark.parametrize("name", ["in order", "backward", "equal", "one digit", "two values"])
+@pytest.mark.parametrize("name", ["two values", *slow("in order", "backward", "equal", "one digit")])
 def test_kinds_of_data(stream: Any, xp: Any, name: str) -> None:
     length = 17_000
     host = {
@@ -79,7 +93,7 @@ def test_kinds_of_data(stream: Any, xp: Any, name: str) -> None:
             check(got, want.astype(rows.dtype))
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (3, 40, 2), (2, 5000), (5000, 2), (0, 3), (3, 0), (1,)])
+@pytest.mark.parametrize("shape", [(3, 40, 2), (0, 3), (3, 0), (1,), *slow((5, 7), (2, 5000), (5000, 2))])
 def test_axes(stream: Any, xp: Any, shape: tuple[int, ...]) -> None:
     host = some(shape, F4)
     for axis in (*range(-len(shape), len(shape)), None):
@@ -98,17 +112,19 @@ def test_any_view(stream: Any, xp: Any, view: View, data: st.DataObject) -> None
     check(sort(view.on(xp), axis, stream=stream), taken(host, order, axis))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("code", ["i1", "f2", "f4", "f8", "c16"])
-@pytest.mark.parametrize("shape", [(70,), (20_000,), (3, 4500)])
-def test_values_go_with_keys(stream: Any, xp: Any, shape: tuple[int, ...], code: str) -> None:
-    values = bits(shape, np.dtype(code))
-    for dtype in (np.dtype("u1"), F4, np.dtype("i8")):
-        keys = some(shape, dtype)
-        order = order_of(keys)
-        got = sort_by_key(xp.asarray(keys), xp.asarray(values), stream=stream)
-        check(got[0], taken(keys, order))
-        check(got[1], taken(values, order))
+@in_tiers(
+    "shape, code, dtype",
+    [(70,), (20_000,), (3, 4500)],
+    ["i1", "f2", "f4", "f8", "c16"],
+    [np.dtype("u1"), F4, np.dtype("i8")],
+    quick=lambda shape, code, dtype: shape == (70,) or (dtype == np.dtype("u1") and code in ("f4", "c16")),
+)
+def test_values_go_with_keys(stream: Any, xp: Any, shape: tuple[int, ...], code: str, dtype: np.dtype) -> None:
+    values, keys = bits(shape, np.dtype(code)), some(shape, dtype)
+    order = order_of(keys)
+    got = sort_by_key(xp.asarray(keys), xp.asarray(values), stream=stream)
+    check(got[0], taken(keys, order))
+    check(got[1], taken(values, order))
 
 
 def test_outputs(stream: Any, xp: Any) -> None:

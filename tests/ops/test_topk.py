@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.places import to_host
 from support.sorting import check, order_of, some, taken
+from support.tiers import in_tiers
 
 import cudakit as ck
 from cudakit.ops import topk
@@ -20,24 +21,46 @@ def wanted(host: np.ndarray, k: int, axis: int | None, largest: bool) -> tuple[n
     return taken(host, order, axis), order
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("largest", [True, False])
-@pytest.mark.parametrize("code", ["?", "u1", "i4", "f2", "f4", "f8"])
-def test_sizes(stream: Any, xp: Any, code: str, largest: bool) -> None:
-    # Rows that are sorted; a block's of each size; longer ones; a row in parts.
-    for shape, k in (
-        ((4, 60), 3),
-        ((3, 300), 5),
-        ((3, 300), 75),
-        ((3, 1025), 64),
-        ((2, 9000), 1),
-        ((2, 20_000), 6000),
-        ((70_000,), 5),
-    ):
-        host = some(shape, np.dtype(code))
-        found = topk(xp.asarray(host), k, largest=largest, stream=stream)
-        for got, want in zip(found, wanted(host, k, -1, largest), strict=True):
-            check(got, want)
+#: Rows that are sorted; a block's of each size; longer ones; a row in parts.
+SIZES: list[tuple[tuple[int, ...], int]] = [
+    ((4, 60), 3),
+    ((3, 300), 5),
+    ((3, 300), 75),
+    ((3, 1025), 64),
+    ((2, 9000), 1),
+    ((2, 20_000), 6000),
+    ((70_000,), 5),
+]
+#: Of float32 all sizes; of other dtypes some, in both directions.
+WHOLE = [
+    *(("f4", True, case) for case in SIZES),
+    *(("f4", False, SIZES[k]) for k in (1, 4)),
+    *(("i4", False, SIZES[k]) for k in (1, 5)),
+    *(("u1", True, SIZES[2]), ("u1", False, SIZES[6])),
+    *(("?", False, SIZES[0]), ("?", True, SIZES[4])),
+    *(("f2", True, SIZES[3]), ("f2", False, SIZES[5])),
+    *(("f8", False, SIZES[3]), ("f8", True, SIZES[6])),
+]
+
+
+@in_tiers(
+    "code, largest, case",
+    ["?", "u1", "i4", "f2", "f4", "f8"],
+    [True, False],
+    SIZES,
+    strength=1,
+    also=lambda *case: case in WHOLE,
+    quick=lambda code, largest, case: (
+        (code == "f4" and largest and SIZES.index(case) in (0, 2, 4, 6))
+        or (code == "i4" and SIZES.index(case) in (1, 5))
+    ),
+)
+def test_sizes(stream: Any, xp: Any, code: str, largest: bool, case: tuple[tuple[int, ...], int]) -> None:
+    shape, k = case
+    host = some(shape, np.dtype(code))
+    found = topk(xp.asarray(host), k, largest=largest, stream=stream)
+    for got, want in zip(found, wanted(host, k, -1, largest), strict=True):
+        check(got, want)
 
 
 @pytest.mark.parametrize("shape", [(30, 7), (3, 1100, 2), (1100, 3)])

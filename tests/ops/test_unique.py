@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.places import another, to_host
 from support.sorting import BFLOAT16, check, some
+from support.tiers import in_tiers, slow
 
 import cudakit as ck
 from cudakit.ops import argsort, run_length, searchsorted, unique
@@ -23,19 +24,24 @@ def same(got: Any, want: np.ndarray) -> None:
     np.testing.assert_array_equal(host, want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("code", ["?", "i2", "f2", "f4", "i8"])
-def test_unique(stream: Any, xp: Any, code: str) -> None:
-    for length in LENGTHS:
-        host = some(length, np.dtype(code), length)
-        if code == "i8":
-            host %= 100
-        for equal_nan in (True, False):
-            want = np.unique(host, True, True, True, equal_nan=equal_nan)
-            got = unique(xp.asarray(host), True, True, True, equal_nan=equal_nan, stream=stream)
-            for each, wanted in zip(got, want, strict=True):
-                same(each, wanted)
-        same(unique(xp.asarray(host), stream=stream), np.unique(host))
+@in_tiers(
+    "code, length",
+    ["?", "i2", "f2", "f4", "i8"],
+    LENGTHS,
+    strength=1,
+    also=lambda code, length: code == "f4" or length == 257,
+    quick=lambda code, length: length in (0, 1, 33, 2049) if code == "f4" else code == "i2",
+)
+def test_unique(stream: Any, xp: Any, code: str, length: int) -> None:
+    host = some(length, np.dtype(code), length)
+    if code == "i8":
+        host %= 100
+    for equal_nan in (True, False):
+        want = np.unique(host, True, True, True, equal_nan=equal_nan)
+        got = unique(xp.asarray(host), True, True, True, equal_nan=equal_nan, stream=stream)
+        for each, wanted in zip(got, want, strict=True):
+            same(each, wanted)
+    same(unique(xp.asarray(host), stream=stream), np.unique(host))
 
 
 def test_unique_of_two_dimensions(stream: Any, xp: Any) -> None:
@@ -47,8 +53,14 @@ def test_unique_of_two_dimensions(stream: Any, xp: Any) -> None:
     same(counts, np.unique(host[::2], return_counts=True)[1])
 
 
-@pytest.mark.parametrize("axis", [0, 1, -1])
-@pytest.mark.parametrize("code", ["?", "i4", "f4"])
+@in_tiers(
+    "code, axis",
+    ["?", "i4", "f4"],
+    [0, 1, -1],
+    strength=1,
+    also=lambda code, axis: code == "f4" or (code, axis) in [("?", -1), ("i4", 0)],
+    quick=lambda code, axis: (code, axis) in [("f4", 1), ("i4", 0)],
+)
 def test_unique_slices(stream: Any, xp: Any, code: str, axis: int) -> None:
     host = np.random.default_rng(0).integers(0, 2, (6, 40, 3)).astype(code)
     if code == "f4":
@@ -72,7 +84,7 @@ def test_unique_slices_where_there_are_few(stream: Any, xp: Any, shape: tuple[in
         unique(xp.asarray(host), axis=len(shape), stream=stream)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", [0, 1, 33, 257, 2049, *slow(2, 256, 2048, 10_001)])
 def test_run_length(stream: Any, xp: Any, length: int) -> None:
     generator = np.random.default_rng(length)
     host = np.repeat(generator.integers(0, 3, length), generator.integers(1, 40, length))[:length].astype(I4)
@@ -91,9 +103,14 @@ def test_runs_of_nan_and_zeros(stream: Any, xp: Any) -> None:
     check(counts, np.array([2, 2, 2]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("codes", ["f4 f4", "i2 i2", "? ?", "i4 f4", "u8 f2", "f8 u1"])
+@in_tiers(
+    "codes, side",
+    ["f4 f4", "i2 i2", "? ?", "i4 f4", "u8 f2", "f8 u1"],
+    ["left", "right"],
+    strength=1,
+    also=lambda codes, side: codes in ("f4 f4", "i4 f4") or (codes, side) in [("i2 i2", "left"), ("u8 f2", "right")],
+    quick=lambda codes, side: codes in ("f4 f4", "i2 i2"),
+)
 def test_searchsorted(stream: Any, xp: Any, codes: str, side: Any) -> None:
     first, second = map(np.dtype, codes.split())
     for length in (0, 1, 2, 500):

@@ -8,10 +8,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import in_tiers, slow
 
 import cudakit as ck
 
 DTYPES = ["?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16"]
+QUICK = ["i1", "i4", "f2", "f4", "c8"]
 
 
 def numbers(*shape: int, dtype: Any = "f4", seed: int = 0) -> np.ndarray:
@@ -29,14 +31,20 @@ def close(got: Any, want: np.ndarray) -> None:
         np.testing.assert_allclose(found.astype(complex), want.astype(complex), rtol=4 * eps, atol=eps)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*QUICK, *slow(*(each for each in DTYPES if each not in QUICK))])
 def test_matvec_of_any_dtype(stream: Any, xp: Any, dtype: str) -> None:
     a, v = numbers(37, 70, dtype=dtype), numbers(70, dtype=dtype, seed=1)
     close(ck.ops.matvec(xp.asarray(a), xp.asarray(v), stream=stream), np.einsum("ij,j->i", a, v))
 
 
-@pytest.mark.parametrize("dtype", ["i1", "u2", "i4", "f2", "f4", "f8"])
-@pytest.mark.parametrize("shape", [(70, 515), (3000, 264)])
+@in_tiers(
+    "shape, dtype",
+    [(70, 515), (3000, 264)],
+    ["i1", "u2", "i4", "f2", "f4", "f8"],
+    strength=1,
+    also=lambda shape, dtype: dtype in ("f4", "i1") or dtype in (("u2", "f2") if shape[0] == 70 else ("i4", "f8")),
+    quick=lambda shape, dtype: (shape[0], dtype) in [(70, "f4"), (70, "i1")],
+)
 def test_long_rows_and_columns(stream: Any, xp: Any, dtype: str, shape: tuple[int, int]) -> None:
     a, v = numbers(*shape, dtype=dtype), numbers(shape[1], dtype=dtype, seed=1)
     want = np.einsum("ij,j->i", a, v) if np.dtype(dtype).kind in "iu" else (a.astype("f8") @ v).astype(dtype)
@@ -54,7 +62,7 @@ def want_of_part(a: np.ndarray, v: np.ndarray) -> np.ndarray:
     return np.einsum("ij,j->i", a, v) if a.dtype.kind in "iu" else (a.astype("f8") @ v).astype(a.dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*QUICK, *slow(*(each for each in DTYPES if each not in QUICK))])
 def test_outer_of_any_dtype(stream: Any, xp: Any, dtype: str) -> None:
     x, y = numbers(37, dtype=dtype), numbers(21, dtype=dtype, seed=1)
     close(ck.ops.outer(xp.asarray(x), xp.asarray(y), stream=stream), np.outer(x, y))
