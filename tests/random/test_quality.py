@@ -14,6 +14,9 @@ from support.places import to_host
 
 from cudakit.random import Generator
 
+# What the numbers are is tested bit for bit elsewhere.
+pytestmark = pytest.mark.slow
+
 SIZE = 1 << 17
 
 

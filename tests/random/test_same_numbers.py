@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.covering import tiered
 from support.philox import words
 from support.places import to_host
 
@@ -33,6 +34,9 @@ FILLS = {
     "bernoulli ?": ("?", lambda: bernoulli("op", np.dtype("?"), 0.3)),
     "bernoulli f8": ("f8", lambda: bernoulli("op", np.dtype("f8"), 1 / 3)),
 }
+#: Kinds that the quick tests draw: one of each kernel, and of each number of values in a word.
+QUICK = ("uniform f4", "uniform f8", "normal f2", "exponential f4", "integers of 4 in a word", "integers, many rejected")
+KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in FILLS]
 #: Of what seed 2026 gives, on whatever device.
 DIGESTS = {
     "random f4": "c73bb4da55b79f5c",
@@ -57,7 +61,7 @@ def made(stream: Any, kind: str, size: int, blocks: int, position: int = 0, shif
     return to_host(out)
 
 
-@pytest.mark.parametrize("kind", FILLS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_on_any_grid_and_in_any_memory(stream: Any, kind: str) -> None:
     """Whole tiles, which are drawn without branches, beside parts of them, and beside memory that is not aligned."""
     tile = 256 * 4 * 16 // np.dtype(FILLS[kind][0]).itemsize
@@ -69,7 +73,7 @@ def test_on_any_grid_and_in_any_memory(stream: Any, kind: str) -> None:
         assert made(stream, kind, part, 3).tobytes() == whole[:part].tobytes()
 
 
-@pytest.mark.parametrize("kind", FILLS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_wherever_a_tile_begins(stream: Any, kind: str) -> None:
     """Across the 2³²th position, where the upper half of the counter changes in a tile, and the 2⁶⁴th."""
     how = FILLS[kind][1]()
@@ -101,7 +105,14 @@ def test_the_numbers_are_those_of_every_device(stream: Any) -> None:
     assert found == DIGESTS
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in ("permutation",)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("random f4", "integers u1", "choice") else pytest.mark.slow)
+        for name in CALLS
+        if name != "permutation"
+    ],
+)
 def test_in_however_many_calls(stream: Any, name: str) -> None:
     """A call that uses its positions up leaves off where the next one begins."""
     whole = to_host(CALLS[name](Generator(3), 1600, stream))
@@ -112,8 +123,12 @@ def test_in_however_many_calls(stream: Any, name: str) -> None:
     assert several.tobytes() == whole.tobytes()
 
 
-@pytest.mark.parametrize("options", [{"fma": False}, {"use_fast_math": True}, {"ftz": True, "prec_sqrt": False}])
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@tiered(
+    "options, dtype",
+    [{"fma": False}, {"use_fast_math": True}, {"ftz": True, "prec_sqrt": False}],
+    ["f4", "f8"],
+    quick=lambda options, dtype: (dtype == "f4") == ("use_fast_math" in options) and "ftz" not in options,
+)
 def test_whatever_the_compiler_may_do_to_other_arithmetic(stream: Any, options: dict[str, Any], dtype: str) -> None:
     name = {"f4": "float", "f8": "double"}[dtype]
     joined = "cudakit::joined(words.x, words.y), cudakit::joined(words.z, words.w)"

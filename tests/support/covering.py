@@ -82,6 +82,36 @@ def thinned(values: Sequence[Any], every: int) -> list[Any]:
     ]
 
 
+def tiered(
+    names: str,
+    *axes: Sequence[Any],
+    quick: Callable[..., bool] | None = None,
+    whole: Callable[..., bool] | None = None,
+) -> pytest.MarkDecorator:
+    """Parametrize a test by all combinations; those that are not for the quick tests are marked ``slow``.
+
+    Parameters
+    ----------
+    names : str
+        Names of the parameters, separated by commas.
+    *axes : sequence
+        Values of each parameter.
+    quick : callable, optional
+        Says of a combination's values whether the quick tests have it. Default: all.
+    whole : callable, optional
+        Says of a combination's values whether the whole suite has it; one that it leaves out is marked ``exhaustive``.
+        Default: all.
+    """
+
+    def marks(values: Combination) -> tuple[pytest.MarkDecorator, ...]:
+        if whole is not None and not whole(*values):
+            return (pytest.mark.slow, pytest.mark.exhaustive)
+        return () if quick is None or quick(*values) else (pytest.mark.slow,)
+
+    found = [pytest.param(*values, marks=marks(values), id=id_of(values)) for values in itertools.product(*axes)]
+    return pytest.mark.parametrize(tuple(name.strip() for name in names.split(",")), found)
+
+
 def id_of(values: Combination) -> str:
     """Name of a combination in a test's id."""
     return "-".join(getattr(value, "__name__", None) or str(value).replace(" ", "") for value in values)

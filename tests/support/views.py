@@ -13,7 +13,7 @@ from support.places import to_host
 
 #: One dtype of each size that is moved.
 SIZES = tuple(np.dtype(code) for code in ("i1", "f2", "f4", "f8", "c16"))
-#: Few examples, and the same ones each time: each may compile a kernel, and the emulator runs it.
+#: Few examples: each may compile a kernel, and the emulator runs it. The same ones in each run, as are the kernels.
 few = settings(
     max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
