@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covering import tiered
 from support.places import to_host
 from support.views import few
 
@@ -90,7 +91,6 @@ def test_any_two_arrays_broadcast_as_numpy_does(xp: Any, case: tuple[Laid, ...],
     check(got, want)
 
 
-@pytest.mark.slow
 @few
 @given(case=pairs())
 def test_out_of_any_strides_and_nothing_beside_it(xp: Any, case: tuple[Laid, ...]) -> None:
@@ -117,17 +117,19 @@ def test_index_and_coordinates_are_the_results_own(xp: Any, case: tuple[Laid, ..
     check(numbered(x, out=out), want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [0, 1, 3, 4, 127, 511, 512, 513, 4099])
-@pytest.mark.parametrize("dtype", ["f4", "i1", "c16"])
-def test_contiguous_sizes(xp: Any, size: int, dtype: str) -> None:
+@tiered(
+    "dtype, size",
+    ["f4", "i1", "c16"],
+    [0, 1, 3, 4, 127, 511, 512, 513, 4099],
+    quick=lambda dtype, size: dtype == "f4" or dtype == "i1" and size == 513,
+)
+def test_contiguous_sizes(xp: Any, dtype: str, size: int) -> None:
     x = np.arange(size).astype(dtype)
     check(mix(xp.asarray(x), xp.asarray(x[::-1].copy())), x - 2 * x[::-1])
     if size > 1:
         check(mix(xp.asarray(x)[1:], xp.asarray(x)[:-1]), x[1:] - 2 * x[:-1])
 
 
-@pytest.mark.slow
 def test_layouts_have_the_kernels_that_they_should(xp: Any) -> None:
     x, y = xp.zeros((40, 64), np.float32), xp.zeros((40, 64), np.float32)
     for left, right, out, kind in [
@@ -149,12 +151,30 @@ def test_layouts_have_the_kernels_that_they_should(xp: Any) -> None:
     assert "flat_run<COUNT, false>" in mix.source
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("many", [0, 1 << 30])
-@pytest.mark.parametrize("shape", [(64, 128), (70, 67), (130, 33), (135, 140), (3, 40, 72)])
-@pytest.mark.parametrize("dtype", ["i1", "f2", "f4", "f8", "c16"])
+#: Tiles of one and of four bytes depend on whether there are many elements, those of other sizes do not.
+_FEW_OF = {("i1", (70, 67)), ("f4", (135, 140)), ("i1", (3, 40, 72)), ("f4", (3, 40, 72))}
+
+
+@tiered(
+    "dtype, shape, many",
+    ["i1", "f2", "f4", "f8", "c16"],
+    [(64, 128), (70, 67), (130, 33), (135, 140), (3, 40, 72)],
+    [0, 1 << 30],
+    quick=lambda dtype, shape, many: (dtype, shape, many)
+    in {
+        ("i1", (135, 140), 0),
+        ("i1", (70, 67), 1 << 30),
+        ("f2", (130, 33), 1 << 30),
+        ("f4", (70, 67), 0),
+        ("f4", (3, 40, 72), 1 << 30),
+        ("c16", (64, 128), 1 << 30),
+    },
+    whole=lambda dtype, shape, many: (
+        (many == 0) == (dtype == "f8") if dtype in ("f2", "f8", "c16") else many == 0 or (dtype, shape) in _FEW_OF
+    ),
+)
 def test_tiles_of_every_size(
-    xp: Any, shape: tuple[int, ...], dtype: str, many: int, monkeypatch: pytest.MonkeyPatch
+    xp: Any, dtype: str, shape: tuple[int, ...], many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(elementwise_plan, "_MANY", many)
     narrow = elementwise("T x, T y, int32 k", "T z, int64 j", "z = x - T(2) * y; j = i + k", name="narrow")
@@ -171,8 +191,7 @@ def test_tiles_of_every_size(
     check(mix(x, xp.asarray(np.full((), 1, "f8"))), host - host.dtype.type(2))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i1", "f2", "u2"])
+@tiered("dtype", ["i1", "f2", "u2"], quick=lambda dtype: dtype == "u2")
 def test_every_second_of_small_elements(xp: Any, dtype: str) -> None:
     host = (np.arange(6 * 301) % 61).reshape(6, 301).astype(dtype)
     for start in range(5):
@@ -227,10 +246,13 @@ def test_which_outputs_are_set_first() -> None:
 # ── types ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("left", ["?", "i1", "u4", "i8", "f2", "f4", "f8", "c8"])
-@pytest.mark.parametrize("right", ["i2", "f4"])
-def test_type_variables_are_promoted_as_numpy_does(xp: Any, left: str, right: str) -> None:
+@tiered(
+    "right, left",
+    ["i2", "f4"],
+    ["?", "i1", "u4", "i8", "f2", "f4", "f8", "c8"],
+    quick=lambda right, left: right == "i2" and left in ("?", "u4", "f2"),
+)
+def test_type_variables_are_promoted_as_numpy_does(xp: Any, right: str, left: str) -> None:
     same = elementwise("T x, T y", "T z", "z = x", name="same")
     x, y = np.arange(6).astype(left), np.arange(6).astype(right)
     check(same(xp.asarray(x), xp.asarray(y)), x.astype(np.result_type(x, y)))
@@ -259,7 +281,6 @@ def test_two_outputs_of_their_own_types(xp: Any) -> None:
     split(xp.asarray(x), *out)
 
 
-@pytest.mark.slow
 def test_half_and_bfloat16(xp: Any) -> None:
     x = np.arange(9).astype("f2")
     check(axpby(2, xp.asarray(x), 1, xp.asarray(x)), (3 * x).astype("f2"))
@@ -274,7 +295,6 @@ def test_half_and_bfloat16(xp: Any) -> None:
         np.testing.assert_array_equal(got.astype("f4"), 3 * b.astype("f4"))
 
 
-@pytest.mark.slow
 def test_complex_in_every_form(xp: Any) -> None:
     x = np.arange(40 * 33).reshape(40, 33) * (1 + 2j)
     y = np.arange(33 * 40).reshape(33, 40).astype("c8")
@@ -379,7 +399,6 @@ def test_coordinates_and_shape(xp: Any) -> None:
 # ── masks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["flat", "row", "transposed"])
 def test_where_leaves_the_others(xp: Any, layout: str) -> None:
     x = np.arange(40 * 50, dtype="f4").reshape(40, 50)
@@ -460,7 +479,7 @@ def test_structs_without_dimensions(xp: Any) -> None:
     check(same(np.array((1, 2), pair), out=np.zeros((), pair)), np.array((1, 2), pair))
 
 
-@pytest.mark.parametrize("shape", [(2, 3, 4), (24,), (1, 1), (3, 0)])
+@tiered("shape", [(2, 3, 4), (24,), (1, 1), (3, 0)], quick=lambda shape: shape == (2, 3, 4))
 def test_raw_arguments_as_cupy_has_them(xp: Any, shape: tuple[int, ...]) -> None:
     host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     x = xp.asarray(host)
@@ -499,10 +518,6 @@ def test_complex_as_cupy_names_it(xp: Any) -> None:
         preamble="__device__ complex<double> halved(complex<float> x) { return complex<double>(x) * 0.5; }",
     )  # fmt: skip
     check(declared(x), to_host(x).astype("c16") * 0.5)
-    total = ck.reduction(
-        "complex64 x", "complex64 y", "x * complex<float>(0, 1)", "a + b", "complex<float>(0)", name="t"
-    )
-    check(total(x), (to_host(x) * np.complex64(1j)).sum())
     own = ck.elementwise(
         "T x", "T y", "y = complex<T>{x}.twice()", name="own",
         preamble="template <typename T> struct complex { T x; __device__ T twice() { return x + x; } };",
@@ -510,7 +525,16 @@ def test_complex_as_cupy_names_it(xp: Any) -> None:
     check(own(xp.arange(3)), np.arange(3) * 2)
 
 
-@pytest.mark.parametrize("kind", ["U", "uint64", "cudaTextureObject_t"])
+@pytest.mark.slow
+def test_complex_of_reductions_as_cupy_names_it(xp: Any) -> None:
+    x = xp.asarray(np.array([1 + 2j, 3], np.complex64))
+    total = ck.reduction(
+        "complex64 x", "complex64 y", "x * complex<float>(0, 1)", "a + b", "complex<float>(0)", name="t"
+    )
+    check(total(x), (to_host(x) * np.complex64(1j)).sum())
+
+
+@tiered("kind", ["U", "uint64", "cudaTextureObject_t"], quick=lambda kind: kind == "U")
 def test_textures(xp: Any, stream: Any, kind: str) -> None:
     data = xp.arange(8, dtype=xp.float32)
     texture = ck.texture(data)

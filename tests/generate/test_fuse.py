@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.covering import tiered
 from support.places import another, to_host
 from support.views import few
 
@@ -44,8 +45,7 @@ def numbers(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
     return values.astype(dtype)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4"])
+@tiered("dtype", ["f4", "f8", "f2", "i4"], quick=lambda dtype: dtype in ("f4", "i4"))
 def test_operators_and_functions(xp: Any, dtype: str) -> None:
     def mixed(x: Any, y: Any, a: Any) -> Any:
         z = (x * x + y * 2 - a) / 3
@@ -66,7 +66,6 @@ def test_rounding_of_half_after_each_operation(xp: Any) -> None:
     check(lambda x, y: (x * y + x) * 3 - np.sqrt(y), xp, x, x[::-1].copy())
 
 
-@pytest.mark.slow
 def test_constants_of_every_kind(xp: Any) -> None:
     def constants(x: Any) -> Any:
         return (
@@ -86,7 +85,6 @@ def test_constants_of_every_kind(xp: Any) -> None:
     check(constants, xp, numbers("f4", 40))
 
 
-@pytest.mark.slow
 def test_casts_parts_and_two_outputs(xp: Any) -> None:
     def parts(x: Any) -> Any:
         mantissa, exponent = np.frexp(x)
@@ -187,7 +185,6 @@ def test_random_expressions(xp: Any, data: st.DataObject) -> None:
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("axis", [None, 0, (0, 1)])
 def test_a_reduction_at_the_end(xp: Any, axis: Any) -> None:
     x, y = numbers("f8", 30, 41), numbers("f8", 41, seed=1)
@@ -198,9 +195,15 @@ def test_a_reduction_at_the_end(xp: Any, axis: Any) -> None:
     np.testing.assert_allclose(to_host(got), want, rtol=1e-13)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "dtype"), [("sum", "i2"), ("max", "f4"), ("min", "i8"), ("any", "f4"), ("prod", "i4")]
+    ("kind", "dtype"),
+    [
+        ("sum", "i2"),
+        pytest.param("max", "f4", marks=pytest.mark.slow),
+        pytest.param("min", "i8", marks=pytest.mark.slow),
+        ("any", "f4"),
+        pytest.param("prod", "i4", marks=pytest.mark.slow),
+    ],
 )
 def test_kinds_of_reduction(xp: Any, kind: str, dtype: str) -> None:
     x = numbers(dtype, 20, 33)
@@ -208,7 +211,6 @@ def test_kinds_of_reduction(xp: Any, kind: str, dtype: str) -> None:
     same(fused(xp.asarray(x)), getattr(x + 1, kind)(axis=1))
 
 
-@pytest.mark.slow
 def test_mean_keepdims_and_half(xp: Any) -> None:
     x = np.arange(60).reshape(6, 10)
     fused = ck.fuse(lambda x: np.mean(x * 2, axis=1, keepdims=True))
@@ -306,7 +308,6 @@ def test_what_a_fused_function_looks_like() -> None:
     assert holder().fused is fused
 
 
-@pytest.mark.slow
 def test_repeated_calls_on_other_arrays(stream: Any, xp: Any) -> None:
     """Calls of a known kind take a short way, which must still see another array, another constant and an overlap."""
 

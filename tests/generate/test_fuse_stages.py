@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.covering import tiered
 from support.places import to_host
 
 import cudakit as ck
@@ -86,15 +87,13 @@ def _sum_into(x: Any, y: Any) -> Any:
     return x
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("function", [_add, _nothing_returned, _out, _twice, _swap, _masked, _sum_into])
 @pytest.mark.parametrize("shape", [(0,), (7, 33)])
 def test_arguments_written_in_place(xp: Any, function: Callable[..., Any], shape: tuple[int, ...]) -> None:
     check(function, xp, numbers("f8", *shape), numbers("f8", *shape, seed=1), exact=function is not _sum_into)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["?", "i2", "f2", "f4", "c8", ml_dtypes.bfloat16])
+@tiered("dtype", ["?", "i2", "f2", "f4", "c8", ml_dtypes.bfloat16], quick=lambda dtype: dtype in ("?", "i2", "f2"))
 def test_dtypes_in_place(xp: Any, dtype: Any) -> None:
     def function(x: Any, y: Any) -> Any:
         x[...] = y
@@ -151,8 +150,7 @@ def test_numbers_are_not_written(xp: Any) -> None:
 # ── reductions within ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "c16"])
+@tiered("dtype", ["f4", "f8", "i4", "c16"], quick=lambda dtype: dtype == "i4")
 def test_reductions_within_expressions(xp: Any, dtype: str) -> None:
     def function(x: Any, y: Any) -> Any:
         centred = x - x.mean(axis=0)
@@ -174,10 +172,14 @@ def test_softmax_and_variance(xp: Any) -> None:
     check(variance, xp, numbers("f8", 100), 1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(1,), (3, 50)])
-@pytest.mark.parametrize("dtype", ["f4", "i4", "?", "c8", "f2"])
-def test_places_of_extrema(xp: Any, shape: tuple[int, ...], dtype: str) -> None:
+@tiered(
+    "dtype, shape",
+    ["f4", "i4", "?", "c8", "f2"],
+    [(1,), (3, 50)],
+    quick=lambda dtype, shape: dtype == "i4" and shape == (3, 50),
+    whole=lambda dtype, shape: dtype == "f4" or shape == (3, 50),
+)
+def test_places_of_extrema(xp: Any, dtype: str, shape: tuple[int, ...]) -> None:
     x = numbers(dtype, *shape)
     check(lambda x: (x.argmax(), np.argmin(x, axis=-1), np.argmax(x, keepdims=True)), xp, x)
     if dtype == "f4" and x.size > 4:
@@ -208,8 +210,7 @@ def test_all_arguments_of_reductions(xp: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i2", "?", "c8"])
+@tiered("dtype", ["f4", "f2", "i2", "?", "c8"], quick=lambda dtype: dtype == "i2")
 def test_means_of_chosen_elements(xp: Any, dtype: str) -> None:
     x, y = numbers("f4", 6, 20).astype(dtype), numbers("f4", 6, 20, seed=1)
     check(lambda x, y: x - x.mean(where=y > 0), xp, x, y)
@@ -217,7 +218,6 @@ def test_means_of_chosen_elements(xp: Any, dtype: str) -> None:
     check(lambda x, y: np.mean(x, 0, where=y[0] > 0), xp, x, y)
 
 
-@pytest.mark.slow
 def test_shapes_are_constants(xp: Any) -> None:
     """The function is traced again where arguments have other shapes, and not where they have those of before."""
     traced = []
@@ -237,7 +237,6 @@ def test_shapes_are_constants(xp: Any) -> None:
     assert len(traced) == 12 + 3
 
 
-@pytest.mark.slow
 def test_other_shapes(xp: Any) -> None:
     x = numbers("f4", 6, 20)
     check(lambda x: (x * 2).reshape(-1, 5) + x.reshape((24, 5)), xp, x)
@@ -272,7 +271,6 @@ def test_one_reduction_at_the_end_is_one_kernel(xp: Any) -> None:
 # ── parts, and functions ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 def test_parts_of_arrays(xp: Any) -> None:
     x, y = numbers("f8", 6, 8), numbers("f8", 6, 8, seed=1)
     for function in (
@@ -294,9 +292,8 @@ def test_parts_of_arrays(xp: Any) -> None:
         ck.fuse(lambda x: x[9])(xp.asarray(x))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "c16"])
+@tiered("dtype", ["f4", "f8", "f2", "i4", "c16"], quick=lambda dtype: dtype == "f4")
 def test_functions(xp: Any, dtype: str) -> None:
     x = np.concatenate([numbers(dtype, 40), np.array([0, 0.5, 1.5, -0.5, 2.5]).astype(dtype)])
     check(lambda x: (np.round(x), x.round(1), np.around(x, 2)), xp, x)

@@ -39,7 +39,6 @@ def agrees(result: np.ndarray, reference: np.ndarray, terms: int) -> bool:
     return bool(difference <= tolerance(result.dtype, terms, reference))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_gray(stream: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
@@ -75,7 +74,6 @@ def test_gray_from_and_to_any_element(stream: Any, start: int, dtype: np.dtype[A
             assert not to_host(out[out_start + pixels :]).any()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_blur(stream: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
@@ -104,7 +102,6 @@ def test_blur_of_other_tiles(stream: Any, tile: dict[str, int]) -> None:
         assert (to_host(out) == blur_reference(image)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("config", CONFIGS, ids=["one warp", "odd block", "two dimensions"])
 def test_any_launch_shape_is_right(stream: Any, config: Any) -> None:
     rgb = image_of(np.dtype(np.uint8), 41, 67, 3)
@@ -120,7 +117,6 @@ def test_any_launch_shape_is_right(stream: Any, config: Any) -> None:
         assert (to_host(counts) == np.bincount(reference.ravel(), minlength=256)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [*DTYPES, np.dtype(np.int16), np.dtype(np.int64), np.dtype(np.float64)], ids=str)
 @pytest.mark.parametrize("size", [1, 3, 4, 5, 255, 256, 257, 100_003])
 def test_histogram(stream: Any, size: int, dtype: np.dtype[Any]) -> None:
@@ -134,7 +130,6 @@ def test_histogram(stream: Any, size: int, dtype: np.dtype[Any]) -> None:
         assert (to_host(counts) == histogram_reference(values, low, high, 256)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("bins", [1, 10, 1024, 1025, 12287])
 def test_histogram_bins(stream: Any, bins: int) -> None:
     values = np.random.default_rng(bins).random(50_001).astype(np.float32)
@@ -145,7 +140,6 @@ def test_histogram_bins(stream: Any, bins: int) -> None:
         assert (to_host(counts) == histogram_reference(values, 0.0, 1.0, bins)).all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_histogram_edges_and_nan(stream: Any, dtype: Any) -> None:
     below_high = np.nextafter(dtype(1), dtype(0))
@@ -169,7 +163,6 @@ def test_histogram_from_any_element_adds_to_the_counts(stream: Any, dtype: np.dt
         assert (to_host(counts) == 5 + reference).all()
 
 
-@pytest.mark.slow
 def test_histogram_of_one_level_counts_every_value(stream: Any) -> None:
     size = 3_000_001
     with ck.using(stream) as xp:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.covering import in_pairs, tiered
 from support.places import to_host
 from support.tiles import needs_tiles
 
@@ -25,14 +26,11 @@ def test_comment_has_the_fixed_order(path: Any) -> None:
         assert found == ["Shapes", "Threads", "Memory", "Preconditions", "Launch", "Source"]
 
 
-@pytest.mark.parametrize("swapped", [False, True])
-@pytest.mark.parametrize(
-    ("persistent", "batches", "blocks"), [(True, 1, 5), (True, 3, 7), (False, 1, 77), (False, 2, 154)]
-)
-def test_every_tile_is_made_once(
-    stream: Any, xp: Any, persistent: bool, batches: int, blocks: int, swapped: bool
-) -> None:
+@in_pairs("persistent, several, swapped", [True, False], [True, False], [False, True])
+def test_every_tile_is_made_once(stream: Any, xp: Any, persistent: bool, several: bool, swapped: bool) -> None:
     needs_tiles()
+    batches = (3 if persistent else 2) if several else 1
+    blocks = (7 if several else 5) if persistent else 77 * batches
     m, n, k = 170, 112, 40
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((batches, *shape)).astype("f2") for shape in ((m, k), (k, n)))
@@ -46,22 +44,16 @@ def test_every_tile_is_made_once(
     np.testing.assert_allclose(to_host(c), a.astype(float) @ b.astype(float), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("causal", "behind", "first"), [(False, False, False), (True, True, False), (True, False, True)]
-)
-@pytest.mark.parametrize(
-    ("length", "shared", "tiles"), [(64, 1, (16, 32)), (75, 2, (16, 32)), (50, 4, (32, 16)), (1, 1, (16, 16))]
+@tiered(
+    "order, shape",
+    [(False, False, False), (True, True, False), (True, False, True)],
+    [(64, 1, (16, 32)), (75, 2, (16, 32)), (50, 4, (32, 16)), (1, 1, (16, 16))],
+    quick=lambda order, shape: (order[0], shape[0]) in ((False, 75), (True, 50)),
 )
 def test_attention(
-    stream: Any,
-    xp: Any,
-    causal: bool,
-    behind: bool,
-    first: bool,
-    length: int,
-    shared: int,
-    tiles: tuple[int, int],
+    stream: Any, xp: Any, order: tuple[bool, bool, bool], shape: tuple[int, int, tuple[int, int]]
 ) -> None:
+    (causal, behind, first), (length, shared, tiles) = order, shape
     needs_tiles()
     heads, d = 4, 16
     rng = np.random.default_rng(0)
@@ -84,9 +76,14 @@ def test_attention(
     np.testing.assert_allclose(to_host(o), want, rtol=2e-3, atol=2e-3)
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize(("rows", "n", "align"), [(5, 64, 16), (7, 50, 4), (1, 1, 2), (9, 40, 16)])
-def test_softmax(stream: Any, xp: Any, rows: int, n: int, align: int, bias: bool) -> None:
+@tiered(
+    "bias, shape",
+    [False, True],
+    [(5, 64, 16), (7, 50, 4), (1, 1, 2), (9, 40, 16)],
+    quick=lambda bias, shape: bias == (shape[2] == 16),
+)
+def test_softmax(stream: Any, xp: Any, bias: bool, shape: tuple[int, int, int]) -> None:
+    rows, n, align = shape
     needs_tiles()
     rng = np.random.default_rng(0)
     x, before = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,)))
@@ -97,9 +94,14 @@ def test_softmax(stream: Any, xp: Any, rows: int, n: int, align: int, bias: bool
     np.testing.assert_allclose(to_host(y), powers / powers.sum(-1, keepdims=True), rtol=2e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("affine", [False, True])
-@pytest.mark.parametrize(("rows", "n", "align"), [(5, 64, 16), (7, 50, 4), (1, 1, 2)])
-def test_layernorm(stream: Any, xp: Any, rows: int, n: int, align: int, affine: bool) -> None:
+@tiered(
+    "affine, shape",
+    [False, True],
+    [(5, 64, 16), (7, 50, 4), (1, 1, 2)],
+    quick=lambda affine, shape: affine == (shape[1] == 50),
+)
+def test_layernorm(stream: Any, xp: Any, affine: bool, shape: tuple[int, int, int]) -> None:
+    rows, n, align = shape
     needs_tiles()
     rng = np.random.default_rng(0)
     x, weight, bias = (rng.standard_normal(shape).astype("f2") for shape in ((rows, n), (n,), (n,)))
