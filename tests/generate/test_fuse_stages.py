@@ -150,12 +150,23 @@ def test_numbers_are_not_written(xp: Any) -> None:
 # ── reductions within ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@tiered("dtype", ["f4", "f8", "i4", "c16"], quick=lambda dtype: dtype == "i4")
-def test_reductions_within_expressions(xp: Any, dtype: str) -> None:
-    def function(x: Any, y: Any) -> Any:
-        centred = x - x.mean(axis=0)
-        return centred / (np.abs(x).sum() + 1), x.sum(1, keepdims=True) * y, x.sum(0).sum(0), x, np.sum(x + y), y.sum()
+def _centred(x: Any, y: Any) -> Any:
+    centred = x - x.mean(axis=0)
+    return centred / (np.abs(x).sum() + 1)
 
+
+def _sums(x: Any, y: Any) -> Any:
+    return x.sum(1, keepdims=True) * y, x.sum(0).sum(0), x, np.sum(x + y), y.sum()
+
+
+@tiered(
+    "function, dtype",
+    [_centred, _sums],
+    ["f4", "f8", "i4", "c16"],
+    quick=lambda function, dtype: (function, dtype) in ((_centred, "f4"), (_sums, "i4")),
+    whole=lambda function, dtype: (function, dtype) not in ((_centred, "f8"), (_sums, "c16")),
+)
+def test_reductions_within_expressions(xp: Any, function: Callable[..., Any], dtype: str) -> None:
     check(function, xp, numbers(dtype, 7, 40), numbers(dtype, 40, seed=1))
 
 
@@ -189,33 +200,55 @@ def test_places_of_extrema(xp: Any, dtype: str, shape: tuple[int, ...]) -> None:
         check(lambda x: x.argmax(-1), xp, np.zeros_like(x))
 
 
-@pytest.mark.slow
-def test_all_arguments_of_reductions(xp: Any) -> None:
-    x, y = numbers("f4", 6, 20), numbers("f4", 6, 20, seed=1)
-    check(lambda x: np.sum(x, 1, np.float64), xp, x)
-    check(lambda x: x.sum(None, "f8", None, True), xp, x)
-    check(lambda x: np.sum(x, axis=0, initial=5), xp, x)
-    check(lambda x, y: np.sum(x, axis=0, where=y > 0), xp, x, y)
-    check(lambda x, y: np.max(x, axis=0, where=y > 0, initial=-5, keepdims=1), xp, x, y)
-    check(lambda x, y: (np.prod(x[:2], 0), np.any(x > 25), np.all(x, axis=(0, 1)), np.amin(y, 1)), xp, x, y)
-    check(lambda x: (np.add.reduce(x), np.multiply.reduce(x, axis=None)), xp, x)
+def _sum_into_another(x: Any, y: Any, z: Any) -> None:
+    np.sum(x, axis=1, out=z)
 
-    def out(x: Any, y: Any) -> None:
-        np.sum(x, axis=1, out=y)
 
-    check(out, xp, x, numbers("f4", 6))
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y, z: np.sum(x, 1, np.float64),
+        lambda x, y, z: np.sum(x, axis=0, initial=5),
+        lambda x, y, z: np.max(x, axis=0, where=y > 0, initial=-5, keepdims=1),
+        _sum_into_another,
+        *(
+            pytest.param(function, marks=pytest.mark.slow)
+            for function in (
+                lambda x, y, z: x.sum(None, "f8", None, True),
+                lambda x, y, z: np.sum(x, axis=0, where=y > 0),
+                lambda x, y, z: (np.prod(x[:2], 0), np.any(x > 25), np.all(x, axis=(0, 1)), np.amin(y, 1)),
+                lambda x, y, z: (np.add.reduce(x), np.multiply.reduce(x, axis=None)),
+            )
+        ),
+    ],
+)
+def test_all_arguments_of_reductions(xp: Any, function: Callable[..., Any]) -> None:
+    check(function, xp, numbers("f4", 6, 20), numbers("f4", 6, 20, seed=1), numbers("f4", 6))
+
+
+def test_sums_without_nan(xp: Any) -> None:
+    x = numbers("f4", 6, 20)
     x[0, ::3] = np.nan
     check(lambda x: (np.nansum(x, axis=0), np.nansum(x), np.nanprod(x[:, 0])), xp, x)
     check(lambda x: np.nansum(x), xp, numbers("i4", 9))
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@tiered("dtype", ["f4", "f2", "i2", "?", "c8"], quick=lambda dtype: dtype == "i2")
-def test_means_of_chosen_elements(xp: Any, dtype: str) -> None:
+@tiered(
+    "way, dtype",
+    [0, 1, 2],
+    ["f4", "f2", "i2", "?", "c8"],
+    quick=lambda way, dtype: (way, dtype) in ((0, "i2"), (1, "f2")),
+    whole=lambda way, dtype: dtype == "f4" or (way, dtype) in ((0, "i2"), (0, "c8"), (1, "f2"), (2, "?")),
+)
+def test_means_of_chosen_elements(xp: Any, way: int, dtype: str) -> None:
     x, y = numbers("f4", 6, 20).astype(dtype), numbers("f4", 6, 20, seed=1)
-    check(lambda x, y: x - x.mean(where=y > 0), xp, x, y)
-    check(lambda x, y: np.mean(x, axis=1, keepdims=True, where=y > 0), xp, x, y)
-    check(lambda x, y: np.mean(x, 0, where=y[0] > 0), xp, x, y)
+    functions: tuple[Callable[..., Any], ...] = (
+        lambda x, y: x - x.mean(where=y > 0),
+        lambda x, y: np.mean(x, axis=1, keepdims=True, where=y > 0),
+        lambda x, y: np.mean(x, 0, where=y[0] > 0),
+    )
+    check(functions[way], xp, x, y)
 
 
 def test_shapes_are_constants(xp: Any) -> None:

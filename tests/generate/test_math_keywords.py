@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.covering import tiered
 from support.places import to_host
 
 import cudakit as ck
@@ -24,7 +25,7 @@ def same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", ["?", "i1", "u1", "i8", "u8"])
+@tiered("dtype", ["?", "i1", "u1", "i8", "u8"], quick=lambda dtype: dtype in ("?", "u1", "i8"))
 def test_comparisons_with_python_ints(stream: Any, xp: Any, dtype: str) -> None:
     """Whatever the int: the answer is the mathematical one."""
     limits = np.iinfo("i1" if dtype == "?" else dtype)
@@ -38,7 +39,7 @@ def test_comparisons_with_python_ints(stream: Any, xp: Any, dtype: str) -> None:
     same(ck.math.less(2**70, xp.asarray(host)), [False] * host.size)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8"])
+@tiered("dtype", ["f2", "f4", "f8", "c8"], quick=lambda dtype: dtype == "f2")
 def test_python_numbers_beyond_floating_point_are_infinite(stream: Any, xp: Any, dtype: str) -> None:
     kind = np.dtype(dtype)
     host = np.array([1, -2, 3]).astype(kind)
@@ -69,13 +70,26 @@ def test_comparisons_within_range_are_repeated_after_others(stream: Any, xp: Any
         same(ck.math.less(x, number), host < number)
 
 
-@given(st.sampled_from([*_INTEGERS, "f2", "f4", "f8", "c8"]), st.sampled_from([*_INTEGERS, "f2", "f4", "f8", "c8"]),
-       st.sampled_from(["add", "multiply", "less", "maximum", "divide"]),
-       st.sampled_from([None, "?", "i4", "f4", "f8", "c16"]),
-       st.sampled_from(["no", "safe", "same_kind", "unsafe"]))  # fmt: skip
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_dtype_and_casting(stream: Any, xp: Any, a: str, b: str, name: str, dtype: str | None, casting: str) -> None:
+@pytest.mark.parametrize(
+    "examples",
+    [10, pytest.param(25, marks=pytest.mark.slow), pytest.param(100, marks=(pytest.mark.slow, pytest.mark.exhaustive))],
+)
+def test_dtype_and_casting(stream: Any, xp: Any, examples: int) -> None:
     """The same loop as NumPy's, or an error where it has one."""
+    kinds = st.sampled_from([*_INTEGERS, "f2", "f4", "f8", "c8"])
+    names = st.sampled_from(["add", "multiply", "less", "maximum", "divide"])
+    dtypes = st.sampled_from([None, "?", "i4", "f4", "f8", "c16"])
+    castings = st.sampled_from(["no", "safe", "same_kind", "unsafe"])
+
+    @given(kinds, kinds, names, dtypes, castings)
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    def agrees(a: str, b: str, name: str, dtype: str | None, casting: str) -> None:
+        as_numpy(xp, a, b, name, dtype, casting)
+
+    agrees()
+
+
+def as_numpy(xp: Any, a: str, b: str, name: str, dtype: str | None, casting: Any) -> None:
     x, y = np.array([1, 2, 3, 100]).astype(a), np.array([2, 2, 7, 5]).astype(b)
     function = getattr(np, name)
     try:

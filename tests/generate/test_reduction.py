@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.covering import in_pairs, tiered
 from support.places import another, to_host
 from support.tolerance import bound
 
@@ -63,7 +64,7 @@ def calls(draw: st.DrawFn) -> tuple[Any, ...]:
 
 
 @pytest.mark.slow
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(calls())
 def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     dtype, shape, steps, order, repeated, axes, keepdims = call
@@ -75,8 +76,7 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(got, (host.astype("f8") * other).sum(axis=axes, keepdims=keepdims), dtype)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["?", "i1", "u8", "bfloat16", "c8"])
+@tiered("dtype", ["?", "i1", "u8", "bfloat16", "c8"], quick=lambda dtype: dtype in ("?", "bfloat16"))
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     host = whole_numbers((3, 50), kind)
@@ -87,7 +87,6 @@ def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     check(total(xp.asarray(host), axis=1), want.astype(kind).astype("c16"), kind)
 
 
-@pytest.mark.slow
 def test_halves_add_up_in_float(xp: Any) -> None:
     host = np.full(5000, 1.0, "f2")
     assert to_host(total(xp.asarray(host))) == 5000 - 5000 % 4
@@ -95,7 +94,6 @@ def test_halves_add_up_in_float(xp: Any) -> None:
     assert to_host(got) == 5000  # in half it would stop at 2048
 
 
-@pytest.mark.slow
 def test_mixed_types_are_promoted(xp: Any) -> None:
     x, y = whole_numbers(100, "f4"), whole_numbers(100, "i8")
     check(dot(xp.asarray(x), xp.asarray(y)), (x.astype("f8") * y).sum(), "f8")
@@ -117,7 +115,6 @@ def test_long_rows_beside_one_that_all_share(xp: Any) -> None:
     check(dot(xp.asarray(host), xp.asarray(row), axis=1), host.astype("f8") @ row)
 
 
-@pytest.mark.slow
 def test_elements_are_numbered_in_row_major_order(xp: Any) -> None:
     host = np.arange(600, dtype="f4").reshape(20, 30)
     host[3, 7] = host[7, 3] = 1000
@@ -126,7 +123,6 @@ def test_elements_are_numbered_in_row_major_order(xp: Any) -> None:
     check(where_largest(xp.asarray(host).T)[1], host.T.argmax())
 
 
-@pytest.mark.slow
 def test_more_parts_than_one(xp: Any) -> None:
     host = whole_numbers((2, 40000), "f4")
     x = xp.asarray(host)
@@ -139,7 +135,6 @@ def test_more_parts_than_one(xp: Any) -> None:
 # --- what expressions say ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "axis"), [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))]
 )
@@ -164,7 +159,6 @@ def test_several_outputs_in_one_pass(xp: Any) -> None:
     np.testing.assert_allclose(to_host(var), host.astype("f8").var(1, keepdims=True), atol=tolerance)
 
 
-@pytest.mark.slow
 def test_a_sum_of_a_subset_and_raw_inputs(xp: Any) -> None:
     host = whole_numbers(400, "f4")
     x, indices = xp.asarray(host), np.array([3, 5, 7, 5], "i4")
@@ -215,8 +209,7 @@ def test_empty(xp: Any) -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["i4", "u8"])
+@tiered("dtype", ["i4", "u8"], quick=lambda dtype: dtype == "i4")
 def test_segments(xp: Any, dtype: str) -> None:
     host = whole_numbers(3001, "f4")
     offsets = np.sort(np.random.default_rng(1).integers(0, 3002, 90)).astype(dtype)
@@ -268,7 +261,6 @@ def test_bad_segments(xp: Any, segments: Any, more: Any, message: str) -> None:
 # --- outputs ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_out(xp: Any) -> None:
     host = whole_numbers((6, 100), "f4")
     x = xp.asarray(host)
@@ -433,18 +425,27 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
 # --- sums, which have ways of their own -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("dtype", "acc"), [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)]
+@tiered(
+    "of, way",
+    [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)],
+    [0, 1, 2, 3],
+    quick=lambda of, way: of == ("i1", None) or (of, way) == (("f2", None), 0),
+    # Bytes are added in ways of their own; of the others each is met in two, and each way by two of them.
+    whole=lambda of, way: (
+        of in (("i1", None), ("u1", "float32"))
+        or way in {("i1", "uint32"): (0, 2), ("?", None): (1, 3), ("i2", None): (1, 2), ("f2", None): (0, 3)}[of]
+    ),
 )
-def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:
+def test_sums_are_as_other_combinations_are(xp: Any, of: tuple[str, str | None], way: int) -> None:
     """By bytes, with fewer bits for a few of them, and wherever the array begins."""
+    dtype, acc = of
     result = acc or {"b": "int64", "i": "int64"}.get(np.dtype(dtype).kind, "T")
     host = whole_numbers((3, 1000), dtype)
-    known, other = (ck.reduction("T x", f"{result} out", "x", of, "0", acc=acc) for of in (" b +a ", "(a + b)"))
-    for x, axis in ((host, None), (host[:, 5:], 1), (host, 0), (host[:, 1:], 0)):
-        got, want = to_host(known(xp.asarray(x), axis=axis)), to_host(other(xp.asarray(x), axis=axis))
-        assert got.dtype == want.dtype
-        np.testing.assert_array_equal(got, want)
+    known, other = (ck.reduction("T x", f"{result} out", "x", combined, "0", acc=acc) for combined in (" b +a ", "(a + b)"))
+    x, axis = ((host, None), (host[:, 5:], 1), (host, 0), (host[:, 1:], 0))[way]
+    got, want = to_host(known(xp.asarray(x), axis=axis)), to_host(other(xp.asarray(x), axis=axis))
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_sum_is_taken_as_such_only_where_it_is_one(xp: Any) -> None:
@@ -490,29 +491,43 @@ def test_how_many_elements_there_are(xp: Any, stream: Any) -> None:
         indexed(x, x[0])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["f4", "i2", "f2", "c16"])
-def test_an_initial_value_at_run_time(xp: Any, dtype: str) -> None:
-    total = ck.reduction("T x", "T s", map="x", reduce="a + b", identity="0", name="total")
-    most = ck.reduction("T x", "T s, int64 c", map="x", reduce="b", post="s = a; c = n", name="most")
-    host = (np.arange(120) % 7).astype(dtype).reshape(4, 30)
+_TOTAL = ck.reduction("T x", "T s", map="x", reduce="a + b", identity="0", name="total")
+_MOST = ck.reduction("T x", "T s, int64 c", map="x", reduce="b", post="s = a; c = n", name="most")
+_INITIAL = {"int": 42, "negative": -3, "float": 2.5, "float32": np.float32(1.5), "int8": np.int8(3)}
+
+
+def _of_initial(dtype: str) -> np.ndarray:
+    return (np.arange(120) % 7).astype(dtype).reshape(4, 30)
+
+
+@in_pairs(
+    "dtype, initial, axis",
+    ["f4", "i2", "f2", "c16"],
+    list(_INITIAL),
+    [None, 0, 1],
+    where=lambda dtype, initial, axis: dtype != "i2" or "float" not in initial,
+    quick=lambda dtype, initial, axis: dtype in ("f4", "i2"),
+)
+def test_an_initial_value_at_run_time(xp: Any, dtype: str, initial: str, axis: int | None) -> None:
+    host, value = _of_initial(dtype), _INITIAL[initial]
+    want = (host.sum(axis) + value).astype(dtype)
+    np.testing.assert_allclose(to_host(_TOTAL(xp.asarray(host), axis=axis, initial=value)), want, rtol=1e-3)
+
+
+@tiered("dtype", ["f4", "i2", "f2", "c16"], quick=lambda dtype: dtype == "f4")
+def test_an_initial_value_of_few_elements(xp: Any, dtype: str) -> None:
+    host = _of_initial(dtype)
     x = xp.asarray(host)
-    for initial in (42, -3, 2.5, np.float32(1.5), np.int8(3)):
-        if isinstance(initial, float | np.float32) and dtype == "i2":
-            continue
-        for axis in (None, 0, 1):
-            want = (host.sum(axis) + initial).astype(dtype)
-            np.testing.assert_allclose(to_host(total(x, axis=axis, initial=initial)), want, rtol=1e-3)
-    np.testing.assert_array_equal(to_host(total(x[:0], axis=0, initial=7)), np.full(30, 7))
-    values, counts = most(x[:, :0], axis=1, initial=5)
+    np.testing.assert_array_equal(to_host(_TOTAL(x[:0], axis=0, initial=7)), np.full(30, 7))
+    values, counts = _MOST(x[:, :0], axis=1, initial=5)
     np.testing.assert_array_equal(to_host(values), np.full(4, 5))
     np.testing.assert_array_equal(to_host(counts), np.zeros(4))
     offsets = xp.asarray(np.array([0, 0, 3, 30]))
-    got = total(x[1], segments=offsets, initial=10)
+    got = _TOTAL(x[1], segments=offsets, initial=10)
     np.testing.assert_array_equal(to_host(got), [10, 10 + host[1, :3].sum(), 10 + host[1, 3:].sum()])
     for wrong in ("text", [1], xp.ones(3)):
         with pytest.raises(ck.ArgumentError, match="initial"):
-            total(x, initial=wrong)
+            _TOTAL(x, initial=wrong)
 
 
 def test_an_initial_struct(xp: Any) -> None:
@@ -531,14 +546,24 @@ SHAPES = [((20000,), None), ((3, 7), 1), ((40, 9), 1), ((40, 9), 0), ((3, 700), 
           ((0, 4), 0), ((0, 4), 1), ((), None)]  # fmt: skip
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("size", [32, 96, 480, 1024])
-def test_a_block_size(xp: Any, size: int) -> None:
-    for shape, axis in SHAPES:
-        x = whole_numbers(shape, "f4")
-        count, found = threads(xp.asarray(x), axis=axis, block_size=size)
-        np.testing.assert_array_equal(to_host(count), np.full(x.sum(axis).shape, size))
-        np.testing.assert_array_equal(to_host(found), x.sum(axis, dtype="f8"))
+@tiered(
+    "size, at",
+    [32, 96, 480, 1024],
+    list(range(len(SHAPES))),
+    quick=lambda size, at: size == 96 and at in (0, 2, 3),
+    # The kernels of a block size are those of another with another constant: all of one, of each other each third.
+    whole=lambda size, at: size == 96 or at % 3 == [32, 480, 1024].index(size),
+)
+def test_a_block_size(xp: Any, size: int, at: int) -> None:
+    shape, axis = SHAPES[at]
+    x = whole_numbers(shape, "f4")
+    count, found = threads(xp.asarray(x), axis=axis, block_size=size)
+    np.testing.assert_array_equal(to_host(count), np.full(x.sum(axis).shape, size))
+    np.testing.assert_array_equal(to_host(found), x.sum(axis, dtype="f8"))
+
+
+@tiered("size", [32, 96, 480, 1024], quick=lambda size: size == 480)
+def test_a_block_size_of_strides(xp: Any, size: int) -> None:
     x = whole_numbers((70, 90), "f8")[::2, ::-3]
     count, found = threads(xp.asarray(x), axis=0, keepdims=True, block_size=size)
     np.testing.assert_array_equal(to_host(count), np.full((1, 30), size))
@@ -555,7 +580,6 @@ def test_each_call_has_its_own_block_size(xp: Any) -> None:
     np.testing.assert_array_equal(to_host(out[1]), [2.5, to_host(x)[0].sum() + 2.5])
 
 
-@pytest.mark.slow
 def test_a_block_size_of_large_states(xp: Any) -> None:
     """Columns whose states do not fit the block's shared memory go another way."""
     wide = ck.reduction(

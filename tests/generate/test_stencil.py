@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.covering import in_pairs, tiered
 from support.places import to_host
 
 import cudakit as ck
@@ -73,18 +74,27 @@ def test_five_points_at_each_border(stream: Any, xp: Any, mode: str) -> None:
         close(average(xp.asarray(x), stream=stream), five(x, mode, 7.5))
 
 
-@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
-def test_one_dimension_and_far_neighbours(stream: Any, xp: Any, mode: str) -> None:
+MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
+
+
+@tiered(
+    "dtype, mode",
+    ["i4", "f8", "i8"],
+    MODES,
+    quick=lambda dtype, mode: (dtype, mode) in {("i4", "reflect"), ("i4", "wrap"), ("f8", "mirror"), ("i8", "constant")},
+    # Beside its size it is the constant alone that depends on the dtype.
+    whole=lambda dtype, mode: dtype == "i4" or mode == "constant" or mode == {"f8": "mirror", "i8": "wrap"}[dtype],
+)
+def test_one_dimension_and_far_neighbours(stream: Any, xp: Any, dtype: str, mode: str) -> None:
     spread = ck.stencil("T out", "out = u(-5) - 2 * u(0) + u(3)", "T u", mode=mode, cval=-3)
     for size in (6, 7, 127, 128, 129, 1000, 1001):
-        for dtype in ("i4", "f8", "i8"):
-            x = random(size, dtype=dtype)
-            u = neighbours(x, 5, mode, -3)
-            got = to_host(spread(xp.asarray(x), stream=stream))
-            np.testing.assert_array_equal(got, u(-5) - 2 * u(0) + u(3))
+        x = random(size, dtype=dtype)
+        u = neighbours(x, 5, mode, -3)
+        got = to_host(spread(xp.asarray(x), stream=stream))
+        np.testing.assert_array_equal(got, u(-5) - 2 * u(0) + u(3))
 
 
-@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
+@tiered("mode", MODES, quick=lambda mode: mode in ("mirror", "constant"))
 def test_27_points(stream: Any, xp: Any, mode: str) -> None:
     terms = " + ".join(f"u({dz}, {dy}, {dx})" for dz, dy, dx in product((-1, 0, 1), repeat=3))
     mean = ck.stencil("float out", f"({terms}) / 27", mode=mode)
@@ -102,7 +112,7 @@ def test_modes_of_each_axis(stream: Any, xp: Any) -> None:
     close(both(xp.asarray(x), stream=stream), down(-2, 0) + np.float32(10) * across(0, 3))
 
 
-@pytest.mark.parametrize("mode", SCIPY)
+@tiered("mode", list(SCIPY), quick=lambda mode: mode in ("nearest", "wrap"))
 def test_offsets_are_as_scipys_correlate_has_its_weights(stream: Any, xp: Any, mode: str) -> None:
     x = np.arange(12, dtype=np.float64).reshape(3, 4) ** 2
     weighted = ck.stencil("double out", "u(-1, 0) + 2 * u(0, 1) + 4 * u(1, -1)", mode=mode, cval=0.5)
@@ -132,7 +142,11 @@ def test_several_inputs_coefficients_and_outputs(stream: Any, xp: Any) -> None:
     np.testing.assert_allclose(to_host(following), x + change, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("dtype", [np.dtype("f2"), BFLOAT16, np.dtype("u1"), np.dtype("i2"), np.dtype("f8")], ids=str)
+@tiered(
+    "dtype",
+    [np.dtype("f2"), BFLOAT16, np.dtype("u1"), np.dtype("i2"), np.dtype("f8")],
+    quick=lambda dtype: dtype.name in ("float16", "uint8"),
+)
 def test_dtypes(stream: Any, xp: Any, dtype: np.dtype) -> None:
     greatest = ck.stencil("T out", "T m = u(0, -1); if (u(0, 1) > m) m = u(0, 1); out = m;", "T u", mode="wrap")
     for width in (31, 64):
@@ -152,7 +166,7 @@ def test_inputs_of_other_dtypes_are_converted(stream: Any, xp: Any) -> None:
         difference(xp.asarray(x.astype("f8")), xp.asarray(y), stream=stream)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 8])
+@tiered("steps", [1, 2, 3, 8], quick=lambda steps: steps in (1, 3))
 def test_steps_are_calls_one_after_the_other(stream: Any, xp: Any, steps: int) -> None:
     average = ck.stencil("float out", FIVE, mode="nearest")
     for shape in ((20, 35), (33, 128)):
@@ -165,21 +179,24 @@ def test_steps_are_calls_one_after_the_other(stream: Any, xp: Any, steps: int) -
         np.testing.assert_array_equal(to_host(given), x)
 
 
-@pytest.mark.parametrize("mode", ["reflect", "mirror", "nearest", "wrap", "constant"])
-def test_fused_steps_at_each_border(stream: Any, xp: Any, mode: str) -> None:
+@in_pairs(
+    "mode, shape, steps",
+    MODES,
+    [(3, 4), (33, 65), (70, 200), (32, 64)],
+    [2, 3, 4, 7],
+    quick=lambda mode, shape, steps: mode in ("mirror", "constant"),
+)
+def test_fused_steps_at_each_border(stream: Any, xp: Any, mode: str, shape: tuple[int, int], steps: int) -> None:
     """What is not the same in both directions, so that what lies beyond a border is not what a step makes there."""
     skew = ck.stencil("T out", "(u(0, 2) + 2 * u(-1, 0) - u(1, -1)) % 1000 + by", "T u, T by", mode=mode, cval=5)
-    for shape in ((3, 4), (33, 65), (70, 200), (32, 64)):
-        x = random(*shape, dtype="i4")
-        for steps in (2, 3, 4, 7):
-            want = x
-            for _ in range(steps):
-                u = neighbours(want, 2, mode, 5)
-                want = np.fmod(u(0, 2) + 2 * u(-1, 0) - u(1, -1), 1000) + np.int32(3)
-            np.testing.assert_array_equal(to_host(skew(xp.asarray(x), 3, stream=stream, steps=steps)), want)
+    x = want = random(*shape, dtype="i4")
+    for _ in range(steps):
+        u = neighbours(want, 2, mode, 5)
+        want = np.fmod(u(0, 2) + 2 * u(-1, 0) - u(1, -1), 1000) + np.int32(3)
+    np.testing.assert_array_equal(to_host(skew(xp.asarray(x), 3, stream=stream, steps=steps)), want)
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f8"])
+@tiered("dtype", ["f2", "f8"], quick=lambda dtype: dtype == "f8")
 def test_fused_steps_of_a_line(stream: Any, xp: Any, dtype: str) -> None:
     shifted = ck.stencil("T out", "u(-1)", "T u", mode=("constant",), cval=1)
     for size in (5, 1024, 2100):

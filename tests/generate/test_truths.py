@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.covering import tiered
 from support.places import to_host
 
 import cudakit as ck
@@ -42,7 +43,9 @@ def test_elements(xp: Any, size: int, step: int) -> None:
     np.testing.assert_array_equal(to_host(added(xp.asarray(h), xp.asarray(x), where=b)), np.where(h, x + h, 0))
 
 
-@pytest.mark.parametrize("dtype", ["?", "u1", "i4", "f2", "f8", "c8", ml_dtypes.bfloat16])
+@tiered(
+    "dtype", ["?", "u1", "i4", "f2", "f8", "c8", ml_dtypes.bfloat16], quick=lambda dtype: dtype in ("?", "u1", "f2")
+)
 def test_conversions(xp: Any, dtype: Any) -> None:
     b, h = laid(xp, (7, 33))
     if xp is np or dtype is not ml_dtypes.bfloat16:
@@ -62,7 +65,7 @@ def test_tiles_and_broadcasts(xp: Any) -> None:
     np.testing.assert_array_equal(to_host(fused(b.T, xp.asarray(x))), np.where(h.T, x, -x) + h.T)
 
 
-@pytest.mark.parametrize("raw", ["raw bool b", "raw T b"])
+@tiered("raw", ["raw bool b", "raw T b"], quick=lambda raw: "T" in raw)
 def test_raw(xp: Any, raw: str) -> None:
     b, h = laid(xp, (40,))
     k = xp.arange(40)
@@ -77,9 +80,15 @@ def test_raw(xp: Any, raw: str) -> None:
     np.testing.assert_array_equal(to_host(runs(b, k)), np.cumsum(h) + h)
 
 
-@pytest.mark.parametrize("shape", [(0,), (1,), (1000,), (5, 700), (3, 40, 33)])
-@pytest.mark.parametrize("order", ["C", "F"])
-def test_reductions_and_scans(xp: Any, shape: tuple[int, ...], order: str) -> None:
+@tiered(
+    "order, shape",
+    ["C", "F"],
+    [(0,), (1,), (1000,), (5, 700), (3, 40, 33)],
+    quick=lambda order, shape: len(shape) == 1,
+    # One dimension has no order, and of three the other order has the same lines.
+    whole=lambda order, shape: order == "C" or shape == (5, 700),
+)
+def test_reductions_and_scans(xp: Any, order: str, shape: tuple[int, ...]) -> None:
     b, h = laid(xp, shape, order)
     for axis in (None, *range(len(shape))):
         named: list[tuple[Callable[..., Any], Any]] = [

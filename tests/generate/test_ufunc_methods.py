@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.covering import in_pairs, tiered
 from support.places import to_host
 
 import cudakit as ck
@@ -43,25 +44,51 @@ def both(name: str, method: str, x: np.ndarray, xp: Any, *args: Any, **named: An
     agree(getattr(getattr(ck.math, name), method)(xp.asarray(x), *args, **named), want)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["add", "maximum", "subtract"])
-@pytest.mark.parametrize("dtype", _DTYPES)
-def test_a_few_of_every_dtype(stream: Any, xp: Any, name: str, dtype: str) -> None:
-    x = drawn((5, 6), dtype)
-    both(name, "reduce", x, xp, axis=1)
-    both(name, "accumulate", x, xp)
+@in_pairs(
+    "dtype, name, method",
+    _DTYPES,
+    ["add", "maximum", "subtract"],
+    ["reduce", "accumulate"],
+    quick=lambda dtype, name, method: dtype in ("i1", "f2"),
+)
+def test_a_few_of_every_dtype(stream: Any, xp: Any, dtype: str, name: str, method: str) -> None:
+    both(name, method, drawn((5, 6), dtype), xp, axis=1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", _REDUCED)
-def test_every_function_and_method(stream: Any, xp: Any, name: str) -> None:
-    for dtype in ("i4", "f4"):
-        x = drawn((3, 4, 5), dtype)
-        for axis in (0, (0, 2)):
-            both(name, "reduce", x, xp, axis=axis)
+#: How each method is called; of a function that commutes and of one that does not all ways are tried, of others these.
+_WAYS = ("one axis", "two axes", "strides", "accumulate", "reduceat")
+_ALL_WAYS = {"multiply", "divide"}
+
+
+@tiered(
+    "way, name, dtype",
+    _WAYS,
+    _REDUCED,
+    ["i4", "f4"],
+    quick=lambda way, name, dtype: (
+        name in ("minimum", "less") and way in ("two axes", "accumulate") or name == "divide" and way == "reduceat"
+    ),
+    whole=lambda way, name, dtype: (
+        name in _ALL_WAYS
+        or (way, dtype) in {("two axes", "i4"), ("accumulate", "f4")}
+        or (way == "reduceat" and dtype == ("i4" if _REDUCED.index(name) % 2 else "f4"))
+        or (way == "one axis" and dtype == "f4" and _REDUCED.index(name) % 2 == 0)
+    ),
+)
+def test_every_function_and_method(stream: Any, xp: Any, way: str, name: str, dtype: str) -> None:
+    x = drawn((3, 4, 5), dtype)
+    if way == "strides":
         both(name, "reduce", x[:, ::2, ::-1], xp, axis=1, keepdims=True)
+    elif way == "accumulate":
         both(name, "accumulate", x, xp, axis=1)
+    elif way == "reduceat":
         both(name, "reduceat", x, xp, [0, 2, 1, 3], axis=1)
+    else:
+        both(name, "reduce", x, xp, axis=0 if way == "one axis" else (0, 2))
+
+
+@tiered("name", _REDUCED, quick=lambda name: name in ("multiply", "minimum", "divide"))
+def test_functions_of_no_elements(stream: Any, xp: Any, name: str) -> None:
     both(name, "reduce", np.zeros((0, 3), "i4"), xp)
     both(name, "accumulate", np.zeros((0, 3), "i4"), xp)
 
@@ -110,7 +137,7 @@ def test_outer(stream: Any, xp: Any) -> None:
     agree(ck.math.add.outer(xp.asarray(y), xp.asarray(y), dtype="f8"), np.add.outer(y, y, dtype="f8"))
 
 
-@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i8", "f2", "f4", "c8", "c16"])
+@tiered("dtype", ["?", "i1", "u2", "i8", "f2", "f4", "c8", "c16"], quick=lambda dtype: dtype in ("?", "i1", "f4"))
 def test_at(stream: Any, xp: Any, dtype: str) -> None:
     """Indices that come again count again."""
     indices = np.array([0, 2, 2, -1, 2, 0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from support.covering import covering, in_pairs
+from support.covering import covering, in_pairs, tiered
 
 AXES = [list("abcde"), [1, 2, 3], [True, False], ["x", "y", "z"]]
 
@@ -43,3 +43,18 @@ def test_what_is_beyond_the_pairs_is_marked_exhaustive() -> None:
     plain = [values.values for values in marked if pytest.mark.exhaustive not in values.marks]
     assert plain == [values for values in itertools.product(*AXES[:3]) if values in covering(*AXES[:3])]
     assert 15 <= len(plain) < 30
+
+
+def test_tiers_are_marked() -> None:
+    mark = tiered(
+        "letter, number",
+        *AXES[:2],
+        quick=lambda letter, number: letter == "a",
+        whole=lambda letter, number: number < 3,
+        where=lambda letter, number: letter != "e",
+    )
+    marks = {params.values: set(params.marks) for params in mark.args[1]}
+    assert list(marks) == list(itertools.product("abcd", AXES[1]))
+    assert marks["a", 1] == set()
+    assert all((pytest.mark.exhaustive in found) == (number == 3) for (_, number), found in marks.items())
+    assert all((pytest.mark.slow in found) == (letter != "a") for (letter, _), found in marks.items())

@@ -47,7 +47,7 @@ def in_pairs(
     names: str,
     *axes: Sequence[Any],
     where: Callable[..., bool] | None = None,
-    marks: Callable[..., Sequence[pytest.MarkDecorator]] = lambda *values: (),
+    quick: Callable[..., bool] | None = None,
 ) -> pytest.MarkDecorator:
     """Parametrize a test by all combinations; those beyond a covering array are marked ``exhaustive``.
 
@@ -59,27 +59,13 @@ def in_pairs(
         Values of each parameter.
     where : callable, optional
         Says of a combination's values whether the combination exists.
-    marks : callable, optional
-        Gives a combination's own marks.
+    quick : callable, optional
+        Says of a combination's values whether the quick tests have it; one that they do not is marked ``slow``.
+        Default: all.
     """
     chosen = {id_of(values) for values in covering(*axes, where=where)}
     every = [values for values in itertools.product(*axes) if where is None or where(*values)]
-    marked = [
-        pytest.param(
-            *values,
-            marks=(*marks(*values), *(() if id_of(values) in chosen else (pytest.mark.exhaustive,))),
-            id=id_of(values),
-        )
-        for values in every
-    ]
-    return pytest.mark.parametrize(tuple(name.strip() for name in names.split(",")), marked)
-
-
-def thinned(values: Sequence[Any], every: int) -> list[Any]:
-    """Parameters of which each `every`-th, the first among them, is quick; the others are marked ``slow``."""
-    return [
-        value if at % every == 0 else pytest.param(value, marks=pytest.mark.slow) for at, value in enumerate(values)
-    ]
+    return marked(names, every, quick, lambda *values: id_of(values) in chosen)
 
 
 def tiered(
@@ -87,6 +73,7 @@ def tiered(
     *axes: Sequence[Any],
     quick: Callable[..., bool] | None = None,
     whole: Callable[..., bool] | None = None,
+    where: Callable[..., bool] | None = None,
 ) -> pytest.MarkDecorator:
     """Parametrize a test by all combinations; those that are not for the quick tests are marked ``slow``.
 
@@ -101,15 +88,28 @@ def tiered(
     whole : callable, optional
         Says of a combination's values whether the whole suite has it; one that it leaves out is marked ``exhaustive``.
         Default: all.
+    where : callable, optional
+        Says of a combination's values whether the combination exists.
     """
+    every = [values for values in itertools.product(*axes) if where is None or where(*values)]
+    return marked(names, every, quick, whole)
+
+
+def marked(
+    names: str,
+    every: Sequence[Combination],
+    quick: Callable[..., bool] | None,
+    whole: Callable[..., bool] | None,
+) -> pytest.MarkDecorator:
+    """Parametrize a test by combinations with the marks of their tiers."""
 
     def marks(values: Combination) -> tuple[pytest.MarkDecorator, ...]:
-        if whole is not None and not whole(*values):
-            return (pytest.mark.slow, pytest.mark.exhaustive)
-        return () if quick is None or quick(*values) else (pytest.mark.slow,)
+        is_slow = quick is not None and not quick(*values)
+        is_beyond = whole is not None and not whole(*values)
+        return (*[pytest.mark.slow] * is_slow, *[pytest.mark.exhaustive] * is_beyond)
 
-    found = [pytest.param(*values, marks=marks(values), id=id_of(values)) for values in itertools.product(*axes)]
-    return pytest.mark.parametrize(tuple(name.strip() for name in names.split(",")), found)
+    params = [pytest.param(*values, marks=marks(values), id=id_of(values)) for values in every]
+    return pytest.mark.parametrize(tuple(name.strip() for name in names.split(",")), params)
 
 
 def id_of(values: Combination) -> str:
