@@ -23,17 +23,26 @@ from cudakit.proof.terms import equal
 pytestmark = pytest.mark.emulator
 pytest.importorskip("z3", reason="the extra prove is not installed")
 
-_SLOW = ("matmul", "guarded_matmul")
+#: Cases whose proofs take long: of their changes the whole suite has the last, of other cases' the quick tests the first.
+_SLOW = ("matmul", "guarded_matmul", "double_buffer", "window", "rows", "three_dimensions", "transpose", "tiled_transpose",
+         "local_array", "reduction")  # fmt: skip
+_LONG = ("strides_that_meet", "nested_too_far", "own_rounds", "two_at_a_time", "endless", "before_a_loop", "last_round")
+
+
+def _marks(case: Case, change: int) -> tuple[pytest.MarkDecorator, ...]:
+    is_slow = case.name in _SLOW
+    is_beyond = is_slow and (change < len(case.changes) - 1 or case.name == "guarded_matmul")
+    return (*[pytest.mark.slow] * (is_slow or change > 0), *[pytest.mark.exhaustive] * is_beyond)
+
+
 _CASES = [pytest.param(case, marks=pytest.mark.slow if case.name in _SLOW else ()) for case in PROVED]
-_LONG = ("strides_that_meet", "nested_too_far", "own_rounds", "two_at_a_time", "endless", "before_a_loop")
 _FAULTY = [pytest.param(case, marks=pytest.mark.slow if case.name in _LONG else ()) for case in FAULTY]
 _CHANGED = [
     pytest.param(
-        case, change, id=f"{case.name}: {change[1] or 'without'} {change[0]}".replace("\n", ""),
-        marks=pytest.mark.slow if case.name in _SLOW else (),
+        case, change, id=f"{case.name}: {change[1] or 'without'} {change[0]}".replace("\n", ""), marks=_marks(case, k)
     )
     for case in PROVED
-    for change in case.changes
+    for k, change in enumerate(case.changes)
 ]  # fmt: skip
 
 
