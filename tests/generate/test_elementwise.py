@@ -121,7 +121,7 @@ def test_index_and_coordinates_are_the_results_own(xp: Any, case: tuple[Laid, ..
     "dtype, size",
     ["f4", "i1", "c16"],
     [0, 1, 3, 4, 127, 511, 512, 513, 4099],
-    quick=lambda dtype, size: dtype == "f4" or dtype == "i1" and size == 513,
+    quick=lambda dtype, size: dtype == "f4" or (dtype == "i1" and size == 513),
 )
 def test_contiguous_sizes(xp: Any, dtype: str, size: int) -> None:
     x = np.arange(size).astype(dtype)
@@ -160,15 +160,17 @@ _FEW_OF = {("i1", (70, 67)), ("f4", (135, 140)), ("i1", (3, 40, 72)), ("f4", (3,
     ["i1", "f2", "f4", "f8", "c16"],
     [(64, 128), (70, 67), (130, 33), (135, 140), (3, 40, 72)],
     [0, 1 << 30],
-    quick=lambda dtype, shape, many: (dtype, shape, many)
-    in {
-        ("i1", (135, 140), 0),
-        ("i1", (70, 67), 1 << 30),
-        ("f2", (130, 33), 1 << 30),
-        ("f4", (70, 67), 0),
-        ("f4", (3, 40, 72), 1 << 30),
-        ("c16", (64, 128), 1 << 30),
-    },
+    quick=lambda dtype, shape, many: (
+        (dtype, shape, many)
+        in {
+            ("i1", (135, 140), 0),
+            ("i1", (70, 67), 1 << 30),
+            ("f2", (130, 33), 1 << 30),
+            ("f4", (70, 67), 0),
+            ("f4", (3, 40, 72), 1 << 30),
+            ("c16", (64, 128), 1 << 30),
+        }
+    ),
     whole=lambda dtype, shape, many: (
         (many == 0) == (dtype == "f8") if dtype in ("f2", "f8", "c16") else many == 0 or (dtype, shape) in _FEW_OF
     ),

@@ -171,13 +171,17 @@ def _slow(*values: Any) -> Any:
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("dtype", ["f4", _slow("f8"), _slow("f2"), "i4", *_more("i1", "u2", "u4", "i8", "u8", "?", "c8", "c16")])
+@pytest.mark.parametrize(
+    "dtype", ["f4", _slow("f8"), _slow("f2"), "i4", *_more("i1", "u2", "u4", "i8", "u8", "?", "c8", "c16")]
+)
 def test_many_functions_of_one_argument(xp: Any, dtype: str) -> None:
     names = [name for name in UNARY if (args := arguments(name, dtype)) and args[0].size == inputs(dtype, 1)[0].size]
     _check_together(xp, names, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["f4", _slow("f8"), "i1", _slow("u8"), *_more("f2", "u2", "i4", "u4", "i8", "?", "c8", "c16")])
+@pytest.mark.parametrize(
+    "dtype", ["f4", _slow("f8"), "i1", _slow("u8"), *_more("f2", "u2", "i4", "u4", "i8", "?", "c8", "c16")]
+)
 def test_many_functions_of_two_arguments(xp: Any, dtype: str) -> None:
     skipped = ("power", "ldexp", "float_power")
     _check_together(xp, [name for name in BINARY if name not in skipped and arguments(name, dtype)], dtype)

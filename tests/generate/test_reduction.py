@@ -441,7 +441,9 @@ def test_sums_are_as_other_combinations_are(xp: Any, of: tuple[str, str | None],
     dtype, acc = of
     result = acc or {"b": "int64", "i": "int64"}.get(np.dtype(dtype).kind, "T")
     host = whole_numbers((3, 1000), dtype)
-    known, other = (ck.reduction("T x", f"{result} out", "x", combined, "0", acc=acc) for combined in (" b +a ", "(a + b)"))
+    known, other = (
+        ck.reduction("T x", f"{result} out", "x", combined, "0", acc=acc) for combined in (" b +a ", "(a + b)")
+    )
     x, axis = ((host, None), (host[:, 5:], 1), (host, 0), (host[:, 1:], 0))[way]
     got, want = to_host(known(xp.asarray(x), axis=axis)), to_host(other(xp.asarray(x), axis=axis))
     assert got.dtype == want.dtype

@@ -453,7 +453,11 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "acc"),
-    [("i1", None), pytest.param("f2", None, marks=pytest.mark.slow), pytest.param("f4", "float64", marks=pytest.mark.slow)],
+    [
+        ("i1", None),
+        pytest.param("f2", None, marks=pytest.mark.slow),
+        pytest.param("f4", "float64", marks=pytest.mark.slow),
+    ],
 )
 def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:
     """What a tile has beside the line is 0 there, and asked for elsewhere."""

@@ -81,7 +81,9 @@ MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
     "dtype, mode",
     ["i4", "f8", "i8"],
     MODES,
-    quick=lambda dtype, mode: (dtype, mode) in {("i4", "reflect"), ("i4", "wrap"), ("f8", "mirror"), ("i8", "constant")},
+    quick=lambda dtype, mode: (
+        (dtype, mode) in {("i4", "reflect"), ("i4", "wrap"), ("f8", "mirror"), ("i8", "constant")}
+    ),
     # Beside its size it is the constant alone that depends on the dtype.
     whole=lambda dtype, mode: dtype == "i4" or mode == "constant" or mode == {"f8": "mirror", "i8": "wrap"}[dtype],
 )

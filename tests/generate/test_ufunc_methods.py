@@ -66,7 +66,7 @@ _ALL_WAYS = {"multiply", "divide"}
     _REDUCED,
     ["i4", "f4"],
     quick=lambda way, name, dtype: (
-        name in ("minimum", "less") and way in ("two axes", "accumulate") or name == "divide" and way == "reduceat"
+        (name in ("minimum", "less") and way in ("two axes", "accumulate")) or (name == "divide" and way == "reduceat")
     ),
     whole=lambda way, name, dtype: (
         name in _ALL_WAYS

@@ -23,9 +23,9 @@ from cudakit.proof.terms import equal
 pytestmark = pytest.mark.emulator
 pytest.importorskip("z3", reason="the extra prove is not installed")
 
-#: Cases whose proofs take long: of their changes the whole suite has the last, of other cases' the quick tests the first.
-_SLOW = ("matmul", "guarded_matmul", "double_buffer", "window", "rows", "three_dimensions", "transpose", "tiled_transpose",
-         "local_array", "reduction")  # fmt: skip
+#: Cases whose proofs take long: the whole suite has their last change. Of other cases the quick tests have the first.
+_SLOW = ("matmul", "guarded_matmul", "double_buffer", "window", "rows", "three_dimensions", "transpose",
+         "tiled_transpose", "local_array", "reduction")  # fmt: skip
 _LONG = ("strides_that_meet", "nested_too_far", "own_rounds", "two_at_a_time", "endless", "before_a_loop", "last_round")
 
 

@@ -35,7 +35,14 @@ FILLS = {
     "bernoulli f8": ("f8", lambda: bernoulli("op", np.dtype("f8"), 1 / 3)),
 }
 #: Kinds that the quick tests draw: one of each kernel, and of each number of values in a word.
-QUICK = ("uniform f4", "uniform f8", "normal f2", "exponential f4", "integers of 4 in a word", "integers, many rejected")
+QUICK = (
+    "uniform f4",
+    "uniform f8",
+    "normal f2",
+    "exponential f4",
+    "integers of 4 in a word",
+    "integers, many rejected",
+)
 KINDS = [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in FILLS]
 #: Of what seed 2026 gives, on whatever device.
 DIGESTS = {
