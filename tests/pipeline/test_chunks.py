@@ -21,7 +21,6 @@ __global__ void smooth(const float* x, float* y, int rows, int columns) {
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 2, 99, 100, 101])
 @pytest.mark.parametrize("chunk", [1, 7, 100, None])
 def test_map_array(stream: Any, xp: Any, rows: int, chunk: int | None) -> None:

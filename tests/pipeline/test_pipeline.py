@@ -31,7 +31,6 @@ class Counted:
             yield item
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 33])
 @pytest.mark.parametrize("depth", [None, 1, 3])
 def test_kernels_over_a_stream_of_items(stream: Any, xp: Any, count: int, depth: int | None) -> None:

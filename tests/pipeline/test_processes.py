@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support.covering import tiered
 from support.emulated import place
 
 INTERRUPTED = """
@@ -53,8 +54,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["host", "device", "yields"])
+@tiered("kind", ["host", "device", "yields"], quick=lambda kind: kind == "device")
 def test_ctrl_c(kind: str) -> None:
     where = "gpu" if place.is_gpu else "emulator"
     child = subprocess.Popen(

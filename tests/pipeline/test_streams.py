@@ -95,7 +95,6 @@ def test_the_first_copies_of_large_items_wait_for_no_kernel(stream: Any) -> None
 # ── graphs ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow
 def test_graphs_give_the_same(stream: Any, xp: Any) -> None:
     stages = [adding(xp, 1), adding(xp, 10), lambda x, stream: ck.ops.cumsum(x, stream=stream)]
     plain = list(ck.Pipeline(stages, stream=stream, depth=3)(items(20)))
