@@ -76,7 +76,7 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(got, (host.astype("f8") * other).sum(axis=axes, keepdims=keepdims), dtype)
 
 
-@tiered("dtype", ["?", "i1", "u8", "bfloat16", "c8"], quick=lambda dtype: dtype in ("?", "bfloat16"))
+@tiered("dtype", ["?", "i1", "u8", "bfloat16", "c8"], quick=lambda dtype: dtype == "?")
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     host = whole_numbers((3, 50), kind)
@@ -135,10 +135,13 @@ def test_more_parts_than_one(xp: Any) -> None:
 # --- what expressions say ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"), [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))]
+@tiered(
+    "call",
+    [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))],
+    quick=lambda call: call[1] in (None, (0, 2)),
 )
-def test_argmax_by_a_struct(xp: Any, shape: Any, axis: Any) -> None:
+def test_argmax_by_a_struct(xp: Any, call: tuple[Any, Any]) -> None:
+    shape, axis = call
     host = whole_numbers(shape, "f4")
     value, where = where_largest(xp.asarray(host), axis=axis)
     flat = host.transpose(1, 0, 2).reshape(4, -1) if axis == (0, 2) else host
@@ -429,7 +432,7 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     "of, way",
     [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)],
     [0, 1, 2, 3],
-    quick=lambda of, way: of == ("i1", None) or (of, way) == (("f2", None), 0),
+    quick=lambda of, way: of == ("i1", None) and way in (1, 2),
     # Bytes are added in ways of their own; of the others each is met in two, and each way by two of them.
     whole=lambda of, way: (
         of in (("i1", None), ("u1", "float32"))
@@ -508,7 +511,7 @@ def _of_initial(dtype: str) -> np.ndarray:
     list(_INITIAL),
     [None, 0, 1],
     where=lambda dtype, initial, axis: dtype != "i2" or "float" not in initial,
-    quick=lambda dtype, initial, axis: dtype in ("f4", "i2"),
+    quick=lambda dtype, initial, axis: dtype == "f4",
 )
 def test_an_initial_value_at_run_time(xp: Any, dtype: str, initial: str, axis: int | None) -> None:
     host, value = _of_initial(dtype), _INITIAL[initial]

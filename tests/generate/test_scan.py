@@ -122,6 +122,7 @@ def test_broadcasting_and_numbers(xp: Any) -> None:
 # --- what expressions say ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_line_of_sight(xp: Any) -> None:
     """A point is seen where no angle before it is as great."""
     heights = np.random.default_rng(0).random(3000).astype("f4")
@@ -188,6 +189,7 @@ def test_a_combination_that_does_not_commute(xp: Any, shape: Any, axis: int) -> 
     np.testing.assert_allclose(got, want, rtol=bound("f4", 32, 1.0))
 
 
+@pytest.mark.slow
 def test_neighbours_by_raw_inputs(xp: Any) -> None:
     host = np.sort(np.random.default_rng(0).integers(0, 300, 2000)).astype("i4")
     unique = ck.scan(
@@ -497,7 +499,7 @@ _WITHOUT = {
         and (name != "pieces" or len(shape) == 1)
         and (name != "last" or shape != (0,))
     ),
-    quick=lambda dtype, name, shape, axis: dtype == "f4" or (dtype == "i2" and name in ("total", "pieces")),
+    quick=lambda dtype, name, shape, axis: dtype == "f4" and (shape == (5000,) or (name, shape) == ("total", (40, 9))),
 )
 def test_without_an_identity(xp: Any, dtype: str, name: str, shape: tuple[int, ...], axis: int) -> None:
     """As PyCUDA's InclusiveScanKernel has it: along lines of every kind, by segments, with the last item."""
@@ -552,6 +554,7 @@ def test_each_call_has_its_own_block_size(xp: Any) -> None:
     check(out[1], np.cumsum(to_host(x), 1))
 
 
+@pytest.mark.slow
 def test_a_block_size_of_segments_and_several_inputs(xp: Any) -> None:
     host, flags = whole_numbers(20003), (np.arange(20003) % 71 == 3).astype("i4")
     for size in (160, 768):
@@ -642,6 +645,7 @@ def test_an_initial_value_of_segments(xp: Any) -> None:
         check(z, np.moveaxis(want, -1, axis) - x + 5)
 
 
+@pytest.mark.slow
 def test_an_initial_value_of_other_scans(xp: Any) -> None:
     """With the last item, without an identity, of a struct whose combination does not commute."""
     share = ck.scan("T x", "T y, T z", "x", "a + b", "0", "y = last_item; z = last_item - item", name="share")

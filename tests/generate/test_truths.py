@@ -102,6 +102,7 @@ def test_reductions_and_scans(xp: Any, order: str, shape: tuple[int, ...]) -> No
             np.testing.assert_allclose(got, wanted, rtol=1e-12, err_msg=str((call, axis)))
 
 
+@pytest.mark.slow
 def test_others(xp: Any) -> None:
     b, h = laid(xp, (1001,))
     x = np.arange(1001, dtype=np.float64)

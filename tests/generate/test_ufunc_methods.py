@@ -93,7 +93,7 @@ def test_functions_of_no_elements(stream: Any, xp: Any, name: str) -> None:
     both(name, "accumulate", np.zeros((0, 3), "i4"), xp)
 
 
-@pytest.mark.parametrize("name", ["add", "maximum", "subtract"])
+@tiered("name", ["add", "maximum", "subtract"], quick=lambda name: name != "add")
 def test_initial_and_where(stream: Any, xp: Any, name: str) -> None:
     x = drawn((4, 5), "f4")
     mask = np.random.default_rng(1).random((4, 5)) < 0.5

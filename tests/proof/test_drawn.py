@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from support.covering import tiered
 
 import cudakit as ck
 from cudakit.errors import EmulationError
@@ -54,7 +55,7 @@ class Drawn:
         return f"\n#pragma unroll 1\nfor (int {name} = {first}; {name} < {last}; {name} {change}) {{ {body} }}"
 
 
-@pytest.mark.parametrize("seed", range(24))
+@tiered("seed", range(24), whole=lambda seed: seed < 12)
 def test_a_drawn_kernel_that_is_proved_has_no_fault(seed: int) -> None:
     drawn = Drawn(seed)
     body = drawn.statements(["t", "i"])

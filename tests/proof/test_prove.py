@@ -26,12 +26,13 @@ pytest.importorskip("z3", reason="the extra prove is not installed")
 #: Cases whose proofs take long: the whole suite has their last change. Of other cases the quick tests have the first.
 _SLOW = ("matmul", "guarded_matmul", "double_buffer", "window", "rows", "three_dimensions", "transpose",
          "tiled_transpose", "local_array", "reduction")  # fmt: skip
+_LARGE = ("guarded_matmul", "tiled_transpose", "window", "rows")  # faults of these kinds are found in smaller kernels
 _LONG = ("strides_that_meet", "nested_too_far", "own_rounds", "two_at_a_time", "endless", "before_a_loop", "last_round")
 
 
 def _marks(case: Case, change: int) -> tuple[pytest.MarkDecorator, ...]:
     is_slow = case.name in _SLOW
-    is_beyond = is_slow and (change < len(case.changes) - 1 or case.name == "guarded_matmul")
+    is_beyond = is_slow and (change < len(case.changes) - 1 or case.name in _LARGE)
     return (*[pytest.mark.slow] * (is_slow or change > 0), *[pytest.mark.exhaustive] * is_beyond)
 
 
