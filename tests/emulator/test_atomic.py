@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.covering import in_pairs
 from support.emulated import IS_COMPILED, of_numpy, run
+from support.tiers import in_tiers
 
 from cudakit import emulator
 
@@ -76,7 +76,7 @@ def spread(kind: str, count: int, few: bool) -> np.ndarray:
     return (RANDOM.standard_normal(count) * 10.0 ** RANDOM.integers(-3, 3, count)).astype(dtype)
 
 
-@in_pairs(
+@in_tiers(
     "form, space, cells, wanted",
     FORMS,
     ["global", "shared", "generic"],

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.covering import tiered
 from support.places import to_host
+from support.tiers import in_tiers
 from support.views import few
 
 import cudakit as ck
@@ -117,11 +117,12 @@ def test_index_and_coordinates_are_the_results_own(xp: Any, case: tuple[Laid, ..
     check(numbered(x, out=out), want)
 
 
-@tiered(
+@in_tiers(
     "dtype, size",
     ["f4", "i1", "c16"],
     [0, 1, 3, 4, 127, 511, 512, 513, 4099],
     quick=lambda dtype, size: dtype == "f4" or (dtype == "i1" and size == 513),
+    strength=None,
 )
 def test_contiguous_sizes(xp: Any, dtype: str, size: int) -> None:
     x = np.arange(size).astype(dtype)
@@ -155,7 +156,7 @@ def test_layouts_have_the_kernels_that_they_should(xp: Any) -> None:
 _FEW_OF = {("i1", (70, 67)), ("f4", (135, 140)), ("i1", (3, 40, 72)), ("f4", (3, 40, 72))}
 
 
-@tiered(
+@in_tiers(
     "dtype, shape, many",
     ["i1", "f2", "f4", "f8", "c16"],
     [(64, 128), (70, 67), (130, 33), (135, 140), (3, 40, 72)],
@@ -171,6 +172,7 @@ _FEW_OF = {("i1", (70, 67)), ("f4", (135, 140)), ("i1", (3, 40, 72)), ("f4", (3,
     whole=lambda dtype, shape, many: (
         (many == 0) == (dtype == "f8") if dtype in ("f2", "f8", "c16") else many == 0 or (dtype, shape) in _FEW_OF
     ),
+    strength=None,
 )
 def test_tiles_of_every_size(
     xp: Any, dtype: str, shape: tuple[int, ...], many: int, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +192,7 @@ def test_tiles_of_every_size(
     check(mix(x, xp.asarray(np.full((), 1, "f8"))), host - host.dtype.type(2))
 
 
-@tiered("dtype", ["i1", "f2", "u2"], quick=lambda dtype: dtype == "u2")
+@in_tiers("dtype", ["i1", "f2", "u2"], quick=lambda dtype: dtype == "u2", strength=None)
 def test_every_second_of_small_elements(xp: Any, dtype: str) -> None:
     host = (np.arange(6 * 301) % 61).reshape(6, 301).astype(dtype)
     for start in range(5):
@@ -245,11 +247,12 @@ def test_which_outputs_are_set_first() -> None:
 # ── types ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@tiered(
+@in_tiers(
     "right, left",
     ["i2", "f4"],
     ["?", "i1", "u4", "i8", "f2", "f4", "f8", "c8"],
     quick=lambda right, left: right == "i2" and left in ("?", "u4", "f2"),
+    strength=None,
 )
 def test_type_variables_are_promoted_as_numpy_does(xp: Any, right: str, left: str) -> None:
     same = elementwise("T x, T y", "T z", "z = x", name="same")
@@ -399,7 +402,7 @@ def test_coordinates_and_shape(xp: Any) -> None:
 # ── masks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@tiered("layout", ["flat", "row", "transposed"], quick=lambda layout: layout != "flat")
+@in_tiers("layout", ["flat", "row", "transposed"], quick=lambda layout: layout != "flat", strength=None)
 def test_where_leaves_the_others(xp: Any, layout: str) -> None:
     x = np.arange(40 * 50, dtype="f4").reshape(40, 50)
     mask = x % 3 == 1
@@ -479,7 +482,7 @@ def test_structs_without_dimensions(xp: Any) -> None:
     check(same(np.array((1, 2), pair), out=np.zeros((), pair)), np.array((1, 2), pair))
 
 
-@tiered("shape", [(2, 3, 4), (24,), (1, 1), (3, 0)], quick=lambda shape: shape == (2, 3, 4))
+@in_tiers("shape", [(2, 3, 4), (24,), (1, 1), (3, 0)], quick=lambda shape: shape == (2, 3, 4), strength=None)
 def test_raw_arguments_as_cupy_has_them(xp: Any, shape: tuple[int, ...]) -> None:
     host = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     x = xp.asarray(host)
@@ -534,7 +537,7 @@ def test_complex_of_reductions_as_cupy_names_it(xp: Any) -> None:
     check(total(x), (to_host(x) * np.complex64(1j)).sum())
 
 
-@tiered("kind", ["U", "uint64", "cudaTextureObject_t"], quick=lambda kind: kind == "U")
+@in_tiers("kind", ["U", "uint64", "cudaTextureObject_t"], quick=lambda kind: kind == "U", strength=None)
 def test_textures(xp: Any, stream: Any, kind: str) -> None:
     data = xp.arange(8, dtype=xp.float32)
     texture = ck.texture(data)

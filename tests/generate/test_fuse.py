@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.covering import tiered
 from support.places import another, to_host
+from support.tiers import in_tiers
 from support.views import few
 
 import cudakit as ck
@@ -45,7 +45,7 @@ def numbers(dtype: str, *shape: int, seed: int = 0) -> np.ndarray:
     return values.astype(dtype)
 
 
-@tiered("dtype", ["f4", "f8", "f2", "i4"], quick=lambda dtype: dtype in ("f4", "i4"))
+@in_tiers("dtype", ["f4", "f8", "f2", "i4"], quick=lambda dtype: dtype in ("f4", "i4"), strength=None)
 def test_operators_and_functions(xp: Any, dtype: str) -> None:
     def mixed(x: Any, y: Any, a: Any) -> Any:
         z = (x * x + y * 2 - a) / 3

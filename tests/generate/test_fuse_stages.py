@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.covering import tiered
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 
@@ -93,7 +93,12 @@ def test_arguments_written_in_place(xp: Any, function: Callable[..., Any], shape
     check(function, xp, numbers("f8", *shape), numbers("f8", *shape, seed=1), exact=function is not _sum_into)
 
 
-@tiered("dtype", ["?", "i2", "f2", "f4", "c8", ml_dtypes.bfloat16], quick=lambda dtype: dtype in ("?", "i2", "f2"))
+@in_tiers(
+    "dtype",
+    ["?", "i2", "f2", "f4", "c8", ml_dtypes.bfloat16],
+    quick=lambda dtype: dtype in ("?", "i2", "f2"),
+    strength=None,
+)
 def test_dtypes_in_place(xp: Any, dtype: Any) -> None:
     def function(x: Any, y: Any) -> Any:
         x[...] = y
@@ -159,12 +164,13 @@ def _sums(x: Any, y: Any) -> Any:
     return x.sum(1, keepdims=True) * y, x.sum(0).sum(0), x, np.sum(x + y), y.sum()
 
 
-@tiered(
+@in_tiers(
     "function, dtype",
     [_centred, _sums],
     ["f4", "f8", "i4", "c16"],
     quick=lambda function, dtype: (function, dtype) == (_sums, "i4"),
     whole=lambda function, dtype: (function, dtype) not in ((_centred, "f8"), (_sums, "c16")),
+    strength=None,
 )
 def test_reductions_within_expressions(xp: Any, function: Callable[..., Any], dtype: str) -> None:
     check(function, xp, numbers(dtype, 7, 40), numbers(dtype, 40, seed=1))
@@ -183,7 +189,7 @@ def test_softmax_and_variance(xp: Any) -> None:
     check(variance, xp, numbers("f8", 100), 1)
 
 
-@tiered(
+@in_tiers(
     "way, dtype, shape",
     [0, 1, 2],
     ["f4", "i4", "?", "c8", "f2"],
@@ -191,6 +197,7 @@ def test_softmax_and_variance(xp: Any) -> None:
     quick=lambda way, dtype, shape: shape == (3, 50) and (way, dtype) in ((0, "f2"), (1, "i4")),
     # To keep dimensions, and to have one element, is not the dtype's.
     whole=lambda way, dtype, shape: dtype == "f4" or (shape == (3, 50) and way < 2),
+    strength=None,
 )
 def test_places_of_extrema(xp: Any, way: int, dtype: str, shape: tuple[int, ...]) -> None:
     x = numbers(dtype, *shape)
@@ -243,12 +250,13 @@ def test_sums_without_nan(xp: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Mean of empty slice:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@tiered(
+@in_tiers(
     "way, dtype",
     [0, 1, 2],
     ["f4", "f2", "i2", "?", "c8"],
     quick=lambda way, dtype: (way, dtype) == (1, "f2"),
     whole=lambda way, dtype: dtype == "f4" or (way, dtype) in ((0, "i2"), (0, "c8"), (1, "f2"), (2, "?")),
+    strength=None,
 )
 def test_means_of_chosen_elements(xp: Any, way: int, dtype: str) -> None:
     x, y = numbers("f4", 6, 20).astype(dtype), numbers("f4", 6, 20, seed=1)
@@ -335,7 +343,7 @@ def test_parts_of_arrays(xp: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:numpy.fix is deprecated:DeprecationWarning")
-@tiered("dtype", ["f4", "f8", "f2", "i4", "c16"], quick=lambda dtype: dtype == "f4")
+@in_tiers("dtype", ["f4", "f8", "f2", "i4", "c16"], quick=lambda dtype: dtype == "f4", strength=None)
 def test_functions(xp: Any, dtype: str) -> None:
     x = np.concatenate([numbers(dtype, 40), np.array([0, 0.5, 1.5, -0.5, 2.5]).astype(dtype)])
     check(lambda x: (np.round(x), x.round(1), np.around(x, 2)), xp, x)

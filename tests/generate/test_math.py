@@ -11,8 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.covering import in_pairs
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 from cudakit.math import MISSING, TABLE
@@ -327,7 +327,7 @@ _NUMBERS = {
 }
 
 
-@in_pairs(
+@in_tiers(
     "number, dtype, name",
     list(_NUMBERS),
     ["?", "u1", "f2", "f8", "c8"],

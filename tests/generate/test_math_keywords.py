@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.covering import tiered
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 
@@ -25,7 +25,7 @@ def same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got, want)
 
 
-@tiered("dtype", ["?", "i1", "u1", "i8", "u8"], quick=lambda dtype: dtype in ("u1", "i8"))
+@in_tiers("dtype", ["?", "i1", "u1", "i8", "u8"], quick=lambda dtype: dtype in ("u1", "i8"), strength=None)
 def test_comparisons_with_python_ints(stream: Any, xp: Any, dtype: str) -> None:
     """Whatever the int: the answer is the mathematical one."""
     limits = np.iinfo("i1" if dtype == "?" else dtype)
@@ -39,7 +39,7 @@ def test_comparisons_with_python_ints(stream: Any, xp: Any, dtype: str) -> None:
     same(ck.math.less(2**70, xp.asarray(host)), [False] * host.size)
 
 
-@tiered("dtype", ["f2", "f4", "f8", "c8"], quick=lambda dtype: dtype == "f2")
+@in_tiers("dtype", ["f2", "f4", "f8", "c8"], quick=lambda dtype: dtype == "f2", strength=None)
 def test_python_numbers_beyond_floating_point_are_infinite(stream: Any, xp: Any, dtype: str) -> None:
     kind = np.dtype(dtype)
     host = np.array([1, -2, 3]).astype(kind)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.covering import in_pairs, tiered
 from support.places import another, to_host
+from support.tiers import in_tiers
 from support.tolerance import bound
 
 import cudakit as ck
@@ -76,7 +76,7 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(got, (host.astype("f8") * other).sum(axis=axes, keepdims=keepdims), dtype)
 
 
-@tiered("dtype", ["?", "i1", "u8", "bfloat16", "c8"], quick=lambda dtype: dtype == "?")
+@in_tiers("dtype", ["?", "i1", "u8", "bfloat16", "c8"], quick=lambda dtype: dtype == "?", strength=None)
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     host = whole_numbers((3, 50), kind)
@@ -135,10 +135,11 @@ def test_more_parts_than_one(xp: Any) -> None:
 # --- what expressions say ---------------------------------------------------------------------------------------------
 
 
-@tiered(
+@in_tiers(
     "call",
     [((700,), None), ((7, 40), 0), ((7, 40), 1), ((40, 300), 0), ((3, 4, 5), (0, 2))],
     quick=lambda call: call[1] in (None, (0, 2)),
+    strength=None,
 )
 def test_argmax_by_a_struct(xp: Any, call: tuple[Any, Any]) -> None:
     shape, axis = call
@@ -212,7 +213,7 @@ def test_empty(xp: Any) -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
-@tiered("dtype", ["i4", "u8"], quick=lambda dtype: dtype == "i4")
+@in_tiers("dtype", ["i4", "u8"], quick=lambda dtype: dtype == "i4", strength=None)
 def test_segments(xp: Any, dtype: str) -> None:
     host = whole_numbers(3001, "f4")
     offsets = np.sort(np.random.default_rng(1).integers(0, 3002, 90)).astype(dtype)
@@ -428,7 +429,7 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
 # --- sums, which have ways of their own -------------------------------------------------------------------------------
 
 
-@tiered(
+@in_tiers(
     "of, way",
     [("i1", None), ("i1", "uint32"), ("u1", "float32"), ("?", None), ("i2", None), ("f2", None)],
     [0, 1, 2, 3],
@@ -438,6 +439,7 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
         of in (("i1", None), ("u1", "float32"))
         or way in {("i1", "uint32"): (0, 2), ("?", None): (1, 3), ("i2", None): (1, 2), ("f2", None): (0, 3)}[of]
     ),
+    strength=None,
 )
 def test_sums_are_as_other_combinations_are(xp: Any, of: tuple[str, str | None], way: int) -> None:
     """By bytes, with fewer bits for a few of them, and wherever the array begins."""
@@ -505,7 +507,7 @@ def _of_initial(dtype: str) -> np.ndarray:
     return (np.arange(120) % 7).astype(dtype).reshape(4, 30)
 
 
-@in_pairs(
+@in_tiers(
     "dtype, initial, axis",
     ["f4", "i2", "f2", "c16"],
     list(_INITIAL),
@@ -519,7 +521,7 @@ def test_an_initial_value_at_run_time(xp: Any, dtype: str, initial: str, axis: i
     np.testing.assert_allclose(to_host(_TOTAL(xp.asarray(host), axis=axis, initial=value)), want, rtol=1e-3)
 
 
-@tiered("dtype", ["f4", "i2", "f2", "c16"], quick=lambda dtype: dtype == "f4")
+@in_tiers("dtype", ["f4", "i2", "f2", "c16"], quick=lambda dtype: dtype == "f4", strength=None)
 def test_an_initial_value_of_few_elements(xp: Any, dtype: str) -> None:
     host = _of_initial(dtype)
     x = xp.asarray(host)
@@ -551,13 +553,14 @@ SHAPES = [((20000,), None), ((3, 7), 1), ((40, 9), 1), ((40, 9), 0), ((3, 700), 
           ((0, 4), 0), ((0, 4), 1), ((), None)]  # fmt: skip
 
 
-@tiered(
+@in_tiers(
     "size, at",
     [32, 96, 480, 1024],
     list(range(len(SHAPES))),
     quick=lambda size, at: size == 96 and at in (0, 2, 3),
     # The kernels of a block size are those of another with another constant: all of one, of each other each third.
     whole=lambda size, at: size == 96 or at % 3 == [32, 480, 1024].index(size),
+    strength=None,
 )
 def test_a_block_size(xp: Any, size: int, at: int) -> None:
     shape, axis = SHAPES[at]
@@ -567,7 +570,7 @@ def test_a_block_size(xp: Any, size: int, at: int) -> None:
     np.testing.assert_array_equal(to_host(found), x.sum(axis, dtype="f8"))
 
 
-@tiered("size", [32, 96, 480, 1024], quick=lambda size: size == 480)
+@in_tiers("size", [32, 96, 480, 1024], quick=lambda size: size == 480, strength=None)
 def test_a_block_size_of_strides(xp: Any, size: int) -> None:
     x = whole_numbers((70, 90), "f8")[::2, ::-3]
     count, found = threads(xp.asarray(x), axis=0, keepdims=True, block_size=size)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.covering import in_pairs, tiered
 from support.places import another, to_host
+from support.tiers import in_tiers
 from support.tolerance import bound
 
 import cudakit as ck
@@ -98,7 +98,7 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(running(xp.asarray(base)[index].transpose(order), axis=axis), np.cumsum(host, axis, dtype="f8"), "f4")
 
 
-@tiered("dtype", ["i1", "bfloat16", "c8"], quick=lambda dtype: dtype == "bfloat16")
+@in_tiers("dtype", ["i1", "bfloat16", "c8"], quick=lambda dtype: dtype == "bfloat16", strength=None)
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     host = (np.arange(40) % 5).astype(kind)
@@ -170,12 +170,13 @@ def test_several_outputs_that_see_the_inputs(xp: Any) -> None:
     check(w, np.arange(9001) * 9001, "i8")
 
 
-@tiered(
+@in_tiers(
     "shape, axis",
     [(20000,), (3, 900), (900, 3), (30, 100), (100, 30)],
     [0, 1],
     quick=lambda shape, axis: shape in ((20000,), (100, 30)),
     where=lambda shape, axis: axis == int(len(shape) > 1 and shape[1] > shape[0]),
+    strength=None,
 )
 def test_a_combination_that_does_not_commute(xp: Any, shape: Any, axis: int) -> None:
     random = np.random.default_rng(2)
@@ -488,7 +489,7 @@ _WITHOUT = {
 }
 
 
-@in_pairs(
+@in_tiers(
     "dtype, name, shape, axis",
     ["f4", "i2", "f2", "c16"],
     list(_WITHOUT),
@@ -526,13 +527,14 @@ blocks = ck.scan("T x", "int32 c, T y, T z", "x", "a + b", "0", "c = blockDim.x;
 LINES = [((20000,), 0), ((1,), 0), ((3, 7), 1), ((40, 9), 1), ((3, 700), 1), ((90, 50), 0), ((0, 4), 1), ((2, 3, 4), 1)]
 
 
-@tiered(
+@in_tiers(
     "size, at",
     [128, 480, 1024],
     list(range(len(LINES))),
     quick=lambda size, at: size == 480 and at in (0, 3, 5),
     # The kernels of a block size are those of another with another constant: all of one, of each other each second.
     whole=lambda size, at: size == 480 or at % 2 == [128, 1024].index(size),
+    strength=None,
 )
 def test_a_block_size(xp: Any, size: int, at: int) -> None:
     shape, axis = LINES[at]
@@ -589,7 +591,7 @@ def test_a_block_size_that_does_not_fit_the_shape(xp: Any) -> None:
 # --- initial ----------------------------------------------------------------------------------------------------------
 
 
-@tiered("at", list(range(len(LINES))), quick=lambda at: at in (1, 3, 5))
+@in_tiers("at", list(range(len(LINES))), quick=lambda at: at in (1, 3, 5), strength=None)
 def test_an_initial_value(xp: Any, at: int) -> None:
     """Of every kind of line: in each item and in what comes before it."""
     shape, axis = LINES[at]
@@ -677,13 +679,14 @@ _INITIAL = {
 }
 
 
-@tiered(
+@in_tiers(
     "dtype, number",
     ["i1", "f2", "c8", "?", "bfloat16"],
     list(_INITIAL),
     quick=lambda dtype, number: dtype == "i1" or (dtype, number) in (("f2", "float"), ("f2", "bfloat16")),
     # What is converted is the number, to what is combined: complex numbers combine once what are no complex ones.
     whole=lambda dtype, number: dtype != "c8" or number in ("float", "bfloat16", "complex"),
+    strength=None,
 )
 def test_an_initial_value_of_another_dtype(xp: Any, dtype: str, number: str) -> None:
     kind, initial = np.dtype(getattr(ml_dtypes, dtype, dtype)), _INITIAL[number]

@@ -10,8 +10,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.covering import in_pairs, tiered
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 
@@ -66,7 +66,7 @@ def close(got: Any, want: np.ndarray, rounds: int = 4) -> None:
     np.testing.assert_allclose(host, want, rtol=rounds * np.finfo("f4").eps)
 
 
-@tiered("mode", list(PADS), quick=lambda mode: mode in ("reflect", "wrap", "constant"))
+@in_tiers("mode", list(PADS), quick=lambda mode: mode in ("reflect", "wrap", "constant"), strength=None)
 def test_five_points_at_each_border(stream: Any, xp: Any, mode: str) -> None:
     average = ck.stencil("float out", FIVE, mode=mode, cval=7.5)
     for shape in ((2, 2), (3, 5), (33, 127), (40, 256), (32, 132), (70, 3)):
@@ -77,7 +77,7 @@ def test_five_points_at_each_border(stream: Any, xp: Any, mode: str) -> None:
 MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
 
 
-@tiered(
+@in_tiers(
     "dtype, mode",
     ["i4", "f8", "i8"],
     MODES,
@@ -86,6 +86,7 @@ MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
     ),
     # Beside its size it is the constant alone that depends on the dtype.
     whole=lambda dtype, mode: dtype == "i4" or mode == "constant" or mode == {"f8": "mirror", "i8": "wrap"}[dtype],
+    strength=None,
 )
 def test_one_dimension_and_far_neighbours(stream: Any, xp: Any, dtype: str, mode: str) -> None:
     spread = ck.stencil("T out", "out = u(-5) - 2 * u(0) + u(3)", "T u", mode=mode, cval=-3)
@@ -96,7 +97,7 @@ def test_one_dimension_and_far_neighbours(stream: Any, xp: Any, dtype: str, mode
         np.testing.assert_array_equal(got, u(-5) - 2 * u(0) + u(3))
 
 
-@tiered("mode", MODES, quick=lambda mode: mode in ("mirror", "constant"))
+@in_tiers("mode", MODES, quick=lambda mode: mode in ("mirror", "constant"), strength=None)
 def test_27_points(stream: Any, xp: Any, mode: str) -> None:
     terms = " + ".join(f"u({dz}, {dy}, {dx})" for dz, dy, dx in product((-1, 0, 1), repeat=3))
     mean = ck.stencil("float out", f"({terms}) / 27", mode=mode)
@@ -114,7 +115,7 @@ def test_modes_of_each_axis(stream: Any, xp: Any) -> None:
     close(both(xp.asarray(x), stream=stream), down(-2, 0) + np.float32(10) * across(0, 3))
 
 
-@tiered("mode", list(SCIPY), quick=lambda mode: mode in ("nearest", "wrap"))
+@in_tiers("mode", list(SCIPY), quick=lambda mode: mode in ("nearest", "wrap"), strength=None)
 def test_offsets_are_as_scipys_correlate_has_its_weights(stream: Any, xp: Any, mode: str) -> None:
     x = np.arange(12, dtype=np.float64).reshape(3, 4) ** 2
     weighted = ck.stencil("double out", "u(-1, 0) + 2 * u(0, 1) + 4 * u(1, -1)", mode=mode, cval=0.5)
@@ -144,10 +145,11 @@ def test_several_inputs_coefficients_and_outputs(stream: Any, xp: Any) -> None:
     np.testing.assert_allclose(to_host(following), x + change, rtol=1e-9, atol=1e-9)
 
 
-@tiered(
+@in_tiers(
     "dtype",
     [np.dtype("f2"), BFLOAT16, np.dtype("u1"), np.dtype("i2"), np.dtype("f8")],
     quick=lambda dtype: dtype.name in ("float16", "uint8"),
+    strength=None,
 )
 def test_dtypes(stream: Any, xp: Any, dtype: np.dtype) -> None:
     greatest = ck.stencil("T out", "T m = u(0, -1); if (u(0, 1) > m) m = u(0, 1); out = m;", "T u", mode="wrap")
@@ -168,7 +170,7 @@ def test_inputs_of_other_dtypes_are_converted(stream: Any, xp: Any) -> None:
         difference(xp.asarray(x.astype("f8")), xp.asarray(y), stream=stream)
 
 
-@tiered("steps", [1, 2, 3, 8], quick=lambda steps: steps in (1, 3))
+@in_tiers("steps", [1, 2, 3, 8], quick=lambda steps: steps in (1, 3), strength=None)
 def test_steps_are_calls_one_after_the_other(stream: Any, xp: Any, steps: int) -> None:
     average = ck.stencil("float out", FIVE, mode="nearest")
     for shape in ((20, 35), (33, 128)):
@@ -181,7 +183,7 @@ def test_steps_are_calls_one_after_the_other(stream: Any, xp: Any, steps: int) -
         np.testing.assert_array_equal(to_host(given), x)
 
 
-@in_pairs(
+@in_tiers(
     "mode, shape, steps",
     MODES,
     [(3, 4), (33, 65), (70, 200), (32, 64)],
@@ -198,7 +200,7 @@ def test_fused_steps_at_each_border(stream: Any, xp: Any, mode: str, shape: tupl
     np.testing.assert_array_equal(to_host(skew(xp.asarray(x), 3, stream=stream, steps=steps)), want)
 
 
-@tiered("dtype", ["f2", "f8"], quick=lambda dtype: dtype == "f8")
+@in_tiers("dtype", ["f2", "f8"], quick=lambda dtype: dtype == "f8", strength=None)
 def test_fused_steps_of_a_line(stream: Any, xp: Any, dtype: str) -> None:
     shifted = ck.stencil("T out", "u(-1)", "T u", mode=("constant",), cval=1)
     for size in (5, 1024, 2100):

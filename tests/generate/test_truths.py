@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.covering import tiered
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 
@@ -43,8 +43,11 @@ def test_elements(xp: Any, size: int, step: int) -> None:
     np.testing.assert_array_equal(to_host(added(xp.asarray(h), xp.asarray(x), where=b)), np.where(h, x + h, 0))
 
 
-@tiered(
-    "dtype", ["?", "u1", "i4", "f2", "f8", "c8", ml_dtypes.bfloat16], quick=lambda dtype: dtype in ("?", "u1", "f2")
+@in_tiers(
+    "dtype",
+    ["?", "u1", "i4", "f2", "f8", "c8", ml_dtypes.bfloat16],
+    quick=lambda dtype: dtype in ("?", "u1", "f2"),
+    strength=None,
 )
 def test_conversions(xp: Any, dtype: Any) -> None:
     b, h = laid(xp, (7, 33))
@@ -65,7 +68,7 @@ def test_tiles_and_broadcasts(xp: Any) -> None:
     np.testing.assert_array_equal(to_host(fused(b.T, xp.asarray(x))), np.where(h.T, x, -x) + h.T)
 
 
-@tiered("raw", ["raw bool b", "raw T b"], quick=lambda raw: "T" in raw)
+@in_tiers("raw", ["raw bool b", "raw T b"], quick=lambda raw: "T" in raw, strength=None)
 def test_raw(xp: Any, raw: str) -> None:
     b, h = laid(xp, (40,))
     k = xp.arange(40)
@@ -80,13 +83,14 @@ def test_raw(xp: Any, raw: str) -> None:
     np.testing.assert_array_equal(to_host(runs(b, k)), np.cumsum(h) + h)
 
 
-@tiered(
+@in_tiers(
     "order, shape",
     ["C", "F"],
     [(0,), (1,), (1000,), (5, 700), (3, 40, 33)],
     quick=lambda order, shape: len(shape) == 1,
     # One dimension has no order, and of three the other order has the same lines.
     whole=lambda order, shape: order == "C" or shape == (5, 700),
+    strength=None,
 )
 def test_reductions_and_scans(xp: Any, order: str, shape: tuple[int, ...]) -> None:
     b, h = laid(xp, shape, order)

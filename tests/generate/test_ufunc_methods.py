@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.covering import in_pairs, tiered
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 
@@ -44,7 +44,7 @@ def both(name: str, method: str, x: np.ndarray, xp: Any, *args: Any, **named: An
     agree(getattr(getattr(ck.math, name), method)(xp.asarray(x), *args, **named), want)
 
 
-@in_pairs(
+@in_tiers(
     "dtype, name, method",
     _DTYPES,
     ["add", "maximum", "subtract"],
@@ -60,7 +60,7 @@ _WAYS = ("one axis", "two axes", "strides", "accumulate", "reduceat")
 _ALL_WAYS = {"multiply", "divide"}
 
 
-@tiered(
+@in_tiers(
     "way, name, dtype",
     _WAYS,
     _REDUCED,
@@ -74,6 +74,7 @@ _ALL_WAYS = {"multiply", "divide"}
         or (way == "reduceat" and dtype == ("i4" if _REDUCED.index(name) % 2 else "f4"))
         or (way == "one axis" and dtype == "f4" and _REDUCED.index(name) % 2 == 0)
     ),
+    strength=None,
 )
 def test_every_function_and_method(stream: Any, xp: Any, way: str, name: str, dtype: str) -> None:
     x = drawn((3, 4, 5), dtype)
@@ -87,13 +88,13 @@ def test_every_function_and_method(stream: Any, xp: Any, way: str, name: str, dt
         both(name, "reduce", x, xp, axis=0 if way == "one axis" else (0, 2))
 
 
-@tiered("name", _REDUCED, quick=lambda name: name in ("multiply", "minimum", "divide"))
+@in_tiers("name", _REDUCED, quick=lambda name: name in ("multiply", "minimum", "divide"), strength=None)
 def test_functions_of_no_elements(stream: Any, xp: Any, name: str) -> None:
     both(name, "reduce", np.zeros((0, 3), "i4"), xp)
     both(name, "accumulate", np.zeros((0, 3), "i4"), xp)
 
 
-@tiered("name", ["add", "maximum", "subtract"], quick=lambda name: name != "add")
+@in_tiers("name", ["add", "maximum", "subtract"], quick=lambda name: name != "add", strength=None)
 def test_initial_and_where(stream: Any, xp: Any, name: str) -> None:
     x = drawn((4, 5), "f4")
     mask = np.random.default_rng(1).random((4, 5)) < 0.5
@@ -137,7 +138,12 @@ def test_outer(stream: Any, xp: Any) -> None:
     agree(ck.math.add.outer(xp.asarray(y), xp.asarray(y), dtype="f8"), np.add.outer(y, y, dtype="f8"))
 
 
-@tiered("dtype", ["?", "i1", "u2", "i8", "f2", "f4", "c8", "c16"], quick=lambda dtype: dtype in ("?", "i1", "f4"))
+@in_tiers(
+    "dtype",
+    ["?", "i1", "u2", "i8", "f2", "f4", "c8", "c16"],
+    quick=lambda dtype: dtype in ("?", "i1", "f4"),
+    strength=None,
+)
 def test_at(stream: Any, xp: Any, dtype: str) -> None:
     """Indices that come again count again."""
     indices = np.array([0, 2, 2, -1, 2, 0])

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from support.covering import tiered
 from support.emulated import place
+from support.tiers import in_tiers
 
 INTERRUPTED = """
 import signal
@@ -54,7 +54,7 @@ except KeyboardInterrupt:
 """
 
 
-@tiered("kind", ["host", "device", "yields"], quick=lambda kind: kind == "device")
+@in_tiers("kind", ["host", "device", "yields"], quick=lambda kind: kind == "device", strength=None)
 def test_ctrl_c(kind: str) -> None:
     where = "gpu" if place.is_gpu else "emulator"
     child = subprocess.Popen(

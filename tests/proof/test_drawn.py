@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from support.covering import tiered
+from support.tiers import in_tiers
 
 import cudakit as ck
 from cudakit.errors import EmulationError
@@ -55,7 +55,7 @@ class Drawn:
         return f"\n#pragma unroll 1\nfor (int {name} = {first}; {name} < {last}; {name} {change}) {{ {body} }}"
 
 
-@tiered("seed", range(24), whole=lambda seed: seed < 12)
+@in_tiers("seed", range(24), whole=lambda seed: seed < 12, strength=None)
 def test_a_drawn_kernel_that_is_proved_has_no_fault(seed: int) -> None:
     drawn = Drawn(seed)
     body = drawn.statements(["t", "i"])

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.covering import tiered
 from support.philox import words
 from support.places import to_host
+from support.tiers import in_tiers
 
 import cudakit as ck
 from cudakit.random import Generator
@@ -130,11 +130,12 @@ def test_in_however_many_calls(stream: Any, name: str) -> None:
     assert several.tobytes() == whole.tobytes()
 
 
-@tiered(
+@in_tiers(
     "options, dtype",
     [{"fma": False}, {"use_fast_math": True}, {"ftz": True, "prec_sqrt": False}],
     ["f4", "f8"],
     quick=lambda options, dtype: (dtype == "f4") == ("use_fast_math" in options) and "ftz" not in options,
+    strength=None,
 )
 def test_whatever_the_compiler_may_do_to_other_arithmetic(stream: Any, options: dict[str, Any], dtype: str) -> None:
     name = {"f4": "float", "f8": "double"}[dtype]

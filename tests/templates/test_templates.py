@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda.core import Program, ProgramOptions
-from support.covering import tiered
+from support.tiers import in_tiers
 
 import cudakit as ck
 from cudakit.jit.source.headers import fallback_folder, own_folders, templates_folder, toolkit_folders
@@ -125,7 +125,7 @@ __global__ void transpose(cudakit::strided<const T, 2> in, cudakit::strided<T, 2
 """
 
 
-@tiered("arch", ARCHES, quick=lambda arch: arch == "sm_90")
+@in_tiers("arch", ARCHES, quick=lambda arch: arch == "sm_90", strength=None)
 def test_strided_compiles(arch: str) -> None:
     names = [f"copy<{cpp}, {rank}>" for cpp in ("unsigned char", "float", "double") for rank in range(5)]
     assert len(compiled(COPY, [*names, "transpose<float>"], arch)) == len(names) + 1
@@ -245,7 +245,7 @@ def test_every_header_of_libcuxx_has_its_stand_in() -> None:
     assert names <= set(HOST_HEADERS)
 
 
-@tiered(
+@in_tiers(
     "header",
     [
         *(*HOST_HEADERS, "cuda.h", "cufft.h", "cufftXt.h", "cudakit/gnu.cuh", "cuda/pipeline", "cuda/barrier", "mma.h"),
@@ -253,6 +253,7 @@ def test_every_header_of_libcuxx_has_its_stand_in() -> None:
         *("cub/block/block_reduce.cuh", "thrust/functional.h", "thrust/iterator/zip_iterator.h"),
     ],
     quick=lambda header: header in ("algorithm", "cudakit/gnu.cuh", "stdio.h", "vector"),
+    strength=None,
 )
 def test_host_header_alone(header: str) -> None:
     compiled(including([header, header]))

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.covering import in_pairs, tiered
 from support.places import to_host
+from support.tiers import in_tiers
 from support.tiles import needs_tiles
 
 import cudakit as ck
@@ -26,7 +26,7 @@ def test_comment_has_the_fixed_order(path: Any) -> None:
         assert found == ["Shapes", "Threads", "Memory", "Preconditions", "Launch", "Source"]
 
 
-@in_pairs("persistent, several, swapped", [True, False], [True, False], [False, True])
+@in_tiers("persistent, several, swapped", [True, False], [True, False], [False, True])
 def test_every_tile_is_made_once(stream: Any, xp: Any, persistent: bool, several: bool, swapped: bool) -> None:
     needs_tiles()
     batches = (3 if persistent else 2) if several else 1
@@ -44,11 +44,12 @@ def test_every_tile_is_made_once(stream: Any, xp: Any, persistent: bool, several
     np.testing.assert_allclose(to_host(c), a.astype(float) @ b.astype(float), rtol=1e-5, atol=1e-4)
 
 
-@tiered(
+@in_tiers(
     "order, shape",
     [(False, False, False), (True, True, False), (True, False, True)],
     [(64, 1, (16, 32)), (75, 2, (16, 32)), (50, 4, (32, 16)), (1, 1, (16, 16))],
     quick=lambda order, shape: (order[0], shape[0]) in ((False, 75), (True, 50)),
+    strength=None,
 )
 def test_attention(
     stream: Any, xp: Any, order: tuple[bool, bool, bool], shape: tuple[int, int, tuple[int, int]]
@@ -76,11 +77,12 @@ def test_attention(
     np.testing.assert_allclose(to_host(o), want, rtol=2e-3, atol=2e-3)
 
 
-@tiered(
+@in_tiers(
     "bias, shape",
     [False, True],
     [(5, 64, 16), (7, 50, 4), (1, 1, 2), (9, 40, 16)],
     quick=lambda bias, shape: bias == (shape[2] == 16),
+    strength=None,
 )
 def test_softmax(stream: Any, xp: Any, bias: bool, shape: tuple[int, int, int]) -> None:
     rows, n, align = shape
@@ -94,11 +96,12 @@ def test_softmax(stream: Any, xp: Any, bias: bool, shape: tuple[int, int, int]) 
     np.testing.assert_allclose(to_host(y), powers / powers.sum(-1, keepdims=True), rtol=2e-3, atol=1e-4)
 
 
-@tiered(
+@in_tiers(
     "affine, shape",
     [False, True],
     [(5, 64, 16), (7, 50, 4), (1, 1, 2)],
     quick=lambda affine, shape: affine == (shape[1] == 50),
+    strength=None,
 )
 def test_layernorm(stream: Any, xp: Any, affine: bool, shape: tuple[int, int, int]) -> None:
     rows, n, align = shape

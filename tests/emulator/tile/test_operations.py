@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from support.covering import thinned
+from support.tiers import thinned
 from support.tiles import kernel, needs_tiles
 
 import cudakit as ck
