@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 
 from cudakit.emulator.ptx.parser import parse
+from cudakit.emulator.ptx.program import Register
 from cudakit.proof.instructions import Registers, step
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.solver import Solver
-from cudakit.proof.terms import TRUE, Flag, Formula, Symbol, equal, negation, polynomial
+from cudakit.proof.terms import FALSE, TRUE, Flag, Formula, Symbol, equal, negation, polynomial
 
 pytestmark = pytest.mark.emulator
 pytest.importorskip("z3", reason="the extra prove is not installed")
@@ -67,6 +69,20 @@ class Program:
         assert is_true != is_false
         return is_true
 
+    def may_be(self, name: str, number: int, values: dict[str, int]) -> bool:
+        """Whether a register may hold a signed number, for all that the proof knows."""
+        self._assume(values)
+        bits = self.registers.bits(name)
+        value = self.numbers.canonical(self.registers.number(Register(name)), bits, True)
+        return not self.numbers.holds(negation(equal(value, number)))
+
+    def is_sure(self, name: str, number: int, values: dict[str, int]) -> bool:
+        """Whether a register holds a signed number, and no other."""
+        self._assume(values)
+        bits = self.registers.bits(name)
+        value = self.numbers.canonical(self.registers.number(Register(name)), bits, True)
+        return self.numbers.holds(equal(value, number)) and not self.numbers.holds(FALSE)
+
 
 COMBINED = {"and": lambda p, q: p and q, "or": lambda p, q: p or q, "xor": lambda p, q: p != q}
 
@@ -87,3 +103,109 @@ def test_bitwise_instructions_of_predicates(operator: str) -> None:
         values = {"%p1": p, "%p2": q}
         assert program.truth("%p3", values) is COMBINED[operator](p, q), values
         assert program.truth("%p4", values) is not COMBINED[operator](p, q), values
+
+
+def _signed(value: int, bits: int) -> int:
+    """The number that the low bits are in two's complement."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> bits - 1 else value
+
+
+def _unsigned(value: int, bits: int) -> int:
+    return value & (1 << bits) - 1
+
+
+def _quotient(a: int, b: int) -> int:
+    """The quotient, rounded towards 0."""
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+LOW, HIGH = -(1 << 31), (1 << 31) - 1
+ANY = (LOW, -1000, -5, -1, 0, 12, 255, HIGH)
+#: Instructions from %r1 and %r2 to %r3, and the result for two signed numbers a and b.
+EXACT = {
+    "add.s32 %r3, %r1, %r2": lambda a, b: a + b,
+    "sub.s32 %r3, %r1, %r2": lambda a, b: a - b,
+    "mul.lo.s32 %r3, %r1, 12": lambda a, b: a * 12,
+    "mad.lo.s32 %r3, %r1, 3, %r2": lambda a, b: a * 3 + b,
+    "mul.hi.s32 %r3, %r1, 12": lambda a, b: a * 12 >> 32,
+    "mul.hi.u32 %r3, %r1, 12": lambda a, b: _unsigned(a, 32) * 12 >> 32,
+    "mad.hi.s32 %r3, %r1, 12, %r2": lambda a, b: (a * 12 >> 32) + b,
+    "neg.s32 %r3, %r1": lambda a, b: -a,
+    "abs.s32 %r3, %r1": lambda a, b: abs(a),
+    "min.s32 %r3, %r1, %r2": min,
+    "max.s32 %r3, %r1, %r2": max,
+    "min.u32 %r3, %r1, %r2": lambda a, b: min(_unsigned(a, 32), _unsigned(b, 32)),
+    "max.u32 %r3, %r1, %r2": lambda a, b: max(_unsigned(a, 32), _unsigned(b, 32)),
+    "not.b32 %r3, %r1": lambda a, b: ~a,
+    "and.b32 %r3, %r1, 12": lambda a, b: a & 12,
+    "and.b32 %r3, 5, %r1": lambda a, b: a & 5,
+    "and.b32 %r3, %r1, -2147483648": lambda a, b: a & LOW,
+    "or.b32 %r3, %r1, 12": lambda a, b: a | 12,
+    "or.b32 %r3, %r1, -1": lambda a, b: -1,
+    "xor.b32 %r3, %r1, 5": lambda a, b: a ^ 5,
+    "xor.b32 %r3, %r1, -1": lambda a, b: ~a,
+    "mov.u32 %r4, 6;\nand.b32 %r3, %r4, 12": lambda a, b: 4,
+    "mov.u32 %r4, 6;\nor.b32 %r3, %r4, 12": lambda a, b: 14,
+    "mov.u32 %r4, 6;\nxor.b32 %r3, %r4, 12": lambda a, b: 10,
+    "shl.b32 %r4, %r1, 3;\nand.b32 %r5, %r2, 7;\nor.b32 %r3, %r4, %r5": lambda a, b: a << 3 | b & 7,
+    "shl.b32 %r4, %r1, 3;\nand.b32 %r5, %r2, 7;\nxor.b32 %r3, %r5, %r4": lambda a, b: a << 3 | b & 7,
+    "shl.b32 %r3, %r1, 31": lambda a, b: a << 31,
+    "shl.b32 %r3, %r1, 32": lambda a, b: 0,
+    "shr.s32 %r3, %r1, 4": lambda a, b: a >> 4,
+    "shr.u32 %r3, %r1, 4": lambda a, b: _unsigned(a, 32) >> 4,
+    "shr.s32 %r3, %r1, 40": lambda a, b: a >> 31,
+    "shr.u32 %r3, %r1, 32": lambda a, b: 0,
+    "div.s32 %r3, %r1, 12": lambda a, b: _quotient(a, 12),
+    "rem.s32 %r3, %r1, 12": lambda a, b: a - 12 * _quotient(a, 12),
+    "div.u32 %r3, %r1, 12": lambda a, b: _unsigned(a, 32) // 12,
+    "rem.u32 %r3, %r1, 12": lambda a, b: _unsigned(a, 32) % 12,
+    "div.s32 %r3, %r1, 1": lambda a, b: a,
+    "cvt.s8.s32 %r3, %r1": lambda a, b: _signed(a, 8),
+    "cvt.u8.u32 %r3, %r1": lambda a, b: _unsigned(a, 8),
+    "cvt.u16.u32 %h1, %r1;\ncvt.u32.u16 %r3, %h1": lambda a, b: _unsigned(a, 16),
+    "cvt.u16.u32 %h1, %r1;\ncvt.s32.s16 %r3, %h1": lambda a, b: _signed(a, 16),
+    "cvt.s64.s32 %d1, %r1;\nshr.s64 %d2, %d1, 8;\ncvt.u32.u64 %r3, %d2": lambda a, b: a >> 8,
+    "cvt.u64.u32 %d1, %r1;\nshr.u64 %d2, %d1, 8;\ncvt.u32.u64 %r3, %d2": lambda a, b: _unsigned(a, 32) >> 8,
+    "mul.wide.s32 %d1, %r1, 12;\nshr.s64 %d2, %d1, 4;\ncvt.u32.u64 %r3, %d2": lambda a, b: a * 12 >> 4,
+    "mul.wide.u32 %d1, %r1, 12;\nshr.u64 %d2, %d1, 4;\ncvt.u32.u64 %r3, %d2": lambda a, b: _unsigned(a, 32) * 12 >> 4,
+    "setp.ge.u32 %p1, %r1, %r2;\nselp.b32 %r3, %r1, %r2, %p1": lambda a, b: max(_unsigned(a, 32), _unsigned(b, 32)),
+}
+#: The same, of which the proof knows no more than bounds.
+BOUNDED = {
+    "and.b32 %r4, %r1, 255;\nand.b32 %r3, %r4, %r2": lambda a, b: a & 255 & b,
+    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 12;\nor.b32 %r3, %r4, %r5": lambda a, b: a & 255 | b & 12,
+    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 12;\nxor.b32 %r3, %r4, %r5": lambda a, b: a & 255 ^ b & 12,
+    "and.b32 %r3, %r1, %r2": lambda a, b: a & b,
+    "or.b32 %r3, %r1, %r2": lambda a, b: a | b,
+    "xor.b32 %r3, %r1, %r2": lambda a, b: a ^ b,
+    "popc.b32 %r3, %r1": lambda a, b: _unsigned(a, 32).bit_count(),
+    "clz.b32 %r3, %r1": lambda a, b: 32 - _unsigned(a, 32).bit_length(),
+    "bfind.u32 %r3, %r1": lambda a, b: _unsigned(a, 32).bit_length() - 1,
+    "shl.b32 %r3, %r1, %r2": lambda a, b: a << _unsigned(b, 32) if _unsigned(b, 32) < 32 else 0,
+    "div.s32 %r3, %r1, %r2": lambda a, b: _quotient(a, b) if b else 0,
+    "cvt.sat.s8.s32 %r3, %r1": lambda a, b: max(-128, min(127, a)),
+    "cvt.sat.u8.s32 %r3, %r1": lambda a, b: max(0, min(255, a)),
+}
+
+
+def _pairs(name: str) -> list[tuple[int, int]]:
+    """Numbers for %r1 and %r2: the limits, and some that are drawn."""
+    draw = random.Random(name)
+    return [(a, draw.choice(ANY)) for a in ANY] + [(draw.randint(LOW, HIGH), draw.randint(LOW, HIGH))]
+
+
+@pytest.mark.parametrize("code", EXACT)
+def test_an_instruction_gives_what_python_computes(code: str) -> None:
+    program = Program(code + ";", "%r1", "%r2")
+    for a, b in _pairs(code):
+        expected = _signed(EXACT[code](a, b), 32)
+        assert program.is_sure("%r3", expected, {"%r1": a, "%r2": b}), (a, b, expected)
+
+
+@pytest.mark.parametrize("code", BOUNDED)
+def test_what_is_not_followed_may_be_what_python_computes(code: str) -> None:
+    program = Program(code + ";", "%r1", "%r2")
+    for a, b in _pairs(code):
+        expected = _signed(BOUNDED[code](a, b), 32)
+        assert program.may_be("%r3", expected, {"%r1": a, "%r2": b}), (a, b, expected)
