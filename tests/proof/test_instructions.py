@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import random
 
+import numpy as np
 import pytest
 
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Register
-from cudakit.proof.instructions import Registers, step
+from cudakit.proof.instructions import Registers, Unsupported, step
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import FALSE, TRUE, Flag, Formula, Symbol, equal, negation, polynomial
@@ -21,7 +22,7 @@ HEAD = """.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry k()
-{ .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>;
+{ .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .f32 %f<9>;
 """
 
 
@@ -48,7 +49,11 @@ class Program:
             half = 1 << self.registers.bits(name) - 1
             self.inputs[name] = self.registers.values[name] = polynomial(Symbol(name, -half, half - 1))
         for instruction in function.code[:-1]:
-            step(instruction, self.registers, TRUE)
+            condition = TRUE
+            if instruction.guard is not None:
+                condition = self.registers.predicate(instruction.guard[0])
+                condition = negation(condition) if instruction.guard[1] else condition
+            step(instruction, self.registers, condition)
 
     def _assume(self, values: dict[str, int]) -> None:
         """Give the inputs values for the questions that follow."""
@@ -82,6 +87,37 @@ class Program:
         bits = self.registers.bits(name)
         value = self.numbers.canonical(self.registers.number(Register(name)), bits, True)
         return self.numbers.holds(equal(value, number)) and not self.numbers.holds(FALSE)
+
+
+REFUSED = (
+    "add.sat.s32 %r3, %r1, %r2", "sub.sat.s32 %r3, %r1, %r2", "add.cc.u32 %r3, %r1, %r2", "sub.cc.u32 %r3, %r1, %r2",
+    "mad.lo.cc.u32 %r3, %r1, %r2, %r1", "mad.hi.sat.s32 %r3, %r1, %r2, %r1", "max.relu.s32 %r3, %r1, %r2",
+    "setp.lt.and.s32 %p1|%p2, %r1, %r2, %p3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("code", REFUSED)
+def test_an_instruction_with_a_result_that_is_not_followed_is_refused(code: str) -> None:
+    with pytest.raises(Unsupported, match=code.partition(" ")[0].partition(".")[0]):
+        Program(code + ";", "%r1", "%r2", "%p3")
+
+
+def test_an_instruction_that_is_not_run_leaves_its_register() -> None:
+    program = Program("mov.u32 %r3, 1;\n@%p1 mov.u32 %r3, 5;\n@!%p1 mov.u32 %r3, 6;\n@%p1 mov.u32 %r4, 5;", "%p1")
+    for is_run in (False, True):
+        assert program.is_sure("%r3", 5 if is_run else 6, {"%p1": is_run})
+        assert program.is_sure("%r4", 5, {"%p1": is_run}) is is_run
+        assert program.may_be("%r4", 7, {"%p1": is_run}) is not is_run  # nothing is known of what nobody wrote
+
+
+def test_a_comparison_that_is_not_run_leaves_its_predicate() -> None:
+    program = Program("@%p1 setp.lt.s32 %p2, %r1, %r2;\n@!%p1 setp.lt.s32 %p2, %r2, %r1;", "%p1", "%r1", "%r2")
+    for is_run in (False, True):
+        assert program.truth("%p2", {"%p1": is_run, "%r1": 1, "%r2": 2}) is is_run
+    program = Program("@%p1 setp.lt.s32 %p2, %r1, %r2;", "%p1", "%r1", "%r2")
+    assert program.truth("%p2", {"%p1": True, "%r1": 1, "%r2": 2})
+    with pytest.raises(AssertionError):
+        program.truth("%p2", {"%p1": False, "%r1": 1, "%r2": 2})
 
 
 COMBINED = {"and": lambda p, q: p and q, "or": lambda p, q: p or q, "xor": lambda p, q: p != q}
@@ -143,6 +179,8 @@ EXACT = {
     "and.b32 %r3, %r1, -2147483648": lambda a, b: a & LOW,
     "or.b32 %r3, %r1, 12": lambda a, b: a | 12,
     "or.b32 %r3, %r1, -1": lambda a, b: -1,
+    "or.b32 %r3, %r1, -2": lambda a, b: a | -2,
+    "xor.b32 %r3, %r1, -2": lambda a, b: a ^ -2,
     "xor.b32 %r3, %r1, 5": lambda a, b: a ^ 5,
     "xor.b32 %r3, %r1, -1": lambda a, b: ~a,
     "mov.u32 %r4, 6;\nand.b32 %r3, %r4, 12": lambda a, b: 4,
@@ -160,6 +198,8 @@ EXACT = {
     "rem.s32 %r3, %r1, 12": lambda a, b: a - 12 * _quotient(a, 12),
     "div.u32 %r3, %r1, 12": lambda a, b: _unsigned(a, 32) // 12,
     "rem.u32 %r3, %r1, 12": lambda a, b: _unsigned(a, 32) % 12,
+    "cvt.s8.s32 %r4, %r1;\ndiv.s32 %r3, %r4, 12": lambda a, b: _quotient(_signed(a, 8), 12),
+    "cvt.s8.s32 %r4, %r1;\nrem.s32 %r3, %r4, 12": lambda a, b: _signed(a, 8) - 12 * _quotient(_signed(a, 8), 12),
     "div.s32 %r3, %r1, 1": lambda a, b: a,
     "cvt.s8.s32 %r3, %r1": lambda a, b: _signed(a, 8),
     "cvt.u8.u32 %r3, %r1": lambda a, b: _unsigned(a, 8),
@@ -174,8 +214,14 @@ EXACT = {
 #: The same, of which the proof knows no more than bounds.
 BOUNDED = {
     "and.b32 %r4, %r1, 255;\nand.b32 %r3, %r4, %r2": lambda a, b: a & 255 & b,
-    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 12;\nor.b32 %r3, %r4, %r5": lambda a, b: a & 255 | b & 12,
-    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 12;\nxor.b32 %r3, %r4, %r5": lambda a, b: a & 255 ^ b & 12,
+    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 15;\nor.b32 %r3, %r4, %r5": lambda a, b: a & 255 | b & 15,
+    "and.b32 %r4, %r1, 255;\nor.b32 %r3, %r4, %r2": lambda a, b: a & 255 | b,
+    "shl.b32 %r4, %r1, 2;\nand.b32 %r5, %r2, 7;\nor.b32 %r3, %r4, %r5": lambda a, b: a << 2 | b & 7,
+    "shl.b32 %r4, %r1, 7;\ncvt.s8.s32 %r5, %r2;\nor.b32 %r3, %r4, %r5": lambda a, b: a << 7 | _signed(b, 8),
+    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 15;\nxor.b32 %r3, %r4, %r5": lambda a, b: a & 255 ^ b & 15,
+    "and.b32 %r4, %r1, 255;\nxor.b32 %r3, %r4, %r2": lambda a, b: a & 255 ^ b,
+    "shl.b32 %r4, %r1, 2;\nand.b32 %r5, %r2, 7;\nxor.b32 %r3, %r4, %r5": lambda a, b: a << 2 ^ b & 7,
+    "shl.b32 %r4, %r1, 7;\ncvt.s8.s32 %r5, %r2;\nxor.b32 %r3, %r4, %r5": lambda a, b: a << 7 ^ _signed(b, 8),
     "and.b32 %r3, %r1, %r2": lambda a, b: a & b,
     "or.b32 %r3, %r1, %r2": lambda a, b: a | b,
     "xor.b32 %r3, %r1, %r2": lambda a, b: a ^ b,
@@ -184,6 +230,12 @@ BOUNDED = {
     "bfind.u32 %r3, %r1": lambda a, b: _unsigned(a, 32).bit_length() - 1,
     "shl.b32 %r3, %r1, %r2": lambda a, b: a << _unsigned(b, 32) if _unsigned(b, 32) < 32 else 0,
     "div.s32 %r3, %r1, %r2": lambda a, b: _quotient(a, b) if b else 0,
+    "and.b32 %r4, %r1, 255;\ndiv.s32 %r3, %r4, %r2": lambda a, b: _quotient(a & 255, b) if b else -1,
+    # A GPU gives ones for a division by 0.
+    "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 7;\ndiv.s32 %r3, %r4, %r5": (
+        lambda a, b: (a & 255) // (b & 7) if b & 7 else -1
+    ),
+    "cvt.rn.f32.s32 %f1, %r1;\ncvt.rzi.s32.f32 %r3, %f1": lambda a, b: min(HIGH, int(np.float32(a))),
     "cvt.sat.s8.s32 %r3, %r1": lambda a, b: max(-128, min(127, a)),
     "cvt.sat.u8.s32 %r3, %r1": lambda a, b: max(0, min(255, a)),
 }
