@@ -200,6 +200,8 @@ EXACT = {
     "rem.u32 %r3, %r1, 12": lambda a, b: _unsigned(a, 32) % 12,
     "cvt.s8.s32 %r4, %r1;\ndiv.s32 %r3, %r4, 12": lambda a, b: _quotient(_signed(a, 8), 12),
     "cvt.s8.s32 %r4, %r1;\nrem.s32 %r3, %r4, 12": lambda a, b: _signed(a, 8) - 12 * _quotient(_signed(a, 8), 12),
+    "and.b32 %r4, %r1, 3;\nshl.b32 %r5, %r4, 2;\ndiv.u32 %r3, %r5, 12": lambda a, b: (a & 3) * 4 // 12,
+    "and.b32 %r4, %r1, 3;\nshl.b32 %r5, %r4, 2;\nrem.u32 %r3, %r5, 12": lambda a, b: (a & 3) * 4 % 12,
     "div.s32 %r3, %r1, 1": lambda a, b: a,
     "cvt.s8.s32 %r3, %r1": lambda a, b: _signed(a, 8),
     "cvt.u8.u32 %r3, %r1": lambda a, b: _unsigned(a, 8),
@@ -261,3 +263,37 @@ def test_what_is_not_followed_may_be_what_python_computes(code: str) -> None:
     for a, b in _pairs(code):
         expected = _signed(BOUNDED[code](a, b), 32)
         assert program.may_be("%r3", expected, {"%r1": a, "%r2": b}), (a, b, expected)
+
+
+COMPARED = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    **dict.fromkeys(("lt", "lo"), lambda a, b: a < b),
+    **dict.fromkeys(("le", "ls"), lambda a, b: a <= b),
+    **dict.fromkeys(("gt", "hi"), lambda a, b: a > b),
+    **dict.fromkeys(("ge", "hs"), lambda a, b: a >= b),
+}
+
+
+@pytest.mark.parametrize("operator", COMPARED)
+def test_a_comparison_is_signed_or_unsigned(operator: str) -> None:
+    types = ("u32",) if operator in ("lo", "ls", "hi", "hs") else ("s32", "u32")
+    code = "".join(f"setp.{operator}.{kind} %p{number}, %r1, %r2;\n" for number, kind in enumerate(types))
+    program = Program(code, "%r1", "%r2")
+    for a, b in [(0, 0), (-1, 0), (0, -1), (-2, -1), (3, 2), (LOW, HIGH), (HIGH, HIGH)]:
+        for number, kind in enumerate(types):
+            values = (a, b) if kind == "s32" else (_unsigned(a, 32), _unsigned(b, 32))
+            assert program.truth(f"%p{number}", {"%r1": a, "%r2": b}) is COMPARED[operator](*values), (a, b, kind)
+
+
+def test_numbers_are_equal_where_their_low_bits_are() -> None:
+    program = Program("shl.b32 %r3, %r1, 1;\nsetp.eq.s32 %p1, %r3, %r2;", "%r1", "%r2")
+    for a, b in [(LOW, 0), (HIGH, -2), (-1, -2), (0, 1), (LOW, 1)]:
+        assert program.truth("%p1", {"%r1": a, "%r2": b}) is (_signed(a << 1, 32) == b), (a, b)
+
+
+def test_a_rest_is_below_its_divisor() -> None:
+    code = "and.b32 %r3, %r2, 7;\nadd.s32 %r4, %r3, 1;\nrem.u32 %r5, %r1, %r4;\nsetp.lt.u32 %p1, %r5, %r4;"
+    program = Program(code, "%r1", "%r2")
+    for a, b in [(0, 0), (-1, 7), (100, 3), (HIGH, -1)]:
+        assert program.truth("%p1", {"%r1": a, "%r2": b}), (a, b)
