@@ -308,6 +308,33 @@ def test_the_first_rounds_of_a_loop_are_judged_too(start: int, statements: tuple
     assert proof.verdict == verdict, proof
 
 
+@pytest.mark.parametrize(("kind", "offset", "verdict"), [
+    ("u8", 0, "proved"), ("u8", -1, "refuted"), ("u8", 1, "refuted"), ("u16", 0, "proved"), ("u16", 1, "refuted"),
+])  # fmt: skip
+def test_one_byte_beside_an_array_or_an_element_is_a_fault(kind: str, offset: int, verdict: str) -> None:
+    text = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x)
+{
+    .reg .b16 %h<2>; .reg .b32 %r<2>; .reg .b64 %d<4>;
+    ld.param.u64 %d1, [x];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %d2, %r1, BYTES;
+    add.s64 %d3, %d1, %d2;
+    mov.u16 %h1, 1;
+    st.global.KIND [%d3+OFFSET], %h1;
+    ret;
+}
+"""
+    size = int(kind[1:]) // 8
+    text = text.replace("KIND", kind).replace("OFFSET", str(offset)).replace("BYTES", str(size))
+    kernel = ck.Kernel.from_ptx(text, signature="void k(unsigned char* x)")
+    proof = ck.prove(kernel, f"len(x) == {32 * size + size - 1}", block=32, grid=1, arch="sm_80")
+    assert proof.verdict == verdict, proof
+
+
 def test_arguments_that_are_one_array() -> None:
     text = """__global__ void k(int n, const float* x, float* y) {
         int i = blockIdx.x * blockDim.x + threadIdx.x;
