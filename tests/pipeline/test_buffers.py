@@ -10,10 +10,11 @@ import pytest
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
-from cudakit.pipeline import upload
+from cudakit.pipeline import download, upload
 from cudakit.pipeline.download import Outbound
 from cudakit.pipeline.in_flight import BufferSet, Room
 from cudakit.pipeline.upload import Inbound
+from cudakit.streams import witnesses
 
 pytestmark = pytest.mark.emulator
 
@@ -176,6 +177,57 @@ def test_pinned_memory_of_a_set_is_taken_once_and_given_back(
     assert pool.use()[:2] == (0, 8192 + 16384)
 
 
+@pytest.mark.parametrize("is_array", [True, False])
+def test_while_somebody_watches_copies_are_told(
+    device: Device, buffers: BufferSet, monkeypatch: pytest.MonkeyPatch, is_array: bool
+) -> None:
+    """From pinned memory to the device on the stream for what arrives; from there back on that for what leaves."""
+    told: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(witnesses, "watched", lambda: True)
+    monkeypatch.setattr(upload, "copy_in", lambda *given: told.append(given))
+    monkeypatch.setattr(download, "copy_out", lambda *given: told.append(given))
+    item = numbers(10) if is_array else (numbers(10), "name")
+    Inbound(device).send(buffers, item)  # type: ignore[arg-type]
+    room = buffers.rooms[0]
+    buffers.value = Array((10,), "f4")
+    number = id(buffers.value)
+    if not is_array:
+        buffers.value = [buffers.value, "name"]
+    outbound: Any = Outbound(device)  # type: ignore[arg-type]
+    outbound.send(buffers, outbound.settle(buffers, []))
+    (arrived, target, arriving), (left, host, leaving) = told
+    assert arrived is room.host
+    assert target is room.device
+    assert arriving is device.arriving
+    assert id(left) == number
+    assert host is buffers.leaving[0].host
+    assert leaving is device.leaving
+    assert not device.copies
+    shown = buffers.result if is_array else buffers.result[0]
+    assert shown is host
+
+
+def test_on_the_emulator_arrays_go_from_where_they_are_to_where_they_belong(
+    device: Device, buffers: BufferSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload, "copy_in", lambda host, target, stream: np.copyto(target, host))
+    monkeypatch.setattr(download, "copy_out", lambda source, host, stream: np.copyto(host, source))
+    device.emulated = True
+    device.xp = np
+    x = numbers(10)
+    sent = Inbound(device).send(buffers, x)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(sent, x)
+    assert sent is not x
+    assert buffers.held == [x]
+    outbound: Any = Outbound(device)  # type: ignore[arg-type]
+    buffers.value = {"y": sent, "none": np.empty((0, 2), "i2")}
+    outbound.send(buffers, outbound.settle(buffers, []))
+    np.testing.assert_array_equal(buffers.result["y"], x)
+    assert buffers.result["y"] is not sent
+    assert (buffers.result["none"].shape, buffers.result["none"].dtype) == ((0, 2), np.dtype("i2"))
+    assert not device.copies
+
+
 def test_items_without_arrays_and_of_objects_are_refused(device: Device, buffers: BufferSet) -> None:
     inbound: Any = Inbound(device)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match=r"work on NumPy arrays, .* got tuple"):
@@ -184,6 +236,8 @@ def test_items_without_arrays_and_of_objects_are_refused(device: Device, buffers
         inbound.send(buffers, type("Array", (), {"__cuda_array_interface__": {}})())
     with pytest.raises(ArgumentError, match="holds Python objects"):
         inbound.send(buffers, np.array([{}]))
+    with pytest.raises(ArgumentError, match="mask would be lost"):
+        inbound.send(buffers, np.ma.array([1.0]))
     assert inbound.send(buffers, np.empty((0, 3))).shape == (0, 3)
     assert not device.copies
 
@@ -215,6 +269,9 @@ def test_large_results_have_pinned_memory_of_their_own_while_not_too_many_do(
 ) -> None:
     outbound: Any = Outbound(device)  # type: ignore[arg-type]
     buffers.done = SimpleNamespace(sync=lambda: None)
+    buffers.value = on_device(1 << 13)  # 32 KiB, the largest that is small
+    outbound.send(buffers, outbound.settle(buffers, []))
+    assert buffers.small == 1
     results = []
     for first in range(3):
         buffers.value = on_device(1 << 14, first)
