@@ -48,7 +48,7 @@ class Stream:
     """A stream of a device; as cuda.core's, and as what is known of one. Its work is done when somebody waits for it."""
 
     def __init__(self, gpu: Gpu, handle: int, device_id: int = 0) -> None:
-        self.gpu, self.handle, self.device_id = gpu, handle, device_id
+        self.gpu, self.handle, self.ptr, self.device_id = gpu, handle, handle, device_id
         self.core, self.given, self.is_closed = self, self, False
         self.device = SimpleNamespace(device_id=device_id)
         self.work: list[Callable[[], object]] = []
@@ -292,11 +292,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(streams, "_known", {})
     gpu = Gpu()
     monkeypatch.setattr(DeviceArray, "gpu", gpu, raising=False)
-    event = SimpleNamespace(ptr=7)
     cuda = SimpleNamespace(
-        get_current_stream=lambda *device: SimpleNamespace(
-            ptr=gpu.current.handle, __cuda_stream__=gpu.current.__cuda_stream__, record=lambda: event
-        ),
+        get_current_stream=lambda *device: gpu.current,
         memory=cupy.cuda.memory,
         UnownedMemory=cupy.cuda.UnownedMemory,
         MemoryPointer=cupy.cuda.MemoryPointer,

@@ -1,0 +1,533 @@
+"""Arrays and copies on a GPU, on a stand-in for its memory and streams: what is copied, ordered, kept and refused."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Stream, seen, stand_in
+
+import cudakit as ck
+from cudakit.memory import accounting, managed, on_device, pinned, staging
+from cudakit.memory.boxes import Box
+from cudakit.memory.on_device import OnDevice
+from cudakit.memory.spare_buffers import spares
+
+pytestmark = pytest.mark.emulator
+
+BACKEND = OnDevice()
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+    found = stand_in(monkeypatch)
+    monkeypatch.setattr(on_device, "_copy_here", copy_here)
+    monkeypatch.setattr("cudakit.memory.checks.is_capturing", lambda stream: stream.handle in found.captured)
+    yield found
+
+
+@pytest.fixture
+def stream(gpu: Gpu) -> Stream:
+    return gpu.stream()
+
+
+def copy_here(target: Any, source: Any, place: Any) -> None:
+    """A copy within the device, which CuPy's kernels make."""
+    place.core.put(lambda: np.copyto(seen(target), seen(source)))
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+
+
+def pinned_numbers(*shape: int) -> np.ndarray:
+    made = pinned.lend(pinned.pool().take(4 * int(np.prod(shape))), shape, np.dtype(np.int32))
+    made[...] = numbers(*shape)
+    return made
+
+
+def span(array: Any) -> tuple[int, int]:
+    return on_device.ranges.cupy_span(array)
+
+
+# ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_new_array_is_made_on_its_stream(gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[Stream] = []
+    allocate = gpu.allocate
+    monkeypatch.setattr(gpu, "allocate", lambda size: current.append(gpu.current) or allocate(size))
+    made = BACKEND.empty((3, 4), np.dtype("f4"), "device", stream)
+    assert (made.shape, made.dtype) == ((3, 4), np.float32)
+    with gpu.on(stream):
+        BACKEND.empty((2,), np.dtype("f4"), "device", None)
+    assert current == [stream, stream], "CuPy's pool knows the memory as that stream's"
+
+
+def test_a_released_array_has_no_memory_and_launches_that_know_it_are_forgotten(gpu: Gpu, stream: Stream) -> None:
+    emptied: list[Any] = []
+    array: Any = SimpleNamespace(
+        dtype=np.dtype("f4"), shape=(4,), _init=lambda *given: emptied.append((*given, gpu.current))
+    )
+    BACKEND.release(array, stream)
+    assert emptied == [((0,), np.dtype("f4"), stream)]
+    assert array.shape == (0,)
+    assert [word for word, *_ in gpu.order.log] == ["around", "end", "unsettle"]
+    (handle, reads, writes) = gpu.order.of("around")[0]
+    assert (handle, reads) == (stream.handle, ())
+    assert writes[0] is array, "after all that uses it"
+
+
+def test_an_array_beyond_the_memory_takes_what_is_kept_before_it_is_refused(gpu: Gpu, stream: Stream) -> None:
+    gpu.most = 10_000
+    kept = SimpleNamespace(size=8000, target=stream, array=BACKEND.empty((8000,), np.dtype("u1"), "device", stream))
+    kept.let_go = lambda: setattr(kept, "array", None)
+    spares().give_back("call", kept)  # type: ignore[arg-type]
+    made = BACKEND.empty((5000,), np.dtype("u1"), "device", stream)
+    assert made.nbytes == 5000
+    assert kept.array is None
+    with pytest.raises(ck.LaunchError, match=r"^10,000 bytes of device memory were asked for; device 0 has 77 of 99 free"):
+        _refused(gpu, stream)
+
+
+def _refused(gpu: Gpu, stream: Stream) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(accounting, "free_on_device", lambda: (77, 99))
+        BACKEND.empty((2500,), np.dtype("f4"), "device", stream)
+
+
+# ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_to_the_device_and_back(gpu: Gpu, stream: Stream, is_pinned: bool) -> None:
+    host = (pinned_numbers if is_pinned else numbers)(5, 8)
+    made = BACKEND.to_device(host, stream, None)
+    (_, reads, writes) = gpu.order.of("before")[0]
+    assert (reads, writes) == ((), (span(made),))
+    back = BACKEND.to_host(made, stream, None, True)
+    np.testing.assert_array_equal(back, numbers(5, 8))
+    assert [(kind, size) for _, kind, size, _ in gpu.runtime.calls] == [(TO_DEVICE, 160), (TO_HOST, 160)]
+    reads_of = [reads for _, reads, writes in gpu.order.of("before") if not writes]
+    assert (span(made),) in reads_of
+    assert gpu.order.of("after")[-1][1][0] is made
+
+
+def test_to_a_given_array_and_to_one_whose_rows_lie_apart(gpu: Gpu, stream: Stream) -> None:
+    out, wide = gpu.array(np.zeros((5, 8), "i4")), gpu.array(np.zeros((5, 16), "i4"))
+    assert BACKEND.to_device(numbers(5, 8), stream, out) is out
+    stream.sync()
+    np.testing.assert_array_equal(seen(out), numbers(5, 8))
+    part = gpu.view(wide, 0, (5, 8), (64, 4))
+    gpu.order.log.clear()
+    assert BACKEND.to_device(numbers(5, 8), stream, part) is part
+    stream.sync()
+    np.testing.assert_array_equal(seen(wide)[:, :8], numbers(5, 8))
+    assert not seen(wide)[:, 8:].any()
+    written = gpu.order.of("before")[0][2]
+    assert len(written) == 2, "by way of a new array"
+    assert written[1] == span(part)
+
+
+def test_a_result_need_not_be_waited_for_and_keeps_what_it_is_copied_from(gpu: Gpu, stream: Stream) -> None:
+    made, out = gpu.array(numbers(6)), pinned_numbers(6)
+    out[:] = 0
+    assert BACKEND.to_host(made, stream, out, False) is out
+    assert not out.any()
+    assert any(kept is made for _, kept in gpu.order.of("hold"))
+    stream.sync()
+    np.testing.assert_array_equal(out, numbers(6))
+    wide = gpu.array(numbers(5, 16))
+    part = gpu.view(wide, 2, (5, 4), (64, 8))
+    np.testing.assert_array_equal(BACKEND.to_host(part, stream, None, True), numbers(5, 16)[:, 2:10:2])
+
+
+def test_while_a_stream_is_captured_only_pinned_arrays_go(gpu: Gpu, stream: Stream) -> None:
+    gpu.captured.add(stream.handle)
+    made = gpu.array(numbers(6))
+    for refused in (
+        lambda: BACKEND.to_device(numbers(6), stream, None),
+        lambda: BACKEND.to_device(pinned_numbers(6)[::2], stream, None),
+        lambda: BACKEND.to_host(made, stream, None, False),
+        lambda: BACKEND.to_host(made, stream, np.zeros(6, "i4"), False),
+        lambda: BACKEND.to_host(made, stream, pinned_numbers(6), True),
+        lambda: BACKEND.across(made, stream, None),
+    ):
+        with pytest.raises(ck.LaunchError, match="is being captured into a graph"):
+            refused()
+    assert not gpu.runtime.calls
+    BACKEND.to_device(pinned_numbers(6), stream, made)
+    BACKEND.to_host(made, stream, pinned_numbers(6), False)
+    assert len(gpu.runtime.calls) == 2
+
+
+def test_outputs_that_do_not_fit(gpu: Gpu, stream: Stream) -> None:
+    host = numbers(6)
+    for out, words in (
+        (gpu.array(numbers(5)), r"out has shape \(5,\) .* the array \(6,\)"),
+        (gpu.array(np.zeros(6)), "out has shape .* float64, the array"),
+        (gpu.array(numbers(6), device_id=1), "out is on device 1, and the stream is of device 0"),
+        (numbers(6), "to_device: out is ndarray, and the stream is a GPU's: a CuPy array is wanted"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=words):
+            BACKEND.to_device(host, stream, out)
+    with pytest.raises(ck.ArgumentError, match="to_host: array is list"):
+        BACKEND.to_host([1], stream, None, True)
+    read_only = np.zeros(6, "i4")
+    read_only.flags.writeable = False
+    with pytest.raises(ck.ArgumentError, match="out is read-only"):
+        BACKEND.to_host(gpu.array(host), stream, read_only, True)
+    assert not gpu.runtime.calls
+
+
+# ── between devices ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_between_devices_memory_goes_straight_after_what_cupy_did_there(gpu: Gpu, stream: Stream) -> None:
+    source = gpu.array(numbers(5, 8), device_id=1)
+    for _ in range(2):
+        made = BACKEND.across(source, stream, None)
+        stream.sync()
+        np.testing.assert_array_equal(seen(made), numbers(5, 8))
+    reach, wait, peer = gpu.runtime.calls[:3]
+    assert reach == ("peers", 1)
+    assert wait == ("wait", stream.handle)
+    assert peer == ("peer", 0, 1, 160, stream.handle)
+    assert gpu.runtime.calls.count(("peers", 1)) == 1, "a device is let reach another's once"
+    (_, reads, writes) = gpu.order.of("before")[0]
+    assert reads == (span(source),)
+    assert len(writes) == 1
+    assert any(kept is source for _, kept in gpu.order.of("hold"))
+
+
+def test_within_a_device_across_is_a_copy(gpu: Gpu, stream: Stream) -> None:
+    source, out = gpu.array(numbers(6)), gpu.array(np.zeros(6, "i4"))
+    assert BACKEND.across(source, stream, out) is out
+    stream.sync()
+    np.testing.assert_array_equal(seen(out), numbers(6))
+    assert not gpu.runtime.calls
+
+
+def test_between_devices_arrays_are_contiguous(gpu: Gpu, stream: Stream) -> None:
+    whole = gpu.array(numbers(5, 8), device_id=1)
+    with pytest.raises(ck.ArgumentError, match="between devices arrays are C-contiguous"):
+        BACKEND.across(gpu.view(whole, 0, (5, 4), (32, 4)), stream, None)
+
+
+@pytest.mark.parametrize(("error", "is_raised"), [(704, False), (701, True)])
+def test_access_that_somebody_has_enabled_already_is_no_error(gpu: Gpu, error: int, is_raised: bool) -> None:
+    gpu.runtime.error = error
+    with pytest.raises(gpu.runtime.CUDARuntimeError) if is_raised else contextlib.nullcontext():
+        on_device._let_reach(0, 1)
+    gpu.runtime.can_access = False
+    gpu.runtime.calls.clear()
+    on_device._let_reach(0, 2)
+    assert not gpu.runtime.calls
+
+
+# ── copies of parts ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def boxes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Box, Box, int]]:
+    """Boxes that the driver was asked to copy: to, from, on which stream."""
+    found: list[tuple[Box, Box, int]] = []
+    monkeypatch.setattr(on_device, "copy_box", lambda *given: found.append(given))
+    return found
+
+
+def test_parts_of_pinned_and_device_arrays_are_copied_as_boxes(
+    gpu: Gpu, stream: Stream, boxes: list[tuple[Box, Box, int]]
+) -> None:
+    frame, device = pinned_numbers(20, 30), gpu.array(np.zeros((10, 40), "i4"))
+    part, there = frame[3:7, 5:11], gpu.view(device, 2, (4, 6), (160, 4))
+    BACKEND.transfer(there, part, stream)
+    BACKEND.transfer(part, there, stream)
+    (to, source, handle), (back, again, _) = boxes
+    assert (source.kind, source.address, source.width, source.height, source.pitch) == (
+        "host", part.ctypes.data, 24, 4, 120,
+    )  # fmt: skip
+    assert (to.kind, to.address, to.width, to.height, to.pitch) == ("device", there.data.ptr, 24, 4, 160)
+    assert (back, again) == (source, to)
+    assert handle == stream.handle
+    assert [kept[0] is there or kept[1] is there for _, kept in gpu.order.of("hold")] == [True, True]
+
+
+def test_other_copies_are_staged(gpu: Gpu, stream: Stream, boxes: list[tuple[Box, Box, int]]) -> None:
+    device = gpu.array(np.zeros((4, 6), "i4"))
+    BACKEND.transfer(device, numbers(4, 6), stream)
+    stream.sync()
+    np.testing.assert_array_equal(seen(device), numbers(4, 6))
+    other = gpu.array(np.zeros((4, 6), "i4"))
+    BACKEND.transfer(other, device, stream)
+    stream.sync()
+    np.testing.assert_array_equal(seen(other), numbers(4, 6))
+    turned = pinned_numbers(6, 4).T
+    BACKEND.transfer(device, turned, stream)
+    stream.sync()
+    np.testing.assert_array_equal(seen(device), turned)
+    assert not boxes, "none of these is rows of bytes in pinned memory"
+
+
+def test_copies_that_make_no_sense(gpu: Gpu, stream: Stream) -> None:
+    device = gpu.array(numbers(6))
+    for target, source, words in (
+        (numbers(6), numbers(6), "source and target are NumPy arrays, and the stream is a GPU's"),
+        (gpu.array(numbers(6), device_id=1), device, "the stream is of device 0, and an array of device 1"),
+        (device, numbers(5), r"target has shape \(6,\) .*source \(5,\)"),
+        (device, np.zeros(6), "dtype int32, source .* float64"),
+        (device, [1], "copy: source is list"),
+    ):
+        with pytest.raises(ck.ArgumentError, match=words):
+            BACKEND.transfer(target, source, stream)
+    BACKEND.transfer(gpu.array(np.zeros(0, "i4")), np.zeros(0, "i4"), stream)
+    assert not gpu.runtime.calls
+
+
+def test_bare_copies_go_in_the_direction_of_their_arrays(gpu: Gpu, stream: Stream) -> None:
+    host, device, back = numbers(6), gpu.array(np.zeros(6, "i4")), np.zeros(6, "i4")
+    BACKEND.copy("copy_in", host, device, stream)
+    BACKEND.copy("copy_out", device, back, stream)
+    stream.sync()
+    np.testing.assert_array_equal(back, numbers(6))
+    assert [(kind, size) for _, kind, size, _ in gpu.runtime.calls] == [(TO_DEVICE, 24), (TO_HOST, 24)]
+    assert not gpu.order.log, "the stream alone orders them"
+
+
+# ── managed memory ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Buffer:
+    """cuda.core's buffer of managed memory."""
+
+    def __init__(self, size: int) -> None:
+        self.memory, self.size = np.zeros(size, np.uint8), size
+        self.handle = self.memory.ctypes.data
+        self.moved: list[Any] = []
+
+    def prefetch(self, to: Any, stream: Any) -> None:
+        self.moved.append((type(to).__name__, stream))
+
+
+@pytest.fixture
+def resource(monkeypatch: pytest.MonkeyPatch) -> Any:
+    found = SimpleNamespace(made=[])
+
+    def allocate(size: int, stream: Any) -> Buffer:
+        found.made.append((size, stream))
+        return Buffer(size)
+
+    found.allocate = allocate
+    monkeypatch.setattr(managed, "_managed_resource", lambda: found)
+    monkeypatch.setattr(managed, "free_on_device", lambda: (1000, 2000))
+    return found
+
+
+def test_managed_memory_is_counted_while_it_lives(gpu: Gpu, stream: Stream, resource: Any) -> None:
+    made = BACKEND.empty((10, 5), np.dtype("f4"), "managed", stream)
+    assert (made.shape, made.dtype) == ((10, 5), np.float32)
+    assert resource.made == [(200, stream)]
+    other = BACKEND.empty((0,), np.dtype("f4"), "managed", stream)
+    assert resource.made[-1] == (1, stream)
+    assert accounting.ledger.managed == {0: 201}
+    del made
+    assert accounting.ledger.managed == {0: 1}
+    del other
+    assert accounting.ledger.managed == {0: 0}
+    assert accounting.ledger.peaks == {("managed", 0): 201}
+
+
+def test_managed_memory_is_no_more_than_is_free_and_allowed(gpu: Gpu, stream: Stream, resource: Any) -> None:
+    first = BACKEND.empty((600,), np.dtype("u1"), "managed", stream)
+    with pytest.raises(ck.LaunchError, match=r"401 bytes of managed .*has 1,000 free, of which 600 are promised"):
+        BACKEND.empty((401,), np.dtype("u1"), "managed", stream)
+    BACKEND.empty((400,), np.dtype("u1"), "managed", stream)
+    accounting.ledger.limits["managed"] = 700
+    with pytest.raises(ck.LaunchError, match=r"101 bytes .* asked for and 600 are held: ck.memory.limit allows 700"):
+        BACKEND.empty((101,), np.dtype("u1"), "managed", stream)
+    BACKEND.empty((100,), np.dtype("u1"), "managed", stream)
+    assert first.nbytes == 600
+
+
+def test_managed_arrays_are_moved_and_others_are_not(
+    gpu: Gpu, stream: Stream, resource: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = pytest.importorskip("cuda.core")
+    monkeypatch.setattr(core, "Device", type("Device", (), {"__init__": lambda self, number: None}))
+    monkeypatch.setattr(core, "Host", type("Host", (), {}))
+    made = BACKEND.empty((10,), np.dtype("f4"), "managed", stream)
+    BACKEND.prefetch(made, stream, "device")
+    BACKEND.prefetch(made, stream, "host")
+    buffer = accounting.ledger.buffers[made.data.mem.ptr].buffer
+    assert buffer.moved == [("Device", stream), ("Host", stream)]
+    for other in (gpu.array(numbers(3)), numbers(3)):
+        with pytest.raises(ck.ArgumentError, match="prefetch takes an array of"):
+            BACKEND.prefetch(other, stream, "device")
+
+
+def test_managed_memory_is_seen_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    array = SimpleNamespace(dtype=x.dtype, __cuda_array_interface__={**x.__array_interface__, "version": 3})
+    answer = [driver.CUresult.CUDA_SUCCESS, True]
+    monkeypatch.setattr(driver, "cuPointerGetAttribute", lambda what, address: tuple(answer))
+    found = managed.host_view(array)
+    np.testing.assert_array_equal(found, x)
+    found[0, 0] = 9
+    assert x[0, 0] == 9
+    for status, is_managed in ((driver.CUresult.CUDA_SUCCESS, False), (driver.CUresult.CUDA_ERROR_INVALID_VALUE, True)):
+        answer[:] = status, is_managed
+        with pytest.raises(ck.ArgumentError, match="the array is not in managed memory"):
+            managed.host_view(array)
+    with pytest.raises(ck.ArgumentError, match="takes a managed array, got list"):
+        managed.host_view([1])
+
+
+# ── what is held ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_report_has_what_each_pool_holds(gpu: Gpu, stream: Stream, resource: Any) -> None:
+    kept = SimpleNamespace(size=512, target=stream, release=lambda: None, let_go=lambda: None)
+    arrays = [gpu.array(np.zeros(1000, "u1")), BACKEND.empty((30,), np.dtype("u1"), "managed", stream)]
+    spares().give_back("call", kept)  # type: ignore[arg-type]
+    gpu.pool.kept, gpu.pool.limit = 300, 5000
+    found = ck.memory.report()
+    device, managed_memory = found.of("device"), found.of("managed")
+    assert device[2:] == (1000 - 512, 300 + 512, 1300, 5000), "what calls left is free"
+    assert (managed_memory.used, managed_memory.peak) == (30, 30)
+    assert ("release",) in gpu.order.log
+    gpu.pool.kept = 0
+    assert ck.memory.report().of("device").peak == 1300
+    assert len(arrays) == 2
+
+
+def test_trim_gives_back_what_is_free(gpu: Gpu, stream: Stream) -> None:
+    dropped: list[str] = []
+    kept = SimpleNamespace(size=512, target=stream, let_go=lambda: dropped.append("call"))
+    spares().give_back("call", kept)  # type: ignore[arg-type]
+    pinned.pool().take(5000).give_back()
+    gpu.pool.kept = 300
+    assert ck.memory.trim() == 8192 + 300
+    assert dropped == ["call"]
+    assert gpu.pool.kept == 0
+    assert accounting.ledger.peaks["device", 0] == 300
+    assert ck.memory.trim() == 0
+
+
+def test_a_limit_is_the_pools_and_comes_back(gpu: Gpu) -> None:
+    with ck.memory.limit(1 << 20):
+        assert gpu.pool.limit == accounting.ledger.limits["device"] == 1 << 20
+        with ck.memory.limit(None):
+            assert gpu.pool.limit == 0, "none"
+        assert gpu.pool.limit == 1 << 20
+    assert (gpu.pool.limit, accounting.ledger.limits["device"]) == (0, None)
+    with ck.memory.limit(99, kind="managed"):
+        assert accounting.ledger.limits == {"device": None, "managed": 99}
+        assert gpu.pool.limit == 0
+
+
+def test_how_much_is_free_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    monkeypatch.setattr(driver, "cuMemGetInfo", lambda: (driver.CUresult.CUDA_SUCCESS, 5, 9))
+    assert accounting.free_on_device() == (5, 9)
+    monkeypatch.setattr(driver, "cuMemGetInfo", lambda: (driver.CUresult.CUDA_ERROR_INVALID_CONTEXT, 0, 0))
+    with pytest.raises(ck.LaunchError, match="how much memory is free: CUDA_ERROR_INVALID_CONTEXT"):
+        accounting.free_on_device()
+
+
+# ── host memory that is registered ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cudakit.types import page_locked
+
+    driver = pytest.importorskip("cuda.bindings.driver")
+    told: list[tuple[Any, ...]] = []
+    status = [driver.CUresult.CUDA_SUCCESS]
+    monkeypatch.setattr(page_locked, "_registered", [0])
+    monkeypatch.setattr(
+        driver, "cuMemHostRegister", lambda *given: told.append(("lock", *given)) or (status[0],)
+    )
+    monkeypatch.setattr(driver, "cuMemHostUnregister", lambda address: told.append(("unlock", address)))
+    monkeypatch.setattr(on_device.devices, "current_device", lambda: SimpleNamespace(sync=lambda: told.append(("sync",))))
+    monkeypatch.setattr("cudakit.memory.registered.tell_emulator", lambda array: told.append(("emulator",)))
+    whole = numbers(10, 10)
+    part = whole[2:5, 1:4]
+    with ck.memory.register(part) as given:
+        assert given is part
+        low, high = np.lib.array_utils.byte_bounds(part)
+        portable = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
+        assert told == [("lock", low, high - low, portable)]
+        assert page_locked._registered == [1]
+    assert told[1:] == [("sync",), ("unlock", low)], "after all that devices may do with it"
+    assert page_locked._registered == [0]
+    kept = ck.memory.register(whole)
+    kept.close()
+    kept.close()
+    assert told.count(("unlock", whole.ctypes.data)) == 1
+    del told[:]
+    status[0] = driver.CUresult.CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+    with pytest.raises(ck.LaunchError, match=r"does not page-lock 400 bytes: .*; a part of it is page-locked already"):
+        ck.memory.register(whole)
+    status[0] = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
+    with pytest.raises(ck.LaunchError, match=r"page-lock 400 bytes: CUDA_ERROR_OUT_OF_MEMORY$"):
+        ck.memory.register(whole)
+    assert page_locked._registered == [0]
+    read_only = numbers(3)
+    read_only.flags.writeable = False
+    for array, words in ((read_only, "read-only"), (numbers(0), "array is empty"), ([1], "array is list")):
+        with pytest.raises(ck.ArgumentError, match=f"register: {words}|register: array is {words}"):
+            ck.memory.register(array)  # type: ignore[arg-type]
+
+
+# ── stack and heap of kernels ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(("kind", "number"), [("stack", "CU_LIMIT_STACK_SIZE"), ("heap", "CU_LIMIT_MALLOC_HEAP_SIZE")])
+def test_limits_of_kernels_are_the_devices_and_come_back(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch, kind: str, number: str
+) -> None:
+    from cudakit.emulator.machine.heap import device_limits
+
+    driver = pytest.importorskip("cuda.bindings.driver")
+    limits: dict[Any, int] = {driver.CUlimit.CU_LIMIT_STACK_SIZE: 11, driver.CUlimit.CU_LIMIT_MALLOC_HEAP_SIZE: 12}
+    good, is_refused = driver.CUresult.CUDA_SUCCESS, [False]
+    monkeypatch.setattr(driver, "cuCtxGetLimit", lambda limit: (good, limits[limit]))
+
+    def change(limit: Any, size: int) -> tuple[Any]:
+        if is_refused[0]:
+            return (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)
+        limits[limit] = size
+        return (good,)
+
+    monkeypatch.setattr(driver, "cuCtxSetLimit", change)
+    former = dict(limits)
+    before = device_limits().stack_bytes, device_limits().heap_bytes
+    with ck.memory.limit(1 << 16, kind=kind):
+        changed = getattr(driver.CUlimit, number)
+        assert limits == {**former, changed: 1 << 16}
+        assert (device_limits().stack_bytes if kind == "stack" else device_limits().heap_bytes) == 1 << 16
+    assert limits == former, "what the device had"
+    with ck.memory.limit(None, kind=kind):
+        assert limits[changed] == device_limits().default_of(kind)
+    is_refused[0] = True
+    with pytest.raises(ck.LaunchError, match=f"the device refuses a {kind} of 65,536 bytes: CUDA_ERROR_INVALID_VALUE"):
+        ck.memory.limit(1 << 16, kind=kind)
+    device_limits().stack_bytes = before[0]
+    device_limits().set_heap_bytes(before[1])
+
+
+def test_the_address_of_a_block_of_pinned_memory_is_its_arrays() -> None:
+    block = pinned.Pool(lambda size: np.zeros(size, np.uint8)).take(100)
+    ctypes.memset(block.address, 7, 3)
+    assert block.array[:4].tolist() == [7, 7, 7, 0]
+    view = block.view((2, 3), np.int16, 8)
+    assert view.ctypes.data == block.address + 8
+    assert staging.is_direct(np.asarray(pinned.Lease(block, (4,), np.dtype("i4"), [0])))
