@@ -64,7 +64,7 @@ def test_a_new_array_is_made_on_its_stream(gpu: Gpu, stream: Stream, monkeypatch
     monkeypatch.setattr(gpu, "allocate", lambda size: current.append(gpu.current) or allocate(size))
     made = BACKEND.empty((3, 4), np.dtype("f4"), "device", stream)
     assert (made.shape, made.dtype) == ((3, 4), np.float32)
-    with gpu.on(stream):
+    with stream:
         BACKEND.empty((2,), np.dtype("f4"), "device", None)
     assert current == [stream, stream], "CuPy's pool knows the memory as that stream's"
 

@@ -45,7 +45,7 @@ class Event:
 
 
 class Stream:
-    """A stream of a device; as cuda.core's, and as what is known of one. Its work is done when somebody waits for it."""
+    """A stream of a device; as cuda.core's, CuPy's, and as what is known of one."""
 
     def __init__(self, gpu: Gpu, handle: int, device_id: int = 0) -> None:
         self.gpu, self.handle, self.ptr, self.device_id = gpu, handle, handle, device_id
@@ -53,9 +53,18 @@ class Stream:
         self.device = SimpleNamespace(device_id=device_id)
         self.work: list[Callable[[], object]] = []
         self.done = 0
+        self.outer: list[Stream] = []
 
     def __cuda_stream__(self) -> tuple[int, int]:
         return 0, self.handle
+
+    def __enter__(self) -> Stream:
+        self.outer.append(self.gpu.current)
+        self.gpu.current = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.gpu.current = self.outer.pop()
 
     def put(self, work: Callable[[], object]) -> None:
         self.work.append(work)
@@ -268,14 +277,6 @@ class Gpu:
         """A view of a device array, from an element on, with strides in bytes."""
         return DeviceArray(shape, array.dtype, array.data + start * array.itemsize, strides)
 
-    @contextlib.contextmanager
-    def on(self, core: Stream) -> Iterator[None]:
-        former, self.current = self.current, core
-        try:
-            yield
-        finally:
-            self.current = former
-
 
 class _Owner:
     """Gives memory back when no array has it any more."""
@@ -304,7 +305,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(on_device, "runtime", gpu.runtime)
     monkeypatch.setattr(staging, "runtime", lambda: gpu.runtime)
-    monkeypatch.setattr(streams, "cupy_stream", gpu.on)
+    monkeypatch.setattr(streams, "cupy_stream", lambda core: core)
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)
     monkeypatch.setattr(devices, "current_device", lambda: SimpleNamespace(sync=lambda: None))
