@@ -15,7 +15,9 @@ from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Stream, 
 import cudakit as ck
 from cudakit.memory import accounting, managed, on_device, pinned, staging
 from cudakit.memory.boxes import Box
+from cudakit.memory.device_surface import SurfaceObject
 from cudakit.memory.on_device import OnDevice
+from cudakit.memory.on_device import _copy_here as in_device
 from cudakit.memory.spare_buffers import spares
 
 pytestmark = pytest.mark.emulator
@@ -185,6 +187,47 @@ def test_outputs_that_do_not_fit(gpu: Gpu, stream: Stream) -> None:
     assert not gpu.runtime.calls
 
 
+def test_another_library_s_array_is_copied_to_where_it_is(
+    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cudakit.types.arguments._device_of", lambda address: 0)
+    memory = gpu.array(np.zeros(6, "i4"))
+
+    def exported(readonly: bool) -> Any:
+        interface = {"data": (memory.data.ptr, readonly), "shape": (6,), "typestr": "<i4", "strides": None, "version": 3}
+        return SimpleNamespace(__cuda_array_interface__=interface)
+
+    with pytest.raises(ck.ArgumentError, match="to_device: out is read-only; give another array"):
+        BACKEND.to_device(numbers(6), stream, exported(True))
+    out = exported(False)
+    assert BACKEND.to_device(numbers(6), stream, out) is out
+    stream.sync()
+    np.testing.assert_array_equal(seen(memory), numbers(6))
+
+
+def test_a_call_with_host_arrays_goes_to_its_buffers(
+    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    monkeypatch.setattr(on_device.devices, "require_gpu", lambda: told.append("gpu"))
+    monkeypatch.setattr(on_device.call_buffers, "call", lambda *given: told.append(given))
+    kernel: Any = object()
+    BACKEND.call(kernel, stream, "config", [1])
+    target = on_device.known(stream)
+    assert told == ["gpu", (kernel, stream, target, "config", [1])]
+    with pytest.raises(ck.ArgumentError, match="expected a stream"):
+        BACKEND.call(kernel, object(), "config", [1])
+
+
+def test_a_mark_is_an_event_after_what_the_stream_has_to_do(gpu: Gpu, stream: Stream) -> None:
+    stream.put(lambda: None)
+    mark = BACKEND.mark(stream)
+    assert mark is not None
+    assert not mark.is_done
+    stream.sync()
+    assert mark.is_done
+
+
 # ── between devices ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -256,6 +299,65 @@ def test_parts_of_pinned_and_device_arrays_are_copied_as_boxes(
     assert (back, again) == (source, to)
     assert handle == stream.handle
     assert [kept[0] is there or kept[1] is there for _, kept in gpu.order.of("hold")] == [True, True]
+
+
+def surface(*shape: int) -> Any:
+    source = SimpleNamespace(handle=77)
+    return SurfaceObject(SimpleNamespace(handle=5), source, shape, np.dtype("i4"), 1, False, 0)
+
+
+def test_surfaces_are_copied_from_and_to_contiguous_device_memory(
+    gpu: Gpu, stream: Stream, boxes: list[tuple[Box, Box, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, device = surface(4, 6), gpu.array(numbers(4, 6))
+    BACKEND.transfer(one, device, stream)
+    BACKEND.transfer(device, one, stream)
+    BACKEND.transfer(surface(4, 6), one, stream)
+    assert [(to.kind, source.kind) for to, source, _ in boxes] == [
+        ("array", "device"), ("device", "array"), ("array", "array"),
+    ]  # fmt: skip
+    assert boxes[0][1] == Box("device", device.data.ptr, 24, 4, 1, 24, 96)
+    assert boxes[0][0] == Box("array", 77, 24, 4, 1, 0, 0)
+    assert [handle for _, _, handle in boxes] == [stream.handle] * 3
+    ordered = gpu.order.of("around")
+    assert [(reads[0] is device or reads[0] is one, len(writes)) for _, reads, writes in ordered[:2]] == [(True, 1)] * 2
+    # Other memory goes by way of a contiguous array of the device, before or after.
+    del boxes[:]
+    gpu.runtime.calls.clear()
+    host = numbers(4, 6)
+    BACKEND.transfer(one, host, stream)
+    assert [kind for _, kind, *_ in gpu.runtime.calls] == [TO_DEVICE]
+    stream.sync()
+    between = boxes[0][1]
+    assert between.kind == "device"
+    monkeypatch.setattr(staging, "deliver", lambda pointer, host, target: gpu.runtime.calls.append((pointer, host)))
+    BACKEND.transfer(host, one, stream)
+    assert boxes[1][0].kind == "device"
+    assert gpu.runtime.calls[-1] == (boxes[1][0].address, host)
+
+
+def test_records_are_copied_within_the_device_as_boxes_unless_they_overlap(
+    gpu: Gpu, stream: Stream, boxes: list[tuple[Box, Box, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = np.dtype([("a", "i4"), ("b", "i4")])
+    target, source = gpu.array(np.zeros((4, 6), record)), gpu.array(np.zeros((4, 6), record))
+    place: Any = stream
+    in_device(target, source, place)
+    assert [(to.address, of.address) for to, of, _ in boxes] == [(target.data.ptr, source.data.ptr)]
+    assert boxes[0][2] == stream.handle
+    assigned: list[Any] = []
+    monkeypatch.setattr(
+        DeviceArray, "__setitem__", lambda self, index, value: assigned.append((self, value)), raising=False
+    )
+    whole = gpu.array(np.zeros(10, record))
+    in_device(gpu.view(whole, 0, (6,), (8,)), gpu.view(whole, 2, (6,), (8,)), place)
+    plain, other = gpu.array(numbers(3)), gpu.array(numbers(3))
+    in_device(plain, other, place)
+    assert len(boxes) == 1
+    (_, copied), (to, of) = assigned
+    assert copied.data.mem.ptr != whole.data.mem.ptr, "a copy of what overlaps"
+    assert to is plain
+    assert of is other
 
 
 def test_other_copies_are_staged(gpu: Gpu, stream: Stream, boxes: list[tuple[Box, Box, int]]) -> None:

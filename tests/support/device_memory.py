@@ -273,6 +273,12 @@ class Gpu:
         seen(made)[...] = like
         return made
 
+    def imported(self, given: Any) -> Any:
+        """Another library's array as CuPy's, on the same memory."""
+        interface = given.__cuda_array_interface__
+        memory = cupy.cuda.UnownedMemory(interface["data"][0], 1 << 20, given, self.device_id)
+        return DeviceArray(interface["shape"], interface["typestr"], cupy.cuda.MemoryPointer(memory, 0))
+
     def view(self, array: Any, start: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
         """A view of a device array, from an element on, with strides in bytes."""
         return DeviceArray(shape, array.dtype, array.data + start * array.itemsize, strides)
@@ -299,7 +305,9 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
         UnownedMemory=cupy.cuda.UnownedMemory,
         MemoryPointer=cupy.cuda.MemoryPointer,
     )
-    module: Any = SimpleNamespace(ndarray=DeviceArray, cuda=cuda, get_default_memory_pool=lambda: gpu.pool)
+    module: Any = SimpleNamespace(
+        ndarray=DeviceArray, cuda=cuda, get_default_memory_pool=lambda: gpu.pool, asarray=gpu.imported
+    )
     for part in (on_device, device_array, call_buffers):
         monkeypatch.setattr(part, "cupy", module)
     monkeypatch.setitem(sys.modules, "cupy", module)
