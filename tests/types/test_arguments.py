@@ -121,6 +121,8 @@ def test_pinned_memory_is_taken_and_other_host_memory_is_refused(monkeypatch: py
     monkeypatch.setattr(arguments, "is_page_locked", lambda array: True)
     found = describe(x)
     assert (found.family, found.device_id, found.pointer) == ("memory", None, x.ctypes.data)
+    assert (found.evidence.kind, found.evidence.dtype, found.evidence.rank) == ("array", np.float32, 2)
+    assert found.evidence.shown == "pinned numpy array of float32 with shape (3, 3)"
     assert (found.shape, found.strides, found.contiguous) == ((3, 3), (6, 2), False)
     x.flags.writeable = False
     assert describe(x).evidence.readonly
@@ -185,6 +187,8 @@ def test_structs_texts_tuples_and_none() -> None:
         assert found.evidence.dtype.names == ("x",)
         assert "with fields x" in found.evidence.shown
     assert describe(None).evidence.kind == "address"
+    for argument in (describe((1, 2)), describe([1.0]), components(np.zeros(3))):
+        assert argument.evidence.kind == "object"
     text = describe("[](int x) { return x; }")
     assert (text.family, text.evidence.kind, text.evidence.text) == ("text", "functor", "[](int x) { return x; }")
     assert [describe(value).family for value in ((1, 2), [1.0])] == ["tuple", "tuple"]
@@ -222,7 +226,8 @@ def test_buffers_of_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
         describe(made(is_closed=True))
     with pytest.raises(ArgumentError, match="host memory that the device cannot reach"):
         describe(made(is_device_accessible=False))
-    assert describe(core.TensorMapDescriptor()).evidence.text == "CUtensorMap"
+    tensor_map = describe(core.TensorMapDescriptor()).evidence
+    assert (tensor_map.kind, tensor_map.shown, tensor_map.text) == ("object", "tensor map", "CUtensorMap")
 
 
 def test_texture_and_surface_objects() -> None:
@@ -241,6 +246,53 @@ def test_dlpack_s_memory_must_be_a_device_s() -> None:
     value = type("Given", (), {"__dlpack_device__": lambda self: (1, 0)})()
     with pytest.raises(ArgumentError, match=r"Given is not in device memory \(its DLPack device type is 1\)"):
         describe(value)
+
+
+@pytest.mark.parametrize("kind", [2, 3, 13])
+def test_arrays_with_dlpack_are_as_cuda_core_sees_them(kind: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = pytest.importorskip("cuda.core.utils")
+    value = type("Given", (), {"__dlpack_device__": lambda self: (kind, 0)})()
+    view = SimpleNamespace(dtype="f4", shape=(2, 3), strides=(4, 1), readonly=True, device_id=5, ptr=BASE)
+    asked: list[Any] = []
+
+    def from_dlpack(given: Any, stream_ptr: int) -> Any:
+        asked.append((given, stream_ptr))
+        return view
+
+    monkeypatch.setattr(utils, "StridedMemoryView", SimpleNamespace(from_dlpack=from_dlpack))
+    found = describe(value)
+    assert asked == [(value, -1)], "nothing is waited for"
+    assert (found.family, found.device_id, found.pointer, found.base) == ("memory", 5, BASE, BASE)
+    assert (found.shape, found.strides, found.contiguous) == ((2, 3), (4, 1), False)
+    evidence = found.evidence
+    assert (evidence.kind, evidence.dtype, evidence.rank, evidence.readonly) == ("array", np.float32, 2, True)
+    view.strides, view.readonly = None, False
+    found = describe(value)
+    assert (found.strides, found.contiguous, found.evidence.readonly) == ((3, 1), True, False)
+
+
+def test_the_driver_knows_the_device_of_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    monkeypatch.undo()
+    answer = [driver.CUresult.CUDA_SUCCESS, 4]
+    asked: list[Any] = []
+
+    def ask(kind: Any, address: Any) -> tuple[Any, ...]:
+        asked.append((kind, int(address)))
+        return tuple(answer)
+
+    monkeypatch.setattr(driver, "cuPointerGetAttribute", ask)
+    assert describe(Exported()).device_id == 4
+    assert asked == [(driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, BASE)]
+    answer[0] = driver.CUresult.CUDA_ERROR_INVALID_VALUE
+    assert describe(Exported()).device_id is None
+    assert describe(Exported(data=(0, False))).device_id is None
+    assert len(asked) == 2, "of null nothing is asked"
+
+
+def test_bytes_have_strides_of_bytes() -> None:
+    for array in (CuPyArray((4, 6), np.uint8, BASE, (12, 2)), Exported(shape=(4, 6), typestr="|u1", strides=(12, 2))):
+        assert describe(array).strides == (12, 2)
 
 
 def test_what_no_kernel_reads() -> None:

@@ -137,8 +137,10 @@ def test_integers_that_a_float64_does_not_hold() -> None:
     ],
 )
 def test_what_a_float_or_complex_number_cannot_be(value: Any, dtype: Any, kind: type, words: str) -> None:
-    with pytest.raises(kind, match=f"^f, parameter x, takes .*{words}"):
+    with pytest.raises(kind) as caught:
         bits(value, dtype)
+    shown = f"{value!r} ({type(value).__name__})"
+    assert str(caught.value) == f"f, parameter x, takes {np.dtype(dtype)}, got {shown}: {words}"
 
 
 def test_complex_numbers() -> None:

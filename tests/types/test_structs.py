@@ -62,6 +62,9 @@ def test_a_dataclass_is_laid_out_as_c_lays_it_out() -> None:
         assert found.fields[name][1] == place.offset
         assert found.fields[name][0].itemsize == place.size
     assert structs.struct_dtype(CMixed) == np.dtype(CMixed)
+    assert structs.struct_dtype(np.dtype(CPoint)) == np.dtype(CPoint)
+    small = dataclasses.make_dataclass("Small", [("a", np.int8), ("b", np.uint8), ("c", bool)])
+    assert structs.struct_dtype(small).itemsize == 3
 
 
 def test_complex_numbers_are_aligned_as_cuda_std_has_them() -> None:
@@ -126,14 +129,15 @@ def offsets_in(text: str) -> dict[str, int]:
 def test_the_text_of_a_struct_has_its_layout() -> None:
     aligned = np.dtype([("a", "i1"), ("b", "f8"), ("c", "i2", (2, 3)), ("h", "f2")], align=True)
     apart = np.dtype({"names": ["a", "b"], "formats": ["f4", "i4"], "offsets": [8, 32], "itemsize": 48})
-    for dtype in (aligned, apart):
+    late = np.dtype({"names": ["a"], "formats": ["i1"], "offsets": [1], "itemsize": 2})
+    for dtype in (aligned, apart, late):
         text = structs.definition("S", dtype, {})
         assert text.startswith("struct S {\n")
         assert text.endswith("};\n")
         found = offsets_in(text)
         assert dtype.fields is not None
         assert {name: found[name] for name in dtype.names or ()} == {n: f[1] for n, f in dtype.fields.items()}
-    assert "unsigned char cudakit_pad_36[12];" in text, "to its size"
+    assert "unsigned char cudakit_pad_36[12];" in structs.definition("S", apart, {}), "to its size"
     assert "pad" not in structs.definition("S", aligned, {})
 
 

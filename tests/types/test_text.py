@@ -42,6 +42,8 @@ FLOAT = Named("float")
         ("box<>", Named("box", ())),
         ("const box<int>*", Pointer(Named("box", (Named("int"),), const=True))),
         ("typename Traits<T>::type", Opaque("typename Traits<T>::type")),
+        ("typename T::type", Opaque("typename T::type")),
+        ("typename T", Opaque("typename T")),
         ("Traits<T>::type", Opaque("Traits<T>::type")),
         ("float[4]", Opaque("float[4]")),
         ("float  (*)[16]", Opaque("float (*)[16]")),

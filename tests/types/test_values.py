@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import fractions
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -113,6 +114,7 @@ def test_what_a_field_cannot_hold_is_told_by_its_name(changes: dict[str, Any], k
         ([1, 2, 3], "i2"), ([1, 2, 3], "f4"), (np.arange(3, dtype="u1"), "i8"), ([True, False, True], "u1"),
         ([0.1, 0.2, 0.3], "f2"), ([0.1, 1, 1e300], "f8"), ([1 + 1j, 2, 3], "c8"), ([1.5, 2, 3], "c16"),
         (np.arange(3, dtype="f8"), "f4"), ([1, 0, 1], "?"), ([np.inf, -np.inf, 0], "f4"), ([1, 2, 3], "f2"),
+        ([fractions.Fraction(1, 2), 2, 3.5], "f4"), (np.array([1, 2, 3], object), "u1"), ([2**70, 1, 2], "f8"),
         (np.array([1, 2, 3]).astype(ml_dtypes.bfloat16), "f4"), ([1, 2.5, 3], ml_dtypes.bfloat16),
     ],
 )  # fmt: skip
@@ -139,7 +141,9 @@ def test_a_number_fills_an_array_and_a_row_all_rows() -> None:
         ([1j, 2], "f4", ArgumentError, "complex number"),
         ([1.0, 1e39], "f4", RangeError, "beyond the largest float32"),
         ([1, 70000], "f2", RangeError, "beyond the largest float16"),
-        (["a", "b"], "f4", ArgumentError, "not a number"),
+        (["a", "b"], "f4", ArgumentError, "x takes float32, got 'a' .*not a number"),
+        ([None, 1], "f4", ArgumentError, "x takes float32, got None .*not a number"),
+        ([2**70, 1], "i8", RangeError, "x takes int64, got 1180591620717411303424"),
         ([[1, 2], [3]], "f4", ArgumentError, "no array"),
         ([1, 2, 3], "f4", ArgumentError, r"x has shape \(2,\), got \(3,\)"),
         ([1 + 1e39j, 0], "c8", RangeError, "beyond the largest complex64"),
