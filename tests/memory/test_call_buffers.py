@@ -268,9 +268,7 @@ def test_a_result_that_comes_soon_is_brought_by_the_call_and_after_one_that_does
     assert len(courier.parts) == 10
 
 
-def test_a_device_that_is_lost_meanwhile_is_told(
-    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_is_lost_meanwhile_is_told(gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(event: Any, size: int) -> bool:
         raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
 

@@ -93,7 +93,9 @@ def test_an_array_beyond_the_memory_takes_what_is_kept_before_it_is_refused(gpu:
     made = BACKEND.empty((5000,), np.dtype("u1"), "device", stream)
     assert made.nbytes == 5000
     assert kept.array is None
-    with pytest.raises(ck.LaunchError, match=r"^10,000 bytes of device memory were asked for; device 0 has 77 of 99 free"):
+    with pytest.raises(
+        ck.LaunchError, match=r"^10,000 bytes of device memory were asked for; device 0 has 77 of 99 free"
+    ):
         _refused(gpu, stream)
 
 
@@ -194,7 +196,13 @@ def test_another_library_s_array_is_copied_to_where_it_is(
     memory = gpu.array(np.zeros(6, "i4"))
 
     def exported(readonly: bool) -> Any:
-        interface = {"data": (memory.data.ptr, readonly), "shape": (6,), "typestr": "<i4", "strides": None, "version": 3}
+        interface = {
+            "data": (memory.data.ptr, readonly),
+            "shape": (6,),
+            "typestr": "<i4",
+            "strides": None,
+            "version": 3,
+        }
         return SimpleNamespace(__cuda_array_interface__=interface)
 
     with pytest.raises(ck.ArgumentError, match="to_device: out is read-only; give another array"):
@@ -205,9 +213,7 @@ def test_another_library_s_array_is_copied_to_where_it_is(
     np.testing.assert_array_equal(seen(memory), numbers(6))
 
 
-def test_a_call_with_host_arrays_goes_to_its_buffers(
-    gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_with_host_arrays_goes_to_its_buffers(gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(on_device.devices, "require_gpu", lambda: told.append("gpu"))
     monkeypatch.setattr(on_device.call_buffers, "call", lambda *given: told.append(given))
@@ -554,11 +560,11 @@ def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
     told: list[tuple[Any, ...]] = []
     status = [driver.CUresult.CUDA_SUCCESS]
     monkeypatch.setattr(page_locked, "_registered", [0])
-    monkeypatch.setattr(
-        driver, "cuMemHostRegister", lambda *given: told.append(("lock", *given)) or (status[0],)
-    )
+    monkeypatch.setattr(driver, "cuMemHostRegister", lambda *given: told.append(("lock", *given)) or (status[0],))
     monkeypatch.setattr(driver, "cuMemHostUnregister", lambda address: told.append(("unlock", address)))
-    monkeypatch.setattr(on_device.devices, "current_device", lambda: SimpleNamespace(sync=lambda: told.append(("sync",))))
+    monkeypatch.setattr(
+        on_device.devices, "current_device", lambda: SimpleNamespace(sync=lambda: told.append(("sync",)))
+    )
     monkeypatch.setattr("cudakit.memory.registered.tell_emulator", lambda array: told.append(("emulator",)))
     whole = numbers(10, 10)
     part = whole[2:5, 1:4]

@@ -58,7 +58,8 @@ def test_constants(text: str, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["BLOCK", "f(1)", "1 +", "'a'", '"text"', "x1", "1 / 0", "1.5 << 2", "-1 << -1", "sizeof(int)", "~1", "", "09"]
+    "text",
+    ["BLOCK", "f(1)", "1 +", "'a'", '"text"', "x1", "1 / 0", "1.5 << 2", "-1 << -1", "sizeof(int)", "~1", "", "09"],
 )
 def test_what_is_no_constant(text: str) -> None:
     assert constant(text) is None

@@ -88,7 +88,9 @@ def test_a_scalar_is_what_c_has_it(name: str, kind: type) -> None:
 
 
 def test_scalars_that_c_has_no_name_for() -> None:
-    found = {name: cpp.scalar(name) for name in ("__half", "half", "cuComplex", "cuDoubleComplex", "char8_t", "char16_t")}
+    found = {
+        name: cpp.scalar(name) for name in ("__half", "half", "cuComplex", "cuDoubleComplex", "char8_t", "char16_t")
+    }
     assert found == {
         "__half": np.dtype("f2"), "half": np.dtype("f2"), "cuComplex": np.dtype("c8"),
         "cuDoubleComplex": np.dtype("c16"), "char8_t": np.dtype("u1"), "char16_t": np.dtype("u2"),

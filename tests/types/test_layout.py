@@ -64,9 +64,7 @@ def test_what_does_not_hold_is_told() -> None:
         "field's size": np.dtype({"names": ["u", "v"], "formats": ["u2", "f8"], "offsets": [0, 4], "itemsize": 12}),
         "field's type": np.dtype([("u", "i2"), ("v", "i4", (2,))], align=True),
     }
-    texts = [
-        layout.struct_assertions(f"w{k}", "Inner", f"Inner{k}", dtype) for k, dtype in enumerate(wrong.values())
-    ]
+    texts = [layout.struct_assertions(f"w{k}", "Inner", f"Inner{k}", dtype) for k, dtype in enumerate(wrong.values())]
     numbers = [
         layout.number_assertion("Colour", "paint", np.dtype("f4")),
         layout.number_assertion("Inner", "pair", np.dtype("i4")),

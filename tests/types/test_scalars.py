@@ -37,7 +37,9 @@ def test_integers_are_passed_whole_up_to_their_limits(code: str) -> None:
         # cuda.core takes an int as a signed 64-bit number.
         assert -(2**63) <= converter(dtype, "x")(value) < 2**63  # type: ignore[operator]
     for value in (least - 1, most + 1):
-        with pytest.raises(RangeError, match=rf"^f, parameter x, takes {dtype}, got {value} \(int\): outside {least} … "):
+        with pytest.raises(
+            RangeError, match=rf"^f, parameter x, takes {dtype}, got {value} \(int\): outside {least} … "
+        ):
             bits(value, code)
     assert bits(True, code) == bits(np.True_, code) == (1).to_bytes(size, "little")
 
