@@ -578,6 +578,7 @@ def test_a_block_size_of_strides(xp: Any, size: int) -> None:
     np.testing.assert_array_equal(to_host(found), x.sum(0, keepdims=True))
 
 
+@pytest.mark.slow
 def test_each_call_has_its_own_block_size(xp: Any) -> None:
     x = xp.asarray(whole_numbers((6, 40), "f4"))
     for size in (64, 96, np.int64(64), None, 96, None) * 3:
@@ -588,6 +589,7 @@ def test_each_call_has_its_own_block_size(xp: Any) -> None:
     np.testing.assert_array_equal(to_host(out[1]), [2.5, to_host(x)[0].sum() + 2.5])
 
 
+@pytest.mark.slow
 def test_a_block_size_of_large_states(xp: Any) -> None:
     """Columns whose states do not fit the block's shared memory go another way."""
     wide = ck.reduction(

@@ -98,13 +98,15 @@ def test_any_call(xp: Any, call: tuple[Any, ...]) -> None:
     check(running(xp.asarray(base)[index].transpose(order), axis=axis), np.cumsum(host, axis, dtype="f8"), "f4")
 
 
-@in_tiers("dtype", ["i1", "bfloat16", "c8"], quick=lambda dtype: dtype == "bfloat16", strength=None)
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["i1", "bfloat16", "c8"])
 def test_every_kind_of_number(xp: Any, dtype: str) -> None:
     kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
     host = (np.arange(40) % 5).astype(kind)
     check(running(xp.asarray(host)), np.cumsum(np.arange(40) % 5), kind)
 
 
+@pytest.mark.slow
 def test_a_result_wider_than_the_elements(xp: Any) -> None:
     host = np.full(5000, 100, "i1")
     check(ck.scan("int8 x", "int64 y", "x", "a + b", "0", name="widened")(xp.asarray(host)), 100 * np.arange(1, 5001))
@@ -162,6 +164,7 @@ def test_the_last_item(xp: Any) -> None:
     check(share(xp.asarray(host), axis=0)[1], host.sum(0) - np.cumsum(host, 0, dtype="f8"))
 
 
+@pytest.mark.slow
 def test_several_outputs_that_see_the_inputs(xp: Any) -> None:
     both = ck.scan("T x, T y", "T z, int64 w", "x * y", "a + b", "0", "z = item + x; w = i * n", name="both")
     x, y = whole_numbers(9001), whole_numbers(9001, seed=1)
@@ -213,6 +216,7 @@ def test_what_is_not_set_stays(xp: Any) -> None:
         odd(xp.asarray(host), out=xp.zeros(301))
 
 
+@pytest.mark.slow
 def test_names_of_generated_code_are_the_users_too(xp: Any) -> None:
     taken = ck.scan(
         "float map, float layout", "float state", "map + layout", "plus(a, b)", "0", "state = twice(item)", "min",
@@ -454,12 +458,13 @@ def test_repeated_calls_on_other_arrays(xp: Any) -> None:
     check(long, np.concatenate([np.ones(500), np.arange(1, 1001)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "acc"),
     [
         ("i1", None),
-        pytest.param("f2", None, marks=pytest.mark.slow),
-        pytest.param("f4", "float64", marks=pytest.mark.slow),
+        ("f2", None),
+        ("f4", "float64"),
     ],
 )
 def test_sums_are_as_other_combinations_are(xp: Any, dtype: str, acc: str | None) -> None:

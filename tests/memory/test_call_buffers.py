@@ -1,4 +1,4 @@
-"""Host arrays of a call on a GPU, on a stand-in for its memory: what is copied when, kept for the next call, and let go."""
+"""Host arrays of a call, on a stand-in for a GPU: when they are copied, and which buffers are kept and freed."""
 
 from __future__ import annotations
 
@@ -273,7 +273,7 @@ def test_a_device_that_is_lost_meanwhile_is_told(gpu: Gpu, stream: Stream, monke
         raise RuntimeError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
 
     monkeypatch.setattr(staging, "comes_soon", lost)
-    with pytest.raises((ck.LaunchError, RuntimeError), match="ILLEGAL_ADDRESS|illegal"):
+    with pytest.raises((ck.LaunchError, RuntimeError), match=r"ILLEGAL_ADDRESS|illegal"):
         call(doubling(), stream, ck.In(numbers()), ck.Out(numbers()))
 
 
@@ -308,7 +308,7 @@ def test_earlier_results_that_were_lost_are_told_first(gpu: Gpu, stream: Stream,
 
 
 def test_the_kernel_runs_with_cupy_on_its_stream(gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without CuPy's arrays among the arguments CuPy's own stream has nothing to do with the call, and is not waited for."""
+    """Without CuPy's arrays among the arguments the call does not wait for CuPy's own stream."""
     current: list[Stream] = []
     former = gpu.current
     kernel = doubling()

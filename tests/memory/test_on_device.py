@@ -26,11 +26,11 @@ BACKEND = OnDevice()
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     found = stand_in(monkeypatch)
     monkeypatch.setattr(on_device, "_copy_here", copy_here)
     monkeypatch.setattr("cudakit.memory.checks.is_capturing", lambda stream: stream.handle in found.captured)
-    yield found
+    return found
 
 
 @pytest.fixture

@@ -27,8 +27,12 @@ MODES = {
 }
 
 
-@pytest.mark.parametrize("shape", [(12, 20), (48, 80), (17, 33), (31, 50)])
-@pytest.mark.parametrize("method", ["linear", "nearest"])
+@in_tiers(
+    "method, shape",
+    ["linear", "nearest"],
+    [(12, 20), (48, 80), (17, 33), (31, 50)],
+    quick=lambda method, shape: shape == (17, 33) or (method, shape) == ("linear", (12, 20)),
+)
 def test_resize_is_opencvs(stream: Any, xp: Any, method: str, shape: tuple[int, int]) -> None:
     for dtype in ("uint8", "float32"):
         want = OPENCV[f"resize_{method}_{dtype}_{shape[0]}"]
@@ -59,6 +63,7 @@ def test_resize_of_dtypes_channels_and_batches(stream: Any, xp: Any, dtype: str)
         np.testing.assert_allclose(to_host(got).astype("f8"), expected, rtol=0, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_half_and_twice_are_as_other_sizes(stream: Any, xp: Any) -> None:
     host = np.random.default_rng(4).integers(0, 256, (2, 90, 272))
     for shape in ((45, 136), (180, 544)):
@@ -175,7 +180,7 @@ def test_resize_to_the_same_and_to_one(stream: Any, xp: Any) -> None:
     list(MODES),
     ["linear", "nearest"],
     ["f4", "f8", "u1"],
-    quick=lambda mode, method, dtype: method == "linear" and dtype != "f8",
+    quick=lambda mode, method, dtype: (method, dtype) == ("linear", "f4") or (mode, dtype) == ("constant", "u1"),
 )
 def test_warp_is_scipys(stream: Any, xp: Any, mode: str, method: str, dtype: str) -> None:
     # SciPy has y first, and takes points of the result to points of the image.

@@ -109,7 +109,7 @@ def test_every_dtype(xp: Any, op: str, dtype: np.dtype) -> None:
     "op, dtype",
     ["min", "argmax", "any", "count", "all", "std", "norm", "norm of one", "greatest norm", "prod"],
     ["u2", "f2"],
-    quick=lambda op, dtype: dtype == "f2" or op in ("min", "any", "std", "norm", "prod"),
+    quick=lambda op, dtype: dtype == ("u2" if op in ("any", "count", "norm of one", "greatest norm") else "f2"),
 )
 def test_the_other_ops(xp: Any, op: str, dtype: str) -> None:
     host = drawn((3, 40), dtype)
@@ -645,7 +645,7 @@ def test_any_where_and_initial(
     _DTYPES,
     strength=1,
     also=lambda name, dtype: dtype == "f4" or (name, dtype) in _MASKED_OTHERS,
-    quick=lambda name, dtype: (dtype == "f4" and name in ("sum", "mean", "min", "var")) or dtype in ("i1", "u2"),
+    quick=lambda name, dtype: (dtype == "f4" and name in ("sum", "min")) or dtype in ("i1", "u2"),
 )
 def test_where_and_initial(xp: Any, name: str, dtype: str) -> None:
     for starts, how in ((True, "some"), (False, "row"), (True, "none")):
@@ -743,7 +743,7 @@ def some_vectors(code: str) -> np.ndarray:
     ["i4", "f4", "c8"],
     strength=1,
     also=lambda order, code: code == "f4" or order in ((1, 2, np.inf) if code == "i4" else (0, 3)),
-    quick=lambda order, code: order in (0, 0.5, 1, -1, -np.inf) if code == "f4" else (code, order) == ("i4", 2),
+    quick=lambda order, code: order in (0, 0.5, -np.inf) if code == "f4" else (code, order) == ("i4", 2),
 )
 def test_norms_of_vectors(xp: Any, order: float, code: str) -> None:
     x = some_vectors(code)

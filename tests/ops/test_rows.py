@@ -190,7 +190,7 @@ CONVERTED = list(zip(OPS, map(np.dtype, ("i1", "i4", "u8", "?", "u2")), strict=T
         or (op, dtype) in CONVERTED
         or (op, dtype) in [("softmax", "f8"), ("layernorm", "f8"), ("logsumexp", BFLOAT16), ("rmsnorm", BFLOAT16)]
     ),
-    quick=lambda op, dtype: dtype == "f4" or (op, dtype) in [("softmax", "f2"), *CONVERTED],
+    quick=lambda op, dtype: dtype == "f4" or (op, dtype) in [("softmax", "f2"), CONVERTED[0], CONVERTED[3]],
 )
 def test_dtypes(stream: Any, xp: Any, op: str, dtype: np.dtype) -> None:
     x = random_values((3, 96), dtype)
@@ -331,7 +331,7 @@ def test_infinities_and_nan_as_scipy_gives_them(stream: Any, xp: Any, length: in
     np.testing.assert_allclose(found, np.array([case[3] for case in SPECIAL]), rtol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["offset", *slow("equal", "sorted", "one hot", "large")])
+@pytest.mark.parametrize("kind", slow("equal", "sorted", "one hot", "large", "offset"))
 def test_adversarial_rows(stream: Any, xp: Any, kind: str) -> None:
     x = {
         "equal": np.full((2, 3000), 1.5),
@@ -364,7 +364,7 @@ def test_float32_exponentials_stay_within_two_units(stream: Any, xp: Any) -> Non
     strength=1,
     where=lambda dtypes, axis: axis != 1 if dtypes == "f4 f4 f4" else axis in (-1, 1),
     also=lambda *case: case[0] == "f4 f4 f4" or case in [("f2 f4 f2", 1), ("f2 f2 f2", -1), ("f8 f4 f8", 1)],
-    quick=lambda *case: case in [("f4 f4 f4", -1), ("f4 f4 f4", (0, 2)), ("f2 f4 f2", 1)],
+    quick=lambda *case: case in [("f4 f4 f4", (0, 2)), ("f2 f4 f2", 1)],
 )
 def test_weight_and_bias(stream: Any, xp: Any, dtypes: str, axis: Any) -> None:
     own, *others = dtypes.split()
@@ -406,7 +406,7 @@ def test_eps(stream: Any, xp: Any) -> None:
 # ── out, streams, determinism ────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("op", ["softmax", "logsumexp", "layernorm", *slow("log_softmax", "rmsnorm")])
+@pytest.mark.parametrize("op", ["softmax", "logsumexp", *slow("layernorm", "log_softmax", "rmsnorm")])
 def test_out(stream: Any, xp: Any, op: str) -> None:
     x = random_values((4, 64), "f4")
     given = xp.asarray(x)

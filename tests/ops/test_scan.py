@@ -171,6 +171,14 @@ def test_views(stream: Any, xp: Any, drawn: Any, op: str) -> None:
     np.testing.assert_array_equal(to_host(found), reference(op, whole[steps].transpose(order), axis))
 
 
+def test_some_views(stream: Any, xp: Any) -> None:
+    whole = small((5, 6, 7), np.int32)
+    for view in (lambda a: a[::-1, ::2], lambda a: a.transpose(2, 0, 1), lambda a: a[:, 1:, 2]):
+        for axis in (None, 1 if view(whole).ndim > 2 else 0):
+            found = ops.cumsum(view(xp.asarray(whole)), axis)
+            np.testing.assert_array_equal(to_host(found), reference("cumsum", view(whole), axis))
+
+
 @pytest.mark.slow
 @drawn_often
 @given(lengths=st.lists(st.integers(1, TILE // 4), min_size=1, max_size=8), exclusive=st.booleans())

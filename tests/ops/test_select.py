@@ -190,6 +190,17 @@ def test_out_of_any_strides(stream: Any, xp: Any) -> None:
     check_bits(xp.ascontiguousarray(wide), np.concatenate([host, host], 1))
 
 
+def test_views(stream: Any, xp: Any) -> None:
+    host = bits((6, 10, 4), F4)
+    x, indices, where = xp.asarray(host), xp.asarray([1, -1, 0]), np.random.default_rng(4).random((4, 10, 6)) < 0.5
+    for view in (lambda a: a[:, ::2], lambda a: a[::-1], lambda a: a.transpose(2, 1, 0), lambda a: a[1:, 3:9]):
+        for axis in (0, 1, None):
+            wanted = np.concatenate([view(host), view(host)], axis)
+            check_bits(concatenate([view(x), view(x)], axis, stream=stream), wanted)
+        check_bits(take(view(x), indices, 1, stream=stream), view(host)[:, [1, -1, 0]])
+    check_bits(compact(x.transpose(2, 1, 0), xp.asarray(where), stream=stream), host.transpose(2, 1, 0)[where])
+
+
 def test_bad_input(stream: Any, xp: Any) -> None:
     x, indices = xp.zeros((4, 6), F4), xp.asarray([1, 2])
     mask = xp.zeros((4, 6), bool)

@@ -1,4 +1,4 @@
-"""A GPU's memory and streams in host memory, for the modules that copy: the work of a stream is done when it is waited for.
+"""A GPU's memory and streams in host memory, for the modules that copy: a stream works when it is waited for.
 
 Addresses on the device are addresses of arrays that only this module knows, so that copies are real. CuPy's arrays are
 CuPy's own, on memory of such an array; what they would ask a device for (slices, assignments) they have not.

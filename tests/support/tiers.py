@@ -50,7 +50,7 @@ def in_tiers(
 ) -> pytest.MarkDecorator:
     """Parametrize a test by all combinations, with the marks of their tiers.
 
-    A combination that the whole suite leaves out is marked ``exhaustive``; another that the quick tier leaves out, ``slow``.
+    A combination that the whole suite leaves out is marked ``exhaustive``, another that quick leaves out ``slow``.
 
     Parameters
     ----------
