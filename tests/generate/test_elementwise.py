@@ -252,6 +252,8 @@ def test_which_outputs_are_set_first() -> None:
     ["i2", "f4"],
     ["?", "i1", "u4", "i8", "f2", "f4", "f8", "c8"],
     quick=lambda right, left: right == "i2" and left in ("?", "u4", "f2"),
+    # With a number of another kind, and of its own kind, in turn: what is promoted to is NumPy's own answer.
+    whole=lambda right, left: (right == "i2") == (left in ("?", "u4", "f2", "f8")) or left in ("i8", "f4"),
     strength=None,
 )
 def test_type_variables_are_promoted_as_numpy_does(xp: Any, right: str, left: str) -> None:

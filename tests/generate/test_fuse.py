@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.places import another, to_host
 from support.tiers import in_tiers
@@ -165,21 +165,25 @@ def test_out_and_layouts(xp: Any, stream: Any) -> None:
 
 
 @pytest.mark.slow
-@few
-@given(data=st.data())
-def test_random_expressions(xp: Any, data: st.DataObject) -> None:
+@pytest.mark.parametrize("examples", [10, pytest.param(50, marks=pytest.mark.exhaustive)])
+def test_random_expressions(xp: Any, examples: int) -> None:
     """A chain of operations on two arrays; few kinds of chain, since each is compiled."""
     ops = [np.add, np.subtract, np.multiply, np.maximum, np.fmin, np.copysign, np.hypot][:6]
-    picks = data.draw(st.lists(st.integers(0, len(ops) - 1), min_size=1, max_size=3))
-    dtypes = data.draw(st.sampled_from([("f4", "f4"), ("f4", "i4"), ("f2", "i1"), ("i8", "f4")]))
+    chains = st.lists(st.integers(0, len(ops) - 1), min_size=1, max_size=3)
+    kinds = st.sampled_from([("f4", "f4"), ("f4", "i4"), ("f2", "i1"), ("i8", "f4")])
 
-    def chain(x: Any, y: Any) -> Any:
-        z = x
-        for k, pick in enumerate(picks):
-            z = ops[pick](z, y if k % 2 == 0 else 3)
-        return z
+    @settings(few, max_examples=examples)
+    @given(chains, kinds)
+    def agrees(picks: list[int], dtypes: tuple[str, str]) -> None:
+        def chain(x: Any, y: Any) -> Any:
+            z = x
+            for k, pick in enumerate(picks):
+                z = ops[pick](z, y if k % 2 == 0 else 3)
+            return z
 
-    check(chain, xp, numbers(dtypes[0], 3, 5), numbers(dtypes[1], 5, seed=2))
+        check(chain, xp, numbers(dtypes[0], 3, 5), numbers(dtypes[1], 5, seed=2))
+
+    agrees()
 
 
 # ── reductions ───────────────────────────────────────────────────────────────────────────────────────────────────────

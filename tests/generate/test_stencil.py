@@ -90,7 +90,7 @@ MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
 )
 def test_one_dimension_and_far_neighbours(stream: Any, xp: Any, dtype: str, mode: str) -> None:
     spread = ck.stencil("T out", "out = u(-5) - 2 * u(0) + u(3)", "T u", mode=mode, cval=-3)
-    for size in (6, 7, 127, 128, 129, 1000, 1001):
+    for size in (*[5] * (mode != "mirror"), 6, 7, 127, 128, 129, 1000, 1001):  # from the fewest on
         x = random(size, dtype=dtype)
         u = neighbours(x, 5, mode, -3)
         got = to_host(spread(xp.asarray(x), stream=stream))
@@ -170,7 +170,7 @@ def test_inputs_of_other_dtypes_are_converted(stream: Any, xp: Any) -> None:
         difference(xp.asarray(x.astype("f8")), xp.asarray(y), stream=stream)
 
 
-@in_tiers("steps", [1, 2, 3, 8], quick=lambda steps: steps in (1, 3), strength=None)
+@in_tiers("steps", [1, 2, 3, 8], quick=lambda steps: steps in (1, 8), strength=None)
 def test_steps_are_calls_one_after_the_other(stream: Any, xp: Any, steps: int) -> None:
     average = ck.stencil("float out", FIVE, mode="nearest")
     for shape in ((20, 35), (33, 128)):

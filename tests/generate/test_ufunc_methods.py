@@ -69,7 +69,7 @@ _ALL_WAYS = {"multiply", "divide"}
         (name in ("minimum", "less") and way in ("two axes", "accumulate")) or (name == "divide" and way == "reduceat")
     ),
     whole=lambda way, name, dtype: (
-        name in _ALL_WAYS
+        (name in _ALL_WAYS and (_WAYS.index(way) + _REDUCED.index(name)) % 2 == (dtype == "f4"))
         or (way, dtype) in {("two axes", "i4"), ("accumulate", "f4")}
         or (way == "reduceat" and dtype == ("i4" if _REDUCED.index(name) % 2 else "f4"))
         or (way == "one axis" and dtype == "f4" and _REDUCED.index(name) % 2 == 0)

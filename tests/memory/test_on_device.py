@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Stream, seen, stand_in
+from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Heard, Stream, seen, stand_in
 
 import cudakit as ck
 from cudakit.memory import accounting, managed, on_device, pinned, staging
@@ -19,6 +18,7 @@ from cudakit.memory.device_surface import SurfaceObject
 from cudakit.memory.on_device import OnDevice
 from cudakit.memory.on_device import _copy_here as in_device
 from cudakit.memory.spare_buffers import spares
+from cudakit.streams.witnesses import witnessing
 
 pytestmark = pytest.mark.emulator
 
@@ -120,6 +120,29 @@ def test_to_the_device_and_back(gpu: Gpu, stream: Stream, is_pinned: bool) -> No
     reads_of = [reads for _, reads, writes in gpu.order.of("before") if not writes]
     assert (span(made),) in reads_of
     assert gpu.order.of("after")[-1][1][0] is made
+
+
+def test_copies_are_told_with_what_they_read_and_write(
+    gpu: Gpu, stream: Stream, boxes: list[tuple[Box, Box, int]]
+) -> None:
+    heard, host, device = Heard(), numbers(6), gpu.array(numbers(6))
+    far, out, frame = gpu.array(numbers(6), device_id=1), np.zeros(6, "i4"), pinned_numbers(6)
+    with witnessing(heard):
+        BACKEND.to_device(host, stream, device)
+        BACKEND.to_host(device, stream, out, True)
+        BACKEND.across(far, stream, device)
+        BACKEND.copy("copy_in", host, device, stream)
+        BACKEND.transfer(device, frame, stream)
+    h, d, f, o, p = (id(array) for array in (host, device, far, out, frame))
+    assert heard.works == [
+        ("copy", "to_device", stream, (h,), (d,), 24),
+        ("copy", "to_host", stream, (d,), (o,), 24),
+        ("copy", "to_device", stream, (f,), (d,), 24),
+        ("copy", "copy_in", stream, (h,), (d,), 24),
+        ("copy", "copy", stream, (p,), (d,), 24),
+    ]
+    (_, reads, writes) = gpu.order.of("around")[-1]
+    assert (id(reads[0]), id(writes[0])) == (p, d)
 
 
 def test_to_a_given_array_and_to_one_whose_rows_lie_apart(gpu: Gpu, stream: Stream) -> None:
@@ -504,13 +527,17 @@ def test_a_report_has_what_each_pool_holds(gpu: Gpu, stream: Stream, resource: A
     arrays = [gpu.array(np.zeros(1000, "u1")), BACKEND.empty((30,), np.dtype("u1"), "managed", stream)]
     spares().give_back("call", kept)  # type: ignore[arg-type]
     gpu.pool.kept, gpu.pool.limit = 300, 5000
-    found = ck.memory.report()
-    device, managed_memory = found.of("device"), found.of("managed")
+
+    def row(kind: str) -> accounting.Held:
+        """The device's own; the emulator has rows of its own."""
+        return next(held for held in ck.memory.report().held if (held.kind, held.device) == (kind, 0))
+
+    device, managed_memory = row("device"), row("managed")
     assert device[2:] == (1000 - 512, 300 + 512, 1300, 5000), "what calls left is free"
     assert (managed_memory.used, managed_memory.peak) == (30, 30)
     assert ("release",) in gpu.order.log
     gpu.pool.kept = 0
-    assert ck.memory.report().of("device").peak == 1300
+    assert row("device").peak == 1300
     assert len(arrays) == 2
 
 

@@ -106,6 +106,7 @@ def test_a_pinned_array_is_read_when_the_stream_comes_to_it(gpu: Gpu, stream: St
     assert pinned.pool().use().used == held, "no other pinned memory is taken"
     start = host.ctypes.data
     assert gpu.order.of("before") == [(stream.handle, ((start, start + 400),), ())], "it is read"
+    assert gpu.order.of("after") == [(1, None)], "as the use that began"
     (handle, kept) = gpu.order.of("hold")[0]
     assert handle == stream.handle
     assert kept is host, "it lives until then"
@@ -237,6 +238,20 @@ def test_a_delivery_that_fails_is_taken_back(gpu: Gpu, stream: Stream, monkeypat
     staging.deliver(device.data.ptr, host, known(stream))
     stream.sync()
     np.testing.assert_array_equal(host, numbers())
+
+
+def test_small_results_are_shipped_from_parts_of_a_block(gpu: Gpu, stream: Stream) -> None:
+    block = pinned.pool().take(800)
+    first, second = (block.view((100,), np.int32, offset) for offset in (0, 400))
+    stream.put(lambda: np.copyto(first, numbers()))
+    stream.put(lambda: np.copyto(second, numbers() + 1))
+    hosts = [np.zeros(100, np.int32) for _ in range(2)]
+    staging.ship([(hosts[0], first), (hosts[1], second)], block, known(stream))
+    assert not hosts[0].any()
+    assert pinned.pool().take(800) is not block, "it is in use until both have come"
+    stream.sync()
+    np.testing.assert_array_equal(hosts, [numbers(), numbers() + 1])
+    assert pinned.pool().take(800) is block
 
 
 def test_how_long_an_event_is_waited_for_awake(monkeypatch: pytest.MonkeyPatch) -> None:

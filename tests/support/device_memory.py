@@ -21,6 +21,7 @@ from cudakit.memory import accounting, call_buffers, delivery, device_array, man
 from cudakit.memory import spare_buffers as spare_module
 from cudakit.streams import capture_state, devices, streams
 from cudakit.streams.order import order as order_module
+from cudakit.streams.witnesses import Witness, Work
 
 #: As the runtime numbers the kinds of copies.
 TO_DEVICE, TO_HOST = 1, 2
@@ -292,6 +293,20 @@ class _Owner:
 
     def __del__(self) -> None:
         self.gpu.blocks.pop(self.address, None)
+
+
+class Heard(Witness):
+    """Keeps what witnesses are told, as (kind, name, stream, reads, writes, bytes)."""
+
+    def __init__(self) -> None:
+        self.works: list[tuple[Any, ...]] = []
+
+    def begin(self, work: Work) -> None:
+        given = work.kind, work.name, work.stream, tuple(map(id, work.reads)), tuple(map(id, work.writes))
+        self.works.append((*given, work.size))
+
+    def end(self, work: Work, begun: Any) -> None:
+        pass
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:

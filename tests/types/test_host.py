@@ -76,7 +76,14 @@ class Tensor:
 def test_host_arrays_of_any_library_share_their_memory() -> None:
     x = np.arange(24, dtype=np.float32).reshape(4, 6)[1:, ::2]
     plain = x.copy()
-    for given, own in ((x, x), (Exported(x), x), (DLPack(plain, 1), plain), (Tensor(x, "torch.float32"), x)):
+    pinned = DLPack(plain, 3)
+    for given, own in (
+        (x, x),
+        (Exported(x), x),
+        (DLPack(plain, 1), plain),
+        (pinned, plain),
+        (Tensor(x, "torch.float32"), x),
+    ):
         found = as_numpy(given)
         assert found is not None
         assert (found.dtype, found.shape, found.strides) == (own.dtype, own.shape, own.strides)
