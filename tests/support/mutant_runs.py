@@ -13,7 +13,6 @@ import doctest
 import functools
 import json
 import os
-import re
 import runpy
 import signal
 import subprocess
@@ -29,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from support.mutants import Mutant, mutants
+from support.mutants import Mutant, equivalents, is_like, mutants
 
 import cudakit as ck
 
@@ -58,23 +57,9 @@ def mutants_of(program: str) -> list[Mutant]:
 
 
 @functools.cache
-def equivalents() -> list[tuple[str, str, str]]:
-    """The mutants that are as right as their program: program (``*``: any), line (``…``: any text), the reason."""
-    found, program, reason = [], "", ""
-    for line in (ROOT / "tests" / "examples" / "equivalent_mutants.txt").read_text().splitlines():
-        if line.startswith("[") and line.endswith("]"):
-            program = line[1:-1]
-        elif line.startswith("# "):
-            reason = line[2:]
-        elif line and program:
-            found.append((program, line, reason))
-    return found
-
-
-def is_like(pattern: tuple[str, str, str], program: str, mutant: Mutant) -> bool:
-    """Whether a mutant is one of those that an equivalent's pattern stands for."""
-    listed = ".*".join(re.escape(part) for part in pattern[1].split("…"))
-    return pattern[0] in ("*", program) and bool(re.fullmatch(listed, mutant.line))
+def listed() -> list[tuple[str, str, str]]:
+    """The mutants that are as right as their program."""
+    return equivalents(ROOT / "tests" / "examples" / "equivalent_mutants.txt")
 
 
 def outcomes(jobs: Iterable[Job], processes: int = 2) -> dict[Job, str]:
@@ -94,7 +79,7 @@ def unlisted(found: dict[Job, str]) -> list[str]:
     for job, outcome in found.items():
         if job.place is not None and outcome == "survives":
             mutant = mutants_of(job.program)[job.place]
-            if not any(is_like(pattern, job.program, mutant) for pattern in equivalents()):
+            if not any(is_like(pattern, job.program, mutant.line) for pattern in listed()):
                 lines.append(f"{job.program}: {mutant.kind}: {mutant.line}")
     return sorted(lines)
 
@@ -198,8 +183,8 @@ def main() -> None:
     found = outcomes((Job(name, place) for name in names for place in range(len(mutants_of(name)))), options.processes)
     lines = unlisted(found)
     print(*lines, sep="\n")
-    alive = [(job.program, mutants_of(job.program)[job.place or 0]) for job in found if found[job] == "survives"]
-    for pattern in equivalents():
+    alive = [(job.program, mutants_of(job.program)[job.place or 0].line) for job in found if found[job] == "survives"]
+    for pattern in listed():
         if pattern[0] in names and not any(is_like(pattern, *each) for each in alive):
             print(f"listed, but none survives: {pattern[0]}: {pattern[1]}")
     counts = collections.Counter(found.values())

@@ -1,7 +1,8 @@
-"""Programs with one thing broken: an operator, a constant, a comparison, a condition, a call, a statement or a wait.
+"""Mutants: source with one change, of an operator, constant, comparison, condition, call, statement or wait.
 
-Python is changed by `ast`, the CUDA C++ in its texts by tree-sitter. Left alone are what checks (assertions), what
-tells (prints, raised errors) and what runs on a GPU only.
+Python is changed by `ast`, CUDA C++ by tree-sitter. `mutants` changes a program of the tutorial and the CUDA C++ in
+its literals, `module_changes` a module of the package, `cuda_changes` a header. Assertions, raised errors, messages,
+f-strings and annotations stay as they are; in programs also what runs on a GPU only.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import ast
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import tree_sitter
@@ -21,6 +23,9 @@ OPERATORS = {
     **{"+=": "-=", "-=": "+=", "*=": "+=", "/=": "*=", "//=": "*=", "<<=": ">>=", ">>=": "<<=", "++": "--", "--": "++"},
 }
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
+MEMBERSHIP = {"in": "not in", "not in": "in"}
+MESSAGES = re.compile(r"print|warnings\.warn|logging\..*|.*(Error|Warning)")  # calls that a module's mutants leave alone
+TYPES = re.compile(r"isinstance|issubclass|cast|.*TypeVar|NewType")  # calls with types as arguments
 WAITS = re.compile(r"__sync|\bsync\(|\bwait|\bsync$|ordered")
 CASTS = re.compile(r"[A-Z]|float|double|int")  # calls that change a type: of a number it is changed anyway
 #: Put before and after each wait of a kernel that has lost another one: half of the warps fall behind.
@@ -39,7 +44,7 @@ class Mutant(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Bytes of a text to be replaced."""
+    """Bytes of a source to be replaced."""
 
     kind: str
     start: int
@@ -50,16 +55,49 @@ class Change(NamedTuple):
 def mutants(text: str) -> list[Mutant]:
     """All mutants of a program."""
     data = text.encode()
-    made = [_mutant(data, change) for change in _Python(data).changes()]
+    made = [mutant_of(data, change) for change in _Program(data).changes()]
     for start, end, code, is_whole in cuda_texts(text):
         source = code.encode()
         for change in cuda_changes(source, is_whole):
-            mutant = _mutant(source, change)
+            mutant = mutant_of(source, change)
             if change.kind == "wait":
                 mutant = mutant._replace(text=with_late_warps(mutant.text))
             whole = data[:start] + repr(mutant.text).encode() + data[end:]
             made.append(mutant._replace(text=whole.decode()))
     return made
+
+
+def module_changes(data: bytes) -> list[Change]:
+    """All changes of a module of the package; `is_python` tells which ones are valid."""
+    return _Module(data).changes()
+
+
+def is_python(text: str) -> bool:
+    """Whether Python can compile it."""
+    try:
+        compile(text, "mutant", "exec")
+    except SyntaxError:
+        return False
+    return True
+
+
+def equivalents(path: Path) -> list[tuple[str, str, str]]:
+    """Read a list of mutants that behave as the original: file (``*``: any), line (``…``: any text), the reason."""
+    found, file, reason = [], "", ""
+    for line in path.read_text().splitlines():
+        if line.startswith("[") and line.endswith("]"):
+            file = line[1:-1]
+        elif line.startswith("# "):
+            reason = line[2:]
+        elif line and file:
+            found.append((file, line, reason))
+    return found
+
+
+def is_like(pattern: tuple[str, str, str], file: str, line: str) -> bool:
+    """Whether a mutant is one of those that an equivalent's pattern stands for."""
+    listed = ".*".join(re.escape(part) for part in pattern[1].split("…"))
+    return pattern[0] in ("*", file) and bool(re.fullmatch(listed, line))
 
 
 def cuda_texts(text: str) -> Iterator[tuple[int, int, str, bool]]:
@@ -154,7 +192,10 @@ def _next(number: bytes) -> bytes:
 
 
 class _Python(ast.NodeVisitor):
-    """Collects what to break in a program's Python."""
+    """Changes of operators, comparisons and statements, in programs and in modules."""
+
+    comparisons = COMPARISONS
+    dropped = "None"  # in place of a call that is dropped
 
     def __init__(self, data: bytes) -> None:
         self.data, self.found = data, list[Change]()
@@ -170,6 +211,10 @@ class _Python(ast.NodeVisitor):
     def span(self, node: ast.AST) -> tuple[int, int]:
         return self.offset(node.lineno, node.col_offset), self.offset(*_end(node))  # type: ignore[attr-defined]
 
+    def source(self, node: ast.AST) -> str:
+        start, end = self.span(node)
+        return self.data[start:end].decode()
+
     def between(self, kind: str, left: ast.expr, right: ast.expr, words: dict[str, str]) -> None:
         """Replace the operator between two operands."""
         start, end = self.span(left)[1], self.span(right)[0]
@@ -184,43 +229,25 @@ class _Python(ast.NodeVisitor):
     def visit_Import(self, node: ast.Import) -> None: ...
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None: ...
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        if not any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in node.body):  # those are for a GPU
-            for inner in (*node.args.defaults, *node.body):
-                self.visit(inner)
-
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value:
             self.visit(node.value)
 
-    def visit_If(self, node: ast.If) -> None:
-        self._branches(node, node.body, node.orelse)
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        self._branches(node, [node.body], [node.orelse])
-
-    def _branches(
-        self, node: ast.If | ast.IfExp, body: list[ast.stmt] | list[ast.expr], other: list[ast.stmt] | list[ast.expr]
-    ) -> None:
-        tested = ast.unparse(node.test)
-        if "has_gpu()" not in tested:
-            self.visit(node.test)
-        for inner in (*(() if tested == "ck.has_gpu()" else body), *(() if tested == "not ck.has_gpu()" else other)):
-            self.visit(inner)
-        if tested == "not ck.has_gpu()":
-            for inner in body:
-                self.visit(inner)
-
     def visit_Expr(self, node: ast.Expr) -> None:
         calls = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
         for call in calls:
-            if not isinstance(call, ast.Call):
-                continue
-            name = ast.unparse(call.func)
-            if name == "print" or ".testing." in name:
-                continue
-            self.add("wait" if WAITS.search(name) else "statement", *self.span(call), "None")
-            self.generic_visit(call)
+            if isinstance(call, ast.Call) and not self.is_left(ast.unparse(call.func)):
+                name = ast.unparse(call.func)
+                self.add("wait" if self.is_wait(name) else "statement", *self.span(call), self.dropped)
+                self.generic_visit(call)
+
+    def is_left(self, called: str) -> bool:
+        """Whether a call stays as it is."""
+        raise NotImplementedError
+
+    def is_wait(self, called: str) -> bool:
+        """Whether a call waits for other work."""
+        return False
 
     def visit_Assign(self, node: ast.Assign) -> None:
         if isinstance(node.targets[0], ast.Subscript | ast.Attribute):
@@ -241,15 +268,48 @@ class _Python(ast.NodeVisitor):
             self.between("operator", left, right, OPERATORS)
         self.generic_visit(node)
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        start = self.span(node)[0]
-        self.add("operator", start, start + (3 if isinstance(node.op, ast.Not) else 1), "")
-        self.generic_visit(node)
-
     def visit_Compare(self, node: ast.Compare) -> None:
         operands = [node.left, *node.comparators]
         for left, right in itertools.pairwise(operands):
-            self.between("comparison", left, right, COMPARISONS)
+            self.between("comparison", left, right, self.comparisons)
+        self.generic_visit(node)
+
+
+class _Program(_Python):
+    """Changes of a program of the tutorial."""
+
+    def is_left(self, called: str) -> bool:
+        return called == "print" or ".testing." in called
+
+    def is_wait(self, called: str) -> bool:
+        return bool(WAITS.search(called))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        if not any(isinstance(inner, ast.Import | ast.ImportFrom) for inner in node.body):  # those are for a GPU
+            for inner in (*node.args.defaults, *node.body):
+                self.visit(inner)
+
+    def visit_If(self, node: ast.If) -> None:
+        self._branches(node, node.body, node.orelse)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._branches(node, [node.body], [node.orelse])
+
+    def _branches(
+        self, node: ast.If | ast.IfExp, body: list[ast.stmt] | list[ast.expr], other: list[ast.stmt] | list[ast.expr]
+    ) -> None:
+        tested = ast.unparse(node.test)
+        if "has_gpu()" not in tested:
+            self.visit(node.test)
+        for inner in (*(() if tested == "ck.has_gpu()" else body), *(() if tested == "not ck.has_gpu()" else other)):
+            self.visit(inner)
+        if tested == "not ck.has_gpu()":
+            for inner in body:
+                self.visit(inner)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        start = self.span(node)[0]
+        self.add("operator", start, start + (3 if isinstance(node.op, ast.Not) else 1), "")
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
@@ -263,8 +323,84 @@ class _Python(ast.NodeVisitor):
             self.add("constant", *self.span(node), repr(node.value + 1))
 
 
-def _mutant(data: bytes, change: Change) -> Mutant:
-    """The text with the change made."""
+class _Module(_Python):
+    """Changes of a module of the package: also guards dropped and neighbouring arguments swapped."""
+
+    comparisons = COMPARISONS | MEMBERSHIP
+    dropped = "pass"
+
+    def is_left(self, called: str) -> bool:
+        return bool(MESSAGES.fullmatch(called))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        for inner in (*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body):
+            self.visit(inner)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self.visit_FunctionDef(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        if "TYPE_CHECKING" in ast.unparse(node.test):
+            return
+        start, end = self.span(node)
+        is_guard = len(node.body) == 1 and isinstance(node.body[0], ast.Return | ast.Raise | ast.Continue | ast.Break)
+        if is_guard and not node.orelse and not self.data.startswith(b"elif", start):
+            self.add("guard", start, end, "pass")
+        self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        is_alias = isinstance(node.value, ast.Subscript | ast.BinOp) and not node.col_offset
+        if not (is_alias and re.match(r"[A-Z][a-z]", self.source(node))):
+            super().visit_Assign(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        if not _has_text(node.value):
+            self.between("operator", node.target, node.value, OPERATORS)
+        self.add("statement", *self.span(node), "pass")
+        self.generic_visit(node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if _has_text(node.left, node.right):
+            self.generic_visit(node)
+        else:
+            super().visit_BinOp(node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        if isinstance(node.op, ast.Not):
+            start, end = self.span(node)
+            self.add("operator", start, end, f"({self.source(node.operand)})")
+        self.generic_visit(node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if type(node.value) is int:
+            for value in (node.value + 1, node.value - 1):
+                self.add("constant", *self.span(node), str(value) if value >= 0 else f"({value})")
+
+    def visit_Call(self, node: ast.Call) -> None:
+        called = ast.unparse(node.func)
+        if MESSAGES.fullmatch(called):
+            return
+        if TYPES.fullmatch(called):
+            return self.visit(node.args[0])
+        if not any(isinstance(argument, ast.Starred) for argument in node.args):
+            for left, right in itertools.pairwise(node.args):
+                (start, end), (after, last) = self.span(left), self.span(right)
+                one, two = self.source(left), self.source(right)
+                if one != two:
+                    self.add("arguments", start, last, two + self.data[end:after].decode() + one)
+        self.generic_visit(node)
+
+
+def _has_text(*operands: ast.expr) -> bool:
+    """Whether an operator is one of strings, or of types, whose other operators would be errors at once."""
+    return any(
+        isinstance(operand, ast.JoinedStr) or (isinstance(operand, ast.Constant) and not isinstance(operand.value, int))
+        for operand in operands
+    )
+
+
+def mutant_of(data: bytes, change: Change) -> Mutant:
+    """Make the change."""
     made = data[: change.start] + change.by + data[change.end :]
     first = data.rfind(b"\n", 0, change.start) + 1
     after = change.start + len(change.by)
