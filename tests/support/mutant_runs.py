@@ -8,13 +8,11 @@ from __future__ import annotations
 import argparse
 import ast
 import collections
-import contextlib
 import doctest
 import functools
 import json
 import os
 import runpy
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from support.forks import in_a_fork
 from support.mutants import Mutant, equivalents, is_like, mutants
 
 import cudakit as ck
@@ -114,32 +113,20 @@ def _run(job: Job) -> str:
     """What becomes of a job, in a process of its own."""
     original = (FOLDER / f"{job.program}.py").read_text()
     text = original if job.place is None else mutants_of(job.program)[job.place].text
-    start = time.monotonic()
-    child = os.fork()
-    if not child:
-        os.setsid()  # with what it starts itself
-        status = 1
+
+    def run() -> int:
         try:
             _run_here(job.program, text, ast.get_docstring(ast.parse(original)) or "")
-            status = 0
         except SystemExit as end:
-            status = 2 if end.code is None else 1
+            return 2 if end.code is None else 1
         except BaseException:
             if VERBOSE in os.environ:
                 traceback.print_exc()
-        finally:
-            os._exit(status)
-    while True:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if not ended and time.monotonic() - start < SECONDS:
-            time.sleep(0.005)
-            continue
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
-        if not ended:
-            os.waitpid(child, 0)
-            return "endless"
-        return {0: "survives", 2: "lacks"}.get(os.waitstatus_to_exitcode(status), "dies")
+            return 1
+        return 0
+
+    status = in_a_fork(run, SECONDS)
+    return "endless" if status is None else {0: "survives", 2: "lacks"}.get(status, "dies")
 
 
 def _run_here(program: str, text: str, docstring: str) -> None:

@@ -407,7 +407,7 @@ def mutant_of(data: bytes, change: Change) -> Mutant:
     last = made.find(b"\n", after) if b"\n" in made[after:] else len(made)
     line = made[first:last]
     is_alone = not made[first : change.start].strip() and re.match(rb"\s*(//|#|$)", made[after:last])
-    if change.kind in ("statement", "wait") and is_alone:
+    if change.kind in ("statement", "wait", "guard") and is_alone:
         line = b"- " + b" ".join(data[change.start : change.end].split())
     return Mutant(change.kind, b" ".join(line.split()).decode(), made.decode())
 
