@@ -84,9 +84,7 @@ def test_equivalents_are_mutants_with_a_reason() -> None:
     for pattern in mutant_runs.listed():
         programs = mutant_runs.programs() if pattern[0] == "*" else [pattern[0]]
         assert any(
-            is_like(pattern, program, mutant.line)
-            for program in programs
-            for mutant in mutant_runs.mutants_of(program)
+            is_like(pattern, program, mutant.line) for program in programs for mutant in mutant_runs.mutants_of(program)
         ), pattern
         assert pattern[2]
 

@@ -12,7 +12,7 @@ from cudakit.jit.cache import cache, settings
 
 _PACKAGE = Path(cache.__file__).parents[2]
 #: Code that makes what a cache holds; the keys of what other code makes have all that it depends on.
-_MAKERS = ("jit/cache", "jit/compile", "jit/signature", "jit/source", "emulator/compiled/native.py")
+MAKERS = ("jit/cache", "jit/compile", "jit/signature", "jit/source", "emulator/compiled/native.py")
 _KEPT = 2  # states of that code
 
 
@@ -24,7 +24,7 @@ def use_cache(monkeypatch: pytest.MonkeyPatch, given: cache.Cache) -> None:
 def makers_digest() -> str:
     """Digest of the code that makes what a cache holds."""
     made = hashlib.sha256()
-    for maker in _MAKERS:
+    for maker in MAKERS:
         path = _PACKAGE / maker
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             made.update(f"{file.relative_to(_PACKAGE)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())

@@ -102,7 +102,10 @@ def state_digest() -> str:
     """Digest of package, templates and tests."""
     made = hashlib.sha256()
     for file in files_of_checkout():
-        if file.startswith(("cudakit/", "templates/", "tests/", "pytest_cudakit.py")) and "equivalent_mutants" not in file:
+        if (
+            file.startswith(("cudakit/", "templates/", "tests/", "pytest_cudakit.py"))
+            and "equivalent_mutants" not in file
+        ):
             made.update(f"{file}\0{hashlib.sha256((ROOT / file).read_bytes()).hexdigest()}\0".encode())
     return made.hexdigest()[:16]
 
@@ -145,7 +148,7 @@ class Measuring:
         os.environ["CUDAKIT_RUNNING_TEST"] = CHILD + item.nodeid
         result = yield
         self.coverage.switch_context("")
-        return result  # noqa: B901  # so wrappers pay out what they wrap
+        return result  # so wrappers pay out what they wrap
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.times[report.nodeid] = self.times.get(report.nodeid, 0) + report.duration

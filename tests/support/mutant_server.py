@@ -25,11 +25,11 @@ from support.executed import KEPT, environment
 from support.forks import in_a_fork
 
 #: What tests import; what is missing is left out.
-IMPORTED = """
-    ctypes hypothesis hypothesis.extra.numpy json numpy numpy.testing scipy.ndimage scipy.special cupy cuda.core
-    cuda.bindings.driver cuda.bindings.nvrtc cuda.pathfinder llvmlite.binding llvmlite.ir ml_dtypes tree_sitter
-    tree_sitter_cuda filelock platformdirs z3 sympy
-""".split()
+IMPORTED = (
+    *("hypothesis", "hypothesis.extra.numpy", "numpy", "numpy.testing", "scipy.ndimage", "scipy.special", "cupy"),
+    *("cuda.core", "cuda.bindings.driver", "cuda.bindings.nvrtc", "cuda.pathfinder", "llvmlite.binding", "llvmlite.ir"),
+    *("ml_dtypes", "tree_sitter", "tree_sitter_cuda", "filelock", "platformdirs", "z3", "sympy"),
+)
 #: A server has imported what pytest would rewrite.
 WARNINGS = ("-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning")
 #: Code that fills the cache of compiled kernels: `support.caches` says the same for the kept cache.
@@ -72,7 +72,8 @@ class Server:
 
     def run(self, trial: Trial) -> Outcome:
         """Run the tests of a trial."""
-        assert self._process.stdin and self._process.stdout
+        assert self._process.stdin
+        assert self._process.stdout
         print(json.dumps(trial), file=self._process.stdin, flush=True)
         return Outcome(*json.loads(self._process.stdout.readline()))
 
@@ -122,7 +123,11 @@ def run(trial: Trial, version: int) -> Outcome:
                 os.dup2(nothing.fileno(), 0)
                 os.dup2(out.fileno(), 1)
                 os.dup2(out.fileno(), 2)
-            return int(pytest.main([*options, *([] if trial.is_whole else ["-x"]), *files], plugins=[Chosen(trial.tests, told)]))
+            return int(
+                pytest.main(
+                    [*options, *([] if trial.is_whole else ["-x"]), *files], plugins=[Chosen(trial.tests, told)]
+                )
+            )
 
         status = in_a_fork(act, trial.seconds)
         words = told.read_text().strip() if told.exists() else "" if not status else f"pytest ends with {status}"

@@ -24,7 +24,9 @@ OPERATORS = {
 }
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
 MEMBERSHIP = {"in": "not in", "not in": "in"}
-MESSAGES = re.compile(r"print|warnings\.warn|logging\..*|.*(Error|Warning)")  # calls that a module's mutants leave alone
+MESSAGES = re.compile(
+    r"print|warnings\.warn|logging\..*|.*(Error|Warning)"
+)  # calls that a module's mutants leave alone
 TYPES = re.compile(r"isinstance|issubclass|cast|.*TypeVar|NewType")  # calls with types as arguments
 WAITS = re.compile(r"__sync|\bsync\(|\bwait|\bsync$|ordered")
 CASTS = re.compile(r"[A-Z]|float|double|int")  # calls that change a type: of a number it is changed anyway

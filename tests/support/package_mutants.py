@@ -24,8 +24,16 @@ from typing import NamedTuple
 
 from support.executed import CHILD, ROOT, Executed, copied_checkout, files_of_checkout, measured
 from support.mutant_server import Outcome, Server, Trial
-from support.mutants import Change, cuda_changes, equivalents, is_like, is_python, module_changes, mutant_of
-from support.mutants import with_late_warps
+from support.mutants import (
+    Change,
+    cuda_changes,
+    equivalents,
+    is_like,
+    is_python,
+    module_changes,
+    mutant_of,
+    with_late_warps,
+)
 
 
 class Room(NamedTuple):
@@ -75,10 +83,13 @@ ROOMS = {
     "emulator/rest": Room(("cudakit/emulator/*", "cudakit/emulator/resources/"), (EMULATOR, "tests/emulator/programs")),
     "templates": Room(
         ("templates/",),
-        ("tests/ops", "tests/generate", "tests/random", "tests/templates", "tests/kernel", "tests/emulator/programs", "tests/jit"),
+        (
+            *("tests/ops", "tests/generate", "tests/random", "tests/templates", "tests/graphs"),
+            *("tests/kernel", "tests/emulator/programs", "tests/jit"),
+        ),
     ),
 }
-#: Template, or header that generated code includes → its tests; other headers have those of the files that include them.
+#: Template, or header that generated code includes → its tests. Other headers have those of the files that include them.
 TEMPLATES = {
     "attention": ("ops/test_attention.py",),
     "cast": ("ops/test_cast.py",),
@@ -121,7 +132,9 @@ TEMPLATES = {
     "include/cudakit/ufunc/all": ("generate/test_fuse.py", "generate/test_math.py", "generate/test_ufunc_methods.py"),
     "include/cudakit/ufunc/at": ("generate/test_ufunc_methods.py",),
 }
-OTHER_HEADERS = ("jit/signature/test_host_code.py", "emulator/programs/test_libraries.py", "emulator/programs/test_cub.py")
+OTHER_HEADERS = (
+    *("jit/signature/test_host_code.py", "emulator/programs/test_libraries.py", "emulator/programs/test_cub.py"),
+)
 #: Seconds of tests, as measured, that a mutant is run against: where its line is reached, and in all.
 BOUND = 90.0
 #: Seconds of tests beside those that execute the line, in the same files: state kept from test to test hides some.
@@ -203,13 +216,18 @@ def sources() -> list[str]:
 @functools.cache
 def tests_of_header(file: str) -> tuple[str, ...]:
     """Tests of a template or header: its own, and those of all that includes it."""
-    name = str(Path(file).relative_to("templates").with_suffix(""))
-    tests = list(TEMPLATES.get(name, ()))
-    included = f"<{file.removeprefix('templates/include/')}>"
-    for other in sources():
-        if other.startswith("templates/") and other != file and included in (ROOT / other).read_text():
-            tests += tests_of_header(other)
-    return tuple(dict.fromkeys(f"tests/{test.removeprefix('tests/')}" for test in tests or OTHER_HEADERS))
+    tests: list[str] = []
+    including = [file]
+    for header in including:  # which grows
+        tests += TEMPLATES.get(str(Path(header).relative_to("templates").with_suffix("")), ())
+        included = f"<{header.removeprefix('templates/include/')}>"
+        including += [other for other in files_of("templates") if other not in including and included in _text(other)]
+    return tuple(dict.fromkeys(f"tests/{test}" for test in tests or OTHER_HEADERS))
+
+
+@functools.cache
+def _text(file: str) -> str:
+    return (ROOT / file).read_text()
 
 
 def changes_of(file: str) -> list[Change]:
@@ -260,7 +278,7 @@ def sample(rooms: Sequence[str], count: int, seed: int) -> list[PackageMutant]:
 
 
 def place_of(data: bytes, change: Change) -> tuple[int, int, bool]:
-    """First and last line of the statement that a change is in (of a compound one its head), and whether it runs at import."""
+    """First and last line of the changed statement, of a compound one its head, and whether it runs at import."""
     starts = [0, *itertools.accumulate(len(line) for line in data.splitlines(keepends=True))]
 
     def holds(node: ast.stmt) -> bool:
@@ -307,6 +325,7 @@ def choose(mutant: PackageMutant, executed: Sequence[Executed]) -> Choice:
             of_file |= tests_of_line
             if first <= line <= last:
                 reached |= tests_of_line
+    reached = {test for test in reached if not test or test.removeprefix(CHILD) in seconds}
     tests = ordered(reached)
     if at_import:
         return _bounded(every := list(dict.fromkeys([*ordered(of_file), *ordered(seconds)])), every, "import", seconds)
@@ -417,7 +436,9 @@ def listed() -> list[tuple[str, str, str]]:
 def line_of(result: Result) -> str:
     """A mutant's line of the report."""
     mutant, choice, outcome = result
-    tests = f"{len(choice.tests)} of {choice.count} tests" if len(choice.tests) < choice.count else f"{choice.count} tests"
+    tests = (
+        f"{len(choice.tests)} tests" if len(choice.tests) >= choice.count else f"{len(choice.tests)} of {choice.count}"
+    )
     change = f"{mutant.file}:{mutant.line} {mutant.kind}: {mutant.before} -> {mutant.after}"
     return f"{outcome.outcome:11} {outcome.seconds:5.1f} s  {change}  [{choice.where}: {tests}; {outcome.words}]"
 
