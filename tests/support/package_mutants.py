@@ -89,7 +89,7 @@ ROOMS = {
         ),
     ),
 }
-#: Template, or header that generated code includes → its tests. Other headers have those of the files that include them.
+#: Template, or header that generated code includes → its tests. Other headers have those of what includes them.
 TEMPLATES = {
     "attention": ("ops/test_attention.py",),
     "cast": ("ops/test_cast.py",),
@@ -444,15 +444,18 @@ def line_of(result: Result) -> str:
 
 
 def table(found: Sequence[Result]) -> Iterator[str]:
-    """A row per room: sampled, seen, survived, not covered, equivalent, and the rate of those seen among the others."""
-    yield f"{'room':24}{'sampled':>9}{'seen':>7}{'survived':>10}{'not covered':>13}{'equivalent':>12}{'rate':>7}"
+    """A row per room: sampled, seen, survived, not covered, equivalent; rate of those seen, and among those covered."""
+    yield (
+        f"{'room':24}{'sampled':>9}{'seen':>7}{'survived':>10}{'not covered':>13}{'equivalent':>12}"
+        f"{'rate':>7}{'of covered':>12}"
+    )
     for room in [*(room for room in ROOMS if any(result.mutant.room == room for result in found)), "all"]:
         rows = [result for result in found if room in (result.mutant.room, "all")]
         equal = [result for result in rows if is_alive(result) and is_equivalent(result.mutant)]
         counts = collections.Counter(result.outcome.outcome for result in rows if result not in equal)
         seen, others = counts["seen"] + counts["endless"], (counts["survived"], counts["not covered"])
-        rate = f"{seen / (seen + sum(others)):.0%}" if seen + sum(others) else "-"
-        yield f"{room:24}{len(rows):9}{seen:7}{others[0]:10}{others[1]:13}{len(equal):12}{rate:>7}"
+        rates = [f"{seen / total:.0%}" if total else "-" for total in (seen + sum(others), seen + others[0])]
+        yield f"{room:24}{len(rows):9}{seen:7}{others[0]:10}{others[1]:13}{len(equal):12}{rates[0]:>7}{rates[1]:>12}"
 
 
 def is_alive(result: Result) -> bool:
@@ -524,6 +527,8 @@ def main() -> None:
     if options.rerun:
         mutants = [result.mutant for result in read_results(options.rerun) if is_alive(result)]
         mutants = [mutant for mutant in mutants if mutant.room in rooms]
+        if gone := [mutant for mutant in mutants if package_mutant(*mutant[:2], mutant.change) != mutant]:
+            parser.error(f"{gone[0].file} has changed since {options.rerun} was written: draw a new sample")
     else:
         mutants = sample(rooms, options.count, options.seed)
     if options.list:
