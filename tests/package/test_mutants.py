@@ -28,7 +28,7 @@ def scaled(x: int, y: float = 2, *, name: str | None = None) -> int:
     warnings.warn("far" * 6)
     told.append(x % y)
     if isinstance(x, int | str):
-        return min(x, y)
+        return divmod(x, max(y, x))
     else:
         x -= y
     self.x = -x
@@ -83,7 +83,7 @@ def test_one_thing_of_a_module_is_changed_at_a_time() -> None:
             ("operator", "if x in known and (y):"),
             ("statement", "- told.append(x % y)"),
             ("operator", "told.append(x * y)"),
-            ("arguments", "return min(y, x)"),
+            ("arguments", "return divmod(max(y, x), x)"),
             ("operator", "x += y"),
             ("statement", "- x -= y"),
             ("statement", "- self.x = -x"),

@@ -24,9 +24,9 @@ OPERATORS = {
 }
 COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
 MEMBERSHIP = {"in": "not in", "not in": "in"}
-MESSAGES = re.compile(
-    r"print|warnings\.warn|logging\..*|.*(Error|Warning)"
-)  # calls that a module's mutants leave alone
+#: Calls that a module's mutants leave alone.
+MESSAGES = re.compile(r"print|warnings\.warn|logging\..*|.*(Error|Warning)")
+SYMMETRIC = ("max", "min")  # calls whose arguments have no order
 TYPES = re.compile(r"isinstance|issubclass|cast|.*TypeVar|NewType")  # calls with types as arguments
 WAITS = re.compile(r"__sync|\bsync\(|\bwait|\bsync$|ordered")
 CASTS = re.compile(r"[A-Z]|float|double|int")  # calls that change a type: of a number it is changed anyway
@@ -384,7 +384,7 @@ class _Module(_Python):
             return
         if TYPES.fullmatch(called):
             return self.visit(node.args[0])
-        if not any(isinstance(argument, ast.Starred) for argument in node.args):
+        if called not in SYMMETRIC and not any(isinstance(argument, ast.Starred) for argument in node.args):
             for left, right in itertools.pairwise(node.args):
                 (start, end), (after, last) = self.span(left), self.span(right)
                 one, two = self.source(left), self.source(right)
