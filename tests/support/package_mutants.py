@@ -392,7 +392,7 @@ def results(mutants: Sequence[PackageMutant], options: argparse.Namespace) -> It
             for mutant in group:
                 choice = choose(mutant, executed)
                 seconds = sum(each.seconds.get(test, 0) for each in executed for test in choice.tests)
-                running.append(pool.submit(run, mutant, choice, 60 + 5 * seconds))
+                running.append(pool.submit(run, mutant, choice, 60 + 3 * seconds))
             while running and (running[0].done() or len(running) > 2 * options.processes):
                 if result := running.pop(0).result():
                     yield result
