@@ -91,19 +91,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def session_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[cache.Cache]:
-    """The cache of this run and the next; of this run alone where pytest keeps nothing (``-p no:cacheprovider``)."""
+def session_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the cache of this run and the next; of this run alone where pytest keeps nothing."""
     folder = kept_folder(request.config)
     if folder is None:
         folder = tmp_path_factory.getbasetemp()
         if "PYTEST_XDIST_WORKER" in os.environ:
             folder = folder.parent
+    return folder / "cache"
+
+
+@pytest.fixture(scope="session")
+def session_cache(request: pytest.FixtureRequest, session_folder: Path) -> Iterator[cache.Cache]:
+    """The cache of all tests that do not ask for one of their own."""
     given, wanted = (request.config.getoption(name) for name in ("--kernels", "--make-kernels"))
-    found = (MakingCache if wanted else cache.Cache)(folder / "cache", 2**31)
+    found = (MakingCache if wanted else cache.Cache)(session_folder, 2**31)
     if given:
         found.take_in(given)
     if costs := request.config.pluginmanager.get_plugin("costs"):
-        costs.watch(folder / "cache")
+        costs.watch(session_folder)
     yield found
     if isinstance(found, MakingCache):
         count, alone = found.give_out(wanted)
@@ -120,9 +126,9 @@ def _chosen_as_on_a_gpu(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache) -> None:
+def _own_cache(monkeypatch: pytest.MonkeyPatch, session_cache: cache.Cache, session_folder: Path) -> None:
     """No test reads or fills the user's cache; all tests of a run share one, so that a kernel compiles once."""
-    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_cache.info().folder))
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", str(session_folder))
     use_cache(monkeypatch, session_cache)
 
 
@@ -146,12 +152,12 @@ def _looked_through_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _room(request: pytest.FixtureRequest, session_cache: cache.Cache) -> Iterator[None]:
+def _room(request: pytest.FixtureRequest, session_folder: Path) -> Iterator[None]:
     """Of the large tests one at a time, in all processes of a run; what they took goes back."""
     if request.node.get_closest_marker("large") is None:
         yield
         return
-    with FileLock(session_cache.info().folder.with_name("large.lock")):
+    with FileLock(session_folder.with_name("large.lock")):
         yield
         gc.collect()
         ck.memory.trim()
