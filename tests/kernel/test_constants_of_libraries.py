@@ -41,6 +41,7 @@ def test_what_the_text_has_is_shared() -> None:
     assert len(names) == 2
 
 
+@pytest.mark.slow
 def test_packaged_templates_have_no_variables() -> None:
     x = np.ones((4, 40), np.float32)
     for call in (ck.ops.sum, ck.ops.cumsum, ck.ops.softmax, ck.ops.argmax, ck.ops.norm, ck.ops.transpose, ck.math.sin):

@@ -218,6 +218,7 @@ def test_printf(capsys: pytest.CaptureFixture[str]) -> None:
 # ── machine code ──
 
 
+@pytest.mark.slow
 def test_assembled_for_every_arch(tmp_path: Path) -> None:
     if why := why_no_assembler():
         pytest.skip(why)
@@ -237,6 +238,7 @@ def test_bfloat16(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(c, (a.astype("f4") @ a.astype("f4")).astype(ml_dtypes.bfloat16))
 
 
+@pytest.mark.slow
 def test_explain(tmp_path: Path) -> None:
     if why := why_no_assembler():
         pytest.skip(why)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.places import another, to_host
+from support.tiers import in_tiers, slow
 from support.tiles import needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
@@ -147,7 +148,7 @@ def test_layouts_on_the_host(
 # ── values ──
 
 
-@pytest.mark.parametrize("shape", [(64, 48, 32), (33, 20, 7), (1, 1, 1), (40, 1, 40)])
+@pytest.mark.parametrize("shape", [(33, 20, 7), *slow((64, 48, 32), (1, 1, 1), (40, 1, 40))])
 def test_products_of_all_ways(stream: Any, xp: Any, mm: Any, shape: tuple[int, int, int]) -> None:
     m, n, k = shape
     rng = np.random.default_rng(0)
@@ -164,8 +165,13 @@ def test_products_of_all_ways(stream: Any, xp: Any, mm: Any, shape: tuple[int, i
             np.testing.assert_array_equal(to_host(ways_of_c[out]), want, err_msg=f"{left} {right} {out}")
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i4", "i8", "u1"])
-@pytest.mark.parametrize("shape", [(100,), (20, 30), (3, 20, 17)])
+@in_tiers(
+    "shape, dtype",
+    [(100,), (20, 30), (3, 20, 17)],
+    ["f4", "f8", "f2", "i4", "i8", "u1"],
+    strength=None,
+    quick=lambda shape, dtype: dtype == "f4" or shape == (20, 30),
+)
 def test_ranks_and_types_are_deduced(stream: Any, xp: Any, dtype: str, shape: tuple[int, ...]) -> None:
     x = xp.arange(np.prod(shape)).astype(dtype).reshape(shape)
     y = xp.zeros(shape[::-1], dtype).transpose()
@@ -306,6 +312,7 @@ def test_compiled_elsewhere(stream: Any, xp: Any, tmp_path: Path, monkeypatch: p
         there(stream, ck.config((1, 1)), x[:, 1:], y[:, 1:], 2.0)
 
 
+@pytest.mark.slow
 def test_prewarmed_together(stream: Any, xp: Any, tmp_path: Path) -> None:
     needs_compiler()
     options = ck.CompileOptions(cache=tmp_path)
@@ -446,6 +453,7 @@ def test_errors_show_the_head_as_it_is_written() -> None:
 # ── machine code ──
 
 
+@pytest.mark.slow
 def test_explain(tmp_path: Path) -> None:
     if why := why_no_assembler():
         pytest.skip(why)

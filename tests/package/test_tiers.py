@@ -87,4 +87,10 @@ def test_slow_and_thinned_values() -> None:
         ((1,), ["slow"]),
         ((2,), ["slow"]),
     ]
-    assert [getattr(value, "values", value) for value in thinned("abcde", 2)] == ["a", ("b",), "c", ("d",), "e"]
+    assert [(*param.values, *(mark.name for mark in param.marks)) for param in thinned("abcd", 3)] == [
+        ("a",),
+        ("b", "slow"),
+        ("c", "slow"),
+        ("d",),
+    ]
+    assert [param.values for param in thinned([(1, 2), (3, 4)], 2, several=True)] == [(1, 2), (3, 4)]

@@ -89,9 +89,10 @@ def slow(*values: Any) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
-def thinned(values: Sequence[Any], every: int) -> list[Any]:
-    """Values of a parameter; the quick tier has each `every`-th, the first among them."""
-    return [value if at % every == 0 else slow(value)[0] for at, value in enumerate(values)]
+def thinned(values: Sequence[Any], every: int, several: bool = False) -> list[Any]:
+    """Values of a parameter, or tuples of `several`; the quick tier has each `every`-th, the first among them."""
+    rows = values if several else [(value,) for value in values]
+    return [pytest.param(*row, marks=() if at % every == 0 else pytest.mark.slow) for at, row in enumerate(rows)]
 
 
 def id_of(values: Combination) -> str:

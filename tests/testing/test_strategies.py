@@ -47,6 +47,7 @@ def test_what_is_seldom_is_drawn(wanted: object) -> None:
         lambda x: x.ndim == 1 and x.size > 1 and x.strides[0] == 2 * x.itemsize,
     ],
 )
+@pytest.mark.slow
 def test_strides_are_drawn(wanted: object) -> None:
     kept = settings(max_examples=4000, database=None, suppress_health_check=list(HealthCheck))
     find(testing.arrays("i4", testing.shapes(1, 2, 64, 1), strided=True), wanted, settings=kept)  # type: ignore[arg-type]

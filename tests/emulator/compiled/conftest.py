@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from support.tiers import slow
 
 
-@pytest.fixture(autouse=True, params=["best", "brief"])
+@pytest.fixture(autouse=True, params=["best", *slow("brief")])
 def code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     machine = pytest.importorskip("cudakit.emulator.compiled.machine")
     monkeypatch.setattr(machine, "_machine", machine.Machine())  # what the other way compiled is not taken

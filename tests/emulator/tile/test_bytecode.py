@@ -105,6 +105,7 @@ def test_read_as_the_disassembler_does(name: str, tmp_path: Path) -> None:
             assert sorted(set(made)) == sorted(set(types)), operation
 
 
+@pytest.mark.slow
 def test_what_is_damaged_is_an_error_or_another_module() -> None:
     code = _code(BODIES["loop"])
     for cut in range(len(code)):

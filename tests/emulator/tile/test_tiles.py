@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.tiers import thinned
 from support.tiles import kernel, needs_tiles
 
 import cudakit as ck
@@ -37,31 +38,35 @@ def numbers(*shape: int) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("text", "want"),
-    [
-        ("t", lambda t: t),
-        ("ct::transpose(t)", lambda t: t.T),
-        ("ct::permute(t, ct::dimension_map<1, 0>{})", lambda t: t.T),
-        ("ct::reshape(t, ct::shape<16, 8>{})", lambda t: t.reshape(16, 8)),
-        ("ct::cat(t, t + 1.f, 0_ic)", lambda t: np.concatenate((t, t + 1))),
-        ("ct::cat(t, t + 1.f, 1_ic)", lambda t: np.concatenate((t, t + 1), 1)),
-        ("ct::extract(t, ct::shape<4, 4>{}, 1, n - 15)", lambda t: t[4:, 4:8]),
-        ("ct::insert(t, ct::extract(t, ct::shape<4, 4>{}, 0, 0), 1, 3)", lambda t: _inserted(t)),
-        ("ct::sum(t, 0_ic)", lambda t: t.sum(0, keepdims=True)),
-        ("ct::sum(t, 1_ic)", lambda t: t.sum(1, keepdims=True)),
-        ("ct::prod(ct::extract(t, ct::shape<4, 4>{}, 0, 0), 1_ic)", lambda t: t[:4, :4].prod(1, keepdims=True)),
-        ("ct::reduce_max(t, 1_ic)", lambda t: t.max(1, keepdims=True)),
-        ("ct::reduce_min(t, 0_ic)", lambda t: t.min(0, keepdims=True)),
-        ("ct::element_cast<float>(ct::max_element(t, 1_ic))", lambda t: t.argmax(1)[:, None]),
-        ("ct::element_cast<float>(ct::min_element(t, 0_ic))", lambda t: t.argmin(0)[None]),
-        ("ct::element_cast<float>(ct::all_of(t > -9.f, 1_ic))", lambda t: (t > -9).all(1, keepdims=True)),
-        ("ct::element_cast<float>(ct::any_of(t > 7.f, 0_ic))", lambda t: (t > 7).any(0, keepdims=True)),
-        ("ct::partial_sum(t, 0_ic)", lambda t: t.cumsum(0)),
-        ("ct::partial_sum(t, 1_ic)", lambda t: t.cumsum(1)),
-        ("ct::partial_sum(t, 1_ic, ct::scan_backward_t{})", lambda t: t[:, ::-1].cumsum(1)[:, ::-1]),
-        ("t + ct::sum(t, 0_ic)", lambda t: t + t.sum(0)),
-        ("ct::select(t > 0.f, t, -t)", np.abs),
-        ("ct::broadcast(ct::sum(t, 1_ic), ct::shape<8, 4>{})", lambda t: np.repeat(t.sum(1, keepdims=True), 4, 1)),
-    ],
+    thinned(
+        [
+            ("t", lambda t: t),
+            ("ct::transpose(t)", lambda t: t.T),
+            ("ct::permute(t, ct::dimension_map<1, 0>{})", lambda t: t.T),
+            ("ct::reshape(t, ct::shape<16, 8>{})", lambda t: t.reshape(16, 8)),
+            ("ct::cat(t, t + 1.f, 0_ic)", lambda t: np.concatenate((t, t + 1))),
+            ("ct::cat(t, t + 1.f, 1_ic)", lambda t: np.concatenate((t, t + 1), 1)),
+            ("ct::extract(t, ct::shape<4, 4>{}, 1, n - 15)", lambda t: t[4:, 4:8]),
+            ("ct::insert(t, ct::extract(t, ct::shape<4, 4>{}, 0, 0), 1, 3)", lambda t: _inserted(t)),
+            ("ct::sum(t, 0_ic)", lambda t: t.sum(0, keepdims=True)),
+            ("ct::sum(t, 1_ic)", lambda t: t.sum(1, keepdims=True)),
+            ("ct::prod(ct::extract(t, ct::shape<4, 4>{}, 0, 0), 1_ic)", lambda t: t[:4, :4].prod(1, keepdims=True)),
+            ("ct::reduce_max(t, 1_ic)", lambda t: t.max(1, keepdims=True)),
+            ("ct::reduce_min(t, 0_ic)", lambda t: t.min(0, keepdims=True)),
+            ("ct::element_cast<float>(ct::max_element(t, 1_ic))", lambda t: t.argmax(1)[:, None]),
+            ("ct::element_cast<float>(ct::min_element(t, 0_ic))", lambda t: t.argmin(0)[None]),
+            ("ct::element_cast<float>(ct::all_of(t > -9.f, 1_ic))", lambda t: (t > -9).all(1, keepdims=True)),
+            ("ct::element_cast<float>(ct::any_of(t > 7.f, 0_ic))", lambda t: (t > 7).any(0, keepdims=True)),
+            ("ct::partial_sum(t, 0_ic)", lambda t: t.cumsum(0)),
+            ("ct::partial_sum(t, 1_ic)", lambda t: t.cumsum(1)),
+            ("ct::partial_sum(t, 1_ic, ct::scan_backward_t{})", lambda t: t[:, ::-1].cumsum(1)[:, ::-1]),
+            ("t + ct::sum(t, 0_ic)", lambda t: t + t.sum(0)),
+            ("ct::select(t > 0.f, t, -t)", np.abs),
+            ("ct::broadcast(ct::sum(t, 1_ic), ct::shape<8, 4>{})", lambda t: np.repeat(t.sum(1, keepdims=True), 4, 1)),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_shapes(text: str, want: Any) -> None:
     x = numbers(8, 16)
@@ -78,7 +83,7 @@ def _inserted(t: np.ndarray) -> np.ndarray:
     return made
 
 
-@pytest.mark.parametrize("shape", [(8, 16), (5, 16), (8, 11), (3, 7), (20, 40), (1, 1)])
+@pytest.mark.parametrize("shape", thinned([(8, 16), (5, 16), (8, 11), (3, 7), (20, 40), (1, 1)], 3))
 def test_tiles_over_the_edge_are_padded_and_not_stored(shape: tuple[int, int]) -> None:
     m, n = shape
     x, grid = numbers(m, n), (-(-n // 16), -(-m // 8))
@@ -92,7 +97,11 @@ def test_tiles_over_the_edge_are_padded_and_not_stored(shape: tuple[int, int]) -
 
 @pytest.mark.parametrize(
     ("tag", "value"),
-    [("zero", 0.0), ("negative_zero", -0.0), ("positive_inf", np.inf), ("negative_inf", -np.inf), ("nan", np.nan)],
+    thinned(
+        [("zero", 0.0), ("negative_zero", -0.0), ("positive_inf", np.inf), ("negative_inf", -np.inf), ("nan", np.nan)],
+        2,
+        several=True,
+    ),
 )
 def test_padding(tag: str, value: float) -> None:
     x = numbers(3, 11)
@@ -106,7 +115,7 @@ def test_padding(tag: str, value: float) -> None:
     assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()
 
 
-@pytest.mark.parametrize("strides", [(40, 1), (1, 20), (80, 2)])
+@pytest.mark.parametrize("strides", thinned([(40, 1), (1, 20), (80, 2)], 2))
 def test_strided_arrays(strides: tuple[int, int]) -> None:
     x = numbers(20 * 80)
     body = f"""
@@ -132,8 +141,8 @@ def test_pointer_tiles() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "function"), [("add", np.add), ("sub", np.subtract), ("max", np.maximum), ("min", np.minimum),
-        ("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)]
+    ("name", "function"), thinned([("add", np.add), ("sub", np.subtract), ("max", np.maximum), ("min", np.minimum),
+        ("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)], 3, several=True)
 )  # fmt: skip
 def test_atomics_on_one_address_come_one_after_the_other(name: str, function: Any) -> None:
     y, given = np.array([100, 7], "i4"), np.random.default_rng(1).integers(-99, 99, 64).astype("i4")
@@ -182,7 +191,7 @@ CONTROL = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CONTROL)
+@pytest.mark.parametrize("name", thinned(CONTROL, 2))
 def test_control(name: str) -> None:
     body, want = CONTROL[name]
     x = np.random.default_rng(3).integers(-9, 9, 32).astype("i4")
@@ -207,6 +216,7 @@ def test_products_of_bytes(kind: str) -> None:
     assert (out == a.astype("i4") @ a.astype("i4").T).all()
 
 
+@pytest.mark.slow
 def test_products_of_floats() -> None:
     body = """
     auto l = rows_of<16, 32>(a, 16, 32).load(0, 0);
@@ -335,13 +345,17 @@ def test_variables_bits_and_powers() -> None:
 
 @pytest.mark.parametrize(
     ("body", "message"),
-    [
-        ("v.load_masked(4);", "tile 4 has elements 256 to 319 of dimension 0, which has 250"),
-        ("v.store_masked(v.load_masked(0), -1);", "wholly outside"),
-        ("v.load(3);", "elements 192 to 255 of dimension 0, which has 250, are not all inside"),
-        ("ct::load(y + 250 + ct::iota<ct::tile<int, ct::shape<8>>>());", "element 250 of 250"),
-        ("auto t = ct::extract(v.load(0), ct::shape<8>{}, n); ct::store(y, ct::sum(t, 0_ic));", "subtile 250 of 8"),
-    ],
+    thinned(
+        [
+            ("v.load_masked(4);", "tile 4 has elements 256 to 319 of dimension 0, which has 250"),
+            ("v.store_masked(v.load_masked(0), -1);", "wholly outside"),
+            ("v.load(3);", "elements 192 to 255 of dimension 0, which has 250, are not all inside"),
+            ("ct::load(y + 250 + ct::iota<ct::tile<int, ct::shape<8>>>());", "element 250 of 250"),
+            ("auto t = ct::extract(v.load(0), ct::shape<8>{}, n); ct::store(y, ct::sum(t, 0_ic));", "subtile 250 of 8"),
+        ],
+        2,
+        several=True,
+    ),
 )
 def test_what_lies_outside_is_an_error(body: str, message: str) -> None:
     body = body.replace("ct::store(y, ", "ct::store(y + ct::zeros<ct::tile<int, ct::shape<1>>>(), ")
