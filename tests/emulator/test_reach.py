@@ -14,6 +14,8 @@ from cudakit import emulator
 pytestmark = pytest.mark.emulator
 
 VIEW = np.dtype([("data", "u8"), ("n", "i4")], align=True)
+#: Never an argument, and made before any test: no array of an earlier launch had its addresses.
+NO_ARGUMENT = np.zeros(100_000, "f4")
 KERNELS = """
 struct View { float* data; int n; };
 struct Node { Node* next; long long value; };
@@ -141,8 +143,7 @@ def test_an_array_that_is_gone_is_reached_no_more(stream: Any) -> None:
 
 
 def test_memory_that_is_reached_as_an_argument_only_is_named() -> None:
-    x = np.zeros(100_000, "f4")
-    view = np.array([(address_of(x), 32)], VIEW)
+    view = np.array([(address_of(NO_ARGUMENT), 32)], VIEW)
     with pytest.raises(ck.EmulationError, match=r"outside every array of the call; a pointer leads there.* ck\.empty"):
         kernel("by_value")(emulator.stream(), ck.config(1, 32), view[0])
 
