@@ -167,6 +167,7 @@ def test_weights_of_bytes_that_are_rounded_to_nothing(stream: Any, xp: Any) -> N
         ops.gaussian_blur(xp.asarray(host[:2]), 3, 0.1, stream=stream)
 
 
+@pytest.mark.slow
 def test_bytes_are_opencvs_to_the_bit(stream: Any, xp: Any) -> None:
     x, rgb, told = xp.asarray(image()), xp.asarray(image(shape=(24, 40, 3))), {"mode": "mirror", "stream": stream}
     found = {

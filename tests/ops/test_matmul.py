@@ -74,6 +74,7 @@ def test_views_are_read_as_they_lie(stream: Any, xp: Any, turned: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_batches(stream: Any, xp: Any) -> None:
     a, b = numbers(2, 3, 40, 72), numbers(2, 3, 72, 24, seed=1)
     want = a.astype(float) @ b.astype(float)

@@ -106,6 +106,7 @@ def test_elements_that_are_left_stay(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(to_host(x), [*chosen, *host[chosen.size :]])
 
 
+@pytest.mark.slow
 def test_generated_functions_copy_what_an_output_overlaps(stream: Any, xp: Any) -> None:
     axpy = ck.elementwise("T a, T x, T y", "T z", "z = a * x + y", name="axpy")
     x = wide(xp)

@@ -109,6 +109,7 @@ def test_other_ops(stream: Any, xp: Any, op: str, dtype: Any) -> None:
     check(xp, op, x[:60], exclusive=True)
 
 
+@pytest.mark.slow
 def test_integers_wrap(stream: Any, xp: Any) -> None:
     x = np.random.default_rng(1).integers(-(2**62), 2**62, 1000)
     check(xp, "cumsum", x)

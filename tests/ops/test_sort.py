@@ -125,6 +125,7 @@ def test_values_go_with_keys(stream: Any, xp: Any, shape: tuple[int, ...], code:
     check(got[1], taken(values, order))
 
 
+@pytest.mark.slow
 def test_outputs(stream: Any, xp: Any) -> None:
     for shape in ((6, 50), (2, 5000)):
         host = some(shape, F4)

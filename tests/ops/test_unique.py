@@ -59,7 +59,7 @@ def test_unique_of_two_dimensions(stream: Any, xp: Any) -> None:
     [0, 1, -1],
     strength=1,
     also=lambda code, axis: code == "f4" or (code, axis) in [("?", -1), ("i4", 0)],
-    quick=lambda code, axis: (code, axis) in [("f4", 1), ("i4", 0)],
+    quick=lambda code, axis: (code, axis) == ("f4", 1),
 )
 def test_unique_slices(stream: Any, xp: Any, code: str, axis: int) -> None:
     host = np.random.default_rng(0).integers(0, 2, (6, 40, 3)).astype(code)
