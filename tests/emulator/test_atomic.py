@@ -80,7 +80,7 @@ def spread(kind: str, count: int, few: bool) -> np.ndarray:
     "form, space, cells, wanted",
     FORMS,
     ["global", "shared", "generic"],
-    [1, 3, 50, 400],
+    [1, 2, 3, 50, 400],
     [True, False],
     marks=lambda form, space, cells, wanted: [IN_ORDER] if wanted or form in ORDERED else [],
 )

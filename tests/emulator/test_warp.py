@@ -26,7 +26,6 @@ def source(mode: str, lane: int, b: int, clamp: int, segment: int) -> tuple[int,
     return (found, True) if inside else (lane, False)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
 @pytest.mark.parametrize("width", [32, 8])
 @pytest.mark.parametrize("threads", [32, 96, 72])

@@ -45,11 +45,13 @@ _CHANGED = [
     for case in PROVED
     for k, change in enumerate(case.changes)
 ]  # fmt: skip
+#: For each question: on a busy machine, too, what is decided is decided.
+PATIENT_S = 60.0
 
 
 @pytest.mark.parametrize("case", _CASES, ids=repr)
 def test_what_holds_is_proved(case: Case) -> None:
-    proof = ck.prove(ck.Kernel(case.text, case.name), *case.statements, **case.launch)
+    proof = ck.prove(ck.Kernel(case.text, case.name), *case.statements, **case.launch, timeout_s=PATIENT_S)
     assert proof, proof
     assert proof.checked > 0
 
@@ -58,7 +60,8 @@ def test_what_holds_is_proved(case: Case) -> None:
 def test_a_fault_is_found_and_shown_on_the_emulator(case: Case, change: tuple[str, str, str]) -> None:
     before, after, kind = change
     assert before in case.text
-    proof = ck.prove(ck.Kernel(case.text.replace(before, after, 1), case.name), *case.statements, **case.launch)
+    kernel = ck.Kernel(case.text.replace(before, after, 1), case.name)
+    proof = ck.prove(kernel, *case.statements, **case.launch, timeout_s=PATIENT_S)
     assert proof.verdict == "refuted", proof
     found = [each for each in proof.findings if each.kind == kind and each.verdict == "refuted"]
     assert found, proof
@@ -268,7 +271,7 @@ def test_an_invariant_holds_in_the_first_round_and_the_next(
 ) -> None:
     text = COUNTDOWN.replace("%r1, -1", f"%r1, -{step}").replace("%r1, 0", f"%r1, {stop}")
     kernel = ck.Kernel.from_ptx(text.replace("%d3+-4", f"%d3+{-4 * (stop + 1)}"), signature="void k(int n, int* x)")
-    proof = ck.prove(kernel, "n <= len(x)", *statements, block=1, grid=1, arch="sm_80", timeout_s=2.0)
+    proof = ck.prove(kernel, "n <= len(x)", *statements, block=1, grid=1, arch="sm_80", timeout_s=PATIENT_S)
     assert proof.verdict == verdict, proof
 
 
@@ -304,7 +307,7 @@ $again:
 ])  # fmt: skip
 def test_the_first_rounds_of_a_loop_are_judged_too(start: int, statements: tuple[str, ...], verdict: str) -> None:
     kernel = ck.Kernel.from_ptx(COUNT.replace("START", str(start)), signature="void k(int n, int* x)")
-    proof = ck.prove(kernel, *statements, block=1, grid=1, arch="sm_80", timeout_s=2.0)
+    proof = ck.prove(kernel, *statements, block=1, grid=1, arch="sm_80", timeout_s=PATIENT_S)
     assert proof.verdict == verdict, proof
 
 
@@ -413,3 +416,16 @@ def test_without_the_solver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     kernel = ck.Kernel("__global__ void k(int n, float* x) { x[n] = 1; }")
     with pytest.raises(CudakitError, match=r"cudakit\[prove\]"):
         ck.prove(kernel)
+
+
+@pytest.mark.parametrize(("index", "verdict"), [("b ? 0 : 1", "refuted"), ("b ? 1 : 0", "refuted"), ("0", "proved")])
+def test_a_bool_is_true_or_false(index: str, verdict: str) -> None:
+    kernel = ck.Kernel(f"__global__ void k(bool b, int* x) {{ x[{index}] = 1; }}")
+    assert ck.prove(kernel, "len(x) >= 1", block=1, grid=1, timeout_s=PATIENT_S).verdict == verdict
+
+
+@pytest.mark.parametrize(("bound", "length", "verdict"), [(64, 64, "proved"), (64, 63, "refuted"), (96, 64, "refuted")])
+def test_the_bound_of_a_launch_holds_for_any_block(bound: int, length: int, verdict: str) -> None:
+    kernel = ck.Kernel(f"__global__ void __launch_bounds__({bound}) k(int* x) {{ x[threadIdx.x] = 1; }}")
+    proof = ck.prove(kernel, f"len(x) >= {length}", "blockDim.y == 1", "blockDim.z == 1", grid=1, timeout_s=PATIENT_S)
+    assert proof.verdict == verdict, proof

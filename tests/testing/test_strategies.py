@@ -69,3 +69,9 @@ def test_what_cannot_be_drawn() -> None:
         testing.configs(dims=4)
     with pytest.raises(ck.ArgumentError, match="shape is a tuple"):
         find(testing.arrays("f4", 3), lambda x: True)  # type: ignore[arg-type]
+
+
+@given(testing.arrays(["f4", "i2"], testing.shapes(0, 3), strided=False))
+@QUICK
+def test_arrays_that_are_not_strided_are_contiguous(x: np.ndarray) -> None:
+    assert x.flags.c_contiguous
