@@ -118,6 +118,7 @@ late(ck.stream(), ck.config(2, 64), np.zeros(64, "i4"), np.zeros(1, "i4"))
 '''
 
 
+@pytest.mark.slow
 def test_further_orders_of_threads(tmp_path: Path) -> None:
     assert command(tmp_path, LATE, "check", "app.py").returncode == 0
     done = command(tmp_path, LATE, "check", "app.py", "--schedules", "20")
@@ -144,6 +145,7 @@ def test_what_its_kernels_do(tmp_path: Path) -> None:
     assert "NVIDIA L4 datasheet" in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 def test_programs_of_cupy(tmp_path: Path) -> None:
     done = command(tmp_path, OF_CUPY, "check", "app.py")
     assert done.returncode == 0, done.stderr

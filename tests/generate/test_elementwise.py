@@ -514,6 +514,7 @@ def test_an_array_as_an_index(xp: Any) -> None:
     check(written(x), host)
 
 
+@pytest.mark.slow
 def test_complex_as_cupy_names_it(xp: Any) -> None:
     x = xp.asarray(np.array([1 + 2j, 3], np.complex64))
     turned = ck.elementwise("complex64 x", "complex64 y", "y = x * complex<float>(0, 1)", name="turned")

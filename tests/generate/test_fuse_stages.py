@@ -209,6 +209,7 @@ def test_places_of_extrema(xp: Any, way: int, dtype: str, shape: tuple[int, ...]
     check(functions[way], xp, x)
 
 
+@pytest.mark.slow
 def test_places_of_extrema_among_equals_and_nan(xp: Any) -> None:
     x = numbers("f4", 3, 50)
     x.flat[[2, 4]] = np.nan
@@ -242,6 +243,7 @@ def test_all_arguments_of_reductions(xp: Any, function: Callable[..., Any]) -> N
     check(function, xp, numbers("f4", 6, 20), numbers("f4", 6, 20, seed=1), numbers("f4", 6))
 
 
+@pytest.mark.slow
 def test_sums_without_nan(xp: Any) -> None:
     x = numbers("f4", 6, 20)
     x[0, ::3] = np.nan
@@ -287,6 +289,7 @@ def test_shapes_are_constants(xp: Any) -> None:
     assert len(traced) == 12 + 3
 
 
+@pytest.mark.slow
 def test_other_shapes(xp: Any) -> None:
     x = numbers("f4", 6, 20)
     check(lambda x: (x * 2).reshape(-1, 5) + x.reshape((24, 5)), xp, x)
@@ -321,6 +324,7 @@ def test_one_reduction_at_the_end_is_one_kernel(xp: Any) -> None:
 # ── parts, and functions ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_parts_of_arrays(xp: Any) -> None:
     x, y = numbers("f8", 6, 8), numbers("f8", 6, 8, seed=1)
     for function in (

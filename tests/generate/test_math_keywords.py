@@ -80,7 +80,7 @@ def test_comparisons_within_range_are_repeated_after_others(stream: Any, xp: Any
 
 @pytest.mark.parametrize(
     "examples",
-    [10, pytest.param(25, marks=pytest.mark.slow), pytest.param(100, marks=(pytest.mark.slow, pytest.mark.exhaustive))],
+    [5, pytest.param(25, marks=pytest.mark.slow), pytest.param(100, marks=(pytest.mark.slow, pytest.mark.exhaustive))],
 )
 def test_dtype_and_casting(stream: Any, xp: Any, examples: int) -> None:
     """The same loop as NumPy's, or an error where it has one."""

@@ -163,6 +163,7 @@ def test_several_outputs_in_one_pass(xp: Any) -> None:
     np.testing.assert_allclose(to_host(var), host.astype("f8").var(1, keepdims=True), atol=tolerance)
 
 
+@pytest.mark.slow
 def test_a_sum_of_a_subset_and_raw_inputs(xp: Any) -> None:
     host = whole_numbers(400, "f4")
     x, indices = xp.asarray(host), np.array([3, 5, 7, 5], "i4")

@@ -153,6 +153,7 @@ def test_stream_compaction(xp: Any) -> None:
     check(where[len(found) :], np.full(9000 - len(found), -1))
 
 
+@pytest.mark.slow
 def test_the_last_item(xp: Any) -> None:
     share = ck.scan("T x", "T y, T z", "x", "a + b", "0", "y = last_item; z = last_item - item", name="share")
     host = whole_numbers(20001)
@@ -230,6 +231,7 @@ def test_names_of_generated_code_are_the_users_too(xp: Any) -> None:
 # --- segments ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_segments(xp: Any) -> None:
     n = 20003
     host, flags = whole_numbers(n), (np.random.default_rng(1).random(n) < 0.01).astype("i4")
@@ -551,6 +553,7 @@ def test_a_block_size(xp: Any, size: int, at: int) -> None:
     check(before, np.cumsum(x, axis, dtype="f8") - x, "f4")
 
 
+@pytest.mark.slow
 def test_each_call_has_its_own_block_size(xp: Any) -> None:
     """What is kept of a kind of calls is not for another block size; NumPy's ints are ints; out= and strides too."""
     x = xp.asarray(whole_numbers((6, 40)))
@@ -597,7 +600,7 @@ def test_a_block_size_that_does_not_fit_the_shape(xp: Any) -> None:
 # --- initial ----------------------------------------------------------------------------------------------------------
 
 
-@in_tiers("at", list(range(len(LINES))), quick=lambda at: at in (1, 3, 5), strength=None)
+@in_tiers("at", list(range(len(LINES))), quick=lambda at: at in (3, 5), strength=None)
 def test_an_initial_value(xp: Any, at: int) -> None:
     """Of every kind of line: in each item and in what comes before it."""
     shape, axis = LINES[at]
@@ -640,6 +643,7 @@ def test_initial_values_are_given_at_run_time(xp: Any) -> None:
     check(running(x[:0], initial=4), np.zeros(0), "f4")
 
 
+@pytest.mark.slow
 def test_an_initial_value_of_segments(xp: Any) -> None:
     """It comes before the elements of each, as CUB's scans by key have it."""
     both = ck.scan("T x, int flag", "T y, T z", "x", "a + b", "0", "y = item; z = prev_item", "both", segments="flag")

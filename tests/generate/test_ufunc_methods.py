@@ -111,6 +111,7 @@ def test_initial_and_where(stream: Any, xp: Any, name: str) -> None:
             function.reduce(xp.asarray(x[:0]))
 
 
+@pytest.mark.slow
 def test_dtype_and_out(stream: Any, xp: Any) -> None:
     x = drawn((4, 5), "i1")
     device = xp.asarray(x)

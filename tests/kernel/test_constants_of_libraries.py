@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.tiers import thinned
 
 import cudakit as ck
 from cudakit.jit.compile import elf
@@ -30,7 +31,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("name", thinned(list(TEXTS), 3))
 def test_what_libraries_have_is_not_shared(name: str) -> None:
     assert elf.variables_of(ck.Kernel(TEXTS[name], "k").compile(arch="sm_90").code) == ()
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import thinned
 from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
@@ -35,26 +36,30 @@ ZEROS = "auto a = ct::zeros<ct::tile<{}, ct::shape<16, 16>>>(); auto b = ct::zer
 
 @pytest.mark.parametrize(
     ("body", "hint"),
-    [
-        ("tiles_of<192>(x, n).load_masked(0);", "powers of two, .* here they are 192"),
-        ("ct::zeros<ct::tile<float, ct::shape<8192, 4096>>>();", "powers of two, and have at most 2.24"),
-        (f"{ZEROS.format('float', 'double')} ct::mma(a, b, a);", "a product takes two tiles of one type"),
-        (f"{ZEROS.format('__nv_bfloat16', 'float')} ct::mma(a, a, a);", "float .bfloat16, tf32, float."),
-        ("auto v = tiles_of<4>(x, n); v.store(v.load(0) * 2.0, 0);", "element types are not mixed"),
-        (f"{ZEROS.format('double', 'float')} tiles_of<16>(x, n).store(ct::sum(a, 0_ic), 0);", "not mixed"),
-        ("for (auto i : ct::irange(ct::bid().x, n, 1)) x[i] = 1;", "irange takes numbers of one type"),
-        ("n = ct::assume_divisible(2.5f, 8_ic);", "assume_divisible and assume_bounded take integers"),
-        ("x[threadIdx.x] = 1;", "bid.. says which block it is"),
-        ("x[0] = 1; __syncthreads();", "tile code has no threads"),
-        ("__shared__ float s[4]; x[0] = s[0];", "shared memory is the compiler's choice"),
-        ("x[0] = of_threads(n);", "put __tile__ before it"),
-        ("x[0] = of_device;", "put __tile__ before|have __tile__ before them"),
-        ("x[0] = calls_itself(n);", "none may call itself"),
-        ('asm("mov.b32 r, r;"); x[0] = 1;', "asm statement is unsupported in tile code"),
-        ("again: x[0] = 1; goto again;", "goto statement is unsupported in tile code"),
-        ("x[0] = expf(x[1]);", "non-tile function 'expf' .* use cuda::tiles' own"),
-        ("x[0] = max(n, 3);", "non-tile function 'max'"),
-    ],
+    thinned(
+        [
+            ("tiles_of<192>(x, n).load_masked(0);", "powers of two, .* here they are 192"),
+            ("ct::zeros<ct::tile<float, ct::shape<8192, 4096>>>();", "powers of two, and have at most 2.24"),
+            (f"{ZEROS.format('float', 'double')} ct::mma(a, b, a);", "a product takes two tiles of one type"),
+            (f"{ZEROS.format('__nv_bfloat16', 'float')} ct::mma(a, a, a);", "float .bfloat16, tf32, float."),
+            ("auto v = tiles_of<4>(x, n); v.store(v.load(0) * 2.0, 0);", "element types are not mixed"),
+            (f"{ZEROS.format('double', 'float')} tiles_of<16>(x, n).store(ct::sum(a, 0_ic), 0);", "not mixed"),
+            ("for (auto i : ct::irange(ct::bid().x, n, 1)) x[i] = 1;", "irange takes numbers of one type"),
+            ("n = ct::assume_divisible(2.5f, 8_ic);", "assume_divisible and assume_bounded take integers"),
+            ("x[threadIdx.x] = 1;", "bid.. says which block it is"),
+            ("x[0] = 1; __syncthreads();", "tile code has no threads"),
+            ("__shared__ float s[4]; x[0] = s[0];", "shared memory is the compiler's choice"),
+            ("x[0] = of_threads(n);", "put __tile__ before it"),
+            ("x[0] = of_device;", "put __tile__ before|have __tile__ before them"),
+            ("x[0] = calls_itself(n);", "none may call itself"),
+            ('asm("mov.b32 r, r;"); x[0] = 1;', "asm statement is unsupported in tile code"),
+            ("again: x[0] = 1; goto again;", "goto statement is unsupported in tile code"),
+            ("x[0] = expf(x[1]);", "non-tile function 'expf' .* use cuda::tiles' own"),
+            ("x[0] = max(n, 3);", "non-tile function 'max'"),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_what_the_compiler_refuses(body: str, hint: str) -> None:
     needs_compiler()

@@ -323,6 +323,7 @@ def test_prewarmed_together(stream: Any, xp: Any, tmp_path: Path) -> None:
     assert cache_at(str(tmp_path)).info().misses == misses
 
 
+@pytest.mark.slow
 def test_module_and_overloads(stream: Any, xp: Any) -> None:
     text = f"""{HEAD}
 template <typename T> __tile__ auto all(T value) {{ return ct::full<ct::tile<T, ct::shape<16>>>(value); }}

@@ -76,7 +76,7 @@ SHAPES: list[tuple[tuple[int, ...], int | None, int]] = [
     SHAPES,
     ["tiles", "threads"],
     [False, True],
-    quick=lambda case, *_: SHAPES.index(case) in (2, 5, 6),
+    quick=lambda case, *_: SHAPES.index(case) in (2, 6),
 )
 def test_shapes(stream: Any, xp: Any, case: tuple[tuple[int, ...], int | None, int], by: str, causal: bool) -> None:
     if by == "tiles":

@@ -222,6 +222,7 @@ def test_rows_that_tma_cannot_read_are_copied(stream: Any, xp: Any) -> None:
     check(ck.ops.matmul(left[0], right[1], stream=stream), a[0].astype(float) @ b[1], a[0], b[1])
 
 
+@pytest.mark.slow
 def test_tf32(stream: Any, xp: Any) -> None:
     a, b = numbers(70, 96, dtype=F4), numbers(96, 48, dtype=F4)
     got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), precision="tf32", stream=stream)

@@ -73,6 +73,7 @@ def test_axes(stream: Any, xp: Any, shape: tuple[int, ...]) -> None:
         check(got[1], index)
 
 
+@pytest.mark.slow
 def test_equal_elements_are_taken_from_the_front(stream: Any, xp: Any) -> None:
     host = np.random.default_rng(0).integers(0, 3, (2, 5000)).astype("i4")
     for k in (1, 100, 4000, 5000):

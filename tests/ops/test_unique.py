@@ -134,6 +134,7 @@ def test_searchsorted_beside(stream: Any, xp: Any) -> None:
         same(searchsorted(np.arange(5).astype(BFLOAT16), a, stream=stream), np.minimum(np.arange(10), 5))
 
 
+@pytest.mark.slow
 def test_unique_is_the_same_on_each_stream(stream: Any, xp: Any) -> None:
     host = some(9000, F4)
     runs = [to_host(unique(xp.asarray(host), stream=stream)).tobytes() for _ in range(4)]

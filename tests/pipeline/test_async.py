@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.pipelines import adding, items, nothing_left
+from support.tiers import slow
 
 import cudakit as ck
 from cudakit import pipeline as lines
@@ -124,7 +125,7 @@ async def _unread(pipeline: Any, camera: Camera) -> None:
     pipeline(camera).close()
 
 
-@pytest.mark.parametrize("stop", [_break, _close, _aclose, _timeout, _unread])
+@pytest.mark.parametrize("stop", [_break, _close, _aclose, _timeout, *slow(_unread)])
 @pytest.mark.parametrize("host", [False, True])
 def test_a_consumer_that_stops_early(stream: Any, host: bool, stop: Callable[..., Any]) -> None:
     camera = Camera()

@@ -158,6 +158,7 @@ def test_other(cuda_stream):
 """
 
 
+@pytest.mark.slow
 def test_a_schedule_is_looked_for_and_run_again(tmp_path: Path) -> None:
     assert "2 passed" in outcome(tmp_path, LATE)[0]
     printed, status = outcome(tmp_path, LATE, "--cudakit-schedules=20")
@@ -199,6 +200,7 @@ def test_options_that_mean_nothing(tmp_path: Path) -> None:
         assert status == 4, printed
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_page_about_it(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "testing-in-ci.md").read_text()
     files = re.findall(r"```python\n(?:# with \w+\n)?# tests/(\w+\.py)\n(.*?)```", page, re.DOTALL)

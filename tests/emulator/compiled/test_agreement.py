@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.machines import agreed, failed
+from support.tiers import thinned
 
 import cudakit as ck
 from cudakit import emulator
@@ -44,13 +45,13 @@ def floats(count: int, seed: int = 0) -> np.ndarray:
     return values.astype(np.float32)
 
 
-@pytest.mark.parametrize("count", [1, 31, 32, 255, 256, 100_003])
+@pytest.mark.parametrize("count", thinned([1, 31, 32, 255, 256, 100_003], 3))
 def test_guarded_elements(count: int) -> None:
     x, y = floats(max(count, 12))[:count], floats(max(count, 12), 1)[:count]
     ran("axpy", ck.cover(count), y, x, np.float32(2.5), np.int32(count))
 
 
-@pytest.mark.parametrize("block", [(16, 16), (32, 8), (8, 4), (7, 5), (64, 1), (1, 33), (4, 4, 4)])
+@pytest.mark.parametrize("block", thinned([(16, 16), (32, 8), (8, 4), (7, 5), (64, 1), (1, 33), (4, 4, 4)], 3))
 def test_blocks_of_any_shape(block: tuple[int, ...]) -> None:
     (found,) = ran("places", ck.config((2, 3), block), ints(6 * int(np.prod(block)), 4))
     assert (found[:, 3] == 1).all()
@@ -61,7 +62,7 @@ def test_tiles_in_shared_memory() -> None:
     ran("tiled_product", ck.config((3, 3), (16, 16)), np.zeros((48, 48), np.float32), a, b, np.int32(48))
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.int32, np.float32, np.int64, np.float64])
+@pytest.mark.parametrize("dtype", thinned([np.uint8, np.int16, np.int32, np.float32, np.int64, np.float64], 3))
 @pytest.mark.parametrize("block", [64, 96, 40])
 def test_loads_from_anywhere(dtype: Any, block: int) -> None:
     """By all lanes, and by some, whose neighbours' pointers lead nowhere."""
@@ -74,12 +75,14 @@ def test_loads_from_anywhere(dtype: Any, block: int) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("name", ["escapes", "collatz", "nested", "breaks", "short_circuit", "switched"])
+@pytest.mark.parametrize("name", thinned(["escapes", "collatz", "nested", "breaks", "short_circuit", "switched"], 3))
 def test_lanes_that_part(name: str) -> None:
     ran(name, ck.config(5, 96), ints(480), np.int32(450))
 
 
-@pytest.mark.parametrize("name", ["block_sum", "warp_scan", "ballots", "matched", "parted_shuffle", "reduced"])
+@pytest.mark.parametrize(
+    "name", thinned(["block_sum", "warp_scan", "ballots", "matched", "parted_shuffle", "reduced"], 3)
+)
 @pytest.mark.parametrize("threads", [32, 64, 160, 40])
 def test_lanes_that_talk(name: str, threads: int) -> None:
     if name in ("block_sum", "matched", "parted_shuffle") and threads % 32:
@@ -231,7 +234,7 @@ def test_products_of_matrices(shape: str, types: str) -> None:
     assert agreed(lambda: ck.Kernel(text), ck.config(1, 64), out, *arrays, arch="sm_90")[0].any()
 
 
-@pytest.mark.parametrize("form", ["x4", "x2", "x1", "x4.trans", "x2.trans", "x1.trans"])
+@pytest.mark.parametrize("form", thinned(["x4", "x2", "x1", "x4.trans", "x2.trans", "x1.trans"], 3))
 def test_matrices_from_shared_memory(form: str) -> None:
     count = int(form[1])
     registers = ", ".join(f"%{at}" for at in range(count))
@@ -255,7 +258,7 @@ def test_barriers(name: str) -> None:
     ran(name, ck.config(2, 128), ints(256))
 
 
-@pytest.mark.parametrize("name", ["histogram", "taken_in_turn", "largest", "added", "retried", "locked"])
+@pytest.mark.parametrize("name", thinned(["histogram", "taken_in_turn", "largest", "added", "retried", "locked"], 3))
 def test_atomics(name: str) -> None:
     values = np.random.default_rng(4).integers(0, 64, 2048).astype(np.int32)
     ran(name, ck.config(8, 64), ints(64), values, np.int32(2048))
@@ -294,23 +297,27 @@ def test_rounding() -> None:
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [
-        ("outside", (ints(40),)),
-        ("outside_shared", (ints(40),)),
-        ("misaligned", (np.zeros(200, np.int8),)),
-        ("trapped", (ints(4),)),
-        ("added_outside", (ints(4),)),
-        ("added_past", (ints(32), np.where(np.arange(32) == 20, 4000, 3).astype(np.int32))),
-        ("null", (np.zeros(1, np.uint64),)),
-        ("past_the_end", (ints(32), ints(73), np.int32(73))),
-        ("asserted", (ints(64), np.int32(20))),
-        ("copied_from_outside", (ints(100),)),
-        ("copied_too_far", (ints(4),)),
-        ("copied_beside", (ints(4),)),
-        ("copied_from_beside", (ints(128).reshape(64, 2),)),
-        ("copied_too_much", (ints(4),)),
-        ("copied_in_part_from_outside", (ints(20),)),
-    ],
+    thinned(
+        [
+            ("outside", (ints(40),)),
+            ("outside_shared", (ints(40),)),
+            ("misaligned", (np.zeros(200, np.int8),)),
+            ("trapped", (ints(4),)),
+            ("added_outside", (ints(4),)),
+            ("added_past", (ints(32), np.where(np.arange(32) == 20, 4000, 3).astype(np.int32))),
+            ("null", (np.zeros(1, np.uint64),)),
+            ("past_the_end", (ints(32), ints(73), np.int32(73))),
+            ("asserted", (ints(64), np.int32(20))),
+            ("copied_from_outside", (ints(100),)),
+            ("copied_too_far", (ints(4),)),
+            ("copied_beside", (ints(4),)),
+            ("copied_from_beside", (ints(128).reshape(64, 2),)),
+            ("copied_too_much", (ints(4),)),
+            ("copied_in_part_from_outside", (ints(20),)),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_errors_say_the_same(name: str, arguments: tuple[Any, ...]) -> None:
     said = []

@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from support.tiers import thinned
 from support.tiles import HEAD, needs_tiles
 
 import cudakit as ck
@@ -374,17 +375,21 @@ def test_one_pass_of_a_chained_scan() -> None:
 
 @pytest.mark.parametrize(
     ("body", "message"),
-    [
-        ("assert(i < 2);", "assertion failed"),
-        ("flat<16>(y, 64).store(flat<16>(x, 64).load(i + 1), i);", "which has 64, are not all inside"),
-        ("flat<16>(y, 64).store(flat<16>(x, 64).load(i), i / 2);", "a race between blocks"),
-        ("ct::store(y + numbers<16>(), ct::load(x + numbers<16>()));", "a race between blocks"),
-        ("y[63 - i * 16] = y[47 - i * 16];", "a race between blocks"),
-        ("int n = ct::assume_divisible(i + 3, 4_ic); y[i] = n;", "a promise is broken: a multiple of 4"),
-        ("y[x[i] > 100.f ? 0 : 64 + i] = 1;", "outside every array"),
-        ("y[i] = expf(x[i]);", "Cannot invoke non-tile function"),
-        ("int z = i - i; y[i] = 7 / z;", "divided by 0"),
-    ],
+    thinned(
+        [
+            ("assert(i < 2);", "assertion failed"),
+            ("flat<16>(y, 64).store(flat<16>(x, 64).load(i + 1), i);", "which has 64, are not all inside"),
+            ("flat<16>(y, 64).store(flat<16>(x, 64).load(i), i / 2);", "a race between blocks"),
+            ("ct::store(y + numbers<16>(), ct::load(x + numbers<16>()));", "a race between blocks"),
+            ("y[63 - i * 16] = y[47 - i * 16];", "a race between blocks"),
+            ("int n = ct::assume_divisible(i + 3, 4_ic); y[i] = n;", "a promise is broken: a multiple of 4"),
+            ("y[x[i] > 100.f ? 0 : 64 + i] = 1;", "outside every array"),
+            ("y[i] = expf(x[i]);", "Cannot invoke non-tile function"),
+            ("int z = i - i; y[i] = 7 / z;", "divided by 0"),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_what_goes_wrong_is_an_error(body: str, message: str) -> None:
     x, y = np.zeros(64, "f4"), np.zeros(64, "f4")
@@ -410,6 +415,7 @@ def test_what_is_printed_is_as_c_has_it(capfd: pytest.CaptureFixture[str]) -> No
     )
 
 
+@pytest.mark.slow
 def test_atomics_of_narrow_and_unsigned_numbers() -> None:
     for name, dtype in (("__half", np.float16), ("__nv_bfloat16", ml_dtypes.bfloat16), ("double", np.float64)):
         x: Any = np.zeros(4, dtype)

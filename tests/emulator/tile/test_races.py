@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tiers import thinned
 from support.tiles import kernel, needs_tiles
 
 import cudakit as ck
@@ -36,18 +37,25 @@ def run(body: str, blocks: int = 3, seed: int | None = None, n: int = 200) -> np
 @pytest.mark.parametrize("seed", [None, 0, 1])
 @pytest.mark.parametrize(
     ("body", "message"),
-    [
-        ("x[5] = 1;", "writes element 5 of x, which block .* writes .store_ptr_tko"),
-        ("int i = ct::bid().x;\nif (i == 0) x[3] = 1; else x[3 + i] = x[3];", "element 3 of x, which block"),
-        (VIEWS + "v.store_masked(v.load_masked(i) + 1, 0);", "element 0 of x, which block"),
-        (VIEWS + "auto t = v.load_masked(1); v.store_masked(t, i);", "element 64 of x, which block"),
-        (VIEWS + f"{add(70, 1, 'relaxed')}; v.store_masked(v.load_masked(i), i);", "element 70 of x, which block"),
-        ("int i = ct::bid().x; if (i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
-        ("int i = ct::bid().x; if (!i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
-        ("x[9] = x[9] + " + add(0, 1, "relaxed") + ";", "element 9 of x"),
-        (add(0, 1, "relaxed", "block") + ";", "element 0 of x"),
-        ("auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>() * 7; ct::store(p, ct::load(p) + 1);", "element 0 of x"),
-    ],
+    thinned(
+        [
+            ("x[5] = 1;", "writes element 5 of x, which block .* writes .store_ptr_tko"),
+            ("int i = ct::bid().x;\nif (i == 0) x[3] = 1; else x[3 + i] = x[3];", "element 3 of x, which block"),
+            (VIEWS + "v.store_masked(v.load_masked(i) + 1, 0);", "element 0 of x, which block"),
+            (VIEWS + "auto t = v.load_masked(1); v.store_masked(t, i);", "element 64 of x, which block"),
+            (VIEWS + f"{add(70, 1, 'relaxed')}; v.store_masked(v.load_masked(i), i);", "element 70 of x, which block"),
+            ("int i = ct::bid().x; if (i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
+            ("int i = ct::bid().x; if (!i) x[i] = x[9]; else { " + add(9, 1, "relaxed") + "; }", "element 9 of x"),
+            ("x[9] = x[9] + " + add(0, 1, "relaxed") + ";", "element 9 of x"),
+            (add(0, 1, "relaxed", "block") + ";", "element 0 of x"),
+            (
+                "auto p = x + ct::iota<ct::tile<int, ct::shape<8>>>() * 7; ct::store(p, ct::load(p) + 1);",
+                "element 0 of x",
+            ),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_a_race_is_an_error(body: str, message: str, seed: int | None) -> None:
     with pytest.raises(ck.EmulationError, match=f"a race between blocks: .*{message}"):
@@ -117,6 +125,7 @@ def test_what_comes_after_the_release_is_not_ordered() -> None:
         run(body, 2)
 
 
+@pytest.mark.slow
 def test_elements_of_several_sizes() -> None:
     body = """
     int i = ct::bid().x;

@@ -224,6 +224,7 @@ def test_pickles_and_children_keep_it(own: Path) -> None:
     assert info(own).entries == 2
 
 
+@pytest.mark.slow
 def test_workers_and_links_keep_it(own: Path) -> None:
     text = "__device__ float f(); template <class T> __global__ void kept_apart(T* x) { *x = f(); }"
     options = ck.CompileOptions(cache=own, link=["__device__ float f() { return 2; }"])

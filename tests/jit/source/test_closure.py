@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from support.tiers import slow
 
 import cudakit as ck
 from cudakit.jit.cache.cache import Cache
@@ -640,10 +641,7 @@ print(json.dumps([json.loads(name) for name in re.findall(header, open(path + ".
     "included",
     [
         "cuda_fp16.h",
-        "cub/block/block_reduce.cuh",
-        "cuda/std/complex",
-        "cooperative_groups.h",
-        "curand_kernel.h",
+        *slow("cub/block/block_reduce.cuh", "cuda/std/complex", "cooperative_groups.h", "curand_kernel.h"),
         "cudakit/strided.cuh",
         "cstdint",
         "cmath",
