@@ -566,6 +566,7 @@ def test_nothing_is_registered_with_the_unwinder() -> None:
     assert all(b".eh_frame" not in native.compiled(text, optimised) for optimised in (False, True))
 
 
+@pytest.mark.slow
 def test_code_that_needs_more_stack_than_there_is() -> None:
     """Made quickly, a large kernel has a place on the stack for each value: some megabytes."""
     script = """
@@ -588,7 +589,7 @@ def test_code_that_needs_more_stack_than_there_is() -> None:
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
-@pytest.mark.parametrize("quickly", [False, True])
+@pytest.mark.parametrize("quickly", thinned([False, True], 2))
 def test_ctrl_c_stops_compiled_code(tmp_path: Path, quickly: bool) -> None:
     from cudakit.emulator.compiled import machine
 
