@@ -20,6 +20,7 @@ from support.tiers import thinned
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.jit.cache.cache import Cache
 
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
 pytestmark = pytest.mark.emulator
@@ -485,7 +486,9 @@ def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:
     assert len(set(sums)) == 1
 
 
-def test_large_kernels_are_optimised_once_they_have_run_long(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+def test_large_kernels_are_optimised_once_they_have_run_long(
+    monkeypatch: pytest.MonkeyPatch, fresh_cache: Cache, code: str
+) -> None:
     from cudakit.emulator.compiled import machine, native
 
     gc.collect()  # another test's stream: a launch beside it is watched, and compiled for that
