@@ -21,8 +21,9 @@ from cudakit.jit.cache.cache import Cache
 
 BUDGET = Path(__file__).parents[1] / "budget.json"
 KINDS = ("compiles", "modules", "children")
-#: A room may grow by a tenth, and by three, since the order of tests decides which of two rooms meets a kernel first.
-GROWTH, SLACK = 1.1, 3
+#: A room may grow by a tenth and by a few. The order of tests decides which of two rooms meets a kernel first; drawn
+#: examples differ between runs; how many lanes a processor has decides which launches share machine code.
+GROWTH, SLACK = 1.1, {"compiles": 10, "modules": 20, "children": 10}
 _CHILDREN = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn")
 
 
@@ -37,7 +38,7 @@ def over_budget(counts: dict[str, dict[str, int]], budget: dict[str, dict[str, i
     for room in sorted(counts):
         for kind in KINDS:
             count, agreed = counts[room][kind], budget.get(room, {}).get(kind, 0)
-            if count > agreed * GROWTH + SLACK:
+            if count > agreed * GROWTH + SLACK[kind]:
                 lines.append(f"tests/{room}: {count} {kind}, budget {agreed}")
     return lines
 
