@@ -264,7 +264,8 @@ $again:
     (1, 0, (), "refuted"),  # a negative n: the first round is out of bounds
     (2, 0, ("n >= 0",), "refuted"),  # an odd n: from 1 a round steps over 0
     (1, 7, ("n >= 7",), "proved"),  # the range of a register does not say it
-    (1, 7, ("n >= 6",), "refuted"),
+    # Shown only where the memory behind x is no other array's, so that the emulator sees the fault.
+    pytest.param(1, 7, ("n >= 6",), "refuted", marks=pytest.mark.exhaustive),
 ])  # fmt: skip
 def test_an_invariant_holds_in_the_first_round_and_the_next(
     step: int, stop: int, statements: tuple[str, ...], verdict: str
