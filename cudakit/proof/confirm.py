@@ -22,6 +22,8 @@ _STEPS = 1 << 18
 #: Beyond which an integer argument may mean more rounds of a loop than can be run.
 _MOST_NUMBER = 4096
 _ALIGN = 256
+#: Bytes around an array that are no other's, so that what lies just outside is a fault.
+_AROUND = 4096
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,9 @@ def _array(length: int, dtype: np.dtype, held: list[np.ndarray]) -> np.ndarray:
     if length == 0:
         return np.zeros(0, dtype)
     size = length * dtype.itemsize
-    held.append(np.zeros(size + _ALIGN, np.uint8))
-    start = held[-1].ctypes.data + -held[-1].ctypes.data % _ALIGN
+    held.append(np.zeros(_AROUND + _ALIGN + size + _AROUND, np.uint8))
+    start = held[-1].ctypes.data + _AROUND
+    start += -start % _ALIGN
     memory: Any = (ctypes.c_uint8 * size).from_address(start)
     made: np.ndarray = np.frombuffer(memory, dtype)
     if dtype.kind in "iufc":

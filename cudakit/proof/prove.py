@@ -20,10 +20,12 @@ from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.obligations import Obligation, obligations
 from cudakit.proof.problem import Extent, Problem
-from cudakit.proof.solver import OutOfTime, Solver, z3_module
+from cudakit.proof.solver import Answer, OutOfTime, Solver, z3_module
+from cudakit.proof.terms import Formula, at_least, equal, everything, negation, polynomial
 
 Verdict: TypeAlias = Literal["proved", "refuted", "not supported", "not decided"]
 _MOST_SAID = 8
+_MOST_EXAMPLES = 6
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,7 @@ class _Work:
                 self.say(wanted.kind, "not supported", wanted.given, text)
                 return
             if answer.verdict == "yes":
-                found = ran(example(self.problem, answer.values), self.problem, self.kernel, self.arch)
+                found = self.shown(answer, [*self.problem.given, case])
                 if found.fault:
                     self.say(wanted.kind, "refuted", wanted.given, text, found)
                     return
@@ -223,6 +225,27 @@ class _Work:
                 text = f"may be one that {text}, which the emulator does not show: {_unshown(found, wanted)}"
                 self.say(wanted.kind, "not decided", wanted.given, text, found)
             return
+
+    def shown(self, answer: Answer, formulas: list[Formula]) -> Example:
+        """The first of a few launches that shows a fault, or the last of them.
+
+        What is known of a loop's rounds is less than what holds: at some launches that it allows nothing is wrong.
+        """
+        problem = self.problem
+        symbols = problem.scalars or {f"len({name})": symbol for name, symbol in problem.lengths.items()}
+        total = sum(map(polynomial, symbols.values()), polynomial(0))
+        for left in range(_MOST_EXAMPLES - 1, -1, -1):
+            found = ran(example(problem, answer.values), problem, self.kernel, self.arch)
+            if found.fault or not found.was_run or not left:
+                break
+            numbers = {symbol: found.arguments[name] for name, symbol in symbols.items()}
+            formulas = [*formulas, negation(everything(equal(symbol, value) for symbol, value in numbers.items()))]
+            smaller = at_least(sum(numbers.values()) - 1, total)
+            tried = (self.solver.answer([*formulas, *more], small(problem)) for more in ([smaller], []))
+            if (other := next((each for each in tried if each.verdict == "yes"), None)) is None:
+                break
+            answer = other
+        return found
 
     def place(self, given: Instruction) -> str:
         return given.source.shown(self.placed) if given.source is not None else f"PTX line {given.line}"

@@ -125,7 +125,8 @@ class Solver:
 
 class _Question:
     def __init__(self, solver: Solver, formulas: list[Formula]) -> None:
-        self.z3 = solver.z3
+        # A context of its own: else an answer depends on the questions before it.
+        self.z3, self.context = solver.z3, solver.z3.Context()
         self.symbols, definitions = cone(formulas)
         self.formulas = formulas + definitions
         self.products: dict[Monomial, z3.ArithRef] = {}
@@ -167,7 +168,7 @@ class _Question:
         return stated
 
     def _solve(self, stated: list[Any], timeout_s: float) -> Answer:
-        solver = self.z3.Solver()
+        solver = self.z3.Solver(ctx=self.context)
         solver.set("timeout", max(1, int(1000 * timeout_s)))
         solver.add(*stated)
         found = solver.check()
@@ -183,19 +184,19 @@ class _Question:
 
     def unknown(self, symbol: Symbol) -> Any:
         if symbol not in self.unknowns:
-            self.unknowns[symbol] = self.z3.Int(repr(symbol))
+            self.unknowns[symbol] = self.z3.Int(f"{symbol.name}!{len(self.unknowns)}", self.context)
         return self.unknowns[symbol]
 
     def polynomial(self, given: Polynomial) -> Any:
         parts = []
         for product, factor in given.terms.items():
             if len(product) < 2:
-                parts.append(factor * self.unknown(product[0]) if product else self.z3.IntVal(factor))
+                parts.append(factor * self.unknown(product[0]) if product else self.z3.IntVal(factor, self.context))
                 continue
             if product not in self.products:
-                self.products[product] = self.z3.Int("*".join(map(repr, product)))
+                self.products[product] = self.z3.Int(f"product!{len(self.products)}", self.context)
             parts.append(factor * self.products[product])
-        return self.z3.Sum(parts) if parts else self.z3.IntVal(0)
+        return self.z3.Sum(parts) if parts else self.z3.IntVal(0, self.context)
 
     def formula(self, given: Formula) -> Any:
         if isinstance(given, Atom):
@@ -208,7 +209,8 @@ class _Question:
         if isinstance(given, Known):
             return self.formula(given.item)
         parts = [self.formula(each) for each in given.items]
-        return self.z3.And(parts) if isinstance(given, All) else self.z3.Or(parts)
+        join = self.z3.And if isinstance(given, All) else self.z3.Or
+        return join(parts, self.context)
 
 
 def _limits(unknown: Any, low: int | None, high: int | None) -> list[Any]:
@@ -221,7 +223,8 @@ def lemmas(formulas: Iterable[Formula], mixed: bool) -> list[Formula]:
 
     The c are what v is multiplied by in one atom, or `mixed`: in the sums and differences of two.
     """
-    values = {atom.value for formula in formulas for atom in atoms(formula) if isinstance(atom, Atom)}
+    each_atom = (atom for formula in formulas for atom in atoms(formula))
+    values = dict.fromkeys(atom.value for atom in each_atom if isinstance(atom, Atom))
     found: dict[Formula, None] = {}
     seen: set[tuple[Symbol, Polynomial]] = set()
     for _ in range(3):
@@ -230,7 +233,7 @@ def lemmas(formulas: Iterable[Formula], mixed: bool) -> list[Formula]:
             for symbol in {symbol for product in value.terms if len(product) > 1 for symbol in _sizes(product)}:
                 cofactor = _cofactor(value, symbol)
                 cofactors.setdefault(symbol, {}).setdefault(cofactor, None)
-        values = set()
+        values = {}
         for symbol, each in cofactors.items():
             plain = list(each)[:_MOST_COFACTORS]
             pairs = [a - b for a, b in itertools.combinations(plain, 2)] + [
@@ -241,7 +244,7 @@ def lemmas(formulas: Iterable[Formula], mixed: bool) -> list[Formula]:
                     continue
                 seen.add((symbol, cofactor))
                 found.update(dict.fromkeys(_lemmas_of(symbol, cofactor)))
-                values.add(cofactor)
+                values[cofactor] = None
     return list(found)
 
 

@@ -94,9 +94,9 @@ class Polynomial:
         return None if any(self.terms) else self.terms.get((), 0)
 
     @cached_property
-    def symbols(self) -> frozenset[Symbol]:
-        """All symbols in it."""
-        return frozenset(itertools.chain.from_iterable(self.terms))
+    def symbols(self) -> tuple[Symbol, ...]:
+        """All symbols in it, in the order of its terms."""
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(self.terms)))
 
     @property
     def varies(self) -> frozenset[str]:
