@@ -664,6 +664,23 @@ def test_where_and_initial(xp: Any, name: str, dtype: str) -> None:
         check_masked(xp, name, dtype, (6, 40), -1, how, starts)
 
 
+@pytest.mark.parametrize("dtype", ["b1", "i1", "u1", "i2", "u2", "i4"])
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_of_nothing_is_initial(xp: Any, name: str, dtype: str) -> None:
+    """It is what `initial` says: the end of the range of what is compared is no value of the dtype."""
+    numbers = [False, True] if dtype == "b1" else [0, 5] if dtype[0] == "u" else [-5, 0, 5]
+    op, of_numpy = getattr(ck.ops, name), getattr(np, name)
+    for initial in numbers:
+        for shape in ((0,), (3, 0)):
+            x = np.zeros(shape, dtype)
+            result = op(xp.asarray(x), axis=-1, initial=initial)
+            np.testing.assert_array_equal(to_host(result), of_numpy(x, axis=-1, initial=initial), strict=True)
+    if dtype in ("i1", "b1"):
+        x, mask = np.ones((4, 7), dtype), np.zeros((4, 7), bool)
+        result = op(xp.asarray(x), axis=0, where=xp.asarray(mask), initial=numbers[0])
+        np.testing.assert_array_equal(to_host(result), np.full(7, numbers[0], dtype), strict=True)
+
+
 @in_tiers(
     "shape, axis, how, starts", _SHAPES, _AXES, _MASKS, [True, False], quick=lambda shape, axis, *_: shape == (6, 40)
 )

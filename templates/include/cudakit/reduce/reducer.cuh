@@ -176,6 +176,8 @@ template <typename T>
 inline constexpr bool is_small_integer = is_byte<T> || same_type<T, bool> || same_type<T, short> || same_type<T, unsigned short>;
 template <typename T>
 inline constexpr bool is_small = is_small_integer<T> || same_type<T, __half> || same_type<T, __nv_bfloat16>;
+template <typename Op>
+inline constexpr bool is_extreme = same_type<Op, minimum> || same_type<Op, maximum>;
 template <typename Op, typename Map, typename T>
 inline constexpr bool sums_bytes = false;
 template <typename T>
@@ -205,6 +207,9 @@ struct folded {
     static __device__ State combine(State a, State b) { return Op()(a, b); }
     template <typename Out>
     static __device__ Out finish(State state, double divisor) {
+        // Of no values at all the least or greatest is the end of Acc's range, which Out would cut to another number.
+        if constexpr (detail::is_small_integer<Out> && detail::is_extreme<Op>)
+            state = Op()(state, static_cast<Acc>(Op::template identity<Out>()));
         return static_cast<Out>(Finish::of(state, divisor));
     }
 };
