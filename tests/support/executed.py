@@ -72,11 +72,13 @@ class Executed:
         return {line: set(contexts) for line, contexts in self.data.contexts_by_lineno(file).items()}
 
 
-def measured(tests: str, mode: str, copy: Path) -> Executed:
+def measured(tests: str, mode: str, copy: Path, gpu: bool = False) -> Executed:
     """Measure a folder or file of tests in a copy of the checkout, or take what is kept."""
     states = KEPT / "executed"
     state = states / state_digest()
-    folder = state / mode / tests.replace("/", "-").removesuffix(".py").replace("*", "files")
+    folder = (
+        state / (f"{mode}-gpu" if gpu else mode) / tests.replace("/", "-").removesuffix(".py").replace("*", "files")
+    )
     if not (folder / "times.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -89,6 +91,7 @@ def measured(tests: str, mode: str, copy: Path) -> Executed:
             (Path(scratch) / "sitecustomize.py").write_text("import coverage\n\ncoverage.process_startup()\n")
             (Path(scratch) / "settings").write_text(_SETTINGS.format(data=folder / ".coverage"))
             command = [sys.executable, "-m", "support.executed", tests, EXPRESSIONS[mode], str(folder), str(cache)]
+            command += ["--gpu"] if gpu else []
             given = {**environment(copy, scratch), "COVERAGE_PROCESS_START": f"{scratch}/settings"}
             subprocess.run(command, cwd=copy, env=given, check=True, stdout=subprocess.DEVNULL)
     state.touch()
@@ -158,14 +161,14 @@ class Measuring:
             self.passed[report.nodeid] = None
 
 
-def main(tests: str, expression: str, folder: str, cache: str) -> None:
+def main(tests: str, expression: str, folder: str, cache: str, *more: str) -> None:
     """Run tests under coverage.py and write what they execute into a folder."""
     import coverage
 
     running = coverage.Coverage.current()  # which `sitecustomize` has begun, before anything of cudakit
     assert running is not None
     plugin = Measuring(running)
-    options = ["-q", "-p", "no:xdist", "-o", f"cache_dir={cache}", "-m", expression]
+    options = ["-q", "-p", "no:xdist", "-o", f"cache_dir={cache}", "-m", expression, *more]
     files = sorted(map(str, Path().glob(f"{tests}.py"))) if tests.endswith("*") else [tests]
     pytest.main([*options, *files], plugins=[plugin])
     running.stop()

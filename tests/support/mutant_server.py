@@ -65,8 +65,8 @@ class Outcome(NamedTuple):
 class Server:
     """A server in a copy of the checkout."""
 
-    def __init__(self, copy: Path) -> None:
-        command = [sys.executable, "-m", "support.mutant_server"]
+    def __init__(self, copy: Path, gpu: bool = False) -> None:
+        command = [sys.executable, "-m", "support.mutant_server", *(["--gpu"] if gpu else [])]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(command, cwd=copy, env=environment(copy), stdin=pipe, stdout=pipe, text=True)
 
@@ -117,6 +117,7 @@ def run(trial: Trial, version: int) -> Outcome:
             shutil.copytree(KEPT / "cache", cache, copy_function=os.link)
         files = dict.fromkeys(test.partition("::")[0] for test in trial.tests)
         options = ["-q", "-p", "no:xdist", "-o", f"cache_dir={cache}", f"--basetemp={scratch / 'tests'}", *WARNINGS]
+        options += sys.argv[1:]
 
         def act() -> int:
             with open(os.environ.get("MUTANTS_LOG", os.devnull), "a") as out, open(os.devnull) as nothing:

@@ -350,24 +350,23 @@ def _within(tests: Sequence[str], bound: float, seconds: dict[str, float]) -> li
     return [test for place, (test, total) in enumerate(zip(tests, sums, strict=True)) if not place or total <= bound]
 
 
-class Measurements:
-    """Measurements of rooms, each made when it is first asked for."""
-
-    def __init__(self, mode: str, copy: Path) -> None:
-        self.mode, self.copy = mode, copy
-        self.of_entry = functools.cache(lambda entry: measured(entry, mode, copy))
-
-    def of_room(self, room: str) -> list[Executed]:
-        return [self.of_entry(entry) for entry in ROOMS[room].tests]
+def measurements(rooms: Iterable[str], options: argparse.Namespace, copy: Path) -> dict[str, list[Executed]]:
+    """What the tests of each room execute."""
+    entries = dict.fromkeys(entry for room in rooms for entry in ROOMS[room].tests)
+    with ThreadPoolExecutor(options.processes) as pool:
+        made = pool.map(lambda entry: measured(entry, options.tests, copy, options.gpu), entries)
+        of_entry = dict(zip(entries, made, strict=True))
+    return {room: [of_entry[entry] for entry in ROOMS[room].tests] for room in rooms}
 
 
 def results(mutants: Sequence[PackageMutant], options: argparse.Namespace) -> Iterator[Result]:
     """Run mutants and yield their outcomes as they come."""
     with contextlib.ExitStack() as stack:
-        measurements = Measurements(options.tests, stack.enter_context(copied_checkout()))
+        rooms = dict.fromkeys(mutant.room for mutant in mutants)
+        executed = measurements(rooms, options, stack.enter_context(copied_checkout()))
         idle: queue.Queue[Server] = queue.Queue()
         for _ in range(options.processes):
-            server = Server(stack.enter_context(copied_checkout()))
+            server = Server(stack.enter_context(copied_checkout()), options.gpu)
             stack.callback(server.close)
             if (plain := server.run(plain_trial(PLAIN))).outcome != "survived":
                 sys.exit(f"this test should pass without mutants: {PLAIN}: {plain}")
@@ -387,12 +386,11 @@ def results(mutants: Sequence[PackageMutant], options: argparse.Namespace) -> It
 
         pool = stack.enter_context(ThreadPoolExecutor(options.processes))
         running = []
-        for room, group in itertools.groupby(mutants, key=lambda mutant: mutant.room):
-            executed = measurements.of_room(room)
-            for mutant in group:
-                choice = choose(mutant, executed)
-                seconds = sum(each.seconds.get(test, 0) for each in executed for test in choice.tests)
-                running.append(pool.submit(run, mutant, choice, 60 + 3 * seconds))
+        for mutant in mutants:
+            of_room = executed[mutant.room]
+            choice = choose(mutant, of_room)
+            seconds = sum(each.seconds.get(test, 0) for each in of_room for test in choice.tests)
+            running.append(pool.submit(run, mutant, choice, 60 + 3 * seconds))
             while running and (running[0].done() or len(running) > 2 * options.processes):
                 if result := running.pop(0).result():
                     yield result
@@ -407,12 +405,12 @@ def plain_trial(*tests: str) -> Trial:
     return Trial(file, (ROOT / file).read_text(), tests, 600, is_whole=True)
 
 
-def doubtful(found: Sequence[Result]) -> list[Result]:
+def doubtful(found: Sequence[Result], gpu: bool) -> list[Result]:
     """Mutants that only a test sees which, run as for a mutant, fails without one, too."""
     tests = dict.fromkeys(result.outcome.words for result in found if "::" in result.outcome.words)
     if not tests:
         return []
-    with copied_checkout() as copy, contextlib.closing(Server(copy)) as server:
+    with copied_checkout() as copy, contextlib.closing(Server(copy, gpu)) as server:
         failed = server.run(plain_trial(*tests)).words.splitlines()
     return [result for result in found if result.outcome.words in failed]
 
@@ -463,13 +461,13 @@ def is_alive(result: Result) -> bool:
     return result.outcome.outcome in ("survived", "not covered")
 
 
-def print_coverage(rooms: Sequence[str], mode: str) -> None:
+def print_coverage(rooms: Sequence[str], options: argparse.Namespace) -> None:
     """Print how much of each room its tests execute, by lines and by branches."""
     import coverage
 
     print(f"{'room':24}{'lines':>9}{'executed':>10}{'branches':>10}{'executed':>10}")
     with copied_checkout() as copy, tempfile.TemporaryDirectory() as folder, contextlib.chdir(copy):
-        measurements = Measurements(mode, copy)
+        executed = measurements(rooms, options, copy)
         for room in rooms:
             modules = [file for file in files_of(room) if file.endswith(".py")]
             if not modules:
@@ -477,7 +475,7 @@ def print_coverage(rooms: Sequence[str], mode: str) -> None:
             data = str(Path(folder) / room.replace("/", "-"))
             report = coverage.Coverage(data_file=data, branch=True, config_file=False)
             report.set_option("run:relative_files", True)
-            report.combine([str(each.folder / ".coverage") for each in measurements.of_room(room)], keep=True)
+            report.combine([str(each.folder / ".coverage") for each in executed[room]], keep=True)
             report.json_report(include=modules, outfile=f"{data}.json", ignore_errors=True)
             sums = json.loads(Path(f"{data}.json").read_text())["totals"]
             lines, branches = sums["num_statements"], sums["num_branches"]
@@ -513,6 +511,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=11)
     parser.add_argument("--out", type=Path, help="append each result to this file, a line of JSON")
     parser.add_argument("--tests", choices=("quick", "whole"), default="quick", help="without slow tests, or with them")
+    parser.add_argument("--gpu", action="store_true", help="run the tests that need a GPU, too, as `pytest --gpu` does")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--until", metavar="HH:MM", help="start no mutant after this")
     parser.add_argument("--rerun", type=Path, metavar="RESULTS", help="run the survivors of an earlier --out again")
@@ -523,7 +522,7 @@ def main() -> None:
     if unknown := set(rooms) - set(ROOMS):
         parser.error(f"no rooms: {', '.join(sorted(unknown))}; there are {', '.join(ROOMS)}")
     if options.coverage:
-        return print_coverage(rooms, options.tests)
+        return print_coverage(rooms, options)
     if options.rerun:
         mutants = [result.mutant for result in read_results(options.rerun) if is_alive(result)]
         mutants = [mutant for mutant in mutants if mutant.room in rooms]
@@ -542,7 +541,7 @@ def main() -> None:
         if options.out:
             write_result(result, options.out)
     print("", *table(found), "", "Survivors:", sep="\n")
-    for result in doubtful(found):
+    for result in doubtful(found, options.gpu):
         print(f"fails without a mutant, too: {line_of(result)}")
     for result in found:
         if is_alive(result) and not is_equivalent(result.mutant):
