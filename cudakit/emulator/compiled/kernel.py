@@ -214,6 +214,14 @@ class _Kernel:
         missing = text.binary("and", alive, text.binary("xor", here, constant("i32", -1)))
         value = b.read(named_lanes(given), "b32")
         named = value.x if value.shape == UNIFORM else b.lanes(value)
+        if given.guard is not None:
+            # Lanes that the guard leaves out wait for none.
+            register, negated = given.guard
+            chosen = b.read(register, "pred")
+            named = named if chosen.shape == UNIFORM else b.spread(named) if not named.is_vector else named
+            none = constant(named.type, 0)
+            held = chosen.x if chosen.shape == UNIFORM else b.lanes(chosen)
+            named = text.select(held, none, named) if negated else text.select(held, named, none)
         wanted = text.binary("and", named, b.spread(missing) if named.is_vector else missing)
         come = text.compare("eq", wanted, constant(wanted.type, 0))
         return text.binary("and", here, b.bits(come)) if come.is_vector else text.select(come, here, constant("i32", 0))
@@ -238,16 +246,20 @@ class _Kernel:
         b.given, b.mask, b.guarded = given, mask, False
         entry = entry_of(given)
         assert entry is not None
-        if "sync" in given.modifiers and meets(given):
-            self._named_by_itself(given)
         if given.opcode == "call" or (given.opcode in ("atom", "red") and "shared" not in given.modifiers):
             self.ordered = True
         of_threads = threads.shape_of(given, self.known.threads, self.known.layout.width)
         if of_threads is not None:
             threads.emit(given, b, of_threads)
             return
-        if given.guard is None:
+
+        def emit() -> None:
+            if "sync" in given.modifiers and meets(given):
+                self._named_by_itself(given)
             entry.emit(given, b)
+
+        if given.guard is None:
+            emit()
             return
         register, negated = given.guard
         chosen = b.read(register, "pred")
@@ -261,7 +273,7 @@ class _Kernel:
             assert b.mask is not None
             text.branch(b.any_of(b.mask), do, skip)
         text.label(do)
-        entry.emit(given, b)
+        emit()
         text.jump(skip)
         text.label(skip)
 

@@ -91,6 +91,51 @@ def test_lanes_that_talk(name: str, threads: int) -> None:
     ran(name, ck.config(3, threads), ints(3 * threads), np.arange(3 * threads, dtype=np.int32) * 7 % 23)
 
 
+GUARDED = """
+__global__ void together(int* o) {
+    int l = threadIdx.x, r = -1;
+    asm volatile("{ .reg .pred p; .reg .b32 t, m; and.b32 t, %1, 1; setp.ne.u32 p, t, 0;"
+                 " selp.b32 m, 0xaaaaaaaa, 0x1, p; @p shfl.sync.idx.b32 %0, %1, 1, 31, m; }" : "+r"(r) : "r"(l));
+    o[l] = r;
+}
+__global__ void apart(int* o) {
+    int l = threadIdx.x, r = -1;
+    if (l < 16) {
+        for (int i = 0; i < l % 4 + 1; ++i) r -= o[l] + 1;
+        asm volatile("{ .reg .pred p; .reg .b32 t, m; and.b32 t, %1, 1; setp.ne.u32 p, t, 0;"
+                     " selp.b32 m, 0x0000aaaa, 0xffffffff, p; @p shfl.sync.idx.b32 %0, %1, 1, 31, m; }"
+                     : "+r"(r) : "r"(l));
+        o[l] = r;
+    } else {
+        o[l] = l;
+    }
+    __syncwarp();
+    int other = o[l ^ 16];
+    __syncwarp();
+    o[l] += 100 * other;
+}
+__global__ void added(int* o) {
+    int l = threadIdx.x, r = 0;
+    asm volatile("{ .reg .pred p; .reg .b32 t; and.b32 t, %1, 3; setp.ne.u32 p, t, 0;"
+                 " @!p redux.sync.add.s32 %0, %1, 0x11111111; }" : "+r"(r) : "r"(l));
+    o[l] = r;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["together", "apart", "added"])
+def test_lanes_that_a_guard_leaves_out_wait_for_none(name: str) -> None:
+    lane = np.arange(32)
+    before = np.where(lane < 16, np.where(lane % 2, 1, -2 - lane % 4), lane)
+    expected = {
+        "together": np.where(lane % 2, 1, -1),
+        "apart": before + 100 * before[lane ^ 16],
+        "added": np.where(lane % 4, 0, sum(range(0, 32, 4))),
+    }[name]
+    (found,) = agreed(lambda: ck.Kernel(GUARDED, name), ck.config(1, 32), ints(32))
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize("count", [500, 512])
 def test_indices_that_wrap_around(count: int) -> None:
     ran("wrapped", ck.config(2, 256), np.zeros(1024, np.uint64), ints(1024), np.arange(512, dtype=np.int32), count)

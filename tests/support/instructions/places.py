@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from support.instructions import values
 from support.instructions.forms import Form, module
 
 from cudakit import emulator
-from cudakit.errors import EmulationError
+from cudakit.emulator.runners import runner
+from cudakit.errors import EmulationError, EmulatorWarning
 
 #: Forms that make one module; more of them compile slower together than apart.
 BATCH = 48
@@ -22,8 +24,8 @@ def batches(forms: Sequence[Form]) -> list[Sequence[Form]]:
     return [forms[start : start + BATCH] for start in range(0, len(forms), BATCH)]
 
 
-def on_emulator(forms: Sequence[Form], seed: int = 0) -> dict[str, bytes | EmulationError]:
-    """Results by form, or why there are none."""
+def on_emulator(forms: Sequence[Form], seed: int = 0, machine: str = "numpy") -> dict[str, bytes | EmulationError]:
+    """Results by form, or why there are none; of the compiled machine those of the forms that it takes."""
     found: dict[str, bytes | EmulationError] = {}
     pending = list(batches(forms))
     while pending:
@@ -36,11 +38,13 @@ def on_emulator(forms: Sequence[Form], seed: int = 0) -> dict[str, bytes | Emula
             else:
                 pending += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
             continue
-        found.update(_batch_on_emulator(batch, program, seed))
+        found.update(_batch_on_emulator(batch, program, seed, machine))
     return found
 
 
-def _batch_on_emulator(batch: Sequence[Form], program: Any, seed: int) -> dict[str, bytes | EmulationError]:
+def _batch_on_emulator(
+    batch: Sequence[Form], program: Any, seed: int, machine: str
+) -> dict[str, bytes | EmulationError]:
     found: dict[str, bytes | EmulationError] = {}
     memory = emulator.Memory()
     loaded = emulator.Module(program, memory)
@@ -52,11 +56,14 @@ def _batch_on_emulator(batch: Sequence[Form], program: Any, seed: int) -> dict[s
             program.functions[f"f{number}"],
             emulator.Geometry((1, 1, 1), (values.LANES, 1, 1)),
             struct.pack("<2Q", *addresses),
-            step_budget=20_000,
+            step_budget=20_000 if machine == "numpy" else None,
         )
         try:
-            emulator.run(launch)
-            found[form.name] = result.tobytes()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EmulatorWarning)
+                runner(machine)(launch)
+            if not launch.why:
+                found[form.name] = result.tobytes()
         except EmulationError as error:
             found[form.name] = error
     return found

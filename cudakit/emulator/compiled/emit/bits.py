@@ -153,6 +153,13 @@ def shf(given: Instruction, b: Builder) -> None:
     b.apply(target, "b32", ((low, "b32"), (high, "b32"), (by, "u32")), compute)
 
 
+def _field_number(b: Builder, x: X, bits: int) -> X:
+    """Where a field begins, or its length: of 32 bits its lowest byte, of 64 bits all of it, held to 64."""
+    if bits == 32:
+        return b.text.binary("and", x, constant(x.type, 255))
+    return b.text.cast("zext", intrinsic(b, "umin", x, constant(x.type, 64)), "i64")
+
+
 @emits("bfe")
 def bfe(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
@@ -160,9 +167,7 @@ def bfe(given: Instruction, b: Builder) -> None:
     target, source, start, count = given.operands
 
     def compute(x: X, at: X, length: X) -> X:
-        at, length = (text.binary("and", each, constant(each.type, 255)) for each in (at, length))
-        if bits == 64:
-            at, length = (text.cast("zext", each, "i64") for each in (at, length))
+        at, length = (_field_number(b, each, bits) for each in (at, length))
         width = constant(x.type, bits)
         top = constant(x.type, bits - 1)
         shift = "ashr" if signed else "lshr"
@@ -188,9 +193,7 @@ def bfi(given: Instruction, b: Builder) -> None:
     target, source, into, start, count = given.operands
 
     def compute(x: X, y: X, at: X, length: X) -> X:
-        at, length = (text.binary("and", each, constant(each.type, 255)) for each in (at, length))
-        if bits == 64:
-            at, length = (text.cast("zext", each, "i64") for each in (at, length))
+        at, length = (_field_number(b, each, bits) for each in (at, length))
         width = constant(x.type, bits)
         far = text.compare("uge", at, width)
         near = text.select(far, constant(x.type, 0), at)

@@ -47,6 +47,9 @@ def cvt(given: Instruction, b: Builder) -> None:
         _between_floats(given, b, out, kind)
     elif (out == "f32" and kind in ("f16", "bf16")) or (kind == "f32" and out in HALVES):
         _half(given, b, out, kind)
+    elif out == kind == "f16":
+        only(given)
+        b.apply(given.operands[0], "b16", ((given.operands[1], "b16"),), lambda x: _canonical_half(b, x))
     elif {out, kind} <= {"f16", "f64", *_INTEGER_TYPES}:
         _half_and_other(given, b, out, kind)
     else:
@@ -173,7 +176,7 @@ def _between_floats(given: Instruction, b: Builder, out: str, kind: str) -> None
                 x = saturated(b, x) if "sat" in given.modifiers else _canonical(b, x) if kind == "f32" else x
             return x
 
-        if kind == "f64" and whole:
+        if kind == "f64" and whole and "sat" not in given.modifiers:  # which makes zero of NaN
             inner = compute
 
             def compute(x: X) -> X:
@@ -201,6 +204,12 @@ def _between_floats(given: Instruction, b: Builder, out: str, kind: str) -> None
 
 def _canonical(b: Builder, x: X) -> X:
     return b.text.select(b.text.compare("uno", x, x), constant(x.type, 0x7FFF_FFFF), x)
+
+
+def _canonical_half(b: Builder, x: X) -> X:
+    """The same bits, and one NaN for all."""
+    magnitude = b.text.binary("and", x, constant(x.type, 0x7FFF))
+    return b.text.select(b.text.compare("ugt", magnitude, constant(x.type, 0x7C00)), constant(x.type, 0x7FFF), x)
 
 
 def _half(given: Instruction, b: Builder, out: str, kind: str) -> None:
