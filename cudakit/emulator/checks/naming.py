@@ -24,8 +24,10 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
     held = next((f.variables[symbol] for f in launch.module.functions if symbol in f.variables), None)
     variable = launch.module.program.variables.get(symbol) or held
     total = variable.size if variable is not None else 0
-    if extents is None or (not extents and total <= size):
-        return f"{name} in shared memory" if extents is not None else f"byte {offset} of {name} in shared memory"
+    if not extents:
+        # One number, or of a struct, a vector or a union some bytes.
+        is_whole = extents is not None and total <= size
+        return f"{name} in shared memory" if is_whole else f"byte {offset} of {name} in shared memory"
     inner = [int(each) for each in extents[1:] if each is not None]
     if len(inner) < len(extents) - 1:
         inner, extents = [], extents[:1]

@@ -32,6 +32,10 @@ def told(declared: str, read: str) -> str:
         ("constexpr int SIDE = 16; __shared__ float tile[SIDE][SIDE + 1];", "tile[2][16]", "tile[2][16]"),
         ("__shared__ float4 vectors[8];", "vectors[3].y", "vectors[3]"),
         ("extern __shared__ float every[]; __shared__ float s[4];", "s[1]", "s[1]"),
+        ("__shared__ float4 vector;", "vector.z", "byte 8 of vector"),
+        ("struct pair { int n; float x; }; __shared__ pair p;", "p.x", "byte 4 of p"),
+        ("__shared__ union { float a[4]; int n; } u;", "u.a[2]", "byte 8 of u"),
+        ("__shared__ struct { float x, y; } point;", "point.y", "byte 4 of point"),
     ],
 )
 def test_shared_memory_is_named_by_array_and_indices(declared: str, read: str, name: str) -> None:
