@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.compiled.shapes import sources
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.errors import ArgumentError
@@ -197,8 +198,9 @@ class Problem:
 
     def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
         if given is None:
-            found = [polynomial(Symbol(f"{what}Dim.{axis}", 1, high)) for axis, high in zip(_AXES, most, strict=True)]
-            return tuple(found)
+            read = self._axes_read() if what == "grid" else _AXES
+            found = [Symbol(f"{what}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
+            return tuple(polynomial(1 if each.name[-1] not in read else each) for each in found)
         parts = [given] if isinstance(given, int | str) else list(given)
         if not 1 <= len(parts) <= 3:
             raise ArgumentError(f"{self.name}: {what} has one to three extents, got {given!r}")
@@ -214,6 +216,12 @@ class Problem:
                 value = polynomial(named)
             sizes.append(value)
         return tuple(sizes)
+
+    def _axes_read(self) -> set[str]:
+        """Axes of the grid that the kernel reads: along another one, all blocks would do the same."""
+        code = (given for function in self.program.functions.values() for given in function.code)
+        names = (name.lstrip("%").partition(".") for given in code for name in sources(given))
+        return {axis for word, _, axis in names if word in ("ctaid", "nctaid")}
 
     def _index(self, name: str, varies: str, axis: int, extents: tuple[Polynomial, ...]) -> Polynomial:
         extent = extents[axis]

@@ -129,7 +129,8 @@ def prove(
         What holds of every launch, such as ``"n <= len(x)"``: comparisons of integer arguments, lengths of arrays in
         elements, ``blockDim.x``, ``gridDim.x`` and so on; or ``"x is y"`` of arguments that are one array.
     block, grid : int, str or sequence of them, optional
-        Numbers, or expressions such as ``"(n + 255) // 256"``; default: any.
+        Numbers, or expressions such as ``"(n + 255) // 256"``; default: any, and 1 along axes of the grid that the
+        kernel never reads.
     shared_bytes : int or str
         Dynamic shared memory, in bytes.
     timeout_s : float

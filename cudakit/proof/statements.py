@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import keyword
+import re
 from collections.abc import Mapping
 
 from cudakit.errors import ArgumentError
@@ -36,6 +38,11 @@ class Statements:
 
     def __init__(self, kernel: str, names: Mapping[str, Polynomial]) -> None:
         self.kernel, self.names = kernel, names
+        #: Arguments that are words of Python, such as ``in`` and ``lambda``, as they are parsed.
+        self._words: dict[str, str] = {}
+        words = {word for name in names for word in re.findall(r"\w+", name)}
+        for word in filter(keyword.iskeyword, words):
+            self._words[word] = word + "_" * next(n for n in range(1, 99) if word + "_" * n not in words)
         #: What holds beside the statements: that each divisor in them is above 0.
         self.implied: list[Formula] = []
 
@@ -58,8 +65,9 @@ class Statements:
         return self._number(self._parsed(text), text)
 
     def _parsed(self, text: str) -> ast.expr:
+        given = re.sub(r"\w+", lambda word: self._words.get(word[0], word[0]), text.strip())
         try:
-            return ast.parse(text.strip(), mode="eval").body
+            return ast.parse(given, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise self._error(text, "it is no expression") from None
 
@@ -104,6 +112,8 @@ class Statements:
             return polynomial(node.value)
         if isinstance(node, ast.Name | ast.Attribute | ast.Call):
             name = ast.unparse(node)
+            for word, parsed in self._words.items():
+                name = re.sub(rf"\b{parsed}\b", word, name)
             if name not in self.names:
                 raise self._error(text, f"{name} is not known")
             return self.names[name]

@@ -288,6 +288,30 @@ def test_an_example_is_the_same_whatever_was_asked_before() -> None:
     assert found == found[:1] * 8
 
 
+def test_arguments_may_be_words_of_python() -> None:
+    kernel = ck.Kernel(
+        "__global__ void k(const float* in, float* out, int from, int in_) {\n"
+        "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < from && i < in_) out[i] = in[i];\n}"
+    )
+    assert ck.prove(kernel, "from <= len(in)", "in_ <= len(out)", "from <= 1 << 30", block=64, grid="(from + 63) // 64")
+    with pytest.raises(ArgumentError, match=r"len\(inn\) is not known.*len\(in\), len\(out\), from, in_, such"):
+        ck.prove(kernel, "from <= len(inn)")
+    with pytest.raises(ArgumentError, match="it is no expression"):
+        ck.prove(kernel, "lambda <= len(in)")
+
+
+@pytest.mark.parametrize("axis", ["x", "y", "z"])
+def test_a_grid_that_is_not_given_is_1_where_the_kernel_does_not_look(axis: str) -> None:
+    text = f"__global__ void k(float* x, int n) {{ int i = blockIdx.{axis}; if (i < n && !threadIdx.x) x[i] = 1; }}"
+    kernel = ck.Kernel(text)
+    assert ck.prove(kernel, "n <= len(x)", block=64)
+    other = (1, 2, 1) if axis == "x" else (2, "n", 1)
+    assert not ck.prove(kernel, "1 <= n <= len(x)", "n <= 100", block=64, grid=other)
+    # What nobody reads and somebody gives is as it is given.
+    reads_both = ck.Kernel(text.replace("&& !", f"&& gridDim.{'y' if axis == 'x' else 'x'} && !"))
+    assert not ck.prove(reads_both, "1 <= n <= len(x)", "n <= 100", block=64)
+
+
 COUNT = """
 .version 8.0
 .target sm_80
