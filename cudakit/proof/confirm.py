@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 import warnings
 from dataclasses import dataclass, replace
 from math import prod
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.checks.check import check
+from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.streams.stream import stream as emulated_stream
 from cudakit.errors import CudakitError, EmulationError
 from cudakit.jit.load.config import config
@@ -90,8 +92,40 @@ def _least(symbol: Symbol) -> int:
     return max(0, symbol.low or 0)
 
 
-def ran(found: Example, problem: Problem, kernel: Any, arch: str) -> Example:
-    """The example, with what the emulator says when it runs it."""
+@dataclass(frozen=True)
+class Wanted:
+    """What an example is to show: a fault of a kind, at one of some instructions.
+
+    Attributes
+    ----------
+    kind : str
+        As `Obligation` has it.
+    lines : frozenset of int
+        Of the PTX.
+    places : frozenset of str
+        Where they come from, as ``file:line``.
+    """
+
+    kind: str
+    lines: frozenset[int]
+    places: frozenset[str]
+
+    def of_error(self, text: str) -> bool:
+        """Whether an error is that fault; another one only stops the kernel before it."""
+        if self.kind == "barrier":
+            return "barrier" in text
+        at = re.search(r"\(PTX line (\d+)[,)]", text)
+        return self.kind in ("bounds", "alignment") and at is not None and int(at[1]) in self.lines
+
+    def of_finding(self, finding: Finding) -> bool:
+        """Whether what a check found is that fault."""
+        return finding.kind == self.kind and not self.places.isdisjoint(
+            (f"{finding.file}:{finding.line}", finding.other)
+        )
+
+
+def ran(found: Example, problem: Problem, kernel: Any, arch: str, wanted: Wanted | None = None) -> Example:
+    """The example, with what the emulator says of what is wanted when it runs it; None: of any fault."""
     names = [problem.same.get(each.name, each.name) for each in problem.parameters]
     lengths = [found.arguments.get(f"len({name})", 0) for name in names]
     pairs = list(zip(problem.parameters, lengths, strict=True))
@@ -120,12 +154,11 @@ def ran(found: Example, problem: Problem, kernel: Any, arch: str) -> Example:
         try:
             kernel(where, config(found.grid, found.block, shared_bytes=found.shared_bytes), *given)
         except EmulationError as error:
-            fault = str(error)
+            fault = str(error) if wanted is None or wanted.of_error(str(error)) else ""
         except CudakitError:
             # The launch itself is refused, as one with too much shared memory is: nothing is shown.
             return found
-    faults = [str(each) for each in report.findings if each.kind in ("race", "barrier")]
-    fault = fault or (faults[0] if faults else "")
+    fault = fault or next((str(each) for each in report.findings if wanted is None or wanted.of_finding(each)), "")
     return replace(found, fault=fault, was_run=True)
 
 

@@ -14,7 +14,7 @@ from cudakit.errors import ArgumentError, EmulationError
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.kernel import Kernel
-from cudakit.proof.confirm import Example, example, ran, small
+from cudakit.proof.confirm import Example, Wanted, example, ran, small
 from cudakit.proof.execution import Execution
 from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
@@ -213,7 +213,7 @@ class _Work:
                 self.say(wanted.kind, "not supported", wanted.given, text)
                 return
             if answer.verdict == "yes":
-                found = self.shown(answer, [*self.problem.given, case])
+                found = self.shown(wanted, answer, [*self.problem.given, case])
                 if found.fault:
                     self.say(wanted.kind, "refuted", wanted.given, text, found)
                     return
@@ -227,16 +227,18 @@ class _Work:
                 self.say(wanted.kind, "not decided", wanted.given, text, found)
             return
 
-    def shown(self, answer: Answer, formulas: list[Formula]) -> Example:
+    def shown(self, wanted: Obligation, answer: Answer, formulas: list[Formula]) -> Example:
         """The first of a few launches that shows a fault, or the last of them.
 
         What is known of a loop's rounds is less than what holds: at some launches that it allows nothing is wrong.
         """
         problem = self.problem
         symbols = problem.scalars or {f"len({name})": symbol for name, symbol in problem.lengths.items()}
+        both = wanted.given, wanted.other
+        fault = Wanted(wanted.kind, frozenset(each.line for each in both), frozenset(map(self.place, both)))
         total = sum(map(polynomial, symbols.values()), polynomial(0))
         for left in range(_MOST_EXAMPLES - 1, -1, -1):
-            found = ran(example(problem, answer.values), problem, self.kernel, self.arch)
+            found = ran(example(problem, answer.values), problem, self.kernel, self.arch, fault)
             if found.fault or not found.was_run or not left:
                 break
             numbers = {symbol: found.arguments[name] for name, symbol in symbols.items()}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.provable import FAULTY, PROVED, Case
 
 import cudakit as ck
+from cudakit.emulator.checks.findings import Finding as CheckFinding
 from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ptx.parser import parse
 from cudakit.errors import ArgumentError, CudakitError
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.proof.confirm import example, ran, small
+from cudakit.proof.confirm import Wanted, example, ran, small
 from cudakit.proof.problem import Problem
 from cudakit.proof.prove import Proof
 from cudakit.proof.solver import Solver
@@ -286,6 +288,39 @@ def test_an_example_is_the_same_whatever_was_asked_before() -> None:
         asked = [copies.formula(each) for each in formulas] if count else formulas
         found.append(list(Solver(PATIENT_S).answer(asked).values.values()))
     assert found == found[:1] * 8
+
+
+@pytest.mark.parametrize("more", ["if (n > 1) __trap();", "for (int j = 0; j < 1000000; ++j) x[i] = x[i] * 5 + j;", ""])
+def test_another_error_confirms_nothing(more: str) -> None:
+    """All threads store the same value, which the emulator lets pass; what stops the kernel is no race."""
+    text = f"""
+    __global__ void k(int* x, int* flag, int n) {{
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) flag[0] = 1;
+        {more if "for" not in more else ""}
+        if (i < n) {{ {more if "for" in more else "x[i] = i;"} }}
+    }}"""
+    stated = ("0 <= n <= len(x)", "1 <= len(flag)", "n <= 1 << 20")
+    proof = ck.prove(ck.Kernel(text), *stated, block=64, grid="(n + 63) // 64", timeout_s=PATIENT_S)
+    assert [(each.kind, each.verdict) for each in proof.findings] == [("race", "not decided")]
+
+
+def test_a_fault_is_confirmed_by_its_own_line() -> None:
+    bounds, race = (Wanted(kind, frozenset({7, 9}), frozenset({"a.cu:3", "a.cu:5"})) for kind in ("bounds", "race"))
+    assert bounds.of_error("k: st.global.u32 (PTX line 9, a.cu:3): 4 bytes at 0x1 are outside every array")
+    assert bounds.of_error("k: st.global.u32 (PTX line 7): 4 bytes at 0x1 are outside every array")
+    assert not bounds.of_error("k: st.global.u32 (PTX line 79): 4 bytes at 0x1 are outside every array")
+    assert not bounds.of_error("k: 9 steps are not enough")
+    assert not race.of_error("k: st.global.u32 (PTX line 9, a.cu:3): 4 bytes at 0x1 are outside every array")
+    barrier = Wanted("barrier", frozenset({7}), frozenset({"a.cu:3"}))
+    assert barrier.of_error("k: bar.sync (PTX line 8): deadlock: 3 threads wait at a barrier")
+    assert not barrier.of_error("k: trap (PTX line 7): trapped")
+    found = CheckFinding("race", "k", "a.cu", 3, "a.cu:8", "")
+    assert race.of_finding(found)
+    assert race.of_finding(replace(found, line=4, other="a.cu:5"))
+    assert not race.of_finding(replace(found, line=4))
+    assert not race.of_finding(replace(found, kind="uninitialised"))
+    assert not bounds.of_finding(found)
 
 
 def test_arguments_may_be_words_of_python() -> None:

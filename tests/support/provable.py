@@ -402,7 +402,7 @@ PROVED = [
         "three_dimensions",
         """__global__ void three_dimensions(int d, int h, int w, float* y) {
             int i = blockIdx.x * 8 + threadIdx.x, j = blockIdx.y * 8 + threadIdx.y, k = blockIdx.z * 4 + threadIdx.z;
-            if (i < w && j < h && k < d) y[(k * h + j) * w + i] = 1;
+            if (i < w && j < h && k < d) y[(k * h + j) * w + i] = j;
         }""",
         ("d * h * w <= len(y)", "1 <= d <= 512", "1 <= h <= 1024", "1 <= w <= 1024"),
         {"block": (8, 8, 4), "grid": ("(w + 7) // 8", "(h + 7) // 8", "(d + 3) // 4")},
