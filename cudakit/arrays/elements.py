@@ -9,6 +9,7 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.types.checked import dtype_of
 from cudakit.types.cpp import spelling
+from cudakit.types.scalars import converter, to_bytes
 
 
 def number_of(op: str, dtype: np.dtype) -> Any:
@@ -70,17 +71,11 @@ def accumulator(op: str, dtype: np.dtype) -> tuple[str, int]:
 
 
 def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:
-    """A number that a call is given beside its arrays, as one of `dtype`.
+    """A number that a call is given beside its arrays, as one of `dtype`; taken as a kernel's argument is.
 
     Raises
     ------
     ArgumentError
         For what is no number, and one that the dtype does not take.
     """
-    try:
-        found = dtype.type(value)
-        if isinstance(value, str | bytes) or np.ndim(found):
-            raise TypeError(f"it is {type(value).__name__}")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{op}: {name} {value!r} is no {dtype}: {error}") from None
-    return found
+    return np.frombuffer(to_bytes(converter(dtype, f"{op}: {name}")(value), dtype), dtype)[0]

@@ -23,7 +23,7 @@ from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
 from cudakit.memory.registered import register
-from cudakit.types.checked import dtype_of
+from cudakit.types.checked import dtype_of, flag
 
 __all__ = [
     "Report",
@@ -248,6 +248,7 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
         While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits; and where work
         that the stream was given before has failed.
     """
+    wait = flag("to_host: wait", wait)
     stream = stream_or_current(stream, array)
     try:
         return backend_of(stream).to_host(array, stream, out, wait)

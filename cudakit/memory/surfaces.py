@@ -8,6 +8,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.memory.textures import texel_shape
+from cudakit.types.checked import flag
 from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
     >>> blur(stream, ck.cover((480, 640)), image)
     >>> ck.memory.copy(result, image, stream)
     """
+    layered = flag("surface: layered", layered)
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise ArgumentError(f"a surface is made of a NumPy or a CuPy array, got {type(array).__name__}")
     dtype, shape = array.dtype, texel_shape(array, channels, "surface")

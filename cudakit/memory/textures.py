@@ -8,6 +8,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.streams import devices, streams
+from cudakit.types.checked import flag
 from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def texture(
     ArgumentError
         If there is no such texture.
     """
+    normalized, layered = flag("texture: normalized", normalized), flag("texture: layered", layered)
     surface = array if type(array).__name__ == "SurfaceObject" and hasattr(array, "channels") else None
     if surface is not None:
         if memory == "linear":

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.elements import as_number
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
@@ -22,6 +23,7 @@ from cudakit.ops.attention_plan import (
 )
 from cudakit.ops.matmul_tiles import Way, missing
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 _DTYPES = ("float16", "bfloat16")
 #: What addresses of rows must be multiples of, in bytes, and in elements.
@@ -81,9 +83,10 @@ def attention(
     capability of 8.0.
     """
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
+    causal = flag("attention: causal", causal)
     sizes, d = _sizes(arrays, causal)
     _check_way(place, by)
-    factor = d**-0.5 if scale is None else float(scale)
+    factor = d**-0.5 if scale is None else as_number("attention", "scale", scale, np.dtype("f8"))
     if not _LEAST_SCALE <= factor < inf:
         raise ArgumentError(f"attention: scale is {scale}; it is a positive number")
     to = target("attention", place, out, arrays[0].shape, arrays[0].dtype, *arrays)
@@ -91,7 +94,7 @@ def attention(
         to = Target(place.empty(arrays[0].shape, arrays[0].dtype), to.result)
     if prod(arrays[0].shape):
         arrays = [each if _is_taken(place, each) else place.copied(each) for each in arrays]
-        found, _ = _launch(place, arrays[0].dtype, d, bool(causal), factor, sizes, by)
+        found, _ = _launch(place, arrays[0].dtype, d, causal, float(factor), sizes, by)
         place.launch(found.kernel, found.config, *arrays, to.written, *found.numbers)
     return delivered(place, to)
 
@@ -164,6 +167,7 @@ def _launch(
 def _explain(q: Any, k: Any, v: Any, *, causal: bool = False, by: Way | None = None, stream: Any = None) -> str:
     """Which kernel `attention` takes for such operands, which tiles, and why; which operands are copied first."""
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
+    causal = flag("attention: causal", causal)
     sizes, d = _sizes(arrays, causal)
     _check_way(place, by)
     lines = [_launch(place, arrays[0].dtype, d, bool(causal), d**-0.5, sizes, by)[1]]

@@ -11,6 +11,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.cast_plan import cast_job
 from cudakit.ops.target import moved
+from cudakit.types.checked import flag
 
 
 @repeated("out")
@@ -49,10 +50,11 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     ml_dtypes has it. To bool: whether the number is not 0 (NaN is not). Complex to real drops the imaginary part; no
     warning is given.
     """
+    saturate = flag("cast: saturate", saturate)
     place, (x,) = array_place("cast", stream, ("x", x))
     target = dtype if isinstance(dtype, np.dtype) else _dtype(dtype)
     source, shape, strides = x.dtype, x.shape, x.strides
-    return moved("cast", place, x, out, lambda to: cast_job(source, target, bool(saturate), shape, strides, to), target)
+    return moved("cast", place, x, out, lambda to: cast_job(source, target, saturate, shape, strides, to), target)
 
 
 def _dtype(given: Any) -> np.dtype:

@@ -15,6 +15,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import flag
 
 _MOST_BINS = 1 << 30
 _COUNT, _SUM, _DOUBLE = np.dtype(np.int64), np.dtype(np.uint64), np.dtype(np.float64)
@@ -102,6 +103,7 @@ def histogram(
     The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram
     computation on GPU, Machine Vision and Applications 24 (2013).
     """
+    density = flag("histogram: density", density)
     if density and out is not None:
         raise ArgumentError(
             "histogram: out is for counts; with density=True the result is another array, so leave it out"

@@ -19,7 +19,6 @@ from cudakit.ops.window_plan import (
     far_pass,
     filtered,
     is_near,
-    mode_of,
     near_pass,
     number_of,
     number_type,
@@ -95,13 +94,12 @@ def gaussian_blur(
         sizes = tuple(2 * int(4 * each + 0.5) + 1 for each in sigmas if each is not None)
     else:
         sizes = size_of(op, size)
-    border = mode_of(op, mode, VALID), number_of(f"{op}: value", value)
 
-    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
         weights = tuple(_gaussian(n, s, dtype == _UINT8) for n, s in zip(sizes, sigmas, strict=True))
         return _smoothing(op, images, dtype, weights, 1.0 / _ONE**2 if dtype == _UINT8 else 1.0, border, alignment)
 
-    return filtered(op, image, axes, out, stream, plan)
+    return filtered(op, image, axes, out, stream, (mode, value), plan, VALID)
 
 
 @repeated("out")
@@ -137,13 +135,12 @@ def box_blur(
     """
     op = "box_blur"
     sizes = size_of(op, size)
-    border = mode_of(op, mode, VALID), number_of(f"{op}: value", value)
 
-    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
         weights = tuple((1.0,) * (n // 2 + 1) for n in sizes)
         return _smoothing(op, images, dtype, weights, 1.0 / (sizes[0] * sizes[1]), border, alignment)
 
-    return filtered(op, image, axes, out, stream, plan)
+    return filtered(op, image, axes, out, stream, (mode, value), plan, VALID)
 
 
 @repeated("out")
@@ -180,13 +177,12 @@ def sobel(
     op = "sobel"
     if axis not in (None, 0, 1) or isinstance(axis, bool):
         raise ArgumentError(f"{op}: axis is 0 (down), 1 (to the right) or None, of the two axes, got {axis!r}")
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
 
-    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
         result = dtype if axis is None else _DERIVATIVES.get(dtype, dtype)
         return _sobel(images, dtype, result, 2 if axis is None else axis, border, alignment)
 
-    return filtered(op, image, axes, out, stream, plan)
+    return filtered(op, image, axes, out, stream, (mode, value), plan)
 
 
 @repeated("out")
@@ -222,19 +218,21 @@ def convolve2d(
     """
     op = "convolve2d"
     try:
-        weights = np.asarray(kernel, np.float64)
+        given = np.asarray(kernel)
+        if given.dtype.kind not in "biuf" and given.dtype.name != "bfloat16":
+            raise TypeError(f"it is of {given.dtype}")
+        weights = given.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{op}: kernel is no matrix of numbers in host memory: {error}") from None
     if weights.ndim != 2:
         raise ArgumentError(f"{op}: kernel has {weights.ndim} dimensions; give (rows, columns)")
     size = size_of(op, weights.shape)
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
     turned = tuple(weights[::-1, ::-1].ravel().tolist())
 
-    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
         return _weighed(images, dtype, turned, size, border, alignment)
 
-    return filtered(op, image, axes, out, stream, plan)
+    return filtered(op, image, axes, out, stream, (mode, value), plan)
 
 
 @functools.lru_cache(256)

@@ -18,15 +18,14 @@ from cudakit.ops.target import delivered
 from cudakit.ops.window_plan import (
     AXES,
     Images,
+    border_of,
     check_dtype,
     contiguous,
     contiguous_target,
     images_of,
-    mode_of,
-    number_of,
     number_type,
 )
-from cudakit.types.checked import text_of, whole
+from cudakit.types.checked import flag, text_of, whole
 from cudakit.types.cpp import spelling
 
 _METHODS = {"linear": True, "nearest": False}
@@ -138,10 +137,10 @@ def warp_affine(
     """
     op = "warp_affine"
     linear = _is_linear(op, method)
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
-    back = _inverse_of(op, matrix, inverse)
+    back = _inverse_of(op, matrix, flag(f"{op}: inverse", inverse))
     place, (x,) = array_place(op, stream, ("image", image))
     check_dtype(op, x.dtype)
+    border = border_of(op, mode, value, x.dtype)
     own = images_of(op, x.shape, integers(op, "axes", axes))
     rows, columns = (own.height, own.width) if shape is None else _shape_of(op, shape)
     if not (rows and columns):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype
+from cudakit.arrays.elements import as_dtype, as_number
 from cudakit.arrays.layout import merged
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
@@ -154,6 +154,7 @@ def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, 
     fits = made.kind == "f" or made.name in _HALVES or named.is_own or (activation == "relu" and made.kind in "iu")
     if activation is not None and (not fits or (named.is_own and made.kind in "biu")):
         raise ArgumentError(f"matmul: activation {named.shown} of {made}; give dtype= of floating point")
+    scale = float(as_number("matmul", "scale", scale, np.dtype("f8")))
     if made.kind in "biu" and scale != 1:
         raise ArgumentError(f"matmul: scale {scale} of {made}; give dtype= of floating point")
     shape = _result_shape(a.shape, b.shape)
@@ -161,7 +162,7 @@ def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, 
     why = "they are asked for" if by == "threads" else _why_no_tiles(a.dtype, precision, named, by)
     if by == "tiles" and why:
         raise ArgumentError(f"matmul: {why}")
-    return _Call(left, right, shape, made, named, float(scale), precision, by, why)
+    return _Call(left, right, shape, made, named, scale, precision, by, why)
 
 
 def _value_dtype(made: np.dtype) -> np.dtype:

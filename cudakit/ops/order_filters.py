@@ -17,9 +17,7 @@ from cudakit.ops.window_plan import (
     far_pass,
     filtered,
     is_near,
-    mode_of,
     near_pass,
-    number_of,
     number_type,
     size_of,
 )
@@ -54,8 +52,7 @@ def median3(
         As for `gaussian_blur`.
     """
     op = "median3"
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
-    return filtered(op, image, axes, out, stream, functools.partial(_median, border))
+    return filtered(op, image, axes, out, stream, (mode, value), _median)
 
 
 @repeated("out")
@@ -135,16 +132,15 @@ def _picked(
     stream: Any,
 ) -> Any:
     sizes = size_of(op, size)
-    border = mode_of(op, mode), number_of(f"{op}: value", value)
 
-    def plan(images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
         return _extremes(op, pick, images, dtype, sizes, border, alignment)
 
-    return filtered(op, image, axes, out, stream, plan)
+    return filtered(op, image, axes, out, stream, (mode, value), plan)
 
 
 @functools.lru_cache(1024)
-def _median(border: tuple[int, float], images: Images, dtype: np.dtype, alignment: int) -> tuple[Pass, ...]:
+def _median(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
     check_window("median3", images, (3, 3))
     window = f"cudakit::median<{number_type(dtype, True)}, {images.channels}>"
     return (near_pass(images, (dtype, dtype), window, NO_WEIGHTS, border, alignment, 3),)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
@@ -193,10 +194,7 @@ def _pairs(width: Any) -> Any:
 
 
 def _bytes_of(value: Any, dtype: np.dtype) -> bytes:
-    try:
-        return np.array(value, dtype).reshape(()).tobytes()
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"pad: value {value!r} is no {dtype}: {error}") from None
+    return bytes(as_number("pad", "value", value, dtype).tobytes())
 
 
 def _widths(shape: tuple[int, ...], width: Any) -> list[list[int]]:
@@ -218,8 +216,12 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
     """Numbers for both ends of each dimension."""
     try:
         found = np.broadcast_to(np.array(given), (x.ndim, 2))
+        if found.dtype.kind not in "biufc" and found.dtype.name != "bfloat16":
+            raise TypeError("numbers are wanted")
         if name != "end_values":
-            found = found.astype(np.int64 if name == "stat_length" else x.dtype)
+            dtype = np.dtype(np.int64) if name == "stat_length" else x.dtype
+            numbers = [as_number("pad", name, each, dtype) for each in found.flat]
+            found = np.array(numbers, dtype).reshape(found.shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
             f"pad: {name} {given!r} does not fit: {error}; give a number, (before, after), or a pair a dimension"

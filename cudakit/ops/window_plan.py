@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import ArrayPlace, array_place
@@ -111,6 +112,16 @@ def mode_of(op: str, mode: Any, more: dict[str, int] | None = None) -> int:
     if text_of(f"{op}: mode", mode) not in modes:
         raise ArgumentError(f"{op}: mode {mode!r}; there are {', '.join(modes)}")
     return modes[mode]
+
+
+def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, more: dict[str, int] | None = None) -> tuple[int, float]:
+    """The number of a border mode, and the number outside, which is one of the image's dtype.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    return mode_of(op, mode, more), float(as_number(op, "value", value, dtype))
 
 
 def number_of(where: str, value: Any, least: float | None = None) -> float:
@@ -250,19 +261,23 @@ def filtered(
     axes: tuple[int, int],
     out: Any,
     stream: Any,
-    plan: Callable[[Images, np.dtype, int], tuple[Pass, ...]],
+    outside: tuple[Any, Any],
+    plan: Callable[[Images, np.dtype, tuple[int, float], int], tuple[Pass, ...]],
+    more: dict[str, int] | None = None,
 ) -> Any:
     """The result of passes over an image, each over what the one before made.
 
-    `plan(images, dtype, alignment)` names them; the result has the shape of `image` and the dtype of the last.
+    `plan(images, dtype, border, alignment)` names them; the result has the shape of `image` and the dtype of the last.
+    `outside` is a border's mode, of `MODES` or `more`, and value.
     """
     place, (x,) = array_place(op, stream, ("image", image))
     check_dtype(op, x.dtype)
+    border = border_of(op, *outside, x.dtype, more)
     images = images_of(op, x.shape, integers(op, "axes", axes))
     x = contiguous(place, x)
-    dtype = plan(images, x.dtype, 16)[-1].dtype
+    dtype = plan(images, x.dtype, border, 16)[-1].dtype
     to = contiguous_target(op, place, out, x.shape, dtype, x)
-    passes = plan(images, x.dtype, place.alignment(x, to.written))
+    passes = plan(images, x.dtype, border, place.alignment(x, to.written))
     if images.size:
         for k, each in enumerate(passes):
             made = to.written if k == len(passes) - 1 else place.empty(x.shape, each.dtype)

@@ -24,7 +24,7 @@ from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.devices import device_count, has_gpu, on_device
 from cudakit.streams.streams import require_stream
-from cudakit.types.checked import whole
+from cudakit.types.checked import flag, whole
 
 if TYPE_CHECKING:
     from cudakit.pipeline.streams import Lanes
@@ -111,6 +111,7 @@ class Pipeline:
         for name, number in (("depth", depth), ("streams", streams)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
                 raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {number!r}")
+        graph = flag("Pipeline: graph", graph)
         if stream is not None and place_of(stream) is DEVICES:
             require_stream(stream)
         if devices is not None:

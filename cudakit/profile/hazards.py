@@ -35,7 +35,7 @@ from cudakit.streams.order.ranges import span_of
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.order.stream_state import Track
 from cudakit.streams.witnesses import Call, Witness, Work, doing, witnessing
-from cudakit.types.checked import text_of
+from cudakit.types.checked import flag, text_of
 
 Status: TypeAlias = Literal["put in", "implied", "missing", "unseen"]
 _UNKNOWN = "before the trace"
@@ -433,4 +433,4 @@ def ordered(stream: Any, *, after: Any, wait: bool = True) -> None:
     wait : bool
         False: only say so, where ``stream.wait`` did it already.
     """
-    place_of(stream).order(stream, after, wait)
+    place_of(stream).order(stream, after, flag("ordered: wait", wait))

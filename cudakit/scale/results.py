@@ -17,7 +17,7 @@ from cudakit.pipeline.counters import Line, size_of
 from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.scale.engines import Engine, engine_of
 from cudakit.scale.work import Work
-from cudakit.types.checked import whole
+from cudakit.types.checked import flag, whole
 
 #: Seconds between two times that it is told how far the work has come.
 _INTERVAL = 0.1
@@ -200,7 +200,7 @@ def map(  # as Python's and Dask's are called
     ...     for result in ck.scale.map(pipeline, chunks, engine=client):
     ...         print(result.mean())
     """
-    return _start(function, chunks, engine, ordered, depth, progress, on_error, None)
+    return _start(function, chunks, engine, flag("scale.map: ordered", ordered), depth, progress, on_error, None)
 
 
 def run(

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
+from cudakit.types.checked import flag
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -78,6 +79,7 @@ def values(dtype: DTypeLike, finite: bool = False) -> SearchStrategy[Any]:
     finite : bool
         Without NaN and infinities.
     """
+    finite = flag("testing.values: finite", finite)
     st, of_numpy = _hypothesis()
     of = np.dtype(dtype)
     usual: SearchStrategy[Any] = of_numpy.from_dtype(
@@ -118,6 +120,7 @@ def arrays(
     ArgumentError
         For a shape that is none.
     """
+    strided, finite = flag("testing.arrays: strided", strided), flag("testing.arrays: finite", finite)
     st, of_numpy = _hypothesis()
     if isinstance(dtype, Sequence) and not isinstance(dtype, str):
         kinds = dtypes(dtype)

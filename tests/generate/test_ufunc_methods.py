@@ -240,7 +240,7 @@ def test_bad_calls(stream: Any, xp: Any) -> None:
         (lambda: ck.math.add.reduce(x, 2), "axis 2"),
         (lambda: ck.math.add.reduce(x, dtype="no"), "dtype 'no'"),
         (lambda: ck.math.add.reduce(x, where=x), "where is of float64"),
-        (lambda: ck.math.add.reduce(x, initial="x"), "initial 'x' is no float64"),
+        (lambda: ck.math.add.reduce(x, initial="x"), "initial takes float64, got 'x'"),
         (lambda: ck.math.add.at(x, x, 1), "indices are of float64"),
         (lambda: ck.math.add.at(x, 1), "give x, indices, y"),
         (lambda: ck.math.add.at(xp.ones(3, "i4"), 1, 1.5), "would lose"),

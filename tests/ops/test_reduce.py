@@ -564,7 +564,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "where numbers": (lambda x: reduce.sum(x, where=x), "sum: where is of float32; it must be of bool"),
     "where shape": (lambda x: reduce.sum(x, where=x[:, :2] > 0), r"sum: where has shape \(2, 2\)"),
     "where alone": (lambda x: extrema.max(x, where=x > 0), "max: where may leave no elements.*give initial="),
-    "initial": (lambda x: reduce.sum(x, initial="x"), "sum: initial 'x' is no float32"),
+    "initial": (lambda x: reduce.sum(x, initial="x"), "sum: initial takes float32, got 'x'"),
     "dtype unknown": (lambda x: reduce.sum(x, dtype="no such"), "sum: dtype must be a dtype, got 'no such'"),
     "out shape": (lambda x: reduce.sum(x, 0, out=x[0, :1].copy()), r"sum: out has shape \(1,\), the result has \(3,\)"),
     "out dtype": (lambda x: argmin(x, 0, out=x[0] > 0), "argmin: out has dtype bool, the result has int64"),

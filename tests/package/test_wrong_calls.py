@@ -384,6 +384,21 @@ wrong("tensor_map: dtype", lambda w: ck.tensor_map(w.v.astype("c8"), (4,)), "com
 
 # ── ops ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+for _name, _call in {
+    "to_host: wait": lambda w: ck.to_host(w.v, w.s, wait="no"),
+    "surface: layered": lambda w: ck.surface(w.x, layered="no"),
+    "texture: layered": lambda w: ck.texture(w.x, layered="no"),
+    "texture: normalized": lambda w: ck.texture(w.x, normalized="no"),
+    "Pipeline: graph": lambda w: ck.Pipeline([lambda x, stream: x], graph="no"),  # type: ignore[arg-type]
+    "ordered: wait": lambda w: hazards.ordered(w.s, after=w.s, wait="no"),
+    "scale.map: ordered": lambda w: ck.scale.map(lambda x: x, [w.v], ordered="no"),  # type: ignore[arg-type]
+    "testing.values: finite": lambda w: ck.testing.values(np.float32, finite="no"),  # type: ignore[arg-type]
+    "testing.arrays: strided": lambda w: ck.testing.arrays(np.float32, strided="no"),  # type: ignore[arg-type]
+    "testing.arrays: finite": lambda w: ck.testing.arrays(np.float32, finite="no"),  # type: ignore[arg-type]
+    "config: cooperative": lambda w: ck.config(1, 1, cooperative="no"),  # type: ignore[arg-type]
+}.items():
+    wrong(f"a flag of text, {_name}", _call, f"{_name} is True or False, got 'no'")
+
 _NAMED = """
     sum prod mean var std norm min max argmin argmax any all count_nonzero cumsum cumprod cummin cummax softmax
     log_softmax logsumexp layernorm rmsnorm flip copy transpose

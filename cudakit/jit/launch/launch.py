@@ -27,6 +27,8 @@ from cudakit.streams.witnesses import Call, add_shortcut, watched
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
 
+#: What nobody can give.
+_NOTHING = object()
 #: How often the remembered arrays of a shape may die and be replaced before identity is no longer tried.
 _MOST_RENEWALS = 64
 #: On how many streams, and with how many first arrays, a shape is known to be launched.
@@ -109,7 +111,7 @@ class CallShape(_Remembering):
     families: tuple[str, ...]
     device_id: int
     run: Callable[..., None]
-    config: tuple[Any, Any] = (None, None)
+    config: tuple[Any, Any] = (_NOTHING, None)
     _renewals: int = 0
     _once: dict[tuple[int, int], tuple[Any, ...]] = field(default_factory=dict)
 
@@ -223,7 +225,7 @@ class CallShape(_Remembering):
                 return
             resolved = self.loaded.launch_config(wanted, self.device_id)
             # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
-            resolved = resolved if wanted is config else config
+            resolved = resolved if isinstance(config, Config | Cover) else config
             self.config = (config, resolved)
         ordered = order()
         # No other thread puts work between the waits and the launch.
@@ -379,9 +381,6 @@ class CallShape(_Remembering):
 def _nobody() -> object:
     """Where a memo has no array: the answer of a weak reference that no argument can be."""
     return _NOTHING
-
-
-_NOTHING = object()
 
 
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:

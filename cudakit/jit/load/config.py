@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from cudakit.errors import LaunchError
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.types.checked import flag
 
 if TYPE_CHECKING:
     from cuda.core import LaunchConfig
@@ -73,10 +74,20 @@ def config(
     LaunchError
         If a number is not a whole number, is negative, or the cluster does not divide the grid.
     """
+    flags = _flag("cooperative", cooperative), _flag("programmatic", programmatic)
     is_plain = type(grid) is type(block) is int or (_is_plain(grid) and _is_plain(block))
     if is_plain and type(shared_bytes) is int and cluster is None:
-        return _config_of_numbers(grid, block, shared_bytes, bool(cooperative), bool(programmatic))
-    return _config(grid, block, shared_bytes, cluster, bool(cooperative), bool(programmatic))
+        return _config_of_numbers(grid, block, shared_bytes, *flags)
+    return _config(grid, block, shared_bytes, cluster, *flags)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if value is True or value is False:
+        return bool(value)
+    try:
+        return flag(f"config: {name}", value)
+    except ArgumentError as error:
+        raise LaunchError(str(error)) from None
 
 
 def _is_plain(given: Any) -> bool:
@@ -185,8 +196,11 @@ def as_config(given: Any) -> Config | Cover:
     LaunchError
         If it is none of ``ck.config(…)``, ``ck.cover(…)``, a ``cuda.core.LaunchConfig``.
     """
-    if isinstance(given, Config | Cover):
-        return given
+    # A record may be made by hand, of other numbers than these functions take.
+    if isinstance(given, Config):
+        return config(given.grid, None if given.block == NO_BLOCK else given.block, *given[2:])
+    if isinstance(given, Cover):
+        return cover(given.shape, given.block, tile=given.tile)
     from cuda.core import LaunchConfig
 
     if not isinstance(given, LaunchConfig):

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.places import to_host
 
 import cudakit as ck
-from cudakit.jit.load.config import as_config, as_launch_config, is_empty, spread
+from cudakit.errors import LaunchError
+from cudakit.jit.load.config import Config, Cover, as_config, as_launch_config, is_empty, spread
 
 
 def test_config_normalises_to_three_directions() -> None:
@@ -79,3 +81,41 @@ def test_what_is_made_again_is_the_same_object_and_checked_all_the_same() -> Non
             ck.config(wrong)
         with pytest.raises(ck.LaunchError):
             ck.config(wrong, 1)
+
+
+@pytest.mark.parametrize("made", [
+    Config((1, 1, 1), (0, 1, 1)),
+    Config((1, 1, 1), (1, 1, 0)),
+    Config((-1, 1, 1), (1, 1, 1)),
+    Config((1, 1, 1), (1.0, 1, 1)),  # type: ignore[arg-type]
+    Config((1, 1, 1), (32, 1, 1), -4),
+    Config((3, 1, 1), (32, 1, 1), 0, (2, 1, 1)),
+    Config((1, 1, 1), (32, 1, 1), 0, None, "no"),  # type: ignore[arg-type]
+    Cover((-1,)),
+    Cover((4,), (0, 1, 1)),
+    Cover((1, 1, 1, 1)),
+    None,
+])  # fmt: skip
+def test_a_configuration_made_by_hand_is_checked(made: Any, stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel("__global__ void k(int* x) { x[threadIdx.x] = 1; }")
+    with pytest.raises(LaunchError):
+        kernel(stream, made, xp.zeros(32, np.int32))
+    with pytest.raises(LaunchError):
+        as_config(made)
+
+
+def test_a_configuration_made_by_hand_is_taken(stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel("__global__ void k(int* x) { x[threadIdx.x] = 1; }")
+    for made in (Config((1, 1, 1), (32, 1, 1)), Cover((32,), (32, 1, 1))):
+        x = xp.zeros(32, np.int32)
+        for _ in range(3):
+            kernel(stream, made, x)
+        assert to_host(x).all()
+    assert as_config(Config((1, 1, 1), (32, 1, 1))) is as_config(ck.config(1, 32))
+
+
+def test_flags_are_true_or_false() -> None:
+    for name in ("cooperative", "programmatic"):
+        assert getattr(ck.config(1, 1, **{name: np.True_}), name) is True
+        with pytest.raises(LaunchError, match=f"config: {name} is True or False, got 'no'"):
+            ck.config(1, 1, **{name: "no"})

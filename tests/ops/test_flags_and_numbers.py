@@ -1,0 +1,92 @@
+"""What ops are given beside arrays: a flag is a bool, a number is one that the dtype holds; all else is refused."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.errors import ArgumentError
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+LINE, IMAGE = X.ravel(), np.zeros((5, 6), np.uint8)
+HEADS = np.zeros((1, 4, 2, 64), np.float16)
+#: Op → arrays and what else it needs.
+CALLS: dict[str, tuple[Any, ...]] = {
+    "attention": (HEADS, HEADS, HEADS),
+    "cast": (X, np.int32),
+    "cumsum": (X,),
+    "histogram": (LINE, 4, (0, 12)),
+    "run_length": (LINE,),
+    "sort_by_key": (LINE, LINE),
+    "topk": (X, 2),
+    "warp_affine": (IMAGE, np.eye(2, 3)),
+}
+FLAGS = [
+    (name, parameter.name)
+    for name in ck.ops.__all__
+    if not inspect.ismodule(op := getattr(ck.ops, name))
+    for parameter in inspect.signature(op).parameters.values()
+    if parameter.annotation in (bool, "bool")
+]
+
+
+def test_all_flags_are_looked_at() -> None:
+    assert len(FLAGS) > 30
+    assert {name for name, _ in FLAGS} >= {"cast", "attention", "histogram", "topk", "sort", "sum", "cumsum", "unique"}
+
+
+@pytest.mark.parametrize(("name", "flag"), FLAGS)
+@pytest.mark.parametrize("value", ["no", 2, 0.5, [], None, np.array([True])])
+def test_a_flag_is_true_or_false(name: str, flag: str, value: Any) -> None:
+    with pytest.raises(ArgumentError, match=rf"{flag}\b.* is True or False, got "):
+        getattr(ck.ops, name)(*CALLS.get(name, (X,)), **{flag: value})
+
+
+NUMBERS: list[tuple[str, Callable[[Any], Any]]] = [
+    *(
+        (f"{name}, value", lambda value, name=name, more=more: getattr(ck.ops, name)(IMAGE, *more, value=value))
+        for name, more in {
+            "gaussian_blur": (3,), "box_blur": (3,), "sobel": (), "convolve2d": (np.ones((3, 3)),),
+            "median3": (), "erode": (3,), "dilate": (3,), "warp_affine": (np.eye(2, 3),), "pad": (1,),
+        }.items()
+    ),
+    ("pad, value", lambda value: ck.ops.pad(IMAGE, 1, value=(0, value))),
+    ("sum, initial", lambda value: ck.ops.sum(IMAGE, initial=value, dtype=np.uint8)),
+    ("cumsum, initial", lambda value: ck.ops.cumsum(IMAGE, initial=value, dtype=np.uint8)),
+    ("max, initial", lambda value: ck.ops.max(IMAGE, initial=value)),
+]  # fmt: skip
+WRONG = [300, -1, 1.5, float("nan"), float("inf"), "1", b"1", 1j, np.datetime64("2020"), np.timedelta64(1), {}, 2**70]
+
+
+@pytest.mark.parametrize(("what", "call"), NUMBERS)
+def test_a_number_is_one_of_the_dtype(what: str, call: Callable[[Any], Any]) -> None:
+    call(7)
+    call(np.int16(7))
+    op, name = what.split(", ")
+    for value in WRONG:
+        with pytest.raises(ArgumentError, match=rf"{op}: {name} (takes uint8, got |.* does not fit: )"):
+            call(value)
+
+
+@pytest.mark.parametrize("call", [
+    lambda value: ck.ops.matmul(X, X.T, scale=value),
+    lambda value: ck.ops.attention(HEADS, HEADS, HEADS, scale=value),
+    lambda value: ck.ops.sum(X, initial=value),
+    lambda value: ck.ops.pad(X, 1, value=value),
+    lambda value: ck.ops.gaussian_blur(X, 3, mode="constant", value=value),
+])  # fmt: skip
+@pytest.mark.parametrize("value", ["2", b"2", 1j, np.datetime64("2020"), {}])
+def test_what_is_no_number_is_refused(call: Callable[[Any], Any], value: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"(scale|initial|value) takes float(32|64), got "):
+        call(value)
+
+
+@pytest.mark.parametrize("kernel", [np.ones((3, 3), complex), [["1"] * 3] * 3, np.zeros((3, 3), "M8[s]"), [[None] * 3]])
+def test_a_kernel_of_what_are_no_numbers_is_refused(kernel: Any) -> None:
+    with pytest.raises(ArgumentError, match="convolve2d: kernel is no matrix of numbers in host memory: it is of "):
+        ck.ops.convolve2d(X, kernel)
