@@ -6,8 +6,17 @@ namespace cudakit {
 /// `clip` is the nearest end; `check` is `wrap` from −n to n − 1, and raises the flag beyond.
 enum class beyond { wrap, clip, check };
 
-template <beyond MODE>
-__device__ inline long long index_within(long long k, long long n, unsigned int* flag) {
+template <beyond MODE, typename I>
+__device__ inline long long index_within(I index, long long n, unsigned int* flag) {
+    if constexpr (I(-1) > I(0) && sizeof(I) == 8) {
+        // It may be beyond what long long holds.
+        const unsigned long long count = n;
+        if (index < count) return index;
+        if constexpr (MODE == beyond::clip) return n - 1;
+        if constexpr (MODE == beyond::check) *flag = 1;
+        return index % count;
+    }
+    long long k = static_cast<long long>(index);
     if (k >= 0 && k < n) return k;
     if constexpr (MODE == beyond::clip) return k < 0 ? 0 : n - 1;
     if (k < 0 && k >= -n) return k + n;
@@ -45,7 +54,7 @@ __global__ void __launch_bounds__(BLOCK) along(
     // Where in x the row of out's element `at` lies, once its index is there.
     const auto row_at = [&](long long row) {
         const Index o = static_cast<Index>(row) / count, k = static_cast<Index>(row) - o * count;
-        return o * x_outer + cudakit::index_within<MODE>(static_cast<long long>(indices[k]), n, flag) * x_step;
+        return o * x_outer + cudakit::index_within<MODE>(indices[k], n, flag) * x_step;
     };
 
     if (inner >= COUNT) {

@@ -52,6 +52,8 @@ class Job(NamedTuple):
         What is launched before, with the same arguments.
     kept_bytes : int
         What the first one leaves for the other.
+    most : int or None
+        Of indices, the greatest there may be.
     """
 
     shape: tuple[int, ...]
@@ -63,6 +65,7 @@ class Job(NamedTuple):
     views: tuple[tuple[int, int] | None, ...] | None = None
     first: Kernel | None = None
     kept_bytes: int = 0
+    most: int | None = None
 
     def run(self, place: ArrayPlace, *arrays: Any) -> None:
         """Launch on arrays alone, if there is anything to launch."""

@@ -8,6 +8,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, overload
 
+import numpy as np
+
+from cudakit.arrays.elements import as_number
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.expression import check_set
@@ -159,9 +162,9 @@ def _recipe(
         if each not in BORDERS:
             raise TemplateError(f"{name}: mode {each!r} is none of {', '.join(BORDERS)}")
     try:
-        beyond = float(cval)
-    except (TypeError, ValueError):
-        raise TemplateError(f"{name}: cval is a number, got {cval!r}") from None
+        beyond = float(as_number(name, "cval", cval, np.dtype(np.float64)))
+    except ArgumentError as error:
+        raise TemplateError(str(error)) from None
     return StencilRecipe(name, inputs, outputs, body, preamble, halos, rank, points, modes, beyond)
 
 

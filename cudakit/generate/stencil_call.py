@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from cudakit.arrays.elements import as_number
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.place import ArrayPlace, array_place, check_apart, output, overlaps
 from cudakit.errors import ArgumentError, CompileError
@@ -157,6 +158,10 @@ class Stencil(ArrayFunction):
         for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
             if halo is None or 0 in shape:
                 continue
+            constant = recipe.constant
+            if "constant" in recipe.borders[first_axis:]:
+                whole_one = found[p.name].dtype.kind in "biu" and constant.is_integer()
+                as_number(op, "cval", int(constant) if whole_one else constant, found[p.name].dtype)
             for axis, n in enumerate(shape):
                 reach, mode = halo[first_axis + axis], recipe.borders[first_axis + axis]
                 least = {"MIRROR": reach + 1, "REFLECT": reach, "WRAP": reach}.get(BORDERS[mode], 1)

@@ -82,7 +82,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     if len(room) != 1:
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
     result = output("compact", place, out, room, x.dtype)
-    counted = target("compact", place, count, () if count is None else _one(count), _INT64, x, where)
+    counted = target("compact", place, count, () if count is None else _one(count), _INT64, x, where, most=x.size)
     if not result.flags.c_contiguous:
         raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
     size: int = x.size

@@ -17,7 +17,7 @@ from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.target import Target, delivered, target
+from cudakit.ops.target import Target, check_holds, delivered, target
 from cudakit.types.checked import flag
 
 
@@ -37,7 +37,7 @@ class Reducer(NamedTuple):
     empty : bool
         Whether no elements have a result.
     in_order : bool
-        Whether elements must be numbered as NumPy numbers them.
+        Whether elements must be numbered as NumPy numbers them: of results that are indices.
     """
 
     name: str
@@ -103,7 +103,7 @@ class NamedReduction:
             keepdims = flag(f"{self._op}: keepdims", keepdims)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
         job = self._job_of(kinds, axis, keepdims, option, initial is not None, place.device)
-        to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays)
+        to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays, most=job.most)
         if not to.written.flags.c_contiguous:
             to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
         if job.kernel is not None:
@@ -144,8 +144,11 @@ class NamedReduction:
             raise ArgumentError(
                 f"{op}: x has shape {shape}: no elements along axis {axis}; {op} of nothing is undefined"
             )
+        most = max(length - 1, 0) if reducer.in_order else None
+        if most is not None:
+            check_holds(op, "dtype", reducer.dtype, most)
         if prod(target) == 0:
-            return Job(target, (reducer.dtype,))
+            return Job(target, (reducer.dtype,), most=most)
         arrays = [array_of(op, kind, shape) for kind in kinds]
         task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
         launch = plan(task, shape, axes, reducer.in_order)
@@ -153,4 +156,4 @@ class NamedReduction:
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]
         numbers = launch.layout, reducer.ddof if masked else max(length - reducer.ddof, 0.0)
         views = views_or_none([array.view for array in arrays])
-        return Job(target, (reducer.dtype,), kernel, launch.config, launch.scratch_bytes, numbers, views)
+        return Job(target, (reducer.dtype,), kernel, launch.config, launch.scratch_bytes, numbers, views, most=most)

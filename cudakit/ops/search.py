@@ -76,7 +76,7 @@ def searchsorted(
         raise ArgumentError(f"{op}: a has shape {a.shape}; it takes one dimension")
     common = _common(op, a.dtype, v.dtype)
     order = order_of(op, common)
-    to = target(op, place, out, v.shape, _INT64, a, v)
+    to = target(op, place, out, v.shape, _INT64, a, v, most=a.size)
     if not to.written.flags.c_contiguous:
         to = Target(place.empty(v.shape, _INT64), to.result)
     if rest:

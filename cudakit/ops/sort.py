@@ -186,7 +186,7 @@ def _arranged(op: str, x: Any, axis: int | None, is_descending: bool, dtype: Any
     order = order_of(op, x.dtype, flag(f"{op}: descending", is_descending))
     lines = lines_of(op, x.shape, axis)
     index = index_dtype(op, dtype, lines.size)
-    to = target(op, place, out, lines.shape, index, x)
+    to = target(op, place, out, lines.shape, index, x, most=lines.size - 1)
     made = lines.written(place, to)
     sort_rows(op, place, order, lines, Sorting(False, index, True), lines.brought(op, place, x), None, None, made)
     lines.laid(op, place, made, to)

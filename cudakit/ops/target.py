@@ -32,6 +32,7 @@ def target(
     *inputs: Any,
     in_place: bool = False,
     casting: Casting = "same_kind",
+    most: int | None = None,
 ) -> Target:
     """Where a result of `shape` and `dtype` goes.
 
@@ -43,6 +44,8 @@ def target(
         Whether `out` may be one of the inputs itself (the same elements in the same order).
     casting : str
         What an `out` of another dtype must be to take the result, as `numpy.can_cast` has it.
+    most : int, optional
+        The greatest number that the result may have, of indices, which `out` must hold.
 
     Raises
     ------
@@ -57,7 +60,20 @@ def target(
     if given.dtype == dtype:
         return Target(place.empty(shape, dtype) if overlaps(given, *inputs, in_place=in_place) else given, given)
     check_casting(op, dtype, given.dtype, casting)
+    if most is not None:
+        check_holds(op, "out", given.dtype, most)
     return Target(place.empty(shape, dtype), given)
+
+
+def check_holds(op: str, what: str, dtype: np.dtype, most: int) -> None:
+    """Raise where numbers from 0 to `most` are not all of an integer dtype.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if most > np.iinfo(dtype).max:
+        raise ArgumentError(f"{op}: {what} is {dtype}, which does not hold indices up to {most:,}; give a wider one")
 
 
 def check_casting(op: str, dtype: np.dtype, given: np.dtype, casting: Casting = "same_kind") -> None:

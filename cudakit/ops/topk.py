@@ -85,7 +85,7 @@ def topk(
     check_apart(op, outs)
     chosen = lines.cut(number)
     to_keys = target(op, place, outs[0], chosen.shape, x.dtype, x)
-    to_index = target(op, place, outs[1], chosen.shape, _INT64, x)
+    to_index = target(op, place, outs[1], chosen.shape, _INT64, x, most=lines.size - 1)
     if lines.rows * number:
         keys, index = chosen.written(place, to_keys), chosen.written(place, to_index)
         own = lines.brought(op, place, x)

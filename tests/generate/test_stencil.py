@@ -97,6 +97,21 @@ def test_one_dimension_and_far_neighbours(stream: Any, xp: Any, dtype: str, mode
         np.testing.assert_array_equal(got, u(-5) - 2 * u(0) + u(3))
 
 
+def test_a_constant_that_the_dtype_does_not_hold_is_refused(stream: Any, xp: Any) -> None:
+    for cval in (300, -1, 0.5, float("nan")):
+        for mode in ("constant", ("reflect", "constant")):
+            left = ck.stencil("T out", "u(1)" if mode == "constant" else "u(1, 1)", "T u", mode=mode, cval=cval)
+            x = xp.ones(4 if mode == "constant" else (4, 4), np.uint8)
+            with pytest.raises(ck.ArgumentError, match="cval takes uint8, got "):
+                left(x, stream=stream)
+    # Nothing constant is read, and a number of any dtype fits floats.
+    ck.stencil("T out", "u(1)", "T u", mode="wrap", cval=300)(xp.ones(4, np.uint8), stream=stream)
+    assert (
+        to_host(ck.stencil("T out", "u(1)", "T u", mode="constant", cval=-300)(xp.ones(2, "f4"), stream=stream))[1]
+        == -300
+    )
+
+
 @in_tiers("mode", MODES, quick=lambda mode: mode in ("mirror", "constant"), strength=None)
 def test_27_points(stream: Any, xp: Any, mode: str) -> None:
     terms = " + ".join(f"u({dz}, {dy}, {dx})" for dz, dy, dx in product((-1, 0, 1), repeat=3))
@@ -323,7 +338,7 @@ def test_functions_that_are_no_stencils(stream: Any, xp: Any) -> None:
         (lambda: ck.stencil("float out", FIVE, mode=("wrap",) * 3), "mode has 3 entries, and the expression 2 axes"),
         (lambda: ck.stencil("float out", "u(0, 17)"), "u is looked at 17 away; 16 is the most"),
         (lambda: ck.stencil("float out", FIVE, name="a b"), "must be a C\\+\\+ identifier"),
-        (lambda: ck.stencil("float out", FIVE, cval="x"), "cval is a number"),  # type: ignore[arg-type]
+        (lambda: ck.stencil("float out", FIVE, cval="x"), "cval takes float64, got 'x'"),  # type: ignore[arg-type]
         (lambda: ck.stencil("float u", FIVE, "float u"), "names of their own"),
         (lambda: ck.stencil("float out", "out = u[1]", "raw float u"), "none of them is raw"),
         (lambda: ck.stencil("float a, float b", "a = u(0, 1)", "float u"), "never sets b"),

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.places import to_host
 
 import cudakit as ck
 from cudakit.errors import ArgumentError
@@ -90,3 +91,38 @@ def test_what_is_no_number_is_refused(call: Callable[[Any], Any], value: Any) ->
 def test_a_kernel_of_what_are_no_numbers_is_refused(kernel: Any) -> None:
     with pytest.raises(ArgumentError, match="convolve2d: kernel is no matrix of numbers in host memory: it is of "):
         ck.ops.convolve2d(X, kernel)
+
+
+LONG = np.arange(1000.0)
+INDICES: dict[str, Callable[[Any, np.dtype], Any]] = {
+    "argmin": lambda xp, dtype: ck.ops.argmin(xp.asarray(-LONG), out=xp.empty((), dtype)),
+    "argmax": lambda xp, dtype: ck.ops.argmax(xp.asarray(LONG), dtype=dtype),
+    "argsort": lambda xp, dtype: ck.ops.argsort(xp.asarray(LONG), out=xp.empty(1000, dtype)),
+    "searchsorted": lambda xp, dtype: ck.ops.searchsorted(
+        xp.asarray(LONG), xp.asarray([2000.0]), out=xp.empty(1, dtype)
+    ),
+    "topk": lambda xp, dtype: ck.ops.topk(xp.asarray(LONG), 1, out=(xp.empty(1), xp.empty(1, dtype)))[1],
+    "compact": lambda xp, dtype: ck.ops.compact(
+        xp.asarray(LONG), xp.asarray(LONG >= 0), out=xp.empty(1000), count=xp.empty(1, dtype)
+    )[1],
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_that_a_dtype_does_not_hold_are_refused(xp: Any, name: str) -> None:
+    with pytest.raises(
+        ArgumentError, match=rf"{name}: (out|dtype) is int8, which does not hold indices up to (1,000|999)"
+    ):
+        INDICES[name](xp, np.dtype(np.int8))
+    expected = 1000 if name in ("searchsorted", "compact") else 999
+    assert int(to_host(INDICES[name](xp, np.dtype(np.int16))).ravel()[-1]) == expected
+
+
+@pytest.mark.parametrize("index", [2**64 - 1, 2**63 + 2, 7, 4])
+def test_unsigned_indices_of_64_bits(xp: Any, index: int) -> None:
+    x, indices = xp.arange(5), xp.asarray(np.array([index], np.uint64))
+    assert to_host(ck.ops.take(x, indices, 0, "clip")).tolist() == [4]
+    assert to_host(ck.ops.take(x, indices, 0, "wrap")).tolist() == [index % 5]
+    if index > 4:
+        with pytest.raises(ck.BoundsError, match="out of bounds for 5 elements"):
+            ck.ops.take(x, indices, 0, "raise")
