@@ -88,9 +88,14 @@ class Globals(Mapping[str, np.ndarray]):
         Raises
         ------
         ArgumentError
-            For what the variable cannot hold.
+            For what the variable cannot hold, and for a const one, whose value the compiler may have put into the code.
         """
         with self._found(name, stream) as found:
+            if found.is_const:
+                raise ArgumentError(
+                    f"variable {name} is const: the compiler may have put its value into the code; declare it without "
+                    "const to write it"
+                )
             data = self._stored(name, value, found)
             found.variables.write(found.lowered, data.reshape(-1).view(np.uint8), stream)
 
@@ -109,21 +114,22 @@ class Globals(Mapping[str, np.ndarray]):
             size = variables.address(symbol)[1]
             yield _Found(variables, symbol, size, *self._layout(name, size, lowered.get(type_of(name))))
 
-    def _layout(self, name: str, size: int, told: str | None) -> tuple[np.dtype | None, tuple[int, ...], CppType]:
-        """Dtype, shape and C++ type of a variable; no dtype where its type is none of NumPy's."""
+    def _layout(self, name: str, size: int, told: str | None) -> tuple[np.dtype | None, tuple[int, ...], CppType, bool]:
+        """Dtype, shape and C++ type of a variable, whether it is const; no dtype where the type is none of NumPy's."""
         symbol = self._symbols[name]
         if told is not None:
             cpp, shape = variable_type(told)
         else:
             cpp, shape = symbol.type, tuple(int(extent) for extent in symbol.extents if extent.isdigit())
             cpp = resolved(cpp, self._declarations)
-        cpp = without_const(cpp)
+        given, cpp = cpp, without_const(cpp)
+        is_const = given != cpp
         dtype = scalar_dtype(cpp)
         if dtype is None and isinstance(cpp, Named) and (parts := vector(cpp.name)) is not None:
             dtype, shape = parts[0], (*shape, parts[1])
         if dtype is None or dtype.itemsize * prod(shape) != size:
-            return None, (size,), cpp
-        return dtype, shape, cpp
+            return None, (size,), cpp, is_const
+        return dtype, shape, cpp, is_const
 
     def _stored(self, name: str, value: Any, found: _Found) -> np.ndarray:
         where = f"variable {name}"
@@ -159,3 +165,4 @@ class _Found(NamedTuple):
     dtype: np.dtype | None
     shape: tuple[int, ...]
     cpp: CppType
+    is_const: bool

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import array_place, as_array, multiprocessors_of, output, overlaps
+from cudakit.arrays.place import array_place, as_array, check_apart, multiprocessors_of, output, overlaps
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
@@ -83,6 +83,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
     result = output("compact", place, out, room, x.dtype)
     counted = target("compact", place, count, () if count is None else _one(count), _INT64, x, where, most=x.size)
+    check_apart("compact", (out, count))
     if not result.flags.c_contiguous:
         raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
     size: int = x.size

@@ -503,6 +503,37 @@ def test_variables_have_the_type_that_the_compiler_gives_them(stream: Any, xp: A
     assert doubled.read("reals", stream).dtype == np.float64
 
 
+CONSTANTS = """
+struct S { int a; };
+typedef const float fixed_number;
+__constant__ const float table[2] = {1, 2};
+__device__ constexpr int counted = 3;
+__device__ float* const at = nullptr;
+__constant__ fixed_number named = 4;
+__constant__ const S record = {5};
+__constant__ float plain[2] = {1, 2};
+__device__ const float* pointer;
+__device__ volatile int seen;
+__global__ void k(float* y) {
+    *y = table[1] + counted + named + record.a + plain[0] + seen + (at != nullptr) + (pointer != nullptr);
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["table", "counted", "at", "named", "record"])
+def test_a_const_variable_is_read_and_not_written(stream: Any, name: str) -> None:
+    variables = ck.Module(CONSTANTS).globals
+    value = variables.read(name, stream)
+    with pytest.raises(ck.ArgumentError, match=f"variable {name} is const: .*declare it without const to write it"):
+        variables.write(name, value, stream)
+
+
+def test_what_is_not_const_is_written(stream: Any) -> None:
+    variables = ck.Module(CONSTANTS).globals
+    for name in ("plain", "pointer", "seen"):
+        variables.write(name, np.zeros_like(variables.read(name, stream)), stream)
+
+
 def test_what_variables_take(stream: Any, xp: Any) -> None:
     module, out = ck.Module(VARIABLES), xp.zeros(6, "f4")
     variables = module.globals

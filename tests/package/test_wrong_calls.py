@@ -50,6 +50,11 @@ class World:
         self.scalars, self.fill, self.sized = (ck.Kernel(OTHERS, name) for name in ("scalars", "fill", "sized"))
         self.one = ck.config(1, 32)
 
+    def file(self, text: str) -> Path:
+        """A file with a text."""
+        (self.path / "given.cu").write_text(text)
+        return self.path / "given.cu"
+
     def give(self, *changed: Any, **named: Any) -> None:
         """Call `scalars` with some arguments others than the right ones, by position."""
         right = [1, 1.0, True, 1, (1, 2, 3, 4), Params(np.float32(1), np.int32(2))]
@@ -384,6 +389,14 @@ wrong("tensor_map: dtype", lambda w: ck.tensor_map(w.v.astype("c8"), (4,)), "com
 
 # ── ops ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
+wrong("Kernel: a NUL", lambda w: ck.Kernel("\n__global__ void k() {}\0\n#error"), "NUL character in line 2")
+wrong("Kernel: half a character", lambda w: ck.Kernel("__global__ void k() {} // \ud800"), "is no text", "\\ud800")
+wrong("from_file: a NUL", lambda w: ck.Kernel.from_file(w.file("__global__ void k() {}\0")), "NUL character in line 1")
+wrong(
+    "compact: count in out",
+    lambda w: ops.compact(w.i.astype("i8"), w.b, out=(out := w.xp.empty(8, "i8")), count=out[:1]),
+    "compact: two outputs overlap",
+)
 for _name, _call in {
     "to_host: wait": lambda w: ck.to_host(w.v, w.s, wait="no"),
     "surface: layered": lambda w: ck.surface(w.x, layered="no"),

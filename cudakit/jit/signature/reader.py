@@ -22,7 +22,7 @@ from cudakit.jit.signature.outline import (
 )
 from cudakit.jit.signature.repair import split
 from cudakit.jit.source.lexical import blank
-from cudakit.types.cpp import CppType, Named, is_tensor, names_in, without_const
+from cudakit.types.cpp import CppType, Named, Reference, is_tensor, names_in, with_const, without_const
 
 _KERNEL: Final = re.compile(r"__(tile_)?global__")
 _NAME: Final = r"[A-Za-z_]\w*"
@@ -57,6 +57,10 @@ class _Kernel:
     signature: Signature
     offset: int
     is_definition: bool
+
+
+def _constant(cpp: CppType) -> CppType:
+    return cpp if isinstance(cpp, Reference) else with_const(cpp, True)
 
 
 class _Reader:
@@ -152,11 +156,12 @@ class _Reader:
             return
         if re.search(r"\bextern\b", specifiers) and not equals and "{" not in specifiers:
             return
+        is_constant = re.search(r"\bconstexpr\b", specifiers) is not None
         for variable in self._grammar.declaration(_SPECIFIERS.sub(" ", specifiers) + equals + rest):
             if not variable.is_function and re.fullmatch(_NAME, variable.name):
                 yield Symbol(
                     _qualify(piece, variable.name),
-                    variable.type,
+                    _constant(variable.type) if is_constant else variable.type,
                     variable.extents,
                     constant="__constant__" in storage,
                     managed="__managed__" in storage,

@@ -71,6 +71,7 @@ def from_text(text: str, depth: int = 1) -> Source:
         raise TemplateError(f"Kernel takes CUDA C++ source as a str, got {type(text).__name__}; see Kernel.from_file")
     if text.strip().endswith((".cu", ".cuh")) and "{" not in text:
         raise TemplateError(f"Kernel takes CUDA C++ source, got a name: {text!r}; a file is Kernel.from_file(…)")
+    _check_whole(text, "the kernel text")
     frame = sys._getframe(depth)
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
 
@@ -94,9 +95,21 @@ def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "
         raise TemplateError(f"cannot read the CUDA source {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise TemplateError(f"the CUDA source {path} is not UTF-8 (byte {error.start})") from error
+    _check_whole(text, str(path))
     if head is not None:
         raise TemplateError(f"{path} is CUDA C++, which has the kernels' heads: a signature is for compiled code")
     return Source(text, str(path), path.resolve().parent)
+
+
+def _check_whole(text: str, name: str) -> None:
+    """Check that the compiler reads all of a text: it would stop at a NUL, and takes bytes of UTF-8."""
+    if (place := text.find("\0")) >= 0:
+        line = text.count("\n", 0, place) + 1
+        raise TemplateError(f"{name} has a NUL character in line {line}, where the compiler would stop reading")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise TemplateError(f"{name} is no text: {error}") from None
 
 
 def from_ptx(text: str, head: str | None = None) -> Source:
