@@ -13,6 +13,7 @@ import numpy as np
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(0[xX][\da-fA-F']+|0[bB][01']+|(?:\d[\d']*\.?[\d']*|\.\d[\d']*)(?:[eE][+-]?\d+)?)([uUlLzZ]*|[fF])(?![\w.])"
 )
+_LETTER: Final = re.compile(r"(?<!\w)'([A-Za-z0-9_+\-.!?@$%^&|~])'")
 _WORDS: Final = {"true": True, "false": False, "nullptr": None, "NULL": None}
 
 
@@ -24,6 +25,7 @@ def constant(text: str) -> tuple[Any] | None:
     """
     if text in _WORDS:
         return (_WORDS[text],)
+    text = _LETTER.sub(lambda match: str(ord(match[1])), text)
     try:
         return (_value(ast.parse(_NUMBER.sub(_python, text).strip(), mode="eval").body),)
     except (SyntaxError, ValueError, ArithmeticError):

@@ -44,6 +44,11 @@ pytestmark = pytest.mark.emulator
         ("-7 / 2", -3),
         ("7.0 / 2", 3.5),
         ("10 - 2 - 3", 5),
+        ("'a'", 97),
+        ("'0'", 48),
+        ("'+' - '~'", 43 - 126),
+        ("1'000", 1000),
+        ("1'0'0 + '0'", 148),
     ],
 )
 def test_constants(text: str, wanted: Any) -> None:
@@ -59,7 +64,24 @@ def test_constants(text: str, wanted: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["BLOCK", "f(1)", "1 +", "'a'", '"text"', "x1", "1 / 0", "1.5 << 2", "-1 << -1", "sizeof(int)", "~1", "", "09"],
+    [
+        "BLOCK",
+        "f(1)",
+        "1 +",
+        "' '",
+        "'é'",
+        "'ab'",
+        "L'a'",
+        '"text"',
+        "x1",
+        "1 / 0",
+        "1.5 << 2",
+        "-1 << -1",
+        "sizeof(int)",
+        "~1",
+        "",
+        "09",
+    ],
 )
 def test_what_is_no_constant(text: str) -> None:
     assert constant(text) is None

@@ -64,7 +64,8 @@ def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditi
     come before them.
     """
     reader = _Directives(without_literals(text))
-    return reader.text, tuple(reader.macros), tuple(reader.conditionals)
+    # What is left are lines that go on in the next one.
+    return re.sub(r"\\(?=\r?\n)", " ", reader.text), tuple(reader.macros), tuple(reader.conditionals)
 
 
 def line_marks(text: str) -> tuple[tuple[int, int], ...]:

@@ -31,7 +31,7 @@ def without_comments(text: str) -> str:
 
 
 def without_literals(text: str) -> str:
-    """`text` with its comments, and what is between the quotes of its literals, blanked."""
+    """`text` with its comments, and what is between its quotes, blanked; most single characters stay."""
     return _LITERAL.sub(_blank_literal, text)
 
 
@@ -39,6 +39,6 @@ def _blank_literal(match: re.Match[str]) -> str:
     found = match[0]
     if found[0] in "/R":
         return blank(found)
-    if found[0] in "\"'":
+    if found[0] in "\"'" and not re.fullmatch(r"'[A-Za-z0-9_+\-.!?@$%^&|~]'", found):
         return found[0] + " " * (len(found) - 2) + found[0]
     return found

@@ -14,7 +14,7 @@ from cudakit.jit.specialise.deduce import Deduced
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types import structs
 from cudakit.types.arguments import torch_dtype
-from cudakit.types.cpp import Named, canonical_name
+from cudakit.types.cpp import Named, canonical_name, spelling
 
 
 def explicit_arguments(signature: Signature, given: Any, book: TypeBook) -> dict[str, Deduced]:
@@ -78,7 +78,10 @@ def argument_text(signature: Signature, parameter: TemplateParameter, value: Any
     if isinstance(value, str):
         if not value.strip():
             raise TemplateError(f"{where} is an empty string")
-        return canonical_name(book.functor(value, parameter.name)) if parameter.kind == "type" else value.strip()
+        if parameter.kind != "type":
+            return value.strip()
+        named = _named_dtype(value.strip(), book)
+        return canonical_name(book.functor(value, parameter.name)) if named is None else book.spell(named, where)
     if parameter.kind == "type":
         return _type_text(where, value, book)
     if parameter.kind == "template":
@@ -93,7 +96,19 @@ def argument_text(signature: Signature, parameter: TemplateParameter, value: Any
     enums = {name for name, *_ in book.declarations.enums}
     if isinstance(parameter.value_type, Named) and parameter.value_type.name in enums:
         return f"static_cast<{parameter.value_type.name}>({int(value)})"
-    return str(int(value))
+    number = int(value)
+    # Of the least there is no literal: C++ has the number, and takes its opposite.
+    return f"({number + 1}LL - 1)" if number == -(2**63) else str(number)
+
+
+def _named_dtype(text: str, book: TypeBook) -> np.dtype | None:
+    """The dtype that NumPy calls `text`, where the source has no type of that name."""
+    found = _dtype(text)
+    if found is None or found.name != text or spelling(found) is None:
+        return None
+    known = book.declarations
+    names = (*known.structs, *(each.name for each in known.enums), *(name for name, _ in known.aliases))
+    return None if any(name.split("::")[-1] == text for name in names) else found
 
 
 def _type_text(where: str, value: Any, book: TypeBook) -> str:

@@ -520,6 +520,8 @@ def test_hostile_text_takes_no_long_time(text: str) -> None:
         ("__constant__ float c;", [Symbol("c", FLOAT, (), True)]),
         ("__constant__ float c[3][N + 1];", [Symbol("c", FLOAT, ("3", "N + 1"), True)]),
         ("__constant__ const float c[] = {1, 2};", [Symbol("c", Named("float", const=True), ("",), True)]),
+        ("__constant__ constexpr int a = 3;", [Symbol("a", Named("int", const=True), (), True)]),
+        ("__device__ constexpr int *b = 0;", [Symbol("b", Pointer(INT, const=True), (), False)]),
         ("__device__ int a = 3, *b;", [Symbol("a", INT, (), False), Symbol("b", Pointer(INT), (), False)]),
         ("__device__ int a{3};", [Symbol("a", INT, (), False)]),
         ("__device__ Box a(3);", [Symbol("a", Named("Box"), (), False)]),
@@ -785,6 +787,18 @@ def test_default_arguments() -> None:
     kernel = only("__global__ void f(int* x, int n = 3);\n__global__ void f(int* x, int n) {}")
     assert kernel.parameters is not None
     assert kernel.parameters[1].default == "3"
+    kernel = only("__global__ void f(char a = 'A', int b = '0' - 'a', char c = '(', char d = '\\n') {}")
+    assert kernel.parameters is not None
+    assert [parameter.default for parameter in kernel.parameters] == ["'A'", "'0' - 'a'", "' '", "' '"]
+
+
+def test_a_line_that_goes_on_in_the_next_one() -> None:
+    text = "template <typename T, \\\n int N = 3> __global__ void f(T* p, \\\r\n T v) {}\n__global__ void g() {}"
+    first, second = parse(text).kernels
+    assert [parameter.name for parameter in first.template_parameters] == ["T", "N"]
+    assert first.parameters is not None
+    assert [parameter.name for parameter in first.parameters] == ["p", "v"]
+    assert (first.line, second.line) == (2, 4)
 
 
 def test_abbreviated_templates() -> None:

@@ -100,6 +100,33 @@ def test_positional_named_and_mixed_template_arguments() -> None:
     assert kernel[np.float32, 1] is not kernel[np.float32, True]
 
 
+@pytest.mark.parametrize(("given", "spelled"), [
+    ("float32", "float"), ("int8", "signed char"), ("uint64", "unsigned long long"), ("float16", "__half"),
+    ("bfloat16", "__nv_bfloat16"), ("complex64", "cuda::std::complex<float>"), ("bool", "bool"),
+    ("float", "float"), ("int", "int"), ("double", "double"), ("half", "half"), ("short", "short"),
+])  # fmt: skip
+def test_a_type_is_named_as_numpy_or_cpp_names_it(given: str, spelled: str) -> None:
+    pytest.importorskip("ml_dtypes")
+    kernel = ck.Kernel("template <typename T> __global__ void f(int* x) {}")
+    assert kernel[given].specialization(arch="sm_90").name_expression == f"f<{spelled}>"
+
+
+@pytest.mark.parametrize("own", ["struct float32 { char c; };", "typedef char float32;", "enum float32 : char { a };"])
+def test_a_type_of_the_source_comes_before_numpys_names(own: str) -> None:
+    kernel = ck.Kernel(f"{own} template <typename T> __global__ void f(int* x) {{ *x = sizeof(T); }}")
+    x = np.zeros(1, np.int32)
+    kernel["float32"](ck.emulator.stream(), ck.config(1, 1), x)
+    assert x[0] == 1
+
+
+@pytest.mark.parametrize("value", [-(2**63), 1 - 2**63, -1, 2**63 - 1])
+def test_whole_numbers_of_64_bits(value: int) -> None:
+    kernel = ck.Kernel("template <long long N> __global__ void f(long long* x) { *x = N; }")
+    x = np.zeros(1, np.int64)
+    kernel[value](ck.emulator.stream(), ck.config(1, 1), x)
+    assert x[0] == value
+
+
 class Mode(enum.IntEnum):
     FAST = 1
 
