@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -46,6 +47,16 @@ class Symbol(NamedTuple):
     variable: bool
 
 
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Say of what cannot be read that it is damaged."""
+    try:
+        yield
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise TemplateError(f"the cubin is damaged ({error})") from error
+
+
+@_reading()
 def symbols(cubin: bytes) -> list[Symbol]:
     """All symbols that a cubin defines.
 
@@ -54,20 +65,17 @@ def symbols(cubin: bytes) -> list[Symbol]:
     TemplateError
         If it is damaged.
     """
-    try:
-        sections = _sections(cubin)
-        found = []
-        for _, header in sections:
-            if header[1] != _SYMBOL_TABLE:
-                continue
-            texts = sections[header[6]][1]
-            for name, info, other, index, _, size in _SYMBOL.iter_unpack(_content(cubin, header)):
-                if 0 < index < len(sections) and name:
-                    text, section = _text(cubin, texts[4] + name), sections[index][0]
-                    variable = info & 15 == _OBJECT and section.startswith(_VARIABLES)
-                    found.append(Symbol(text, section, size, info >> 4 == _GLOBAL, bool(other & _ENTRY), variable))
-    except (struct.error, IndexError, ValueError) as error:
-        raise TemplateError(f"the cubin is damaged ({error})") from error
+    sections = _sections(cubin)
+    found = []
+    for _, header in sections:
+        if header[1] != _SYMBOL_TABLE:
+            continue
+        texts = sections[header[6]][1]
+        for name, info, other, index, _, size in _SYMBOL.iter_unpack(_content(cubin, header)):
+            if 0 < index < len(sections) and name:
+                text, section = _text(cubin, texts[4] + name), sections[index][0]
+                variable = info & 15 == _OBJECT and section.startswith(_VARIABLES)
+                found.append(Symbol(text, section, size, info >> 4 == _GLOBAL, bool(other & _ENTRY), variable))
     return found
 
 
@@ -83,8 +91,9 @@ def is_executable(cubin: bytes) -> bool:
     return cubin[16:18] != b"\x01\0"
 
 
+@_reading()
 def arch(cubin: bytes) -> int:
-    """The compute capability that a cubin is for, as in 90."""
+    """The compute capability that a cubin is for, as in 90; errors are those of `symbols`."""
     (flags,) = struct.unpack_from("<I", cubin, 48)
     # The byte that has it has moved with the ABI.
     return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
@@ -98,8 +107,9 @@ class Resources(NamedTuple):
     shared_bytes: int
 
 
+@_reading()
 def resources(cubin: bytes, kernel: str) -> Resources:
-    """What a kernel uses, by its mangled name."""
+    """What a kernel uses, by its mangled name; errors are those of `symbols`."""
     sections = _sections(cubin)
     info = b"".join(_content(cubin, header) for name, header in sections if name == ".nv.info")
     names: list[str] = []
@@ -117,8 +127,9 @@ def resources(cubin: bytes, kernel: str) -> Resources:
     return Resources(found[_REGISTERS], found[_STACK], shared)
 
 
+@_reading()
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
-    """Bytes of each parameter of a kernel, by its mangled name."""
+    """Bytes of each parameter of a kernel, by its mangled name; errors are those of `symbols`."""
     content = next((_content(cubin, header) for name, header in _sections(cubin) if name == f".nv.info.{kernel}"), b"")
     return tuple(size for _, size in sorted(_parameters(content)))
 

@@ -267,3 +267,36 @@ def test_ptx_of_a_version_that_is_not_known(folder: Path) -> None:
         kernel.compile(arch=ARCH)
     with pytest.raises(ck.EmulationError, match=r"PTX version 99\.0 is not emulated"):
         kernel(ck.emulator.stream(), CONFIG, _ones(), np.float32(2), np.int32(3), PAIR)
+
+
+def test_damaged_machine_code_is_refused_by_name() -> None:
+    code = ck.Kernel("__constant__ int c; __global__ void k(int* p) { *p = c; }").compile(arch=ARCH).code
+    damaged = [
+        code[:place] + bytes([code[place] ^ mask]) + code[place + 1 :]
+        for place in range(0, len(code), 3)
+        for mask in (0x80, 0xFF)
+    ]
+    damaged += [bytes([*code[:place], code[place] ^ 0x80, *code[place + 1 :]]) for place in range(64)]
+    damaged += [code[:size] for size in range(0, len(code), 23)]
+    refused = 0
+    for data in damaged:
+        for read in (
+            elf.symbols,
+            elf.arch,
+            elf.variables_of,
+            lambda data: elf.resources(data, "_Z1kPi"),
+            lambda data: elf.parameter_sizes(data, "_Z1kPi"),
+        ):
+            try:
+                read(data)
+            except ck.TemplateError as error:
+                refused += "the cubin is damaged" in str(error)
+    assert refused > 300
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    code = bytearray(ck.Kernel("__constant__ int c; __global__ void k(int* p) { *p = c; }").compile(arch=ARCH).code)
+    code[47] ^= 0x80  # where the table of sections is
+    (tmp_path / "damaged.cubin").write_bytes(code)
+    with pytest.raises(ck.TemplateError, match="the cubin is damaged"):
+        ck.Kernel.from_file(tmp_path / "damaged.cubin")
