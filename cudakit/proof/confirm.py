@@ -42,6 +42,8 @@ class Example:
         What the emulator says of it; empty where it finds nothing.
     was_run : bool
         Whether it was run: it may be too large.
+    null : tuple of str
+        Arguments that are None.
     """
 
     arguments: dict[str, int]
@@ -50,9 +52,12 @@ class Example:
     shared_bytes: int
     fault: str = ""
     was_run: bool = False
+    null: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shown = [f"{name} = {value}" for name, value in self.arguments.items()]
+        shown = [f"{name} = {value}" for name, value in self.arguments.items()] + [
+            f"{name} = None" for name in self.null
+        ]
         return ", ".join([*shown, f"grid {self.grid}, block {self.block}"])
 
 
@@ -85,7 +90,8 @@ def example(problem: Problem, values: dict[Symbol, int]) -> Example:
     arguments = {name: values.get(symbol, _least(symbol)) for name, symbol in problem.scalars.items()}
     arguments |= {symbol.name: values.get(symbol, 0) for symbol in problem.lengths.values()}
     sizes = [tuple(value_of(each, values) for each in extents) for extents in (problem.grid, problem.block)]
-    return Example(arguments, sizes[0], sizes[1], value_of(problem.shared_bytes, values))
+    null = tuple(name for name, symbol in problem.pointers.items() if values.get(symbol, 1) == 0)
+    return Example(arguments, sizes[0], sizes[1], value_of(problem.shared_bytes, values), null=null)
 
 
 def _least(symbol: Symbol) -> int:
@@ -139,6 +145,8 @@ def ran(found: Example, problem: Problem, kernel: Any, arch: str, wanted: Wanted
     for name, (parameter, length) in zip(names, pairs, strict=True):
         if parameter.kind == "pointer" and name in arrays:
             given.append(arrays[name])
+        elif parameter.kind == "pointer" and name in found.null:
+            given.append(None)
         elif parameter.kind == "pointer":
             arrays[name] = _array(length * parameter.count, parameter.dtype or np.dtype("u1"), held)
             given.append(arrays[name])

@@ -18,7 +18,7 @@ from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Unsupported, Value
 from cudakit.proof.numbers import Opaque
 from cudakit.proof.statements import Statements
-from cudakit.proof.terms import All, Atom, Formula, Polynomial, Symbol, at_least, everything, polynomial
+from cudakit.proof.terms import All, Atom, Formula, Polynomial, Symbol, at_least, equal, everything, polynomial, some
 
 #: Bytes that an array has at most, and where its memory ends.
 _MOST_BYTES: Final = 1 << 47
@@ -66,8 +66,8 @@ class Problem:
         What every launch meets.
     arrays : dict
         By where they begin.
-    scalars, lengths : dict
-        Symbols of integer arguments, and of arrays' lengths, by names.
+    scalars, lengths, pointers : dict
+        Symbols of integer arguments, of arrays' lengths, and of where these begin, by names.
     block, grid : tuple of Polynomial
     shared_bytes : Polynomial
     """
@@ -80,6 +80,7 @@ class Problem:
     arrays: dict[Symbol, Array] = field(default_factory=dict)
     scalars: dict[str, Symbol] = field(default_factory=dict)
     lengths: dict[str, Symbol] = field(default_factory=dict)
+    pointers: dict[str, Symbol] = field(default_factory=dict)
     #: Arguments that are the same array as another.
     same: dict[str, str] = field(default_factory=dict)
     block: tuple[Polynomial, ...] = ()
@@ -170,7 +171,14 @@ class Problem:
                 length = Symbol(f"len({parameter.name})", 0, _MOST_BYTES // size)
                 self.lengths[parameter.name] = length
                 names[length.name] = polynomial(length)
-                self._bases[parameter.name] = self._array(parameter.name, polynomial(length) * size, "global", 256)
+                self._bases[parameter.name] = base = self._array(
+                    parameter.name, polynomial(length) * size, "global", 256
+                )
+                # The pointer of no array, or of one without elements, may be null.
+                (symbol,) = base.symbols
+                symbol.low = 0
+                symbol.definition = (some((at_least(symbol, 1), equal(length, 0))),)
+                self.pointers[parameter.name] = symbol
             elif parameter.kind == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
                 low, high = (0, 1) if parameter.dtype.kind == "b" else _limits(parameter.dtype)
                 self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
@@ -191,7 +199,7 @@ class Problem:
                 raise ArgumentError(f"{self.name}: {each.strip()!r} is stated of what are not two arrays of one type")
             self.same[second] = first
             (base,) = self._bases[second].symbols
-            del self.arrays[base], self.lengths[second]
+            del self.arrays[base], self.lengths[second], self.pointers[second]
             self._bases[second] = self._bases[first]
             names[f"len({second})"] = names[f"len({first})"]
         return left

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -321,6 +322,24 @@ def test_a_fault_is_confirmed_by_its_own_line() -> None:
     assert not race.of_finding(replace(found, line=4))
     assert not race.of_finding(replace(found, kind="uninitialised"))
     assert not bounds.of_finding(found)
+
+
+def test_a_pointer_of_an_array_without_elements_may_be_null() -> None:
+    text = """
+    __global__ void k(float* x, const float* gain, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n + (gain == nullptr)) x[i] = 1;
+    }"""
+    launch: Any = {"block": 64, "grid": "(n + 63) // 64", "timeout_s": PATIENT_S}
+    stated = ("1 <= n <= len(x)", "n <= 1 << 20")
+    (found,) = ck.prove(ck.Kernel(text), *stated, **launch).findings
+    assert found.verdict == "refuted"
+    assert found.example is not None
+    assert found.example.null == ("gain",)
+    assert "len(gain) = 0" in str(found.example)
+    assert "gain = None" in str(found.example)
+    assert ck.prove(ck.Kernel(text), *stated, "len(gain) >= 1", **launch)
+    assert ck.prove(ck.Kernel(text.replace("== nullptr", "== nullptr && n < 0")), *stated, **launch)
 
 
 def test_arguments_may_be_words_of_python() -> None:
