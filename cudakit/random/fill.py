@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from fractions import Fraction
-from math import isfinite
+from math import copysign, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,7 +103,6 @@ def uniform(op: str, dtype: np.dtype, low: float, high: float) -> Fill:
     return Fill(kernel, 16 // dtype.itemsize, (real.type(least), extent))
 
 
-@functools.lru_cache(1024)
 def normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponential: bool = False) -> Fill:
     """Of location + scale × numbers of the standard normal, or exponential, distribution.
 
@@ -111,9 +110,15 @@ def normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponenti
     ------
     ArgumentError
     """
-    real = real_dtype(op, dtype)
-    if np.signbit(scale):
+    if copysign(1, scale) < 0:  # of -0.0 too, which is the same key as 0.0
+        real_dtype(op, dtype)
         raise ArgumentError(f"{op}: scale={scale} is below 0")
+    return _normal(op, dtype, location, scale, is_exponential)
+
+
+@functools.lru_cache(1024)
+def _normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponential: bool) -> Fill:
+    real = real_dtype(op, dtype)
     kernel = Kernel.from_template("random/normal")[dtype, real, "true" if is_exponential else "false"]
     with np.errstate(over="ignore"):
         return Fill(kernel, 16 // real.itemsize, (real.type(location), real.type(scale)))

@@ -18,7 +18,7 @@ from cudakit.generate.elementwise import elementwise
 from cudakit.generate.elementwise_call import place_for
 from cudakit.ops.sort import argsort
 from cudakit.ops.take import take
-from cudakit.ops.target import Target, delivered
+from cudakit.ops.target import Casting, Target, check_casting, delivered
 from cudakit.ops.transpose import copy
 from cudakit.random import fill
 from cudakit.random.fill import Fill
@@ -264,10 +264,12 @@ class Generator:
         op = "permutation"
         if isinstance(x, int | np.integer) and not isinstance(x, bool):
             place = _place(op, stream, out)
-            order = self._order(op, place, whole(f"{op}: x", x))
-            return order if out is None else _copied(op, place, order, out)
+            count = whole(f"{op}: x", x)
+            _check_out(op, place, out, (count,), _INT64, "no")
+            return _in_out(place, self._order(op, place, count), out)
         place, (array,) = place_for(op, stream, [("x", x)])
         along = axis_of(op, axis, array.ndim)
+        _check_out(op, place, out, array.shape, array.dtype)
         return take(array, self._order(op, place, array.shape[along]), along, out=out, stream=place.stream)
 
     def shuffle(self, x: Any, axis: int = 0, *, stream: Any = None) -> None:
@@ -329,6 +331,10 @@ class Generator:
         if count == 0 and wanted:
             raise ArgumentError(f"{op}: a is empty, and {wanted} are to be drawn of it")
         weights = None if p is None else _weights(op, place, p, count)
+        if array is None:
+            _check_out(op, place, out, shape, _INT64, "no")
+        else:
+            _check_out(op, place, out, (*array.shape[:axis], *shape, *array.shape[axis + 1 :]), array.dtype)
         if flag(f"{op}: replace", replace):
             indices = self._chosen(op, place, shape, weights, count)
         else:
@@ -338,7 +344,7 @@ class Generator:
             indices = self._order(op, place, count, weights)[:wanted].reshape(shape)
         if array is not None:
             return take(array, indices, axis, out=out, stream=place.stream)
-        return indices if out is None else _copied(op, place, indices, out)
+        return _in_out(place, indices, out)
 
     # ── how ──
 
@@ -392,13 +398,17 @@ def _place(op: str, stream: Any, out: Any) -> ArrayPlace:
     return place_for(op, stream, [] if out is None else [("out", out)])[0]
 
 
-def _copied(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
-    """`made` in `out`, of its shape and dtype."""
-    given = given_output(op, place, out, made.shape)
-    if given.dtype != made.dtype:
-        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {made.dtype}")
-    copy(made, out=out, stream=place.stream)
-    return out
+def _check_out(
+    op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, casting: Casting = "same_kind"
+) -> None:
+    """Raise, before numbers are drawn, where an `out` does not take a result of `shape` and `dtype`."""
+    if out is not None:
+        check_casting(op, dtype, given_output(op, place, out, shape).dtype, casting)
+
+
+def _in_out(place: ArrayPlace, made: Any, out: Any) -> Any:
+    """`made`, or `out` once it is copied there."""
+    return made if out is None else copy(made, out=out, stream=place.stream)
 
 
 def _shape(op: str, size: Any) -> tuple[int, ...]:

@@ -593,6 +593,12 @@ def test_declarations_that_cannot_be_read(text: str, message: str) -> None:
         elementwise(text, "T z", "z = 1")
 
 
+def test_columns_of_every_second_element(xp: Any) -> None:
+    """Neighbours of a tile's columns that are two elements apart."""
+    host, other = np.arange(70 * 180, dtype="f4").reshape(90, 140), np.ones((70, 90), "f4")
+    check(mix(xp.asarray(host)[:, ::2].T, xp.asarray(other)), host[:, ::2].T - 2 * other)
+
+
 def test_declarations_of_every_kind() -> None:
     text = "T a, raw T x, const float* y, unsigned long long q, bfloat16 z, cuda::std::complex<double> e, half h"
     assert [(p.type, p.raw) for p in parse("f", text)] == [

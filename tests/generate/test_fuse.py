@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from support.tiers import in_tiers
 from support.views import few
 
 import cudakit as ck
+
+fuse_module = import_module("cudakit.generate.fuse")
 
 
 def same(got: Any, want: Any) -> None:
@@ -276,6 +279,40 @@ def test_what_cannot_be_fused_says_where(xp: Any, function: Callable[..., Any], 
     assert any(f"{__file__}:{first + k}: " in str(raised.value) for k in range(len(lines)))
 
 
+@ck.fuse
+def _decorated(x: Any) -> Any:
+    return x + 1
+
+
+@pytest.mark.emulator
+def test_a_decorated_function_is_pickled_by_its_name() -> None:
+    again = pickle.loads(pickle.dumps(_decorated))
+    same(again(np.zeros(3)), np.ones(3))
+    assert _decorated.function.__qualname__ == "_decorated.function"
+    assert again.function is _decorated.function
+
+
+@pytest.mark.emulator
+def test_what_comes_again_as_a_whole() -> None:
+    """Elements of arguments alone, or one reduction with all that is made of it."""
+
+    def is_plain(function: Callable[..., Any], count: int = 1) -> bool:
+        fused = ck.fuse(function)
+        key = [(name, np.dtype("f4"), None) for name in "xy"[:count]]
+        return fuse_module._Made(fused, key, [(2, 3)] * count).stages.is_plain
+
+    def written(x: Any) -> None:
+        x += 1
+
+    assert is_plain(lambda x: x + 1)
+    assert is_plain(lambda x, y: (x + y, x - y), 2)
+    assert is_plain(lambda x: x.sum() * 2)
+    assert not is_plain(lambda x: (x.sum(), x.max()))
+    assert not is_plain(written)
+    assert not is_plain(lambda x: x.T + 1)
+    assert not is_plain(lambda x: x - x.sum())
+
+
 def test_bad_calls(xp: Any) -> None:
     fused = ck.fuse(lambda x, y: x + y, name="sum_of_two")
     for call, message in [
@@ -283,11 +320,51 @@ def test_bad_calls(xp: Any) -> None:
         (lambda: fused(1, 2), "none of its arguments is an array"),
         (lambda: fused(xp.ones(3), [1, 2]), "y is list"),
         (lambda: fused(xp.ones(3), xp.ones(4)), "cannot be broadcast together"),
+        (lambda: fused(xp.ones(3), np.zeros(3, "M8[s]")), r"y is of datetime64\[s\], which has no C"),
+        (lambda: fused(xp.ones(3), xp.ones(3), out=(None, None)), "sum_of_two has 1 results; out has 2"),
+        (lambda: ck.fuse(lambda x, n: x, static="n")(xp.ones(3), [1]), r"constants are numbers.*; n is \[1\]"),
+        (lambda: ck.fuse(lambda x: x[5])(xp.ones(3)), "index 5 is out of bounds"),
     ]:
         with pytest.raises(ck.ArgumentError, match=message):
             call()
     with pytest.raises(ck.TemplateError, match="was not called yet"):
         _ = ck.fuse(lambda x: x).source
+
+
+def _endless(x: Any, n: int = 0) -> Any:
+    return _endless(x, n + 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ck.fuse(3), "fuse: it takes a function of arrays, got 3"),  # type: ignore[call-overload]
+        (lambda: ck.fuse(static=(1,)), r"fuse: static names arguments, as in static=\('n',\), got \(1,\)"),
+        (lambda: ck.fuse(static={"n"}), "fuse: static names arguments, .* got {'n'}"),
+        (lambda: ck.fuse(max), "max: its arguments are not known to Python"),
+        (lambda: ck.fuse(_endless)(np.ones(3)), "_endless: recursion without end|fused: recursion without end"),
+        (lambda: ck.fuse(lambda x: 3)(np.ones(3)), r"it returns int; return an array, or a tuple of them"),
+        (lambda: ck.fuse(lambda x, n: n + 1)(np.ones(3), 2), "it returns a number; return an array"),
+    ],
+)
+@pytest.mark.emulator
+def test_bad_functions(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ck.TemplateError, match=message):
+        make()
+
+
+@pytest.mark.emulator
+def test_arguments_of_every_kind() -> None:
+    """By position and by name, those of ``*args`` and ``**named`` each."""
+
+    def mixed(x: Any, *more: Any, scale: Any, **named: Any) -> Any:
+        return sum([each * scale for each in more], x * named["last"] - named["first"])
+
+    x, y = np.arange(4.0), np.ones(4)
+    same(ck.fuse(mixed)(x, y, 2 * y, scale=3, last=2.0, first=y), mixed(x, y, 2 * y, scale=3, last=2.0, first=y))
+    named = ck.fuse(lambda x, n: x * n, static="n", name="times_")
+    same(named(x, 3), 3 * x)
+    assert (named.static, named.name) == (("n",), "fused")
 
 
 @pytest.mark.gpu

@@ -299,6 +299,8 @@ def test_bad_calls(xp: Any) -> None:
             "the result is of float64, which out of int32 would",
         ),
         (lambda: ck.math.add(xp.zeros(3, np.uint8), 300), "parameter y .*300"),
+        (lambda: ck.math.add(x, x, casting="never"), "add: casting is 'never'; there are "),
+        (lambda: ck.math.add(x, x, dtype="no such"), "add: dtype 'no such': "),
     ]:
         with pytest.raises(ck.ArgumentError, match=message):
             call()

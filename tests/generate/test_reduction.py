@@ -352,6 +352,8 @@ def test_bad_arguments(xp: Any) -> None:
         (lambda: dot(x, "text"), "y is str, not an array"),
         (lambda: dot(x, x, size=3), "size= is for calls whose arrays are all raw"),
         (lambda: where_largest(x.astype("f8")), "x is of float64 and would lose as float"),
+        (lambda: dot(x, x, keepdims=2), "dot: keepdims is True or False, got 2"),
+        (lambda: dot(x, x, out=(None, None)), r"dot has 1 outputs \(.*\); out has 2"),
     ):
         with pytest.raises(ck.ArgumentError, match=message):
             call()
@@ -371,6 +373,15 @@ def test_bad_arguments(xp: Any) -> None:
         (("T x", "T y", "x", 3), "the reduce must be C"),
         (("T x", "T y", "x", "a + b", "0", "y = a", "no name"), "must be a C.. identifier"),
         (("flaot x", "T y", "x", "a + b"), "no type is called 'flaot'"),
+        ((3, "T y", "x", "a + b"), "arguments are declared by a str such as 'T x, float32 y', got 3"),
+        (
+            (", ".join(f"T x{k}" for k in range(16)), "T y", "x0", "a + b"),
+            "more than 15 inputs or outputs; put several",
+        ),
+        (
+            ("T x", ", ".join(f"T y{k}" for k in range(16)), "x", "a + b", "0", "y0 = a"),
+            "more than 15 inputs or outputs; put several",
+        ),
         (("T x", "T y", "x", "a + b", "0", "sqrt(a)"), "the post 'sqrt.a.' never sets y; write 'y = …'"),
     ],
 )
@@ -387,6 +398,13 @@ def test_an_error_in_an_expression_is_short(xp: Any) -> None:
     assert "detected during" not in str(caught.value)
     assert len(str(caught.value).splitlines()) == 6
     assert str(caught.value).endswith("the expression has the names a, b, T")
+
+
+def test_headers_of_declared_types() -> None:
+    for name, header in (("half", "cuda_fp16.h"), ("bfloat16", "cuda_bf16.h"), ("complex<float>", "cuda/std/complex")):
+        for inputs, outputs, text in ((f"{name} x, T z", "T y", "z"), ("T x", f"{name} y", "x")):
+            assert f"#include <{header}>" in ck.reduction(inputs, outputs, text, "a + b", "0").source
+    assert "#include <cuda" not in dot.source.partition("cudakit/")[0]
 
 
 def test_the_source_is_readable() -> None:

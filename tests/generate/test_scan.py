@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ from support.tolerance import bound
 
 import cudakit as ck
 from cudakit.arrays.place import _statuses
+from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW
 from cudakit.generate.fold_arguments import gather
 from cudakit.generate.scan import Scan
 from cudakit.jit.cache.cache import default_cache
@@ -293,6 +295,55 @@ def test_bad_out(xp: Any) -> None:
             running(x, out=out)
 
 
+def test_one_array_for_two_outputs(xp: Any) -> None:
+    two = ck.scan("T x", "T y, T z", "x", "a + b", "0", "y = item; z = item", "two")
+    out = xp.zeros(300, "f4")
+    with pytest.raises(ck.ArgumentError, match="for two outputs"):
+        two(xp.zeros(300, "f4"), out=(out, out))
+
+
+@pytest.mark.emulator
+def test_how_outputs_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whole words only where all elements are set, and are words."""
+    tasks: list[Any] = []
+
+    def noted(name: str, task: Any, shape: tuple[int, ...], along: int) -> Any:
+        tasks.append((task, shape, along))
+        raise LookupError
+
+    monkeypatch.setattr(import_module("cudakit.generate.scan"), "plan", noted)
+    struct = np.dtype([("x", "f4"), ("y", "f4")])
+    preamble = "struct pair { float x, y; };"
+    for outputs, output, out, want in (
+        ("T y", "y = item", None, PACKED),
+        ("T y", "if (i) y = item", None, DIRECT),
+        ("pair y", "y.x = item", np.zeros((2, 3), struct), DIRECT),
+        ("pair y", "y = {item, item}", np.zeros((2, 3), struct), DIRECT),
+        ("raw T y", "y[i] = item", np.zeros(6, "f4"), RAW),
+    ):
+        function = ck.scan("T x", outputs, "x", "a + b", "0", output, "stored", preamble=preamble)
+        monkeypatch.setattr(function._kernels, "state_bytes", lambda *_: 8)
+        with pytest.raises(LookupError):
+            function(np.zeros((2, 3), "f4"), out=out, axis=1)
+        task, shape, along = tasks[-1]
+        assert [writer.writing for writer in task.writers] == [want]
+        assert (shape, along, task.item_bytes, task.block) == ((2, 3), 1, 8, None)
+    function = ck.scan("T x, T y", "T z", "x + y", "a + b", "0", name="stored")
+    monkeypatch.setattr(function._kernels, "state_bytes", lambda *_: 4)
+    out = np.zeros((3, 2), "f4").T
+    for axis, seen in ((0, (2, 3)), (None, (6,))):
+        with pytest.raises(LookupError):
+            function(np.zeros((2, 3), "f4"), 2.0, axis=axis, block_size=128)
+        task, shape, along = tasks[-1]
+        assert (shape, along, task.block, task.readers[1]) == (seen, 0, 128, None)
+    with pytest.raises(LookupError):
+        function(np.zeros((2, 3), "f4"), 2.0, axis=0, out=out)
+    assert tasks[-1][0].writers[0].array.steps == (1, 2)
+    with pytest.raises(LookupError):
+        function(np.zeros((2, 3), "f4"), 2.0, axis=0, out=out.astype("f8"))
+    assert tasks[-1][0].writers[0].array.steps == (3, 1)
+
+
 def test_raw_outputs_are_written_where_the_statements_say(xp: Any) -> None:
     """The positions of the positive elements and their number, as NumPy has them; outputs of any length."""
     chosen = ck.scan(
@@ -414,6 +465,7 @@ def test_bad_arguments(xp: Any) -> None:
         (("T x", "raw T y", "x", "a + b", "0"), {}, "say how they come of item"),
         (("T x", "T y", "x", "a + b", "0", "y = last_item"), {"segments": "x > 0"}, "no one last_item"),
         (("T x", "T y", "x", "a + b", 0), {}, "the identity must be C"),
+        (("T x", "T y", "x", "a + b", None, "y = prev_item"), {}, "the first element has no prev_item, unless"),
     ],
 )
 def test_bad_declarations(arguments: tuple[Any, ...], more: dict[str, Any], message: str) -> None:

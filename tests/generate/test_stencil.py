@@ -14,6 +14,7 @@ from support.places import to_host
 from support.tiers import in_tiers
 
 import cudakit as ck
+from cudakit.generate.stencil_code import called_with_offsets, offsets_of
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 #: What numpy.pad calls SciPy's modes.
@@ -318,8 +319,15 @@ def test_functions_that_are_no_stencils(stream: Any, xp: Any) -> None:
     for function, message in cases:
         with pytest.raises(ck.TemplateError, match=message):
             ck.stencil(function)(x, stream=stream)
-    with pytest.raises(ck.TemplateError, match="a function is traced, and takes name=, mode= and cval="):
-        ck.stencil(lambda u: u(0), inputs="float u")  # type: ignore[call-overload]
+    for named in (
+        {"inputs": "float u"},
+        {"body": "u(0)"},
+        {"radius": 1},
+        {"preamble": "// C++"},
+        {"options": ck.CompileOptions()},
+    ):
+        with pytest.raises(ck.TemplateError, match="a function is traced, and takes name=, mode= and cval="):
+            ck.stencil(lambda u: u(0), **named)
     with pytest.raises(ck.ArgumentError, match="takes 1 arguments: u; got 2"):
         ck.stencil(lambda u: u(0))(x, x, stream=stream)
 
@@ -342,11 +350,41 @@ def test_functions_that_are_no_stencils(stream: Any, xp: Any) -> None:
         (lambda: ck.stencil("float u", FIVE, "float u"), "names of their own"),
         (lambda: ck.stencil("float out", "out = u[1]", "raw float u"), "none of them is raw"),
         (lambda: ck.stencil("float a, float b", "a = u(0, 1)", "float u"), "never sets b"),
+        (lambda: ck.stencil("float out", FIVE, radius=(1, 1, 1)), "radius has 3 entries, and the expression 2 axes"),
+        (lambda: ck.stencil("float out", FIVE, radius=17), "u is looked at 17 away; 16 is the most"),
+        (lambda: ck.stencil("float out", 3), "the expression must be C\\+\\+ text, got 3"),  # type: ignore[call-overload]
+        (lambda: ck.stencil("float out", FIVE, name="out_"), "must be a C\\+\\+ identifier"),
     ],
 )
 def test_declarations_that_cannot_be(make: Any, message: str) -> None:
     with pytest.raises(ck.TemplateError, match=message):
         make()
+
+
+def test_neighbours_three_planes_away(stream: Any, xp: Any) -> None:
+    far = ck.stencil("float out", "u(-3, 0, 0) - 2 * u(3, 0, 0) + u(0, 0, 1)", mode="wrap", name="far")
+    host = np.random.default_rng(0).integers(0, 100, (9, 5, 8)).astype("f4")
+    want = np.roll(host, 3, 0) - 2 * np.roll(host, -3, 0) + np.roll(host, -1, 2)
+    np.testing.assert_array_equal(to_host(far(xp.asarray(host), stream=stream)), want)
+
+
+def test_offsets_in_an_expression() -> None:
+    for body, is_open, want in (
+        ("u(0, -1) + u( + 2 , 0)", False, [(0, -1), (2, 0)]),
+        ("u(k, 0) + u(1, 1)", True, [(1, 1)]),
+        ("u(k, 0) + u(j)", True, [(0, 0)]),
+        ("v(0) + w.u(1)", False, []),
+        ("f(u(g(1)))", True, []),
+    ):
+        assert offsets_of("f", "u", body, is_open) == want
+    for body, message in (
+        ("u(0) + u(k) + u(1)", r"f: u\(k\) is not at constant integers, as u\(0, -1\) is; give radius="),
+        ("u(g(1))", r"f: u\(…\) is not at constant integers"),
+        ("u(0, 1) + u", r"f: u is an array; the element itself is u\(0, 0\)"),
+    ):
+        with pytest.raises(ck.TemplateError, match=message):
+            offsets_of("f", "u", body, False)
+    assert called_with_offsets("a(0) + min(1, 2) + b.c(1) + d::e(1) + g(x) + a(1) + h(-1, 2)") == ("a", "h")
 
 
 def test_misuse(stream: Any, xp: Any) -> None:

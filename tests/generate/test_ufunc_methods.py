@@ -11,6 +11,7 @@ from support.places import to_host
 from support.tiers import in_tiers
 
 import cudakit as ck
+from cudakit.generate import ufunc_methods
 
 _REDUCED = ("multiply", "minimum", "fmax", "logical_and", "bitwise_and", "bitwise_xor", "logaddexp", "divide", "hypot",
             "gcd", "less")  # fmt: skip
@@ -131,6 +132,63 @@ def test_dtype_and_out(stream: Any, xp: Any) -> None:
         ck.math.add.reduce(wide, out=xp.zeros(5))
 
 
+def test_orders_that_matter_and_outputs(stream: Any, xp: Any) -> None:
+    x = drawn((3, 4), "f4")
+    both("subtract", "accumulate", x, xp, axis=0)
+    both("subtract", "accumulate", x[:0], xp, axis=1)
+    x[1, 2] = np.nan
+    both("fmax", "reduce", x, xp, axis=1)
+    out = xp.zeros((4,), "f8")
+    assert ck.math.add.reduce(xp.asarray(x), out=out) is out
+    np.testing.assert_allclose(to_host(out), x.sum(0), rtol=1e-6)
+    both("subtract", "reduceat", x[:, :0], xp, [0, 2, 1], 0)
+
+
+def test_types_along_an_axis() -> None:
+    """NumPy's own, for what it has; what is refused is no result for another step."""
+    for name, x, dtype, out, want in (
+        ("add", "i2", None, None, "i8"),
+        ("add", "?", None, None, "i8"),
+        ("add", "u4", None, None, "u8"),
+        ("multiply", "u1", None, None, "u8"),
+        ("add", "f2", None, None, "f2"),
+        ("add", "i2", "i4", None, "i4"),
+        ("add", "i2", None, "i2", "i2"),
+        ("add", "i2", None, "f4", "i2"),
+        ("add", "f4", None, "f8", "f4"),
+        ("maximum", "i2", None, None, "i2"),
+        ("subtract", "i2", None, "i8", "i2"),
+        ("logical_and", "f4", None, None, "?"),
+        ("logical_or", "f4", "f4", None, "?"),
+        ("divide", "f4", None, None, "f4"),
+        ("divide", "i4", None, None, "f8"),
+    ):
+        given = None if out is None else np.zeros(1, out)
+        found = ufunc_methods.types_of(getattr(np, name), "reduce", np.dtype(x), dtype, given)
+        assert found == np.dtype(want), (name, x, dtype, out)
+    for name, x, dtype, message in (
+        ("sin", "f4", None, "sin.reduce: only functions of two arrays with one result have it"),
+        ("divmod", "f4", None, "divmod.reduce: only functions of two arrays"),
+        ("less", "f4", None, "less.reduce: its results are of bool, and are no arguments for it, of float32"),
+        ("bitwise_and", "f4", None, "bitwise_and.reduce: x is of float32: "),
+    ):
+        with pytest.raises(ck.ArgumentError, match=message):
+            ufunc_methods.types_of(getattr(np, name), "reduce", np.dtype(x), dtype)
+
+
+def test_what_changes_nothing() -> None:
+    assert ufunc_methods._combination("subtract", np.dtype("f4")) is None
+    assert ufunc_methods._combination("fmax", np.dtype("c8")) is None
+    of_floats, of_whole = (ufunc_methods._combination("fmin", np.dtype(dtype)) for dtype in ("f2", "i4"))
+    assert of_floats == ("cudakit::ufunc::fmin(a, b)", "static_cast<float>(__int_as_float(0x7fc00000))")
+    assert of_whole is not None
+    assert of_whole[1] == ufunc_methods._COMBINED["minimum"][1].replace("A", "int")
+    assert ufunc_methods._combination("fmax", np.dtype("u1")) == (
+        "cudakit::ufunc::fmax(a, b)",
+        ufunc_methods._COMBINED["maximum"][1].replace("A", "unsigned char"),
+    )
+
+
 def test_outer(stream: Any, xp: Any) -> None:
     x, y = drawn((2, 3), "f4"), drawn((4,), "i2")
     for a, b in ((x, y), (x.T, y), (x, np.float32(2)), (y, y[::-1])):
@@ -247,6 +305,29 @@ def test_bad_calls(stream: Any, xp: Any) -> None:
         (lambda: ck.math.add.at(x, (1, 1, 1), 1), "3 indices for an array of 2"),
         (lambda: ck.math.add.reduceat(x, [0, 3]), None),
         (lambda: ck.math.add.reduceat(x, [0, 4]), "not all from 0 to 2"),
+        (lambda: ck.math.add.reduceat(x, [0, -1]), "not all from 0 to 2"),
+        (lambda: ck.math.add.reduceat(x, xp.zeros((1, 2), int)), r"indices has shape \(1, 2\); it has one dimension"),
+        (lambda: ck.math.sin.outer(x, x), "sin.outer: only functions of two arrays have it"),
+        (
+            lambda: ck.math.add.reduce(x, where=xp.ones(3, bool)),
+            r"where has shape \(3,\), which is not broadcast to x's",
+        ),
+        (lambda: ck.math.bitwise_and.reduce(x), "bitwise_and.reduce: x is of float64: "),
+        (
+            lambda: ck.math.true_divide.reduce(x, dtype="i4"),
+            "divide.reduce: dtype is int32; of float64 it gives float64",
+        ),
+        (lambda: ck.math.maximum.reduce(x[:0]), "there may be no elements, for which it has no result; give initial="),
+        (lambda: ck.math.add.reduce(x, out=xp.zeros(3)), r"out has shape \(3,\), the result has \(4,\)"),
+        (
+            lambda: ck.math.add.reduce(x, out=xp.zeros(4, "i4")),
+            "out has dtype int32, the result has float64, which is of",
+        ),
+        (
+            lambda: ck.math.add.at(x, (xp.zeros(2, int), xp.zeros(3, int)), 1),
+            r"indices of shapes \(2,\), \(3,\) cannot",
+        ),
+        (lambda: ck.math.add.at(x[:0], xp.zeros(1, int), 1), "there is nothing at any index of an empty axis"),
     ):
         if message is not None:
             with pytest.raises(ck.ArgumentError, match=message):

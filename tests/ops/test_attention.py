@@ -203,6 +203,13 @@ def test_misuse_of_an_older_device() -> None:
         ck.ops.attention(x, x, x, stream=ck.emulator.stream(arch="sm_75"))
 
 
+@pytest.mark.emulator
+def test_the_least_device_that_has_it() -> None:
+    x = np.zeros((1, 4, 8), F2)
+    explain = vars(ck.ops.attention)["explain"]
+    assert "by threads: they are asked for" in explain(x, x, x, by="threads", stream=ck.emulator.stream(arch="sm_80"))
+
+
 def test_which_way_is_taken(stream: Any, xp: Any, by: Any) -> None:
     x = xp.zeros((2, 40, 64), F2)
     explain = vars(ck.ops.attention)["explain"]

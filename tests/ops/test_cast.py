@@ -238,6 +238,8 @@ def test_bad_input(stream: Any, xp: Any) -> None:
     wrong = [
         ("cannot be broadcast", lambda: add(x, x[:, 1:], stream=stream)),
         ("not an array", lambda: add(x, 2, stream=stream)),
+        ("x is of datetime64.*and y of float32: ", lambda: add(np.zeros(3, "M8[s]"), np.zeros(3, F4))),
+        ("add: x has dtype datetime64|datetime64.* is not a number", lambda: add(*[np.zeros(3, "M8[s]")] * 2)),
         ("out has shape", lambda: add(x, x, out=xp.zeros((4, 5), F4), stream=stream)),
         ("out of int32 would lose", lambda: add(x, x, out=xp.zeros((4, 6), "i4"), stream=stream)),
         ("dtype 'floaty'", lambda: cast(x, "floaty", stream=stream)),

@@ -402,6 +402,14 @@ def test_more_than_2_to_the_31_in_one_bin(stream: Any, xp: Any) -> None:
         assert int(bincount(x, length=length)[0]) == 2**31 + 5
 
 
+def test_no_bins(stream: Any, xp: Any) -> None:
+    x = xp.asarray(np.arange(3))
+    for weights in (None, x):
+        counts = bincount(x, weights, length=0)
+        assert counts.shape == (0,)
+        assert counts.dtype == (np.int64 if weights is None else np.float64)
+
+
 # --- bad input --------------------------------------------------------------------------------------------------------
 
 
@@ -422,6 +430,10 @@ def test_more_than_2_to_the_31_in_one_bin(stream: Any, xp: Any) -> None:
         (lambda x: histogram(x, [1]), r"shape \(1,\)"),
         (lambda x: histogram(x, [[0, 1], [2, 3]]), r"shape \(2, 2\)"),
         (lambda x: histogram(x, [0, 1j]), "bins has dtype complex128"),
+        (lambda x: histogram(x, [2j, 1]), "bins has dtype complex128"),
+        (lambda x: histogram(x, ["b", "a"]), "bins has dtype <U1"),
+        (lambda x: histogram(x, [[0, 1], [2]]), "bins are no array: "),
+        (lambda x: histogram(x, 4, (1,)), r"range is \(1,\), expected two numbers"),
         (lambda x: histogram(x, 4, weights=x[1:]), r"weights has shape \(5,\)"),
         (lambda x: histogram(x, 4, out=x[:4] > 0), "out has dtype bool"),
         (lambda x: histogram(x, 4, out=x.astype(np.int64)), r"out has shape \(6,\)"),
@@ -431,6 +443,8 @@ def test_more_than_2_to_the_31_in_one_bin(stream: Any, xp: Any) -> None:
         (lambda x: bincount(x.astype(np.int64) + 2**40), "greatest value"),
         (lambda x: bincount(x.astype(np.int32), minlength=-1), "minlength is -1"),
         (lambda x: bincount(x.astype(np.int32), length=1.5), "length is 1.5"),
+        (lambda x: bincount(x.astype(np.int32), length=True), "length is True"),
+        (lambda x: bincount(x.astype(np.int32), x.astype(np.complex64), length=2), "weights has dtype complex64"),
         (lambda x: bincount(x.astype(np.int64), length=6, out=x > 0), "out has dtype bool"),
         (lambda x: histogram("x"), "str, not an array"),
     ],

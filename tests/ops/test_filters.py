@@ -252,6 +252,14 @@ def test_nan_stays_in_its_windows(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(found, want)
 
 
+@pytest.mark.parametrize("sigma", [1.0, 0.9, (0.9, 1.2)])
+def test_the_window_of_a_sigma(stream: Any, xp: Any, sigma: Any) -> None:
+    x = xp.asarray(np.random.default_rng(0).random((20, 30)).astype("f4"))
+    size = tuple(2 * int(4 * each + 0.5) + 1 for each in (sigma if isinstance(sigma, tuple) else (sigma, sigma)))
+    got, want = (ops.gaussian_blur(x, given, sigma, stream=stream) for given in (None, size))
+    np.testing.assert_array_equal(to_host(got), to_host(want))
+
+
 def test_bad_input(stream: Any, xp: Any) -> None:
     x = xp.zeros((6, 8), "f4")
     wrong: list[tuple[str, Callable[[], Any]]] = [
@@ -259,6 +267,13 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("2 × 8 pixels is smaller", lambda: ops.median3(x[:2], stream=stream)),
         ("sigma is a number above 0, got 0", lambda: ops.gaussian_blur(x, 3, 0, stream=stream)),
         ("sigma is a number above 0, got nan", lambda: ops.gaussian_blur(x, 3, float("nan"), stream=stream)),
+        ("sigma is a number above 0, got inf", lambda: ops.gaussian_blur(x, 3, float("inf"), stream=stream)),
+        ("sigma is a number above 0, got 'wide'", lambda: ops.gaussian_blur(x, 3, "wide", stream=stream)),
+        ("value is a number, got True", lambda: ops.box_blur(x, 3, value=True, stream=stream)),
+        ("value is a number, got None", lambda: ops.sobel(x, value=None, stream=stream)),  # type: ignore[arg-type]
+        ("axis is 0", lambda: ops.sobel(x, True, stream=stream)),
+        ("kernel is no matrix of numbers", lambda: ops.convolve2d(x, "kernel", stream=stream)),
+        ("6 × 2 pixels is smaller", lambda: ops.median3(x[:, :2], stream=stream)),
         ("give size, sigma or both", lambda: ops.gaussian_blur(x, stream=stream)),
         ("size 4 must be odd", lambda: ops.box_blur(x, 4, stream=stream)),
         ("size is a number from 1 up, got 0", lambda: ops.erode(x, 0, stream=stream)),

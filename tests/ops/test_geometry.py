@@ -266,6 +266,13 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("has no inverse", lambda: ops.warp_affine(x, [[1, 2, 0], [2, 4, 0]], stream=stream)),
         ("matrix is of 2 × 3", lambda: ops.warp_affine(x, np.eye(3), stream=stream)),
         ("matrix is of 2 × 3 finite", lambda: ops.warp_affine(x, np.full((2, 3), np.nan), stream=stream)),
+        ("matrix is not of numbers", lambda: ops.warp_affine(x, "matrix", stream=stream)),
+        ("an image of 0 × 8 pixels has none", lambda: ops.warp_affine(x[:0], MATRIX, stream=stream)),
+        ("an image of 6 × 0 pixels has none", lambda: ops.warp_affine(x[:, :0], MATRIX, (2, 3), stream=stream)),
+        ("columns is a number from 1 up, got 0", lambda: ops.resize(x, (4, 0), stream=stream)),
+        ("shape is", lambda: ops.resize(x, (4, 5, 6), stream=stream)),  # type: ignore[arg-type]
+        ("image has dtype int32; images", lambda: ops.rgb_to_gray(xp.zeros((2, 3), "i4"), stream=stream)),
+        ("image has dtype int32; images", lambda: ops.warp_affine(x.astype("i4"), MATRIX, stream=stream)),
         ("mode 'valid'", lambda: ops.warp_affine(x, MATRIX, mode="valid", stream=stream)),
         ("image has 8 channels", lambda: ops.rgb_to_gray(x, stream=stream)),
         ("levels are of uint8", lambda: ops.equalize(x, stream=stream)),

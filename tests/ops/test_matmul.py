@@ -14,8 +14,9 @@ from support.tiles import needs_tiles
 from support.tolerance import bound
 
 import cudakit as ck
-from cudakit.arrays.place import device_limits
-from cudakit.ops.matmul_plan import TABLE, Choice, choose, kind
+from cudakit.arrays.place import array_place, device_limits
+from cudakit.ops import matmul_tiles
+from cudakit.ops.matmul_plan import TABLE, Choice, Lying, choose, kind
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 #: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
@@ -228,6 +229,35 @@ def test_tf32(stream: Any, xp: Any) -> None:
     got = ck.ops.matmul(xp.asarray(a), xp.asarray(b), precision="tf32", stream=stream)
     # Elements keep as many bits as float16's.
     check(got, a.astype(float) @ b.astype(float), a, b, F2)
+
+
+@pytest.mark.emulator
+def test_operands_are_read_as_they_lie() -> None:
+    place, _ = array_place("matmul", None, ("x", np.zeros(1)))
+    x = np.zeros((256, 256), F2)
+    for each in (x, x.T, x[:, :128], x[:, 8:]):
+        taken = matmul_tiles._taken(place, each, 256)
+        assert taken.reason is None
+        assert np.shares_memory(matmul_tiles._operand(place, each, taken), x)
+    for each, uses, reason in (
+        (x[:, 4:], 256, "its address or pitch is no multiple of 16 bytes"),
+        (x[:, 4:], 127, None),
+        (x[:, 4:36], 256, None),
+        (x[::2, ::2], 256, "no axis of it is contiguous"),
+    ):
+        assert matmul_tiles._taken(place, each, uses).reason == reason
+    made = matmul_tiles._operand(place, x[:100, 4:134], taken := matmul_tiles._taken(place, x[:130, 4:134], 256))
+    assert taken.lying == (False, 136, 0)
+    assert made.shape == (100, 136)
+    wide, rows = np.zeros((256, 256), F4), Lying(False, 256, 0)
+    for uses, beside, reason in (
+        (1024, rows, "TF32 is multiplied by rows of B with rows of A"),
+        (1023, rows, None),
+        (1024, rows._replace(turned=True), None),
+        (1024, None, None),
+    ):
+        assert matmul_tiles._taken(place, wide.T, uses, beside).reason == reason
+        assert matmul_tiles._taken(place, wide, uses, beside).reason is None
 
 
 def test_outputs(stream: Any, xp: Any) -> None:

@@ -14,6 +14,7 @@ from support.views import SIZES, View, bits, check_bits, few, views
 
 import cudakit as ck
 from cudakit.ops import copy, flip, pad, roll, transpose
+from cudakit.ops import shift as shifts
 
 #: Around the 16 bytes of a thread, a block's 4096 bytes of float32, and a large odd number.
 LENGTHS = [0, 1, 3, 4, 5, 1023, 1024, 1025, 50_001]
@@ -190,6 +191,16 @@ def test_roll_adds_up_an_axis_named_twice(stream: Any, xp: Any) -> None:
     check_bits(roll(xp.asarray(host), (1, 2), stream=stream), np.roll(host, (1, 2)))
 
 
+def test_roll_of_what_is_not_contiguous(stream: Any, xp: Any) -> None:
+    host = bits((4, 6), F4)
+    check_bits(roll(xp.asarray(host).T, 5, stream=stream), np.roll(host.T, 5))
+    out = xp.zeros((4, 6), F4).T
+    assert roll(xp.asarray(host).T, -2, out=out, stream=stream) is out
+    assert (to_host(out).view("i4") == np.roll(host.T, -2).view("i4")).all()
+    with pytest.raises(ck.ArgumentError, match="roll: out must be C-contiguous"):
+        shifts._roll_job(F4, (4, 6), (24, 4), 1, None, (4, 16))
+
+
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
 def test_a_copy_to_the_same_array_again_sees_what_changed(stream: Any, xp: Any) -> None:
     host = bits((40, 50), np.int32)
@@ -229,6 +240,10 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("does not fit", lambda: pad(x, ((1, 1), (1, 1), (1, 1)), stream=stream)),
         ("width", lambda: pad(x, 1.5, stream=stream)),
         ("is empty", lambda: pad(x[:0], 1, "edge", stream=stream)),
+        ("linear_ramp is of real numbers", lambda: pad(x.astype("c8"), 1, "linear_ramp", stream=stream)),
+        (r"elements of \|V3 are 3 bytes", lambda: flip(np.zeros(4, "V3"))),
+        ("width", lambda: pad(x, np.ones((1, 1, 2), int), stream=stream)),
+        ("width", lambda: pad(x, ((1, 2), (3,)), stream=stream)),
         ("value", lambda: pad(x.astype(np.int8), 1, value=300, stream=stream)),
         ("out has shape", lambda: copy(x, out=x[:2], stream=stream)),
         ("out has dtype", lambda: copy(x, out=xp.zeros((4, 6), "i4"), stream=stream)),

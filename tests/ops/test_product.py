@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from importlib import import_module
 from typing import Any
 
 import ml_dtypes
@@ -15,8 +17,10 @@ from support.tolerance import bound
 import cudakit as ck
 from cudakit.arrays.place import device_limits
 from cudakit.ops import product_plan
+from cudakit.ops.epilogue import activation_of
 
 F4 = np.dtype("f4")
+matmul = import_module("cudakit.ops.matmul")
 #: One element, less than a tile, just above, rows of odd lengths, one row, one column.
 SHAPES = [(1, 1, 1), (64, 64, 64), (65, 72, 130), (33, 17, 9), (1, 128, 64), (90, 1, 70), (130, 70, 131)]
 REAL = ["f2", "f4", "f8"]
@@ -336,6 +340,24 @@ def test_which_way_is_taken(stream: Any, xp: Any) -> None:
     assert explain(exact[:0], exact) == "nothing to multiply"
 
 
+def test_tf32_of_whole_numbers_is_exact(stream: Any, xp: Any) -> None:
+    a, b = (
+        np.random.default_rng(seed).integers(-9, 9, shape).astype(F4) for seed, shape in ((0, (20, 44)), (1, (44, 9)))
+    )
+    for left, right in ((xp.asarray(a), xp.asarray(b)), (xp.asarray(a.T.copy()).T, xp.asarray(b.T.copy()).T)):
+        got = ck.ops.matmul(left, right, precision="tf32", by="threads", stream=stream)
+        np.testing.assert_array_equal(to_host(got), a @ b)
+
+
+def test_strided_bias_and_residual(stream: Any, xp: Any) -> None:
+    a, b = numbers(4, 6), numbers(6, 5, seed=1)
+    bias, residual = numbers(10, seed=2), numbers(5, 4, seed=3)
+    got = ck.ops.matmul(
+        *(xp.asarray(a), xp.asarray(b)), bias=xp.asarray(bias)[::2], residual=xp.asarray(residual).T, stream=stream
+    )
+    np.testing.assert_allclose(to_host(got), a @ b + bias[::2] + residual.T, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.emulator
 @pytest.mark.parametrize(
     ("dtype", "named", "message"),
@@ -356,6 +378,32 @@ def test_misuse(dtype: str, named: dict[str, Any], message: str) -> None:
     x = np.zeros((4, 4), dtype)
     with pytest.raises(ck.ArgumentError, match=message):
         ck.ops.matmul(x, x, **named)
+
+
+@pytest.mark.emulator
+def test_why_threads_multiply() -> None:
+    half, own = np.dtype("f2"), activation_of("matmul", "x * x", F4)
+    tiles = activation_of("matmul", "ct::abs(x)", F4)._replace(tile_text="#include <cuda_tile.h>")
+    plain = activation_of("matmul", None, F4)
+    for dtype, precision, activation, by, want in (
+        (half, None, plain, None, None),
+        (F4, "tf32", plain, None, None),
+        (F4, None, plain, None, "float32 is multiplied on tensor cores as TF32"),
+        (np.dtype("i4"), None, plain, None, "int32 is none of float16, bfloat16, "),
+        (
+            half,
+            None,
+            own._replace(tile_text=None),
+            "tiles",
+            "the activation x \\* x has operations that tile kernels lack",
+        ),
+        (half, None, own, None, r"the activation is C\+\+ of an element"),
+        (half, None, own, "tiles", None),
+        (half, None, tiles, None, None),
+        (half, None, own._replace(tile_text="cudakit/product/tile_functions.cuh"), None, None),
+    ):
+        why = matmul._why_no_tiles(dtype, precision, activation, by)
+        assert why is None if want is None else re.match(want, str(why))
 
 
 @pytest.mark.emulator

@@ -552,6 +552,26 @@ def odd_strides(x: Any) -> Any:
     return module.lib.stride_tricks.as_strided(x, (2,), (6,))
 
 
+def test_arguments_of_numpys_types(stream: Any, xp: Any) -> None:
+    host = np.arange(12, dtype=F4).reshape(3, 4)
+    x = xp.asarray(host)
+    np.testing.assert_allclose(to_host(norm(x, ord=np.float32(1), stream=stream)), np.linalg.norm(host, 1), rtol=1e-6)
+    assert norm(x, 0, keepdims=np.bool_(True), stream=stream).shape == (1, 4)
+    out = xp.zeros(8, F4)
+    reduce.sum(x, 0, out=out[::2], stream=stream)
+    assert to_host(out).tolist() == [12, 0, 15, 0, 18, 0, 21, 0]
+
+
+def test_truths(stream: Any, xp: Any) -> None:
+    x, y = xp.asarray(np.array([True, False, True])), xp.asarray(np.array([False, True, False]))
+    for each in (x, y, y[:1], y[1:2]):
+        assert bool(reduce.sum(each, dtype=bool, stream=stream)) == bool(to_host(each).any())
+        assert bool(prod(each, dtype=bool, stream=stream)) == bool(to_host(each).all())
+    assert not bool(dot(x, y, stream=stream))
+    assert bool(dot(x, x, stream=stream))
+    assert dot(x, x, stream=stream).dtype == bool
+
+
 BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "axis": (lambda x: reduce.sum(x, 2), "sum: axis 2 of an array of 2 dimensions"),
     "axis twice": (lambda x: reduce.any(x, (0, -2)), "any: axis .*repeated"),
@@ -575,8 +595,23 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "ord nuclear": (lambda x: norm(x, 0, ord="nuc"), "norm: ord='nuc' is of matrices"),
     "ord of nothing": (lambda x: norm(x[:, :0], ord=-2), r"norm: x has shape \(2, 0\): a matrix of no elements"),
     "ord text": (lambda x: norm(x, ord="one"), "norm: ord must be a number, inf, -inf, 'fro' or None, got 'one'"),
+    "ord of an axis twice": (lambda x: norm(x, (0, -2), ord=1), r"norm: axis \(0, -2\) names one axis twice"),
+    "ord nan": (lambda x: norm(x, ord=float("nan")), "norm: ord must be a number, inf, .*got nan"),
     "ord of vectors": (lambda x: norm(x, 1, ord="fro"), "norm: ord='fro' is of matrices"),
     "ddof": (lambda x: var(x, ddof="1"), "var: ddof must be a number, got '1'"),  # type: ignore[arg-type]
+    "ddof nan": (lambda x: var(x, ddof=float("nan")), "var: ddof must be a number, got nan"),
+    "dtype of complex": (
+        lambda x: std(x.astype("c8"), dtype="f4"),
+        "std: dtype float32 cannot hold a std of complex64",
+    ),
+    "dot dtypes": (
+        lambda _: dot(np.ones(3, BFLOAT16), np.ones(3, "i4")),
+        "dot: bfloat16 and int32 have no dtype in common",
+    ),
+    "nothing along an axis": (
+        lambda x: extrema.max(x[:, :0], 1),
+        r"max: x has shape \(2, 0\): no elements along axis 1",
+    ),
     "dot matrices": (lambda x: dot(x, x), r"dot: x has shape \(2, 3\) and y \(2, 3\)"),
     "dot lengths": (lambda x: dot(x[0], x[0, :2]), r"dot: x has shape \(3,\) and y \(2,\)"),
     "strides": (lambda x: reduce.sum(odd_strides(x)), "sum: x has strides .* not whole elements of float32"),

@@ -396,6 +396,18 @@ def test_weights_of_a_transposed_array_and_of_a_view(stream: Any, xp: Any) -> No
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_weight_and_bias_of_a_class_of_their_own(stream: Any, xp: Any) -> None:
+    class Own(np.ndarray):
+        pass
+
+    x, numbers = xp.asarray(random_values((4, 6), np.float32)), random_values(6, np.float32, seed=1)
+    own, plain = (numbers.view(Own) if xp is np else xp.asarray(numbers)), xp.asarray(numbers)
+    for parts, want in (((own, None), (plain, None)), ((None, own), (None, plain)), ((own, own), (plain, plain))):
+        np.testing.assert_array_equal(
+            to_host(rows.layernorm(x, *parts, stream=stream)), to_host(rows.layernorm(x, *want, stream=stream))
+        )
+
+
 def test_eps(stream: Any, xp: Any) -> None:
     x = xp.asarray(np.full((1, 40), 2, "f4"))
     np.testing.assert_allclose(to_host(rows.rmsnorm(x, eps=12)), 0.5, rtol=1e-6)

@@ -355,6 +355,37 @@ def test_lookback_of_many_tiles_in_their_order(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(to_host(before), np.array(wanted, np.uint64))
 
 
+def test_out_that_overlaps_the_keys(stream: Any, xp: Any) -> None:
+    host = np.arange(6.0)
+    keys = xp.asarray(np.array([0.0, 0, 1, 1, 1, 2]))
+    assert ops.cumsum(xp.asarray(host), 0, keys=keys, out=keys, stream=stream) is keys
+    assert to_host(keys).tolist() == [0, 1, 2, 5, 9, 5]
+
+
+def test_elements_are_converted_to_the_results_dtype_first(stream: Any, xp: Any) -> None:
+    host = np.full(40, 0.1, "f4")
+    got = to_host(ops.cumsum(xp.asarray(host), dtype="f2", stream=stream))
+    want = np.cumsum(host.astype("f2").astype("f4")).astype("f2")
+    assert got.dtype == np.float16
+    assert got.tolist() == want.tolist()
+
+
+def test_dtypes_of_results() -> None:
+    for op, dtype, wanted, want in (
+        (ops.cumsum, "u1", None, "u8"),
+        (ops.cumsum, "i4", None, "i8"),
+        (ops.cumsum, "?", None, "i8"),
+        (ops.cumsum, "u8", None, "u8"),
+        (ops.cumsum, "f2", None, "f2"),
+        (ops.cumsum, "f4", "f8", "f8"),
+        (ops.cumprod, "f4", "i2", "i2"),
+        (ops.cummax, "i4", None, "i4"),
+        (ops.cummin, "?", None, "?"),
+    ):
+        given = {} if wanted is None else {"dtype": wanted}
+        assert op(np.zeros((0, 3), dtype), 0, **given).dtype == np.dtype(want)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -364,6 +395,9 @@ def test_lookback_of_many_tiles_in_their_order(stream: Any, xp: Any) -> None:
         (lambda xp, x: ops.cumsum(x, 0, dtype="no"), "dtype must be a dtype"),
         (lambda xp, x: ops.cumsum(x, 0, out=xp.zeros((6, 4), np.int32)), "out has dtype int32"),
         (lambda xp, x: ops.cumsum(x, out=xp.zeros((6, 4), np.float32)), "out has shape"),
+        (lambda xp, x: ops.cumsum(x, 0, keys=np.zeros(6, "M8[s]")), "keys has dtype datetime64"),
+        (lambda xp, x: ops.cumprod(x.astype("c8"), 0, dtype=bool), "dtype bool cannot hold a cumprod of complex64"),
+        (lambda xp, x: ops.cumsum(x, 0, dtype="M8[s]"), "dtype"),
         (lambda xp, x: ops.cummax("x"), "x is str, not an array"),
         (lambda xp, x: ops.cummax(np.zeros(3, "M8[s]")), "dtype datetime64"),
     ],

@@ -43,6 +43,8 @@ def test_take_rows_that_end_within_a_load(stream: Any, xp: Any, dtype: np.dtype)
     got = take(xp.asarray(host), xp.asarray(order), 1, stream=stream)
     check_bits(got, host[:, order])
     check_bits(take(xp.asarray(host)[:, :, 4:30], xp.asarray(order), 1, stream=stream), host[:, order, 4:30])
+    many = np.resize(order, 120)  # more than a thread's first 16 bytes
+    check_bits(take(xp.asarray(host), xp.asarray(many), 1, stream=stream), host[:, many])
 
 
 @pytest.mark.slow
@@ -201,6 +203,33 @@ def test_views(stream: Any, xp: Any) -> None:
     check_bits(compact(x.transpose(2, 1, 0), xp.asarray(where), stream=stream), host.transpose(2, 1, 0)[where])
 
 
+def test_compact_of_a_strided_mask_and_of_one_that_out_overlaps(stream: Any, xp: Any) -> None:
+    host = np.arange(24, dtype=F4).reshape(4, 6)
+    mask = xp.zeros((4, 12), bool)
+    mask[:, ::2] = xp.asarray(host % 3 == 0)
+    check_bits(compact(xp.asarray(host), mask[:, ::2], stream=stream), host[host % 3 == 0])
+    flags, chosen = np.random.default_rng(0).random((2, 3000)) < 0.5
+    where = xp.array(flags)
+    result, count = compact(xp.asarray(chosen), where, out=where, stream=stream)
+    assert int(to_host(count)[()]) == flags.sum()
+    check_bits(result[: flags.sum()], chosen[flags])
+
+
+def test_indices_that_wrap_around(stream: Any, xp: Any) -> None:
+    host, indices = bits((2, 5, 3), F4), np.array([0, -5, 5, -1, 4, -6, 9])
+    got = take(xp.asarray(host), xp.asarray(indices), 1, "wrap", stream=stream)
+    check_bits(got, np.take(host, indices, 1, mode="wrap"))
+
+
+def test_nothing_is_taken(stream: Any, xp: Any) -> None:
+    x, nowhere = xp.zeros((4, 6), F4), xp.zeros((0, 2), np.int32)
+    assert take(x, nowhere, 1, stream=stream).shape == (4, 0, 2)
+    assert take(x, nowhere, stream=stream).shape == (0, 2)
+    assert take(x[:0], nowhere, 0, stream=stream).shape == (0, 2, 6)
+    out = xp.zeros((4, 0, 2), F4)
+    assert take(x, nowhere, 1, out=out, stream=stream) is out
+
+
 def test_bad_input(stream: Any, xp: Any) -> None:
     x, indices = xp.zeros((4, 6), F4), xp.asarray([1, 2])
     mask = xp.zeros((4, 6), bool)
@@ -209,17 +238,20 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("mode 'first'", lambda: take(x, indices, 0, "first", stream=stream)),  # type: ignore[arg-type]
         ("give integers", lambda: take(x, x[0], 0, stream=stream)),
         ("empty axis", lambda: take(x[:0], indices, 0, stream=stream)),
+        ("indices", lambda: take(x, True, 0, stream=stream)),
         ("numbers of shape", lambda: compact(x, mask[:2], stream=stream)),
         ("numbers of shape", lambda: compact(x, mask.astype("c8"), stream=stream)),
         ("one dimension", lambda: compact(x, mask, out=xp.zeros((4, 6), F4), stream=stream)),
         ("one element", lambda: compact(x, mask, count=xp.zeros(2, np.int64), stream=stream)),
         ("out has dtype", lambda: compact(x, mask, count=xp.zeros(1, bool), stream=stream)),
-        ("contiguous", lambda: compact(x, mask, out=xp.zeros(48, F4)[::2], stream=stream)),
+        (r"out has strides \(8,\)", lambda: compact(x, mask, out=xp.zeros(48, F4)[::2], stream=stream)),
         ("one at least", lambda: concatenate([], stream=stream)),
         ("list or tuple", lambda: concatenate(x, stream=stream)),
         ("only axis 0", lambda: concatenate([x, x[:, 1:]], stream=stream)),
         ("axis 2", lambda: concatenate([x, x], 2, stream=stream)),
         ("no dimensions", lambda: concatenate([xp.zeros(())], stream=stream)),
+        ("concatenate: The DType.*", lambda: concatenate([np.zeros(3, "M8[s]"), np.zeros(3, F4)])),
+        ("only axis 0", lambda: concatenate([x, x[0]], stream=stream)),
     ]
     for words, call in wrong:
         with pytest.raises(ck.ArgumentError, match=words):

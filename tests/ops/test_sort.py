@@ -15,6 +15,7 @@ from support.views import View, bits, few, views
 
 import cudakit as ck
 from cudakit.ops import argpartition, argsort, partition, sort, sort_by_key
+from cudakit.ops.sort import index_dtype
 
 F4 = np.dtype("f4")
 DTYPES = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")]
@@ -171,6 +172,26 @@ def test_sort_is_the_same_on_each_stream(stream: Any, xp: Any) -> None:
     with ck.using(another(stream)) as other:
         runs.append(to_host(sort(other.asarray(host))).tobytes())
     assert len(set(runs)) == 1
+
+
+def test_values_go_along_any_axis(stream: Any, xp: Any) -> None:
+    keys = np.random.default_rng(0).permutation(60).reshape(5, 12).astype(F4)
+    values = np.arange(60, dtype=F4).reshape(5, 12)
+    got = sort_by_key(xp.asarray(keys), xp.asarray(values), 0, stream=stream)
+    order = np.argsort(keys, 0)
+    for each, want in zip(got, (keys, values), strict=True):
+        np.testing.assert_array_equal(to_host(each), np.take_along_axis(want, order, 0))
+
+
+def test_indices_of_a_dtype(stream: Any, xp: Any) -> None:
+    for dtype in ("i4", "u4", "i8", "u8"):
+        assert index_dtype("argsort", dtype, 5) == np.dtype(dtype)
+    assert index_dtype("argsort", None, 5) == np.int64
+    assert index_dtype("argsort", "i4", 2**31) == np.int32
+    for dtype, size in (("i4", 2**31 + 1), ("u4", 2**32 + 1), (">i4", 5), ("i2", 5), ("f4", 5)):
+        with pytest.raises(ck.ArgumentError, match=f"those of {size} are int32"):
+            index_dtype("argsort", dtype, size)
+    assert argsort(xp.zeros(5, F4), dtype="u4", stream=stream).dtype == np.uint32
 
 
 def test_bad_input(stream: Any, xp: Any) -> None:

@@ -90,6 +90,14 @@ def test_unsorted_are_the_same_elements(stream: Any, xp: Any) -> None:
     check(values, np.take_along_axis(host, to_host(index), -1))
 
 
+def test_rows_that_registers_do_not_hold(stream: Any, xp: Any) -> None:
+    """Chosen elements of the second pass over a row lie behind those of the first, of equal ones too."""
+    host = np.random.default_rng(0).integers(0, 40, 17_000).astype(F4)
+    values, index = topk(xp.asarray(host), 2200, sorted=False, stream=stream)
+    check(np.sort(to_host(index)), np.sort(wanted(host, 2200, -1, True)[1]))
+    check(values, host[to_host(index)])
+
+
 def test_outputs_and_nothing(stream: Any, xp: Any) -> None:
     host = some((3, 2000), F4)
     out = xp.zeros((3, 8), F4)[:, ::2], xp.zeros((3, 4), np.int64)

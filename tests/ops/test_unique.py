@@ -143,6 +143,13 @@ def test_unique_is_the_same_on_each_stream(stream: Any, xp: Any) -> None:
     assert len(set(runs)) == 1
 
 
+def test_searchsorted_to_strided_memory(stream: Any, xp: Any) -> None:
+    out = xp.zeros(12, np.int64)
+    result = searchsorted(xp.arange(5.0), xp.arange(6.0), out=out[::2], stream=stream)
+    assert to_host(result).tolist() == [0, 1, 2, 3, 4, 5]
+    assert to_host(out).tolist() == [0, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0]
+
+
 def test_bad_input(stream: Any, xp: Any) -> None:
     x = xp.zeros(6, F4)
     wrong = [
@@ -152,6 +159,8 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("a has shape", lambda: searchsorted(x.reshape(2, 3), x, stream=stream)),
         ("side 'middle'", lambda: searchsorted(x, x, "middle", stream=stream)),  # type: ignore[arg-type]
         ("v has dtype complex64", lambda: searchsorted(x, x.astype("c8"), stream=stream)),
+        ("bfloat16 and v is int32, which have no common", lambda: searchsorted(np.ones(3, BFLOAT16), np.ones(3, "i4"))),
+        ("a has dtype complex64", lambda: searchsorted(x.astype("c8"), x, stream=stream)),
         ("sorter is float32", lambda: searchsorted(x, x, sorter=x, stream=stream)),
         ("sorter is int64 of shape", lambda: searchsorted(x, x, sorter=argsort(x[1:]), stream=stream)),
         ("out has shape", lambda: searchsorted(x, x, out=xp.zeros(5, np.int64), stream=stream)),

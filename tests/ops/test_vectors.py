@@ -112,10 +112,29 @@ def test_outputs(stream: Any, xp: Any) -> None:
     close(wide[:, ::2].copy(), np.outer(a[0], v).astype("f8"))
 
 
+def test_outer_of_strided_memory(stream: Any, xp: Any) -> None:
+    """And of what has no kernel of its own: such dtypes, and nothing."""
+    x, y = numbers(8), numbers(10, seed=1)
+    close(ck.ops.outer(xp.asarray(x)[::2], xp.asarray(y), stream=stream), np.outer(x[::2], y))
+    close(ck.ops.outer(xp.asarray(x), xp.asarray(y)[::-2], stream=stream), np.outer(x, y[::-2]))
+    wide = xp.zeros((8, 20), "f4")
+    ck.ops.outer(xp.asarray(x), xp.asarray(y), out=wide[:, ::2], stream=stream)
+    close(wide[:, ::2].copy(), np.outer(x, y))
+    assert to_host(wide[:, 1::2]).max() == 0
+    whole = xp.arange(3, dtype="i8")
+    assert to_host(ck.ops.outer(whole, whole, stream=stream)).tolist() == [[0, 0, 0], [0, 1, 2], [0, 2, 4]]
+    assert ck.ops.outer(whole[:0], whole, stream=stream).shape == (0, 3)
+
+
 @pytest.mark.emulator
 @pytest.mark.parametrize(
     ("shapes", "message"),
-    [(((4,), (4,)), "do not fit"), (((4, 5), (4,)), "do not fit"), (((2, 4, 5), (3, 5)), "do not fit")],
+    [
+        (((4,), (4,)), "do not fit"),
+        (((4, 5), (4,)), "do not fit"),
+        (((2, 4, 5), (3, 5)), "do not fit"),
+        (((4, 5), ()), "do not fit"),
+    ],
 )
 def test_misuse(shapes: Any, message: str) -> None:
     with pytest.raises(ck.ArgumentError, match=message):

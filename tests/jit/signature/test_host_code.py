@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.places import to_host
 
 import cudakit as ck
 from cudakit.jit.signature.host_code import device_part
@@ -220,6 +221,24 @@ def test_casts_of_braces_in_macros(stream: Any, xp: Any) -> None:
     x = xp.zeros(1, "f4")
     ck.Kernel(text, host_code="skip")(stream, ck.config(1, 1), x)
     assert float(x[0]) == 12
+
+
+def test_functions_of_math_h_take_every_integer(stream: Any, xp: Any) -> None:
+    """In double, alone and beside a number of another type."""
+    types = [
+        "bool",
+        "char",
+        *(f"{sign} {size}" for sign in ("signed", "unsigned") for size in ("char", "short", "int")),
+    ]
+    types += [f"{sign} {size}" for sign in ("signed", "unsigned") for size in ("long", "long long")]
+    named = "".join(f"using t{k} = {each};\n" for k, each in enumerate(types))
+    lines = " ".join(f"out[{k}] = sqrt(t{k}(1)) + pow(t{k}(1), 2.0f);" for k in range(len(types)))
+    out = xp.zeros(len(types))
+    ck.Kernel(f"#include <math.h>\n{named}__global__ void roots(double* out) {{ {lines} }}")(
+        stream, ck.config(1, 1), out
+    )
+    stream.sync()
+    assert to_host(out).tolist() == [2.0] * len(types)
 
 
 @pytest.mark.parametrize("header", ["math.h", "algorithm", "complex"])
