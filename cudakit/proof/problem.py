@@ -195,13 +195,16 @@ class Problem:
                 continue
             first, second = match.groups()
             types = {(every.dtype, every.count) for every in self.parameters if every.name in (first, second)}
-            if not {first, second} <= set(self.lengths) or len(types) != 1 or self.same.keys() & {first, second}:
+            known = {first, second} <= set(self.lengths) and first != second
+            if not known or len(types) != 1 or self.same.keys() & {first, second}:
                 raise ArgumentError(f"{self.name}: {each.strip()!r} is stated of what are not two arrays of one type")
-            self.same[second] = first
             (base,) = self._bases[second].symbols
             del self.arrays[base], self.lengths[second], self.pointers[second]
-            self._bases[second] = self._bases[first]
-            names[f"len({second})"] = names[f"len({first})"]
+            # What was the second is the first now.
+            for other in [second, *(name for name, same in self.same.items() if same == second)]:
+                self.same[other] = first
+                self._bases[other] = self._bases[first]
+                names[f"len({other})"] = names[f"len({first})"]
         return left
 
     def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:

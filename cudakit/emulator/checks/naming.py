@@ -27,7 +27,7 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
     if not extents:
         # One number, or of a struct, a vector or a union some bytes.
         is_whole = extents is not None and total <= size
-        return f"{name} in shared memory" if is_whole else f"byte {offset} of {name} in shared memory"
+        return f"{name if is_whole else f'byte {offset} of {name}'} in shared memory"
     inner = [int(each) for each in extents[1:] if each is not None]
     if len(inner) < len(extents) - 1:
         inner, extents = [], extents[:1]

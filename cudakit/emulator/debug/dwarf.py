@@ -24,7 +24,6 @@ _FIXED: Final = {0x01: 8, 0x05: 2, 0x06: 4, 0x07: 8, 0x0B: 1, 0x0C: 1, 0x11: 1, 
 _BLOCKS: Final = {0x03: 2, 0x04: 4, 0x0A: 1}
 _STRING, _BLOCK, _SDATA, _STRP, _UDATA, _ADDRESS = 0x08, 0x09, 0x0D, 0x0E, 0x0F, 0x10
 _REF_UDATA, _EXPRLOC, _PRESENT = 0x15, 0x18, 0x19
-_REFERENCES: Final = (0x11, 0x12, 0x13, 0x14, 0x15)
 _OP_ADDR, _OP_PLUS, _OP_REGX = 0x03, 0x23, 0x90
 _SECTION = re.compile(r"^\s*\.section\s+(\.\w+)\s*\{(.*?)\}", re.DOTALL | re.MULTILINE)
 _DATUM = re.compile(r"^\s*(?:\.b(8|16|32|64)\s+([^\n]+)|([\w$%]+):)", re.MULTILINE)
@@ -184,8 +183,6 @@ class _Reader:
                 open_[-1].children.append(entry)
             if has_children:
                 open_.append(entry)
-            else:
-                self._finish(entry) if not open_ else None
         self.at = end
         for entry in list(self.entries.values()):
             for name in ("type", "specification", "origin"):

@@ -68,7 +68,7 @@ def evaluate(text: str, scope: Scope) -> Value:
     ArgumentError
         For what is no expression of known variables.
     """
-    spelled = _OPERATOR.sub(_respelled, text.strip())
+    spelled = _OPERATOR.sub(_respelled, text).strip()
     try:
         tree = ast.parse(spelled, mode="eval").body
     except (SyntaxError, ValueError):

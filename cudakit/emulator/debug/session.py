@@ -113,8 +113,6 @@ class Session:
         found, starts = self._cursor.lines.places(line)
         self._numbers += 1
         made = Breakpoint(self._numbers, found, starts, when, block, thread)
-        if self._time.tick:
-            made.settle(self._time.stepper)
         self.stops.append(made)
         return made
 

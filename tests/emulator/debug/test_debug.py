@@ -420,6 +420,53 @@ __global__ void often(int* x) {
     np.testing.assert_array_equal(x, after)
 
 
+def test_many_states_are_thinned_and_each_step_can_be_gone_back_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timeline, "_STEPS", 8)
+    monkeypatch.setattr(timeline, "_MOST", 4)
+    session, arrays, _ = mixed()
+    states = {}
+    for step in range(1, 82):
+        session.step_instruction()
+        if step in (9, 31, 32, 33, 60, 80):
+            states[step] = state(session, arrays)
+    assert [each.tick for each in session._time._states] == [0, 32, 56, 72]
+    assert session.run().is_over
+    assert len(session._time._states) <= 5
+    for step in (80, 33, 32, 60, 31, 9):
+        session._time.seek(step)
+        assert state(session, arrays) == states[step]
+
+
+def test_a_warp_that_spins_lets_the_others_run() -> None:
+    session, (x, _), _ = mixed()
+    session.warp(1).until("y[t] =")
+    assert (session.where.warp, session.where.reason, session.is_over) == (1, "step", False)
+    assert x[8] > 32
+    assert session.warp(0).where.lanes == ()
+    assert {lane.state for lane in session.lanes} == {"exited"}
+    with pytest.raises(ck.ArgumentError, match="block 0, warp 0 does not run: it has no variables"):
+        session["t"]
+    assert session.thread(40).where.warp == 1
+    assert session.thread(31).where.warp == 0
+    assert session.thread(32).finish().where.reason == "end"
+
+
+def test_names_that_every_kernel_has() -> None:
+    session, _ = sums()
+    session.until("Part part")
+    assert session["warpSize"].tolist() == [32] * 32
+    assert session["blockDim.x * gridDim.x"][0] == 128
+    assert session["x[i]"].tolist() == list(range(32))
+    assert session["x[i + 1000]"].mask.all()
+    assert session["!(i < 4)"].tolist() == [False] * 4 + [True] * 28
+    assert session.thread(33).where.warp == 1
+    asked: list[Session] = []
+    session._interact = asked.append
+    session.interact()
+    assert asked == [session]
+    assert repr(session).startswith("block 0, warp 1, lanes 0-31 in sums")
+
+
 def test_ptx_has_its_registers() -> None:
     text = SCALE.ptx(arch="sm_90") if SCALE.specialization is None else None
     ptx = text or ck.Kernel("__global__ void inc(int* x) { x[threadIdx.x] += 1; }").ptx()
