@@ -26,6 +26,8 @@ _OTHERS = {
     **{"fabs": "Abs", "abs": "Abs", "absolute": "Abs", "fmin": "Min", "min": "Min", "minimum": "Min"},
     **{"fmax": "Max", "max": "Max", "maximum": "Max", "tgamma": "gamma", "lgamma": "loggamma"},
 }
+#: Functions that are constant between their steps, and that C++ has by these names.
+_STEPS = ("floor", "ceil", "trunc", "rint", "round")
 #: Types whose values are whole, and division with them another.
 _WHOLE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|bool|u?int\d+_t)\b")
 
@@ -99,11 +101,20 @@ def derivatives(function: Elementwise, names: Sequence[str]) -> Derivatives:
         total = sum(
             sympy.Symbol(f"d{p.name}", real=True) * sympy.diff(found[p.name].of, symbol) for p in recipe.outputs
         )
-        if total.has(sympy.Derivative, sympy.Subs):
+        if total.has(sympy.Derivative, sympy.Subs) or not _is_printed(total):
             raise _refusal(recipe.name, f"the derivative by {name} of {recipe.body!r} is not known")
         gradients[name] = total
     free = set().union(*({str(symbol) for symbol in each.free_symbols} for each in gradients.values()))
     return Derivatives(recipe, gradients, tuple(p.name for p in recipe.inputs if p.name in free))
+
+
+def _is_printed(value: Any) -> bool:
+    """Whether C++ has all functions of a value, as it has no polygamma."""
+    try:
+        _printer("").doprint(value)
+    except NotImplementedError:
+        return False
+    return True
 
 
 def _sympy(op: str) -> Any:
@@ -256,12 +267,10 @@ class _Reader:
 
     def _number(self, text: str) -> Value:
         plain = text.replace("'", "").lower()
-        if re.fullmatch(r"\d+[ul]*|0x[0-9a-f]+[ul]*", plain):
-            digits = plain.rstrip("ul")
-            return Value(
-                self._sympy.Integer(int(digits, 16 if "x" in digits else 8 if digits[:1] == "0" else 10)), True
-            )
-        if "x" in plain:
+        if whole := re.fullmatch(r"([-+]?)(0x[0-9a-f]+|0b[01]+|\d+)[ul]*", plain):
+            base = {"0x": 16, "0b": 2}.get(whole[2][:2], 8 if whole[2][0] == "0" else 10)
+            return Value(self._sympy.Integer(int(whole[1] + whole[2], base)), True)
+        if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?[fl]?", plain):
             self._refuse(f"the number {text} is not understood")
         return Value(self._sympy.Rational(plain.rstrip("fl")))
 
@@ -324,8 +333,10 @@ def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
     found: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SAME}
     for name, of in _OTHERS.items():
         found[name] = getattr(sympy, of)
-    for name in ("floor", "ceil", "trunc", "rint", "round"):
+    for name in (*_STEPS, "sign"):
         found[name] = step(name)
+    slope = {"fdiff": lambda self, argindex=1: 1 / (3 * self**2), "is_real": True}
+    found["cbrt"] = type("cbrt", (sympy.Function,), slope)
     return found | {
         "exp2": lambda x: sympy.Integer(2) ** x,
         "exp10": lambda x: sympy.Integer(10) ** x,
@@ -333,11 +344,9 @@ def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
         "log2": lambda x: sympy.log(x) / sympy.log(2),
         "log10": lambda x: sympy.log(x) / sympy.log(10),
         "log1p": lambda x: sympy.log(1 + x),
-        "cbrt": lambda x: sympy.sign(x) * sympy.Abs(x) ** sympy.Rational(1, 3),
         "rsqrt": lambda x: 1 / sympy.sqrt(x),
         "hypot": lambda x, y: sympy.sqrt(x * x + y * y),
         "fma": lambda x, y, z: x * y + z,
-        "sign": sympy.sign,
         "square": lambda x: x * x,
         "reciprocal": lambda x: 1 / x,
         "negative": lambda x: -x,
@@ -412,7 +421,7 @@ def _printer(like: str) -> Any:
         def _number_like(self, value: Any) -> str:
             return self._print_Float(value) if value.is_number else self._print(value)
 
-    return Printer()
+    return Printer({"user_functions": {name: name for name in (*_STEPS, "cbrt")}})
 
 
 def _text(node: Node | None) -> str:

@@ -62,8 +62,11 @@ def _schema(work: Work) -> str:
     letters = iter("abcdefghijklmnopqrstuvwxyz")
     found = []
     for role in work.takes:
-        kind = "Tensor" if role.kind == "array" else f"Tensor({next(letters)}!)"
-        found.append(f"{_NUMBERS[role.number] if role.kind == 'number' else kind} {role.name}")
+        if role.kind == "number":
+            kind = _NUMBERS[role.number]
+        else:
+            kind = "Tensor" if role.kind == "array" else f"Tensor({next(letters)}!)"
+        found.append(f"{kind} {role.name}")
     made = ["Tensor"] * len(work.outputs)
     return f"({', '.join(found)}) -> {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}"
 

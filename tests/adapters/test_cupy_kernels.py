@@ -51,6 +51,15 @@ def test_files(stream: Any, tmp_path: Path) -> None:
     assert module.kernels == ("scale", "plus")
 
 
+def test_a_raw_kernel_of_a_file(stream: Any, tmp_path: Path) -> None:
+    path = tmp_path / "kernels.cu"
+    path.write_text(TEXT)
+    kind = type("RawKernel", (), {"__module__": "cupy", "code": None, "name": "scale", "file_path": str(path)})
+    kind.options = ("-DEXTRA=0",)  # type: ignore[attr-defined]
+    kernel: Any = ck.adapters.from_cupy(kind())
+    assert (kernel.name, kernel.source.name, kernel.options.defines) == ("scale", str(path), (("EXTRA", "0"),))
+
+
 def test_an_elementwise_kernel_and_a_reduction() -> None:
     square: Any = ck.adapters.from_cupy(cupy.ElementwiseKernel("T x, raw T y", "T z", "z = x * y[0]", "product"))
     norm: Any = ck.adapters.from_cupy(cupy.ReductionKernel("T x", "T y", "x * x", "a + b", "y = sqrt(a)", "0", "norm"))
@@ -67,6 +76,8 @@ def test_options_of_the_command_line() -> None:
         std="c++14", fast_math=True, max_registers=32, lineinfo=True, include_paths=["/opt/include"],
         defines=["A", ("B", "2")],
     )  # fmt: skip
+    long = compile_options(("--include-path=/a", "--define-macro=A", "-generate-line-info", "-DB"))
+    assert long == ck.CompileOptions(include_paths=["/a"], defines=["A", "B"], lineinfo=True)
     with pytest.raises(ck.ArgumentError, match="option '--device-c' has no counterpart"):
         compile_options(["--device-c"])
 

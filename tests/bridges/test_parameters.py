@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,11 @@ def test_heads_that_are_not_known_are_refused() -> None:
     for name in ("over", "packed"):
         with pytest.raises(ck.ArgumentError, match=f"op: the parameters of {name} are not known"):
             roles("op", ck.Kernel(MANY, name))
+    for changes in ({"overloads": ("f",)}, {"parameters": None}):
+        head = {"name": "f", "overloads": (), "parameters": (), "template_parameters": ()} | changes
+        unknown: Any = SimpleNamespace(signature=SimpleNamespace(**head))
+        with pytest.raises(ck.ArgumentError, match="op: the parameters of f are not known"):
+            roles("op", unknown)
 
 
 def test_what_a_call_gives_and_what_is_worked_out() -> None:

@@ -108,3 +108,30 @@ def test_xla_is_told_the_interface_that_it_has() -> None:
     assert handled(frame, found.append) is None
     assert (metadata.version.major, metadata.version.minor, metadata.traits) == (7, 9, 0)
     assert found == []
+
+
+def test_kinds_of_arrays_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xla_frame, "_kinds", {})
+    monkeypatch.setattr(xla_frame, "_MOST_KINDS", 2)
+    sizes = []
+    for size in (1, 2, 2, 3):
+        handled(Frame(1, (11, (size,))), lambda call: sizes.append(call.results[0].shape))
+    assert sizes == [(1,), (2,), (2,), (3,)]
+    assert list(xla_frame._kinds.values()) == [((3,), np.dtype("f4"), 12)]
+
+
+def test_a_stream_that_xla_does_not_give_is_its_error() -> None:
+    frame = Frame(1, (11, (3,)))
+    refused = type(frame.api.stream_get)(lambda arguments: 5)
+    frame.api.stream_get = refused
+    assert handled(frame, lambda call: None, on_gpu=True) == 123
+    assert frame.errors == [b"RuntimeError: XLA gives no stream for the call"]
+
+
+def test_another_extension_is_no_question() -> None:
+    frame = Frame(1, (11, (3,)))
+    extension = xla_frame._Extension(type=7)
+    frame.frame.extension = ctypes.pointer(extension)
+    found: list[Call] = []
+    assert handled(frame, found.append) is None
+    assert len(found) == 1

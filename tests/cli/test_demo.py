@@ -155,7 +155,7 @@ def test_strips_have_every_row_once(height: int, rows: int, monkeypatch: pytest.
 
 def test_in_strips_it_is_the_same_and_says_how_far_it_is(stream: Any, capsys: pytest.CaptureFixture[str]) -> None:
     rgb = random_image(41, 50, 3)
-    strips = [(0, 1), (1, 3), (3, 20), (20, 41)]
+    strips = [(0, 20), (20, 21), (21, 40), (40, 41)]
     bar = demo.Bar(3 * len(strips))
     parts = demo.run_stages(stream, rgb, strips, bar)
     whole = demo.run_stages(stream, rgb, [(0, 41)], demo.Bar(3))

@@ -53,7 +53,9 @@ class Room(NamedTuple):
 
 EMULATOR = "tests/emulator/*"
 ROOMS = {
-    "roof": Room(("cudakit/*",), ("tests/cli", "tests/kernel", "tests/package/test_wrong_calls.py")),
+    "roof": Room(
+        ("cudakit/*",), ("tests/cli", "tests/kernel", "tests/package/test_wrong_calls.py", "tests/package/test_roof.py")
+    ),
     "adapters": Room(("cudakit/adapters/",), ("tests/adapters",)),
     "arrays": Room(("cudakit/arrays/",), ("tests/arrays", "tests/generate")),
     "bridges": Room(("cudakit/bridges/",), ("tests/bridges",)),

@@ -116,6 +116,17 @@ def test_strides_of_single_elements_are_such_as_all_code_takes() -> None:
                 assert step <= 2**31 - 1
 
 
+def test_a_single_elements_stride_is_the_least_beyond_all_others() -> None:
+    assert passed_strides((1, 17), (1, 1), 4) == [20, 1]
+    assert passed_strides((1, 16), (1, 1), 4) == [16, 1]
+    assert passed_strides((1, 1), (5, 7), 2) == [8, 8]
+    assert passed_strides((1, 3), (1, 2), 1) == [16, 2]
+    assert passed_strides((1, 3), (1, 2), 16) == [5, 2]
+    assert passed_strides((1, 3), (1, 2), 32) == [5, 2]
+    assert passed_strides((1, 3), (1, 2), 0) == [16, 2]
+    assert passed_strides((1, 3), (1, 2**30), 4) == [2**31 - 16, 2**30]
+
+
 def test_it_is_told_to_the_compiler_and_in_errors() -> None:
     assert TensorLayout(1, 16, True).cpp == "::cudakit::tensor_layout<1, 16, true, int>"
     assert TensorLayout(wide=True).cpp == "::cudakit::tensor_layout<-1, 1, false, long long>"

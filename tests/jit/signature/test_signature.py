@@ -8,6 +8,7 @@ import time
 import pytest
 
 from cudakit.errors import TemplateError
+from cudakit.jit.signature.grammar import Grammar
 from cudakit.jit.signature.signature import (
     Declarations,
     Enumeration,
@@ -820,3 +821,18 @@ def test_abbreviated_templates() -> None:
 )
 def test_unusual_heads(head: str) -> None:
     assert (only(head + " {}").name, names(only(head + " {}"))) == ("f", ["x"])
+
+
+def test_template_parameters_of_a_head_that_cannot_be_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    grammar = object.__new__(Grammar)
+    monkeypatch.setattr(Grammar, "_function_root", lambda *_: None)
+    found = grammar._template_parts("<typename T, class... A, int N = 3  + 4, typename, bool = true, unsigned long M>")
+    assert found == (
+        TemplateParameter("T", "type", None, None, False),
+        TemplateParameter("A", "type", None, None, True),
+        TemplateParameter("N", "value", Opaque("int N"), "3 + 4", False),
+        TemplateParameter("", "type", None, None, False),
+        TemplateParameter("", "value", Opaque("bool"), "true", False),
+        TemplateParameter("M", "value", Opaque("unsigned long M"), None, False),
+    )
+    assert grammar._template_parts("") == ()

@@ -1,0 +1,201 @@
+"""Programs that are run, checked and debugged in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import cudakit as ck
+from cudakit.adapters import program
+from cudakit.adapters.program import Fault, Ran, debug, run
+
+pytestmark = pytest.mark.emulator
+SCALE = '''
+import sys
+import numpy as np
+import cudakit as ck
+
+scale = ck.Kernel("""
+__global__ void scale(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2;
+}""")
+x = np.ones(100, "f4")
+scale(ck.stream(), ck.config(1, 128), x, int(sys.argv[1]))
+SEEN.append((list(sys.argv), sys.path[0], __name__, x.sum()))
+'''
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What programs append to."""
+    found: list[Any] = []
+    monkeypatch.setattr("builtins.SEEN", found, raising=False)
+    return found
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "app.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_program_has_its_arguments_and_its_folder(tmp_path: Path, seen: list[Any]) -> None:
+    before = list(sys.argv), list(sys.path)
+    ran = run(written(tmp_path, SCALE), ["100"])
+    assert seen == [([str(tmp_path / "app.py"), "100"], str(tmp_path), "__main__", 200)]
+    assert (list(sys.argv), list(sys.path)) == before
+    assert (ran.faults, ran.status, [*ran.report.kernels]) == ((), 0, ["scale"])
+    assert json.loads(ran.to_json(tmp_path))["ok"]
+
+
+def test_what_ends_a_program_is_a_fault(tmp_path: Path, seen: list[Any]) -> None:
+    ran = run(written(tmp_path, SCALE), ["101"])
+    (fault,) = ran.faults
+    assert (fault.kind, fault.kernel, Path(fault.file).name, fault.line) == ("error", "scale", "app.py", 9)
+    assert str(fault) == fault.text
+    assert (seen, ran.status) == ([], 0)
+    found = json.loads(ran.to_json(tmp_path / "app.py"))
+    assert (found["program"], found["ok"], found["faults"][0]["line"]) == (str(tmp_path / "app.py"), False, 9)
+
+
+def test_races_are_looked_for_where_it_is_checked(tmp_path: Path, seen: list[Any]) -> None:
+    text = SCALE.replace("x[i] *= 2", "x[i / 2] = i").replace("ones(100", "ones(128")
+    assert run(written(tmp_path, text), ["128"]).faults == ()
+    (fault, *_) = run(written(tmp_path, text), ["128"], True).faults
+    assert (fault.kind, fault.kernel, fault.line) == ("race", "scale", 9)
+    assert str(fault) == f"scale: {fault.file}:9: {fault.text}"
+
+
+@pytest.mark.parametrize(("code", "status"), [("0", 0), ("3", 3), ("None", 0), ("'said'", 1), ("", 0), ("True", 1)])
+def test_the_programs_own_status(tmp_path: Path, code: str, status: int) -> None:
+    ran = run(written(tmp_path, f"raise SystemExit({code})"))
+    assert (ran.status, ran.faults) == (status, ())
+    assert json.loads(ran.to_json(tmp_path))["ok"] == (status == 0)
+
+
+def test_what_else_a_program_raises_is_its_own(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run(written(tmp_path, "1 / 0"))
+
+
+@pytest.mark.parametrize("before", [None, "0,1"])
+def test_there_is_no_gpu_and_cupy_is_numpy_meanwhile(
+    tmp_path: Path, seen: list[Any], monkeypatch: pytest.MonkeyPatch, before: str | None
+) -> None:
+    if before is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
+    former, inner = ModuleType("cupy"), ModuleType("cupy.inner")
+    monkeypatch.setitem(sys.modules, "cupy", former)
+    monkeypatch.setitem(sys.modules, "cupy.inner", inner)
+    monkeypatch.delitem(sys.modules, "cupy.cuda", raising=False)
+    monkeypatch.delitem(sys.modules, "cupy.cuda.runtime", raising=False)
+    text = """
+import os, warnings
+import cupy
+import cupy.cuda
+import numpy
+SEEN.append((os.environ["CUDA_VISIBLE_DEVICES"], type(cupy.zeros(2)).__mro__[1] is numpy.ndarray))
+warnings.warn("said", __import__("cudakit").errors.EmulatorWarning)
+"""
+    run(written(tmp_path, text))
+    assert seen == [("", True)]
+    assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
+    assert sys.modules["cupy"] is former
+    assert sys.modules["cupy.inner"] is inner
+    assert "cupy.cuda" not in sys.modules
+
+
+def test_a_process_that_has_used_a_gpu_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "has_gpu", lambda: True)
+    with pytest.raises(ck.LaunchError, match="has used the GPU already; a program is checked in a process of its own"):
+        run(written(tmp_path, ""))
+    with pytest.raises(ck.LaunchError, match="has used the GPU already; a program is debugged in a process of its own"):
+        debug(written(tmp_path, ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "file", "line"),
+    [
+        ("scale: it reads (PTX line 12, app.py:9)", "scale", "app.py", 9),
+        ("scale: it reads (PTX line 12, app.py:9, of block 3)", "scale", "app.py", 9),
+        ("scale: it reads (PTX line 12)", "scale", "", 0),
+        ("no place: is said", "", "", 0),
+    ],
+)
+def test_the_place_that_an_error_tells_of(text: str, kernel: str, file: str, line: int) -> None:
+    assert Fault.of(ValueError(text)) == Fault("error", text, kernel, file, line)
+
+
+def test_faults_and_status_in_json() -> None:
+    report: Any = SimpleNamespace(to_json=lambda: '{"kernels": 3}')
+    fault = Fault("race", "two write", "f", "a.cu", 3, 5)
+    found = json.loads(Ran(report, (fault,), 0).to_json(Path("app.py")))
+    assert found == {"program": "app.py", "ok": False, "faults": [vars(fault)], "kernels": 3}
+    assert not json.loads(Ran(report, (), 2).to_json(Path("app.py")))["ok"]
+    assert json.loads(Ran(report, (), 0).to_json(Path("app.py")))["ok"]
+
+
+class Session:
+    """A session that is stepped through without anybody who types."""
+
+    done: list[Any]
+
+    def __init__(self, *given: Any) -> None:
+        self.done.append(("begin", given[1], given[4]))
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.done.append("left")
+
+    def break_at(self, line: str) -> None:
+        self.done.append(line)
+        if line.endswith(":900"):
+            raise ck.ArgumentError("no such line")
+
+    def run(self) -> None:
+        self.done.append("run")
+
+    def interact(self) -> None:
+        self.done.append("interact")
+
+    def rewind(self) -> None:
+        self.done.append("rewind")
+
+
+def test_the_first_launch_with_the_line_is_stepped_through(
+    tmp_path: Path, seen: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(program, "begin", Session)
+    path = written(tmp_path, SCALE + "scale(ck.stream(), ck.config(1, 128), x, 3)\nraise SystemExit(3)\n")
+    begun = ("begin", ck.config(1, 128), True)
+    Session.done = []
+    assert debug(path, ["100"])
+    assert Session.done == [begun, "interact", "rewind", "left"]
+    Session.done = []
+    assert debug(path, ["100"], 9)
+    assert Session.done == [begun, f"{path}:9", "run", "interact", "rewind", "left"]
+    Session.done = []
+    assert not debug(path, ["100"], 900)
+    assert Session.done == [begun, f"{path}:900", "left"] * 2
+    assert [each[3] for each in seen] == [200] * 3
+
+
+def test_work_that_is_no_kernel_of_threads_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "begin", Session)
+    Session.done = []
+    witness = program._Stepping("")
+    witness.begin(SimpleNamespace(kind="copy", detail=SimpleNamespace(target=None)))  # type: ignore[arg-type]
+    witness.begin(SimpleNamespace(kind="kernel", detail=SimpleNamespace(target=None)))  # type: ignore[arg-type]
+    assert Session.done == []
+    assert not witness.has_stopped

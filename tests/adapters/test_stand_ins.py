@@ -1,0 +1,526 @@
+"""What stands for CuPy, Numba and Triton where there is no GPU, without these libraries."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cudakit as ck
+from cudakit.adapters import numba_kernels, numba_stand_in, triton_stand_in
+from cudakit.adapters.replaced import Replaced
+from cudakit.adapters.stand_in import cupy_stand_in
+from cudakit.emulator.resources.unwritten import MARKS
+
+pytestmark = pytest.mark.emulator
+TEXT = """
+extern "C" __global__ void scale(float* x, float by, int n) {
+    extern __shared__ float held[];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    held[threadIdx.x] = x[i] * (by + EXTRA);
+    x[i] = held[threadIdx.x];
+}
+template <typename T> __global__ void plus(T* x) { x[threadIdx.x] += 1; }
+"""
+
+
+@pytest.fixture
+def cp() -> Any:
+    """What a program has in the place of CuPy."""
+    return cupy_stand_in()["cupy"]
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Arrays that are marked as never written."""
+    found: list[Any] = []
+    monkeypatch.setattr(MARKS, "mark", found.append)
+    return found
+
+
+def test_cupys_functions_give_arrays_of_its_kind(cp: Any) -> None:
+    x = cp.arange(6, dtype="f4").reshape(2, 3)
+    assert (type(x), type(x.get()), type(cp.asnumpy(x))) == (cp.ndarray, np.ndarray, np.ndarray)
+    assert x.get().flags.c_contiguous
+    assert x.get(order="F").flags.f_contiguous
+    out = np.zeros((2, 3), "f4")
+    assert x.get(out=out) is out
+    assert out.tolist() == x.tolist()
+    x.get()[...] = 7
+    x.set(np.ones((2, 3)))
+    assert (x == 1).all()
+    parts = cp.split(cp.arange(4), 2)
+    assert [type(each) for each in parts] == [cp.ndarray] * 2
+    assert isinstance(cp.histogram(cp.arange(4), bins=2), tuple)
+    assert cp.get_array_module(x, 3) is cp
+    assert cp.shape(np.zeros(3)) == (3,)
+    assert (cp.float32, cp.pi, cp.add, cp.__version__) == (np.float32, np.pi, np.add, np.__version__)
+    assert type(cp.linalg.inv(cp.eye(2))) is cp.ndarray
+    assert cp.asarray([1, 2], blocking=True).tolist() == [1, 2]
+    assert cp.linalg.__name__ == "cupy.linalg"
+    with pytest.raises(AttributeError, match=r"cupy.fuse is not here: without a GPU .* which has no fuse"):
+        _ = cp.fuse
+    with pytest.raises(AttributeError):
+        _ = cp.__wrapped__
+    assert cp.arange.__name__ == "arange"
+
+
+def test_arrays_that_are_allocated_alone_are_marked(cp: Any, marked: list[Any]) -> None:
+    made = [cp.empty(3), cp.empty_like(np.zeros(4)), cp.empty((2, 3), order="C")]
+    assert [each.shape for each in marked] == [each.shape for each in made]
+    cp.zeros(3)
+    cp.empty((2, 3), order="F")
+    assert len(marked) == 3
+
+
+def test_kernels_of_cupy_run_on_the_emulator(cp: Any, tmp_path: Path) -> None:
+    x = cp.arange(40, dtype="f4")
+    kernel = cp.RawKernel(TEXT, "scale", ("-DEXTRA=1",))
+    assert (kernel.code, kernel.name, kernel.options) == (TEXT, "scale", ("-DEXTRA=1",))
+    kernel((2,), (32,), (x, cp.float32(2), 40), shared_mem=128)
+    assert x.tolist() == [3 * k for k in range(40)]
+    with pytest.raises(ck.EmulationError):
+        kernel((2,), (32,), (x, cp.float32(2), 40))
+    module = cp.RawModule(code=TEXT, options=("-DEXTRA=0",))
+    module.get_function("plus<float>")((1,), (40,), (x,))
+    assert x.tolist() == [3 * k + 1 for k in range(40)]
+    module.get_function("scale")((np.int64(1),), (np.int32(40),), (x, np.float32(2), 40), shared_mem=160)
+    assert x[1] == 8
+    (tmp_path / "kernels.cu").write_text(TEXT)
+    from_file = cp.RawModule(path=str(tmp_path / "kernels.cu"), options=("-DEXTRA=0",))
+    from_file.get_function("plus<float>")((1,), (1,), (x,))
+    assert x[0] == 3
+    with pytest.raises(ck.CudakitError, match="RawModule takes code or a path"):
+        cp.RawModule()
+
+
+def test_elementwise_kernels_and_reductions_of_cupy(cp: Any) -> None:
+    x = cp.arange(4.0)
+    product = cp.ElementwiseKernel(
+        "T x, T y",
+        "T z",
+        "z = x * twice(y)",
+        "product",
+        preamble=("template <typename T> __device__ T twice(T x) { return 2 * x; }"),
+    )
+    found = product(x, x)
+    assert (type(found), found.tolist()) == (cp.ndarray, [0, 2, 8, 18])
+    out = cp.zeros(4)
+    product(x, x, out)
+    assert out.tolist() == [0, 2, 8, 18]
+    both = cp.ElementwiseKernel("T x", "T y, T z", "y = x + 1; z = x - 1")
+    first, second = both(x)
+    assert (first.tolist(), second.tolist(), type(first)) == ([1, 2, 3, 4], [-1, 0, 1, 2], cp.ndarray)
+    both(x, first, second)
+    assert second.tolist() == [-1, 0, 1, 2]
+    count = cp.ElementwiseKernel("", "int32 y", "y = i")
+    assert count(size=3).tolist() == [0, 1, 2]
+    norm = cp.ReductionKernel(
+        "T x",
+        "T y",
+        "square(x)",
+        "a + b",
+        "y = sqrt(a)",
+        "0",
+        "norm",
+        preamble=("template <typename T> __device__ T square(T x) { return x * x; }"),
+    )
+    assert float(norm(cp.ones(16))) == 4
+    rows = norm(cp.ones((9, 4)), axis=0, keepdims=True)
+    assert (rows.tolist(), type(rows)) == ([[3] * 4], cp.ndarray)
+    least = cp.ReductionKernel("T x", "T y", "x", "min(a, b)", "y = a", "", "least")
+    assert least(cp.array([3.0, 2.0])) == 2
+
+
+def test_streams_events_and_devices_of_cupy(cp: Any) -> None:
+    cuda = cp.cuda
+    with cuda.Stream(non_blocking=True) as stream:
+        assert isinstance(stream, cuda.Stream)
+    assert stream.use() is stream
+    assert (stream.ptr, stream.synchronize(), cuda.Stream.null.ptr) == (0, None, 0)
+    event = cuda.Event()
+    assert stream.record(event) is event
+    assert isinstance(stream.record(), cuda.Event)
+    assert (event.record(), event.synchronize(), stream.wait_event(event)) == (None, None, None)
+    device = cuda.Device(0)
+    assert (device.id, device.compute_capability, device.use()) == (0, "90", device)
+    assert (cuda.runtime.getDeviceCount(), cuda.runtime.deviceSynchronize()) == (1, None)
+    assert cuda.runtime.streamSynchronize(0) is None
+    assert (cuda.get_elapsed_time(event, event), cuda.is_available()) == (0.0, True)
+    assert cuda.get_current_stream() is cuda.Stream.null
+    assert [*cupy_stand_in()] == ["cupy", "cupy.cuda", "cupy.cuda.runtime"]
+    assert cp.__path__ == []
+
+
+# ── parts of modules ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def putting(name: str, value: Any) -> Callable[..., None]:
+    return lambda module, put: put(module, name, value)
+
+
+def test_parts_of_a_module_that_is_imported_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = ModuleType("own_module")
+    module.first = 1
+    monkeypatch.setitem(sys.modules, "own_module", module)
+
+    def replace(found: Any, put: Any) -> None:
+        put(found, "first", 2)
+        put(found, "first", 3)
+        put(found, "second", 4)
+
+    with Replaced("own_module", replace) as replaced:
+        assert (module.first, module.second) == (3, 4)
+        assert replaced not in sys.meta_path
+    assert (module.first, module.second) == (1, None)
+
+
+def test_parts_of_a_module_that_is_imported_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "late_module.py").write_text("first = 1\n")
+    (tmp_path / "other_module.py").write_text("first = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("late_module", "other_module"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    before = list(sys.meta_path)
+    with Replaced("late_module", putting("first", 2)) as replaced:
+        assert sys.meta_path[0] is replaced
+        import late_module  # type: ignore[import-not-found]
+        import other_module  # type: ignore[import-not-found]
+
+        assert (late_module.first, other_module.first) == (2, 1)
+    assert sys.meta_path == before
+    assert late_module.first == 1
+    with Replaced("no_such_module", putting("first", 2)), pytest.raises(ImportError):
+        import no_such_module  # type: ignore[import-not-found]  # noqa: F401
+
+
+# ── Numba ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_device_arrays_of_numba(marked: list[Any]) -> None:
+    cuda = SimpleNamespace(**numba_stand_in._REPLACED)
+    given = np.arange(3)
+    x = cuda.to_device(given)
+    given[0] = 9
+    host = x.copy_to_host()
+    assert (host.tolist(), type(host)) == ([0, 1, 2], np.ndarray)
+    host[0] = 5
+    assert x[0] == 0
+    out = np.zeros(3, int)
+    assert x.copy_to_host(out) is out
+    assert out.tolist() == [0, 1, 2]
+    x.copy_to_device([4, 5, 6])
+    assert x.tolist() == [4, 5, 6]
+    assert cuda.to_device([1, 2, 3], to=x) is x
+    assert x.tolist() == [1, 2, 3]
+    shared = cuda.to_device(given, copy=False)
+    shared[1] = 7
+    assert given[1] == 7
+    assert cuda.to_device(np.zeros((2, 3)).T).strides == (8, 24)
+    assert cuda.device_array(3).dtype == np.float64
+    y = cuda.device_array((2, 3), np.int8)
+    assert (y.shape, y.dtype, type(y)) == ((2, 3), np.int8, type(x))
+    assert cuda.device_array((2, 3), "f4", order="F").flags.f_contiguous
+    z = cuda.device_array_like(np.zeros((4, 1), "i2"))
+    assert (z.shape, z.dtype) == ((4, 1), np.int16)
+    assert [each.shape for each in marked] == [(3,), (2, 3), (4, 1)]
+    for name in ("pinned_array", "mapped_array", "managed_array"):
+        assert getattr(cuda, name)((2,), "i4").dtype == np.int32
+    for name in ("pinned_array_like", "mapped_array_like"):
+        assert getattr(cuda, name)(z).shape == (4, 1)
+    taken = cuda.as_cuda_array(given)
+    assert (type(taken), taken.base is given) == (type(x), True)
+    assert (cuda.is_cuda_array(3), cuda.is_available(), cuda.detect()) == (True, True, True)
+
+
+def test_streams_and_devices_of_numba() -> None:
+    cuda = SimpleNamespace(**numba_stand_in._REPLACED)
+    stream, event = cuda.stream(), cuda.event()
+    assert (stream.handle, stream.synchronize(), stream.record(), stream.wait()) == (0, None, None, None)
+    with stream.auto_synchronize() as within:
+        assert within is stream
+    assert (event.elapsed_time(event), cuda.event_elapsed_time(event, event)) == (0.0, 0.0)
+    assert type(cuda.default_stream()) is type(cuda.external_stream(5)) is type(stream)
+    assert (cuda.synchronize(), cuda.close()) == (None, None)
+    device = cuda.get_current_device()
+    assert cuda.select_device(0) is device
+    assert (device.id, device.compute_capability, device.WARP_SIZE, device.MAX_THREADS_PER_BLOCK) == (
+        0,
+        (9, 0),
+        32,
+        1024,
+    )
+    assert (device.MULTIPROCESSOR_COUNT, device.MAX_SHARED_MEMORY_PER_BLOCK) == (132, 49152)
+
+
+class Dispatcher:
+    """A kernel of Numba's."""
+
+    def __init__(self, function: Any, *given: Any, **named: Any) -> None:
+        self.py_func, self.given, self.named = function, given, named
+
+    def configure(self) -> None:
+        """Numba's own."""
+
+
+@pytest.fixture
+def numba(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Numba, in as much as its kernels are compiled and its types are asked for."""
+    compiled: list[Any] = []
+    cuda, types = ModuleType("numba.cuda"), ModuleType("numba.types")
+    module, of_numpy, support = ModuleType("numba"), ModuleType("numba.np"), ModuleType("numba.np.numpy_support")
+    own: Any = sys.modules[__name__]
+    monkeypatch.setattr(own, "get_current_device", "former", raising=False)
+
+    def compile_ptx(function: Any, signature: Any, cc: Any, lineinfo: bool) -> Any:
+        compiled.append((function, signature, cc, lineinfo, own.get_current_device().compute_capability))
+        head = "long long o, long long p, long long size, long long item, float* x, long long extent, long long step"
+        text = f'extern "C" __global__ void _Zmade({head}, long long by) {{ x[threadIdx.x] += 2 * by + 2 * extent; }}'
+        return ck.Kernel(text).ptx(arch="sm_90"), None
+
+    cuda.__dict__.update(compile_ptx=compile_ptx, jit=Dispatcher, types=types)
+    types.__dict__.update(
+        void=lambda *given: given, Array=lambda *given: ("array", *given), boolean="boolean", int64="int64",
+        float64="float64",
+    )  # fmt: skip
+    support.__dict__.update(from_dtype=lambda dtype: f"of {dtype}")
+    module.__dict__.update(cuda=cuda, types=types, np=of_numpy)
+    of_numpy.__dict__.update(numpy_support=support)
+    for each in (module, cuda, types, of_numpy, support):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    return SimpleNamespace(cuda=cuda, compiled=compiled, own=own)
+
+
+def test_numbas_types_of_arguments(numba: Any) -> None:
+    found = numba_kernels._type_of
+    assert found(np.zeros((2, 3), np.float32)) == ("array", "of float32", 2, "C")
+    values = (True, 3, 2.5, np.float32(1), np.int8(1), np.bool_(True), np.zeros((), "i2"), np.float64(1))
+    assert [found(each) for each in values] == [
+        *("boolean", "int64", "float64", "of float32", "of int8", "of bool", "of int16", "float64"),
+    ]
+    for wrong in ("x", None, [1]):
+        with pytest.raises(ck.ArgumentError, match="from_numba: an argument is an array or a number, got"):
+            found(wrong)
+
+
+def test_parameters_as_numba_passes_them() -> None:
+    found = numba_kernels._parameters
+    x = np.zeros((2, 3), np.float32)
+    whole = found(x)
+    assert whole[4] is x
+    assert [each for each in whole if each is not x] == [0, 0, 6, 4, 2, 3, 12, 4]
+    assert {type(each) for each in whole if each is not x} == {np.int64}
+    for value, passed, kind in (
+        *((True, 1, np.int8), (np.bool_(False), 0, np.int8), (3, 3, np.int64), (2.5, 2.5, np.float64)),
+        *((np.float32(1.5), 1.5, np.float32), (np.int8(-1), -1, np.int8), (np.uint64(5), 5, np.uint64)),
+        (np.float64(2), 2, np.float64),
+    ):
+        (one,) = found(value)
+        assert (one, type(one)) == (passed, kind)
+    for number, dtype in ((1 + 2j, "f8"), (np.complex128(1 + 2j), "f8"), (np.complex64(1 + 2j), "f4")):
+        (pair,) = found(number)
+        assert (pair.dtype, pair.tolist()) == (np.dtype(dtype), [1, 2])
+
+
+def function(x: Any, by: Any) -> None:
+    """A kernel."""
+
+
+def test_a_kernel_of_numba_is_compiled_once_for_its_types(numba: Any) -> None:
+    stream, x = ck.emulator.stream(), np.zeros(4, np.float32)
+    kernel = ck.adapters.from_numba(Dispatcher(function))
+    assert repr(kernel) == "<NumbaKernel function>"
+    for _ in range(2):
+        kernel(stream, ck.config(1, 4), x, 3)
+    assert x.tolist() == [28] * 4
+    ((compiled, signature, arch, lineinfo, asked),) = numba.compiled
+    assert (compiled, lineinfo) == (function, True)
+    assert signature == (("array", "of float32", 1, "C"), "int64")
+    assert arch == asked == ck.device_limits(stream).compute_capability
+    assert numba.own.get_current_device == "former"
+    (only,) = kernel.kernels.values()
+    assert only.name == "function"
+    for wrong in (3, print, "x"):
+        with pytest.raises(ck.ArgumentError, match=r"from_numba takes a function, decorated with numba"):
+            ck.adapters.from_numba(wrong)
+    assert ck.adapters.from_numba(function)._function is function
+
+
+def test_numba_does_without_a_gpu(numba: Any) -> None:
+    seen: list[Any] = []
+
+    class Simulator:
+        pass
+
+    numba_stand_in.replace(Simulator, lambda *given: seen.append(given))
+    assert seen == []
+    former = numba.cuda.jit
+    numba_stand_in.replace(numba.cuda, lambda owner, name, made: seen.append((owner, name, made)))
+    assert [(owner, name) for owner, name, _ in seen[:3]] == [
+        *((Dispatcher, "configure"), (Dispatcher, "forall"), (numba.cuda, "jit")),
+    ]
+    assert {name for owner, name, _ in seen[3:]} == {*numba_stand_in._REPLACED}
+    assert all(owner is numba.cuda and made is numba_stand_in._REPLACED[name] for owner, name, made in seen[3:])
+    jit = seen[2][2]
+    assert jit(function, 1, device=True).py_func is function
+    assert jit(function, 1, device=True).given == (1,)
+    assert jit(function, 1, device=True).named == {"device": True}
+    assert jit("void(float32[:])").py_func is None
+    assert former is Dispatcher
+
+
+def test_launches_of_numba(numba: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(numba_kernels.NumbaKernel, "__call__", lambda self, *given: calls.append((self, *given)))
+    dispatcher = Dispatcher(function)
+    numba_stand_in._configure(dispatcher, (2, 3), 64, 0, 256)(1, 2)
+    numba_stand_in._configure(dispatcher, 4, (8, 8))()
+    numba_stand_in._forall(dispatcher, 129)(3)
+    numba_stand_in._forall(dispatcher, 129, 64, 0, 16)()
+    assert [config for _, _, config, *_ in calls] == [
+        *(ck.config((2, 3), 64, shared_bytes=256), ck.config(4, (8, 8)), ck.config(2, 128)),
+        ck.config(3, 64, shared_bytes=16),
+    ]
+    assert [arguments for _, _, _, *arguments in calls] == [[1, 2], [], [3], []]
+    assert len({id(kernel) for kernel, *_ in calls}) == 1
+    assert calls[0][1] is ck.places.emulator().current()
+
+
+# ── Triton ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_driver_that_triton_asks() -> None:
+    target = SimpleNamespace(arch=90)
+    driver = triton_stand_in._Driver(target)
+    assert driver.get_device_capability() == (9, 0)
+    target.arch = 103
+    assert driver.get_device_capability() == (10, 3)
+    assert driver.get_current_target() is target
+    assert (driver.get_current_device(), driver.set_current_device(0), driver.get_current_stream(0)) == (0, None, 0)
+    assert (driver.launcher_cls(0, 0), driver.get_empty_cache_for_benchmark(), driver.clear_cache(None)) == (None,) * 3
+    properties = driver.utils.get_device_properties(0)
+    assert properties["max_shared_mem"] == 232448
+    assert (properties["multiprocessor_count"], properties["warpSize"], properties["max_num_regs"]) == (132, 32, 65536)
+    assert (properties["sm_clock_rate"], properties["mem_clock_rate"], properties["mem_bus_width"]) == (
+        *(1980000, 2619000), 5120,
+    )  # fmt: skip
+    assert driver.utils.load_binary("f", b"", 0, 0) == (None, 0, 0, 0, 1024)
+    calls: list[int] = []
+    benchmark = driver.get_benchmarker()
+    assert benchmark(lambda: calls.append(1)) == 0.0
+    assert benchmark(lambda: calls.append(1), quantiles=(0.5, 0.2, 0.8)) == [0.0] * 3
+    assert len(calls) == 2
+
+
+def test_torchs_device_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda name: ("device", name)))
+    assert triton_stand_in._Driver(None).get_active_torch_device() == ("device", "cpu")
+
+
+class Tensor:
+    """A tensor of the host."""
+
+    def __init__(self, array: np.ndarray, whole: np.ndarray | None = None, is_half: bool = False) -> None:
+        self.array, self.whole, self.is_half = array, whole, is_half
+
+    def is_contiguous(self) -> bool:
+        return bool(self.array.flags.c_contiguous)
+
+    def detach(self) -> Tensor:
+        return Tensor(self.array, self.whole, self.is_half)
+
+    def untyped_storage(self) -> Any:
+        assert self.whole is not None
+        return SimpleNamespace(nbytes=lambda: self.whole.nbytes)
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
+    def storage_offset(self) -> int:
+        assert self.whole is not None
+        return (self.array.ctypes.data - self.whole.ctypes.data) // self.array.itemsize
+
+    def as_strided(self, shape: Any, strides: Any, offset: int) -> Tensor:
+        assert self.whole is not None
+        assert (shape, strides, offset) == ((self.whole.size,), (1,), 0)
+        return Tensor(self.whole.reshape(-1))
+
+    def __getitem__(self, part: slice) -> Tensor:
+        return Tensor(self.array[part])
+
+    def numpy(self) -> np.ndarray:
+        if self.is_half:
+            raise TypeError("no bfloat16")
+        return self.array
+
+    def view(self, dtype: Any) -> Tensor:
+        return Tensor(self.array.view(dtype))
+
+
+def test_memory_of_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, int8=np.int8))
+    found = triton_stand_in._array
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert found(None) is None
+    assert found(x) is x
+    assert found(Tensor(x)) is x
+    plain = SimpleNamespace(numpy=lambda: x, is_contiguous=lambda: True)
+    assert found(plain) is x
+    assert found(Tensor(x[1:, 1:3], x)).tolist() == [*range(5, 12)]
+    for size, dtype in ((2, np.int16), (1, np.int8)):
+        given = Tensor(np.zeros(4, f"u{size}"), is_half=True)
+        assert found(given).dtype == dtype
+    with pytest.raises(ck.ArgumentError, match="a kernel of Triton takes tensors of the host here, got int"):
+        found(3)
+
+
+def test_what_triton_compiled_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    made: list[Any] = []
+
+    def from_triton(compiled: Any) -> Any:
+        made.append(compiled)
+        return lambda *given: calls.append(given)
+
+    monkeypatch.setattr(triton_stand_in, "from_triton", from_triton)
+    kinds = {"x": "*fp32", "n": "i32", "B": "constexpr", "by": "fp32", "flag": "i1", "u": "u64", "d": "f64", "k": "i8"}
+    compiled = SimpleNamespace(src=SimpleNamespace(signature=kinds))
+    x = np.zeros(3, np.float32)
+    before = (*("stream", "function", "packed", "launch"), "enter", "exit")
+    for _ in range(2):
+        triton_stand_in._launch(compiled, 2, 3, 4, *before, x, 5, 128, 2, True, 7, 1, -3)
+    stream, grid, *passed = calls[0]
+    assert stream is ck.places.emulator().current()
+    assert (grid, passed) == ((2, 3, 4), [x, 5, 2.0, 1, 7, 1.0, -3])
+    assert [type(each) for each in passed[1:]] == [np.int32, np.float32, np.int8, np.uint64, np.float64, np.int8]
+    assert (len(made), len(calls)) == (1, 2)
+    other = SimpleNamespace(src=SimpleNamespace(signature={"x": "tensordesc"}))
+    with pytest.raises(
+        ck.ArgumentError, match="a kernel of Triton with an argument of type tensordesc does not run on"
+    ):
+        triton_stand_in._launch(other, 1, 1, 1, *before, 3)
+    with pytest.raises(ValueError, match="zip"):
+        triton_stand_in._launch(compiled, 1, 1, 1, *before, x, 3)
+
+
+def test_triton_does_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = SimpleNamespace(GPUTarget=lambda *given: given)
+    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    monkeypatch.setitem(sys.modules, "triton.backends", ModuleType("triton.backends"))
+    monkeypatch.setitem(sys.modules, "triton.backends.compiler", target)
+    module = SimpleNamespace(
+        runtime=SimpleNamespace(driver="driver"), compiler=SimpleNamespace(CompiledKernel="compiled")
+    )
+    seen: list[Any] = []
+    triton_stand_in.replace(module, lambda *given: seen.append(given))
+    (owner, name, driver), (kernel, run, made) = seen
+    assert (owner, name, driver.get_current_target()) == ("driver", "_active", ("cuda", 90, 32))
+    assert (kernel, run) == ("compiled", "run")
+    launch = made.fget("what was compiled")
+    assert (launch.func, launch.args) == (triton_stand_in._launch, ("what was compiled",))
