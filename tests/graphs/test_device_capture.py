@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
 from cudakit.graphs.named_arguments import Memory, Named
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import capture_state, devices, streams, witnesses
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order.order import Order
 from cudakit.streams.witnesses import Work
@@ -307,6 +308,155 @@ def test_a_driver_without_conditions_is_told(open_capture: DeviceCapture) -> Non
         pass
 
 
+# ── the block ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Side(contextlib.AbstractContextManager[Any]):
+    """CuPy's stream beside the capture."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def __enter__(self) -> Side:
+        self.log.append("in")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.log.append("out")
+
+    def synchronize(self) -> None:
+        self.log.append("waited for")
+
+
+def test_what_is_done_beside_a_capture_is_waited_for(
+    open_capture: DeviceCapture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log: list[Any] = []
+    made: list[bool] = []
+    monkeypatch.setattr("cupy.cuda.Stream", lambda non_blocking: made.append(non_blocking) or Side(log))
+    monkeypatch.setattr("cupy.asarray", lambda array: log.append("copied") or ("device", array))
+    data = SimpleNamespace(memset_async=lambda value, size, stream: log.append((value, size, stream)))
+    open_capture.clear(SimpleNamespace(data=data, nbytes=24))
+    (_, (value, size, stream), *_) = log
+    assert (value, size, type(stream)) == (0, 24, Side)
+    assert [each if isinstance(each, str) else "set" for each in log] == ["in", "set", "out", "waited for"]
+    log.clear()
+    uploaded = open_capture.upload(np.arange(3))
+    assert uploaded[0] == "device"
+    assert log == ["in", "copied", "out", "waited for"]
+    assert open_capture.kept == [uploaded]
+    assert made == [True], "one stream for both"
+
+
+@pytest.fixture
+def opening(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DeviceCapture, list[Any]]]:
+    """A capture that can be opened, and the devices and allocators inside which its block is."""
+    entered: list[Any] = []
+
+    @contextlib.contextmanager
+    def inside(what: Any) -> Iterator[Any]:
+        entered.append(what)
+        yield SimpleNamespace(cuda=SimpleNamespace(using_allocator=lambda malloc: inside(malloc)))
+
+    monkeypatch.setattr(devices, "on_device", inside)
+    monkeypatch.setattr(device_capture, "using", inside)
+    ended: list[Any] = []
+
+    def builder() -> Builder:
+        stream.number, stream.last = GRAPH, (3,)
+        return Builder(stream, ended)
+
+    stream.create_graph_builder = builder  # type: ignore[attr-defined]
+    found = DeviceCapture(known(stream), Named({}))
+    original = Order.capturing
+
+    def capturing(self: Order, given: Any, begun: bool = False) -> Any:
+        return original(self, given, begun=True)
+
+    monkeypatch.setattr(Order, "capturing", capturing)
+    yield found, entered
+    assert not capture_state.is_any_open()
+
+
+def test_a_block_is_captured_on_its_device_with_memory_of_its_own(
+    opening: tuple[DeviceCapture, list[Any]], stream: Stream
+) -> None:
+    capture, entered = opening
+    with capture.opened():
+        assert entered == [0, stream, capture.pool.malloc]
+        assert capture_state.current(stream) is capture
+        assert order_module.order().tracks.captures == 1
+        assert witnesses.watched()
+    assert [builder.stream for builder in capture.builders] == [stream]
+    assert capture.builders[0].ended == [capture.builders[0]]
+    assert not witnesses.watched()
+
+
+def test_a_block_with_work_that_was_not_joined_is_refused(
+    opening: tuple[DeviceCapture, list[Any]], known_streams: dict[int, Stream], stand_in: list[Any]
+) -> None:
+    capture, _ = opening
+    other = stream_of(known_streams, 11, GRAPH, (5,))
+    other.waited = []  # type: ignore[attr-defined]
+
+    def block() -> None:
+        with capture.opened():
+            capture._open[0][0].stream.wait = other.waited.append  # type: ignore[attr-defined]
+            capture._note(work(other, "g<int>"))
+
+    with pytest.raises(ck.LaunchError, match="g<int> on another stream was not joined"):
+        block()
+    assert other.waited == [other], "joined, so that the driver can end the capture"  # type: ignore[attr-defined]
+    assert stand_in == [("end", 10)]
+    assert capture.builders == []
+
+
+@pytest.mark.parametrize("caught", [True, False])
+def test_a_block_whose_loop_has_no_end_is_refused(opening: tuple[DeviceCapture, list[Any]], caught: bool) -> None:
+    capture, _ = opening
+
+    def block() -> None:
+        with capture.opened(), contextlib.suppress(ValueError) if caught else contextlib.nullcontext(), capture.body():
+            raise ValueError("stop")
+
+    with pytest.raises(ck.LaunchError if caught else ValueError, match="stop"):
+        block()
+    assert capture.builders == capture._open == []
+
+
+def test_the_drivers_refusal_in_a_block_is_explained(opening: tuple[DeviceCapture, list[Any]]) -> None:
+    capture, _ = opening
+    with pytest.raises(ck.LaunchError, match="a call in the block cannot be captured"), capture.opened():
+        raise RuntimeError("CUDA_ERROR_STREAM_CAPTURE_MERGE")
+
+
+def test_builders_that_cannot_end_stay(open_capture: DeviceCapture) -> None:
+    builder: Any = open_capture.builder
+
+    def refuse() -> None:
+        raise RuntimeError("unjoined")
+
+    builder.end_building = refuse
+    former = sys.getrefcount(builder)
+    with pytest.raises(RuntimeError, match="unjoined"):
+        open_capture._end()
+    assert sys.getrefcount(builder) == former + 1, "the driver dies of what is destroyed then"
+    assert [each for each, _ in open_capture._open] == [builder]
+
+
+def test_a_finished_capture_is_a_graph(open_capture: DeviceCapture, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(device_capture, "nodes_of", lambda *given: asked.append(given) or [])
+    open_capture._end()
+    open_capture.builders.insert(0, Builder(open_capture.target.core, []))  # type: ignore[arg-type]
+    made = open_capture.finished()
+    assert isinstance(made, DeviceGraph)
+    inner, whole = open_capture.builders
+    handles = [whole.graph_definition.handle, inner.graph_definition.handle]
+    assert asked == [(handles, open_capture.named, open_capture.calls)]
+    capture_state.end(open_capture)
+
+
 # ── the graph that is made of it ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -429,3 +579,30 @@ def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_chang
     assert len(ordered) == 3, "CuPy works on another stream now"
     graph.watch(True)
     assert graph._settled is None
+
+
+def test_a_graph_is_drawn_as_the_driver_writes_it(graph: DeviceGraph) -> None:
+    def draw(path: str) -> None:
+        with open(path, "w") as file:
+            file.write("digraph {}")
+
+    graph._builder.debug_dot_print = draw
+    assert graph.dot() == "digraph {}"
+
+
+def test_witnesses_hear_of_a_launch_with_what_it_touches(graph: DeviceGraph, stream: Stream) -> None:
+    heard: list[Work] = []
+
+    class Heard(witnesses.Witness):
+        def begin(self, work: Work) -> None:
+            heard.append(work)
+
+    graph._capture.reads[5], graph._capture.writes[6] = "read", "written"
+    graph._spans.update({5: (1, 2), 6: (3, 4)})
+    with witnesses.witnessing(Heard()):
+        graph.launch(stream, "the graph")
+    ((kind, name, where, reads, writes, size, detail),) = heard
+    named = graph._capture.named.values["x"]
+    assert (kind, name, where, size, detail) == ("graph", "graph", stream, 0, "the graph")
+    assert reads[0] is writes[0] is named
+    assert (reads[1:], writes[1:]) == (("read",), ("written",))

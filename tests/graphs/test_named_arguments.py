@@ -11,6 +11,7 @@ import pytest
 from support.without_device import Array
 
 import cudakit as ck
+from cudakit.graphs import emulated_nodes
 from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
 from cudakit.types import arguments
 
@@ -190,3 +191,28 @@ def test_an_address_that_is_held_for_good_is_refused() -> None:
     with pytest.raises(ck.ArgumentError, match="kernel f is given a tensor map of x"):
         named.refuse_inside(x.ctypes.data + 8, "kernel f", "tensor map")
     named.refuse_inside(x.ctypes.data + x.nbytes, "kernel f", "tensor map")
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x,
+        lambda x: x[:2],
+        lambda x: x[1:, ::2],
+        lambda x: x.T,
+        lambda x: x[::-1],
+        lambda x: x.view("i4"),
+        lambda x: x[2:3, 4:5].reshape(()),
+    ],
+)
+def test_a_view_of_a_named_array_is_taken_of_the_new_one(view: Any) -> None:
+    x, other = host(), host() + 100
+    like, captured = view(x), memory_of(view(x))
+    assert captured is not None
+    distance = int(like.__array_interface__["data"][0]) - int(x.__array_interface__["data"][0])
+    found = emulated_nodes._view(other, distance, captured)
+    np.testing.assert_array_equal(found, view(other))
+    assert (found.dtype, found.strides) == (like.dtype, like.strides)
+    found[...] = 7
+    assert (view(other) == 7).all()
+    assert (found is other) == (like is x)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from support.places import another
 import cudakit as ck
 from cudakit.memory import host_arrays as hostarrays
 from cudakit.streams.witnesses import Witness, Work, witnessing
+from cudakit.types.cpp import Named, Pointer
 
 AXPY = ck.Kernel(
     """
@@ -603,3 +605,75 @@ def test_lost_results_are_told(stream: Any, monkeypatch: pytest.MonkeyPatch) -> 
     ones(stream, ck.config(1, 8), ck.Out(y))
     stream.sync()
     assert np.all(y == 1)
+
+
+class Declared:
+    """A kernel's head: ``k(float* x, const float* y, int n, Rest... rest)``, the last a pack of pointers or not."""
+
+    name = "k"
+
+    def __init__(self, pack: bool) -> None:
+        writes = Pointer(Named("float"))
+        reads = Pointer(Named("float", const=True))
+        parameters = [("x", writes, False), ("y", reads, False), ("", Named("int"), False), ("rest", writes, pack)]
+        self.signature = SimpleNamespace(
+            parameters=[SimpleNamespace(name=name, type=type_, pack=pack) for name, type_, pack in parameters]
+        )
+
+
+def test_host_arrays_are_checked_by_the_parameter_that_takes_them() -> None:
+    a, b, c = (np.zeros(4, "f4") for _ in range(3))
+    given = [ck.Out(a), 5, ck.In(b), ck.InOut(c), ck.InOut(a.copy())]
+    assert hostarrays.check(Declared(True), given) == [
+        *[(0, "x", True), (2, "2", False), (3, "rest", True), (4, "rest", True)]
+    ]
+    assert hostarrays.check(Declared(False), given)[-1] == (4, "4", False)
+    unknown: Any = SimpleNamespace(name="k", signature=SimpleNamespace(parameters=None))
+    assert hostarrays.check(unknown, given) == [*[(0, "0", False), (2, "2", False), (3, "3", False), (4, "4", False)]]
+
+
+@pytest.mark.parametrize(
+    ("position", "given", "why"),
+    [
+        (1, ck.Out, r"k: argument y: ck\.Out is written by the kernel, which takes .*; give ck\.In\(a\)"),
+        (0, ck.In, r"k: argument x: ck\.In brings nothing back, and the kernel may write to"),
+        (3, ck.In, r"k: argument rest: ck\.In brings nothing back"),
+        (5, ck.In, r"k: argument rest: ck\.In brings nothing back"),
+    ],
+)
+def test_the_direction_is_that_of_the_parameter(position: int, given: Any, why: str) -> None:
+    arguments: list[Any] = [5] * 6
+    arguments[position] = given(np.zeros(4, "f4"))
+    with pytest.raises(ck.ArgumentError, match=why):
+        hostarrays.check(Declared(True), arguments)
+    arguments[position] = ck.In(np.zeros(4, "f4"), const=True)
+    assert len(hostarrays.check(Declared(True), arguments)) == 1
+
+
+def test_host_arrays_that_share_memory_are_told_with_both_names() -> None:
+    a = np.zeros(8, "f4")
+    with pytest.raises(ck.ArgumentError, match=r"k: argument y: ck\.In and ck\.InOut of x share memory"):
+        hostarrays.check(Declared(True), [ck.InOut(a), ck.In(a[2:])])
+    with pytest.raises(ck.ArgumentError, match=r"k: argument rest: ck\.Out and ck\.In of y share memory"):
+        hostarrays.check(Declared(True), [5, ck.In(a), 5, ck.Out(a[:3])])
+    reads = [5, ck.In(a), 5, ck.In(a, const=True)]
+    assert len(hostarrays.check(Declared(True), reads)) == 2
+    assert len(hostarrays.check(Declared(True), [ck.InOut(a[:4]), ck.In(a[4:])])) == 2
+
+
+def test_what_a_kernel_has_written_against_the_word_is_told_with_the_element() -> None:
+    x = np.arange(6, dtype="i4")
+    before = x.tobytes()
+    hostarrays.refuse_written(Declared(True), 0, x, before)
+    x[4] += 1
+    for position, name in ((0, "x"), (2, "2"), (9, "9")):
+        with pytest.raises(ck.EmulationError, match=f"k: argument {name}: the kernel wrote to element 4, and"):
+            hostarrays.refuse_written(Declared(True), position, x, before)
+
+
+def test_arrays_overlap_where_they_share_an_element() -> None:
+    x = np.zeros((8, 8), "f4")
+    assert hostarrays.overlap(x, x[2:])
+    assert not hostarrays.overlap(x[:4], x[4:])
+    assert not hostarrays.overlap(x[:, ::2], x[:, 1::2])
+    assert not hostarrays.overlap(x, np.zeros(3))

@@ -168,6 +168,12 @@ def test_empty(stream: Any, xp: Any, kind: Any) -> None:
     assert ck.empty(7, np.int8, kind, stream).shape == (7,)
 
 
+def test_an_array_has_as_many_dimensions_as_numpys(stream: Any) -> None:
+    assert ck.empty((1,) * 64, np.int8, "pinned", stream).ndim == 64
+    with pytest.raises(ck.ArgumentError, match="shape has 65 extents, and an array 64 at most"):
+        ck.empty((1,) * 65, np.int8, "pinned", stream)
+
+
 def test_empty_refuses(stream: Any) -> None:
     with pytest.raises(ck.ArgumentError, match="kind is one of 'device', 'pinned', 'managed', got 'fast'"):
         ck.empty(4, np.int8, kind="fast", stream=stream)  # type: ignore[arg-type]

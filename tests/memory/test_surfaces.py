@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,13 @@ def test_copies(stream: Any, xp: Any, shape: tuple[int, ...], layered: bool) -> 
     [
         ([1.0], {}, "NumPy or a CuPy array, got list"),
         (np.zeros(3), {}, "float32, got float64"),
+        (np.zeros(3, "?"), {}, "float32, got bool"),
+        (np.zeros(3, ">i4"), {}, "float32, got >i4"),
+        (SimpleNamespace(shape=(3,)), {}, "NumPy or a CuPy array, got SimpleNamespace"),
+        (SimpleNamespace(dtype=np.dtype("f4")), {}, "NumPy or a CuPy array, got SimpleNamespace"),
+        (SimpleNamespace(dtype=np.dtype("f4"), shape=(3,)), {}, "NumPy or a CuPy array, got SimpleNamespace"),
+        (np.zeros(3, "f4"), {"channels": 3}, "a texel has 1, 2 or 4 channels"),
+        (np.zeros((2, 2, 2, 2), "f4"), {"layered": True}, "a layered surface cannot have 3 dimensions"),
         (np.zeros(0, "f4"), {}, "a surface needs texels"),
         (np.zeros((3, 3), "f4"), {"channels": 2}, "last axis has 2 elements"),
         (np.zeros((2, 2, 2, 2), "f4"), {}, "cannot have 4 dimensions"),

@@ -6,6 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -14,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudakit.errors import LaunchError
-from cudakit.streams import capture_state
+from cudakit.streams import capture_state, devices, streams
+from cudakit.streams.order import order as order_module
 from cudakit.streams.order import stream_state
 from cudakit.streams.order.order import Order
 from cudakit.streams.order.repeat import Repeat, repeating
+from cudakit.streams.order.segments import Spell, Use
 from cudakit.streams.streams import Known
 
 #: Numbers of the streams that others capture.
@@ -61,6 +64,13 @@ class Stream:
     given: list[Any] = field(default_factory=list)
     is_closed: bool = False
     captured: bool = False
+
+    @property
+    def handle(self) -> int:
+        return 100 + self.number
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
 
     def record(self, event: Event | None = None) -> Event:
         assert not self.captured, "an event in a capture"
@@ -659,6 +669,543 @@ def test_work_on_a_stream_that_is_forgotten_before_it_is_put_there_is_waited_for
     for target in (device.stream(), device.stream()):
         launch(order, target, reads=[X])
         assert "late" in device.before(target.given.number, len(target.given.given))
+
+
+# ── blocks, holds, captures and reports ─────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def known_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams of `Device` are known by their objects, and no driver is asked about devices."""
+    made = Device.stream
+
+    def stream(device: Device) -> Known:
+        found = made(device)
+        streams._known[id(found.given)] = found
+        return found
+
+    monkeypatch.setattr(streams, "_known", {})
+    monkeypatch.setattr(Device, "stream", stream)
+    monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)
+
+
+def has_before(device: Device, target: Known) -> set[str]:
+    """Names of the launches before whatever a stream is given next."""
+    return device.before(target.given.number, len(target.given.given))
+
+
+def test_work_of_unseen_others_is_waited_for_on_the_only_stream() -> None:
+    order, device = Order(), Device()
+    one, other = device.stream(), device.stream()
+    launch(order, one)
+    sources = mock.patch.object(streams, "of_handle", lambda handle: (handle, "core"))
+    with sources, mock.patch.object(streams, "wait_for") as waited:
+        use = launch(order, one, "f", reads=[X], producers=[one.handle, other.handle])
+    assert waited.mock_calls == [mock.call(one.core, (other.handle, "core"))]
+    assert (use.count, use.clock) == (0, {})
+    assert [things for _, things in order.tracks.by_handle[one.handle].held] == ["f"]
+    assert use.event.position == 2
+    assert order.single
+
+
+def test_a_new_streams_first_work_waits_for_the_unseen_and_is_held(known_streams: None) -> None:
+    order, device = Order(), Device()
+    one = device.stream()
+    with (
+        mock.patch.object(streams, "of_handle", lambda handle: handle),
+        mock.patch.object(streams, "wait_for") as waited,
+    ):
+        use = launch(order, one, "f", reads=[X], producers=[7, one.handle])
+    assert waited.mock_calls == [mock.call(one.core, 7)]
+    assert (use.stream, use.count, use.clock) == (order.tracks.by_handle[one.handle], 0, {})
+    assert [things for _, things in use.stream.held] == ["f"]
+
+
+def test_a_block_is_in_order_and_its_arrays_are_held(known_streams: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    current: list[int] = []
+    monkeypatch.setattr(devices, "make_current", current.append)
+    order, device, one, two = two_streams()
+    launch(order, two, "before", reads=[Y])
+    with order.around(one.given, [X], [Y]):
+        assert has_before(device, one) >= {"before"}
+        one.given.given.append("block")
+    assert current == [0]
+    assert [things for _, things in order.tracks.by_handle[one.handle].held] == [None, (X, Y)]
+    launch(order, two, "reader", reads=[X])
+    assert "block" not in has_before(device, two)
+    launch(order, two, "writer", writes=[X])
+    assert "block" in has_before(device, two)
+
+
+def test_a_block_that_fails_records_nothing(known_streams: None) -> None:
+    order, device, one, two = two_streams()
+    launch(order, two, writes=[X])
+    device.recorded = 0
+
+    def fail() -> None:
+        with order.around(one.given, [], [X]):
+            device.recorded = 0
+            1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert device.recorded == 0
+
+
+def test_a_block_waits_for_the_streams_that_its_arrays_name(
+    known_streams: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    array = SimpleNamespace(__cuda_array_interface__={"data": (X[0], False), "stream": 101})
+    asked: list[Any] = []
+    original = order_module.producers_of
+    monkeypatch.setattr(order_module, "producers_of", lambda *given: asked.append(given) or original(*given))
+    monkeypatch.setattr(order_module, "span_of", lambda array: X)
+    order, device, one, two = two_streams()
+    two.given.given.append("unseen")
+    with order.around(one.given, [array]):
+        pass
+    assert asked == [((array,), 0, one.handle)]
+    assert "unseen" in has_before(device, one)
+
+
+def test_streams_are_joined_by_events_or_by_word(known_streams: None) -> None:
+    order, device, one, two = two_streams()
+    launch(order, two, "w", writes=[X])
+    order.join(one.core, two.core)
+    assert "w" in has_before(device, one)
+    waits = device.waits
+    launch(order, one, reads=[X])
+    assert device.waits == waits
+    launch(order, two, "w2", writes=[X])
+    waits = device.waits
+    order.join(one.core, two.core, wait=False)
+    launch(order, one, reads=[X])
+    assert device.waits == waits, "the user has seen to it"
+
+
+def test_streams_that_have_not_launched_or_are_captured_are_joined_past_the_order(
+    known_streams: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, device, one, two = two_streams()
+    fresh = device.stream()
+    asked: list[Any] = []
+    monkeypatch.setattr(capture_state, "is_capturing", lambda stream: asked.append(stream) or stream is two.core)
+    with mock.patch.object(streams, "wait_for") as waited:
+        order.join(fresh.core, one.core)
+        order.join(one.core, fresh.core)
+        order.join(one.core, fresh.core, wait=False)
+        assert not asked
+        order.tracks.captures = 1
+        order.join(one.core, two.core)
+        order.join(two.core, one.core)
+        order.tracks.captures = 0
+        assert asked == [two.core, one.core]
+        two.given.is_closed = True
+        order.join(one.core, two.core)
+        order.join(two.core, one.core)
+    pairs = [(fresh, one), (one, fresh), (one, two), (one, two), (two, one)]
+    assert waited.mock_calls == [mock.call(first.core, second.core) for first, second in pairs]
+    assert device.waits == 1, "the one of two that waits for a stream that is not captured"
+
+
+def test_things_are_held_on_any_stream_until_it_is_done(known_streams: None) -> None:
+    order, device, one, _two = two_streams()
+    order.hold(one.core, "of one")
+    fresh = device.stream()
+    order.hold(fresh.core, "of a stream without launches")
+    order.hold(fresh.core, "more")
+    assert fresh.handle not in order.tracks.by_handle
+    assert [things for _, things in order.tracks.by_handle[one.handle].held] == [None, "of one"]
+    loose = order.tracks.loose[fresh.handle]
+    assert [things for _, things in loose.held] == ["of a stream without launches", "more"]
+    device.is_quick = lambda: True
+    order.hold(fresh.core, "and the next lets go of what is done")
+    assert not loose.held
+
+
+def test_things_of_a_closed_streams_number_are_held_on_the_new_one(known_streams: None) -> None:
+    order, device, one, _ = two_streams()
+    one.given.is_closed = True
+    fresh = device.stream()
+    fresh.given.number = one.given.number
+    device.streams[one.given.number] = fresh.given
+    streams._known[id(fresh.given)] = known = Known(fresh.given, fresh.core, one.handle, 0)
+    order.hold(known.core, "held")
+    track = order.tracks.loose[one.handle]
+    assert track.core is fresh.core
+    assert [things for _, things in track.held] == ["held"]
+
+
+def test_what_another_keeps_is_held_no_longer(known_streams: None) -> None:
+    order, device, one, _two = two_streams()
+    track = order.tracks.by_handle[one.handle]
+    track.held.clear()
+    for name in ("a", ""):
+        order.hold(one.core, name)
+    uses = [use for use, _ in track.held]
+    track.repeated.update({Use(track, 1, {}): "r", Use(track, 2, {}): ""})
+    order.hand_over(one.given, lambda things: f"{things} still")
+    assert [(use, things) for use, things in track.held] == [(uses[0], "a still"), (uses[1], "")]
+    assert list(track.repeated.values()) == ["r still", ""]
+    order.hand_over(device.stream().given, lambda things: 1 / 0)
+    with order.capturing(one.given):
+        order.hand_over(one.given, lambda things: 1 / 0)
+
+
+def test_a_capture_waits_once_and_keeps_what_is_captured(known_streams: None) -> None:
+    order, device, one, two = two_streams()
+    path = Path()
+    path.settled = order.settle(launch(order, two, "w", writes=[X]), path)
+    order.watch(path)
+    closed = device.stream()
+    launch(order, closed)
+    closed.given.is_closed = True
+    with order.capturing(one.given) as captured:
+        assert not path.settled
+        assert order.is_special
+        assert "w" in has_before(device, one)
+        waits, recorded = device.waits, device.recorded
+        one.given.captured = True
+        use = launch(order, one, "captured", reads=[Y], writes=[X])
+        order.hold(one.core, "held")
+        assert (use.count, use.clock, use.event) == (0, {}, None)
+        assert not order.settle(use, path)
+        assert (device.waits, device.recorded) == (waits, recorded)
+        # Others come after what the stream was given before the capture.
+        launch(order, two, "v", writes=[X])
+    one.given.captured = False
+    assert captured.things == ["captured", "held"]
+    assert (list(captured.reads), list(captured.writes)) == ([Y], [X])
+    assert not order.is_special
+    assert order.tracks.captures == 0
+    assert order.tracks.by_handle[one.handle].capture is None
+    launch(order, one, "after", writes=[Y])
+    assert order.tracks.by_handle[one.handle].capture is None
+
+
+def test_a_stream_within_a_capture_appears_when_it_launches(known_streams: None) -> None:
+    order, device, one, two = two_streams()
+    inner, begun = device.stream(), device.stream()
+    with order.capturing(one.given):
+        waits = device.waits
+        with order.capturing(inner.given):
+            assert inner.handle in order.tracks.by_handle
+            assert order.tracks.captures == 2
+        assert inner.handle not in order.tracks.by_handle
+        with order.capturing(two.given):
+            pass
+        assert two.handle in order.tracks.by_handle
+        assert device.waits == waits
+    with order.capturing(begun.given, begun=True):
+        assert order.tracks.captures == 1
+    assert begun.handle not in order.tracks.by_handle
+    assert device.waits == waits
+
+
+def test_an_error_ends_a_capture(known_streams: None) -> None:
+    order, _device, one, _two = two_streams()
+    with pytest.raises(ZeroDivisionError), order.capturing(one.given):
+        raise ZeroDivisionError
+    assert (order.tracks.captures, order.is_special) == (0, False)
+
+
+def test_work_on_a_stream_that_was_brought_into_a_capture_joins_it(
+    known_streams: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order, _device, one, two = two_streams()
+    joined: list[Any] = []
+    capture = mock.Mock(join=joined.append)
+    monkeypatch.setattr(capture_state, "current", lambda core: capture if core is two.core else None)
+    launch(order, two)
+    with order.capturing(one.given):
+        launch(order, one)
+        assert joined == []
+        launch(order, two, writes=[Y])
+    assert joined == [two]
+
+
+class Reports:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def see(self, stream: Any, touched: Any, clocks: Any, foreign: Any, ordered: bool, is_put: bool) -> str:
+        ranges = [[(s.start, s.stop) for s in segments] for segments in touched[1:3]]
+        self.told.append(
+            (stream.handle, *ranges, list(foreign), ordered, is_put, len(clocks.conflicts(stream, touched)))
+        )
+        return f"note {len(self.told)}"
+
+
+def test_reports_are_told_of_all_uses_and_the_last_one_alone(known_streams: None) -> None:
+    order, device = Order(), Device()
+    one = device.stream()
+    path = Path()
+    path.settled = order.settle(launch(order, one, writes=[X]), path)
+    order.watch(path)
+    first, second = Reports(), Reports()
+    with order.reporting(first):
+        assert order.is_special
+        assert not path.settled
+        use = launch(order, one, "a", reads=[X], writes=[Y])
+        assert use.note == "note 1"
+        assert [things for _, things in order.tracks.by_handle[one.handle].held] == ["a"]
+        with order.reporting(second), order.manual():
+            launch(order, one, "b", reads=[X], producers=[one.handle, 7])
+        two = device.stream()
+        launch(order, two, "c", writes=[X])
+    launch(order, one)
+    assert not order.is_special
+    assert second.told == [(100, [X], [], [7], True, False, 0)]
+    assert first.told == [(100, [X], [Y], [], True, True, 0), (101, [], [X], [], True, True, 1)]
+
+
+def test_work_past_the_order_is_reported_and_noted(known_streams: None) -> None:
+    order, device, one, two = two_streams()
+    launch(order, one, "w", writes=[X])
+    assert order.see_unordered(two.given, (X,), ()) is None
+    reports = Reports()
+    waits = device.waits
+    with order.reporting(reports):
+        use = order.see_unordered(two.given, (X,), (Y,))
+        assert device.waits == waits
+        assert use is not None
+        assert use.note == "note 1"
+        two.given.given.append("past")
+        order.after(use, "things")
+        assert [things for _, things in order.tracks.by_handle[two.handle].held] == ["things"]
+        with order.capturing(one.given):
+            assert order.see_unordered(one.given, (X,), ()) is None
+    assert reports.told == [(101, [X], [Y], [], False, False, 1)]
+    launch(order, one, "later", writes=[Y])
+    assert "past" in has_before(device, one)
+
+
+def test_a_forked_child_has_a_lock_of_its_own() -> None:
+    order, _device, _one, _two = two_streams()
+    path = Path()
+    path.settled = True
+    order.watch(path)
+    former = order.lock
+    order.after_fork()
+    assert order.lock is not former
+    assert order.lock is order.tracks.lock
+    assert not path.settled
+
+
+# ── what is known of a stream ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_few_looks_are_taken_at_what_is_done() -> None:
+    order, device, one, two = two_streams()
+    asked: list[int] = []
+    device.is_quick = lambda: bool(asked.append(1))
+    for _ in range(5):
+        launch(order, one, writes=[Y])
+        launch(order, two, writes=[Z])
+    assert asked == [], "nothing has crossed, and little is remembered"
+    tracks = order.tracks
+    first, second = tracks.by_handle[one.handle], tracks.by_handle[two.handle]
+    device.is_quick = lambda: True
+    for each in (one, two):
+        order.clocks.finish(order.clocks.now(tracks.by_handle[each.handle]))
+    tracks.record(order.clocks.now(second), "of the other")
+    for number in range(1, 5):
+        tracks.record(order.clocks.now(first), "own")
+        tracks.look(first)
+        assert not first.held
+        assert bool(second.held) == (number < 4), "at times all are looked at"
+    tracks.captures = 1
+    tracks.record(order.clocks.now(first), "kept")
+    tracks.look(first)
+    order.release()
+    assert first.held, "a question would spoil the capture"
+
+
+def test_no_event_of_a_captured_stream_is_asked_about() -> None:
+    order, device, one, two = two_streams()
+    for each in (one, two):
+        order.tracks.record(order.clocks.now(order.tracks.by_handle[each.handle]), "held")
+    held = [order.tracks.by_handle[each.handle].held for each in (one, two)]
+    former = len(held[0])
+    device.is_quick = lambda: True
+    captured.add(one.handle)
+    try:
+        order.release()
+        assert (len(held[0]), len(held[1])) == (former, 0)
+    finally:
+        captured.clear()
+    order.release()
+    assert not held[0]
+
+
+def test_a_stream_goes_by_its_newest_object() -> None:
+    order, device, _one, two = two_streams()
+    twin = Known(two.given, Stream(device, two.given.number, two.given.given), two.handle, 0)  # type: ignore[arg-type]
+    launch(order, twin, writes=[X])
+    track = order.tracks.by_handle[two.handle]
+    assert track.core is twin.core
+    launch(order, two, writes=[X])
+    assert order.tracks.by_handle[two.handle] is track
+    assert track.core is two.core
+
+
+def test_events_are_made_on_their_streams_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    order, device, one, _two = two_streams()
+    entered: list[int] = []
+    monkeypatch.setattr(devices, "device_count", lambda: 2)
+    monkeypatch.setattr(devices, "on_device", lambda number: entered.append(number) or contextlib.nullcontext())
+    track = order.tracks.by_handle[one.handle]
+    track.device_id = 5
+    spent = Event(device)
+    track.idle.append(spent)  # type: ignore[arg-type]
+    order.tracks.record(order.clocks.now(track), "things")
+    assert entered == [5]
+    use, things = track.held[-1]
+    assert (use.event, things, track.idle) == (spent, "things", [])
+    monkeypatch.setattr(devices, "device_count", lambda: 1)
+    order.tracks.record(order.clocks.now(track), "more")
+    assert entered == [5]
+    track.unmarked.append("of a capture")
+    order.tracks.record(order.clocks.now(track), "last")
+    assert track.held[-1][1] == ("last", ["of a capture"])
+    assert track.unmarked == []
+
+
+def test_closed_streams_are_waited_for_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_state, "_MOST_CLOSED", 1)
+    order, device, _one, _two = two_streams()
+    synced: list[int] = []
+    current: list[int] = []
+    monkeypatch.setattr(devices, "current_device", lambda: SimpleNamespace(sync=lambda: synced.append(1)))
+    monkeypatch.setattr(devices, "on_device", lambda number: current.append(number) or contextlib.nullcontext())
+    device.is_quick = lambda: True
+    gone = []
+    for number in range(2):
+        made = device.stream()
+        launch(order, made, writes=[(0x10000 + 0x100 * number, 0x10100 + 0x100 * number)])
+        gone.append(order.tracks.by_handle[made.handle])
+        order.tracks.record(order.clocks.now(gone[-1]), "held")
+        made.given.is_closed = True
+        twin = Known(made.given, Stream(device, made.given.number, made.given.given), made.handle, 0)  # type: ignore[arg-type]
+        launch(order, twin)
+        assert order.tracks.by_handle[made.handle] is not gone[-1]
+        assert len(order.tracks._closed) == (1, 0)[number]
+    assert (synced, current) == ([1], [0])
+    assert not any(track.held for track in gone)
+    assert not {segment.write.stream for segment in order.clocks.segments if segment.write} & set(gone)
+
+
+def test_streams_that_repeat_or_hold_something_are_not_forgotten() -> None:
+    order, device = Order(), Device()
+    known = [device.stream() for _ in range(5)]
+    for each in known:
+        launch(order, each)
+    tracks = order.tracks
+    idle, repeating_, held, moving, busy = (tracks.by_handle[each.handle] for each in known)
+    for track in (idle, repeating_, held, moving, busy):
+        track.held.clear()
+        order.clocks.finish(order.clocks.now(track))
+    path = Path()
+    path.settled = True
+    repeating_.spell = Spell()
+    repeating_.settled.add(path)
+    tracks.record(order.clocks.now(held), "held")
+    moving.repeated[Use(moving, 1, {})] = "moves on"
+    launch(order, known[4], writes=[X])
+    assert not order.clocks.is_idle(busy)
+    tracks.origin = order.clocks.now(idle)
+    order.clocks.finish(tracks.origin)
+    tracks.loose.update({901: tracks.new(known[0]), 902: tracks.new(known[1])})
+    tracks.loose[902].held.append((order.clocks.now(busy), "kept"))
+    tracks.loose[902].held[0][0].event = tracks.mark(busy).event
+    tracks._retire()
+    left = list(tracks.by_handle.values())
+    assert left == [repeating_, held, moving, busy]
+    assert not path.settled, "it asks again at its next launch"
+    assert tracks.origin is None
+    assert list(tracks.loose) == [902]
+    assert tracks._most == stream_state._MANY
+
+
+def test_what_cannot_wait_is_waited_for_by_the_host() -> None:
+    order, device, one, two = two_streams()
+    three, four, five = (device.stream() for _ in range(3))
+    for each in (three, four, five):
+        launch(order, each)
+    tracks = order.tracks
+    of = {each.handle: tracks.by_handle[each.handle] for each in (one, two, three, four, five)}
+    synced: list[int] = []
+
+    def sync(number: int) -> None:
+        synced.append(number)
+        if number == three.given.number:
+            raise RuntimeError("refused")
+
+    for each in (one, two, three, four, five):
+        each.given.sync = functools.partial(sync, each.given.number)
+    four.given.is_closed = True
+    of[five.handle].capture = stream_state.Captured(order.clocks.now(of[five.handle]))
+    touched = order.clocks.touch([X], [Y])
+    launch(order, two, "w", writes=[Z])
+    captured.add(one.handle)
+    try:
+        tracks.wait_on_host(of[five.handle], touched)
+        of[five.handle].capture = None
+        assert synced == [two.given.number, three.given.number]
+        assert order.clocks.is_idle(of[two.handle])
+        assert not order.clocks.is_idle(of[three.handle])
+        uses = [segment.write for segment in (*touched.read, *touched.written)]
+        assert [use.stream for use in uses if use] == [of[one.handle]] * 2, "whoever touches it next must still wait"
+    finally:
+        captured.clear()
+
+
+def test_under_manual_a_capture_waits_for_what_crossed_when_both_are_over(known_streams: None) -> None:
+    order, device, one, two = two_streams()
+    path = Path()
+    manual = order.manual()
+    manual.__enter__()
+    path.settled = order.settle(launch(order, one, "w", writes=[X]), path)
+    launch(order, two, "r", reads=[X])
+    assert order._crossed
+    inner = device.stream()
+    with order.capturing(inner.given, begun=True):
+        pass
+    waits = device.waits
+    assert order._crossed, "the user still orders them"
+    capture = order.capturing(inner.given, begun=True)
+    capture.__enter__()
+    manual.__exit__(None, None, None)
+    assert order._crossed
+    assert device.waits == waits
+    capture.__exit__(None, None, None)
+    assert not order._crossed
+    assert device.waits > waits
+    assert "r" in has_before(device, one)
+    assert "w" in has_before(device, two)
+
+
+def test_too_much_memory_is_forgotten_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_state, "_MOST_SEGMENTS", 8)
+    order, _device, one, two = two_streams()
+    synced: list[int] = []
+    for each in (one, two):
+        each.given.sync = functools.partial(synced.append, each.given.number)
+    for number in range(8):
+        launch(order, two, writes=[(0x100 * number, 0x100 * number + 0x80)])
+    order.tracks.forget()
+    assert (len(order.clocks), synced) == (8, [])
+    launch(order, two, writes=[(0x8000, 0x8080)])
+    order.tracks.captures = 1
+    order.tracks.forget()
+    assert (len(order.clocks), synced) == (9, [])
+    order.tracks.captures = 0
+    one.given.is_closed = True
+    order.tracks.forget()
+    assert (len(order.clocks), synced) == (0, [two.given.number])
+    assert order.clocks.is_idle(order.tracks.by_handle[two.handle])
 
 
 # ── any program ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cudakit.streams.order.ranges import named_producers, producers_of, span_of
+from cudakit.streams.order import ranges
+from cudakit.streams.order.ranges import argument_span, named_producers, producers_of, span_of
 
 BASE = np.arange(24, dtype="f4").reshape(4, 6)
 
@@ -79,3 +82,78 @@ def test_textures_lie_where_their_texels_do() -> None:
 
     OpaqueTexture.__name__ = "TextureObject"
     assert span_of(OpaqueTexture()) == (5, 6)
+
+
+def of(module: str, **given: Any) -> Any:
+    """An object of a class of another library."""
+    return type("Array", (), {"__module__": module, **given})()
+
+
+def test_arrays_of_cupy_and_torch_lie_where_they_say() -> None:
+    data = SimpleNamespace(ptr=1000)
+    whole = of("cupy", data=data, _c_contiguous=True, nbytes=96)
+    assert span_of(whole) == (1000, 1096)
+    assert ranges.cupy_span(whole) == (1000, 1096)
+    view = of("cupy", data=data, _c_contiguous=False, shape=(3, 5), strides=(-40, 8), itemsize=4)
+    assert span_of(view) == (1000 - 80, 1000 + 32 + 4)
+    tensor = of(
+        "torch", data_ptr=lambda self: 1000, element_size=lambda self: 2, shape=(3, 5), stride=lambda self: (10, 1)
+    )
+    assert span_of(tensor) == (1000, 1000 + 2 * (20 + 4) + 2)
+
+
+def test_host_memory_without_strides_is_whole() -> None:
+    described = {"shape": (3, 5), "typestr": "<f8", "data": (4096, False)}
+    assert span_of(SimpleNamespace(__array_interface__=described)) == (4096, 4096 + 120)
+
+
+def test_cupys_textures_lie_where_their_arrays_do() -> None:
+    def texture(arr: Any, number: Any) -> Any:
+        return of("cupy.cuda.texture", ResDesc=SimpleNamespace(arr=arr, cuArr=number))
+
+    assert span_of(texture((16, 48), None)) == (16, 48)
+    assert span_of(texture(None, SimpleNamespace(ptr=7))) == (7, 8)
+    assert span_of(texture(None, None)) == (0, 0)
+
+
+def test_other_arguments_lie_where_they_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    def argument(kind: str, dtype: Any = None, **given: Any) -> Any:
+        return SimpleNamespace(family="other", pointer=64, evidence=SimpleNamespace(kind=kind, dtype=dtype), **given)
+
+    strided = {"shape": (2, 3), "strides": (8, 2)}
+    assert argument_span(argument("array", np.dtype("f4"), **strided)) == (64, 64 + 4 * (8 + 4) + 4)
+    assert argument_span(argument("array")) == (0, 0)
+    assert argument_span(argument("number", np.dtype("f4"))) == (0, 0)
+    buffer = argument("array", value=SimpleNamespace(size=24))
+    buffer.family = "buffer"
+    assert argument_span(buffer) == (64, 88)
+    monkeypatch.setattr(ranges, "allocation_of", lambda address: (address, address + 100))
+    assert argument_span(argument("address")) == (64, 164)
+    monkeypatch.setattr(ranges, "describe", lambda array: array)
+    assert span_of(argument("address")) == (64, 164)
+
+
+def test_an_address_is_taken_for_its_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.bindings import driver
+
+    answer = [0, 96, 32]
+    monkeypatch.setattr(driver, "cuMemGetAddressRange", lambda address: (answer[0], int(address) - 4, answer[2]))
+    assert ranges.allocation_of(100) == (96, 128)
+    answer[0] = 1
+    assert ranges.allocation_of(100) == (100, 101)
+    assert ranges.allocation_of(0) == (0, 0)
+
+
+def test_the_current_streams_of_the_libraries_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        ranges, "current_streams", lambda libraries, device: asked.append((list(libraries), device)) or [9]
+    )
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())
+    arrays = [of("torch.cuda"), Other(7), of("cupy"), of("torch")]
+    assert producers_of(arrays, 3, 5) == [9, 7]
+    assert asked == [(["torch", "cupy"], 3)]
+    monkeypatch.delitem(sys.modules, "torch")
+    assert producers_of([of("torch")], 0, 5) == [9]
+    assert asked[-1] == ([], 0)
