@@ -1,6 +1,7 @@
 """Launches of reductions and scans: which way they go, over how many blocks, with how much memory.
 
 `plans.txt` has a line of each. It changes where the way to run is changed on purpose: measure then.
+``PYTHONPATH=tests python tests/arrays/test_plans.py`` writes it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, back
 from cudakit.emulator.ready import limits_of
 
 pytestmark = pytest.mark.emulator
+FILE = Path(__file__).with_name("plans.txt")
 PAIR = np.dtype([("a", "f4"), ("b", "f4")])
 
 
@@ -209,12 +211,17 @@ REFUSED = [
 
 @pytest.fixture(scope="module")
 def expected() -> dict[str, str]:
-    lines = Path(__file__).with_name("plans.txt").read_text().splitlines()
+    lines = FILE.read_text().splitlines()
     return dict(line.split(": ", 1) for line in lines)
 
 
 @pytest.fixture(autouse=True)
 def h100(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_on_h100(monkeypatch)
+
+
+def as_on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let scans be planned for the limits of an H100."""
     monkeypatch.setattr(scan_plan, "device_limits", lambda device: limits_of("sm_90"))
 
 
@@ -282,3 +289,13 @@ def test_arrays_among_others_of_a_common_shape() -> None:
     assert array_of("op", (np.dtype("f4"), (3,), (-4,)), (3,)) == Array(np.dtype("f4"), (-1,), 2, (2, 3))
     with pytest.raises(ck.ArgumentError, match=r"op: strides \(6,\) in bytes are not whole elements of float32"):
         array_of("op", (np.dtype("f4"), (3,), (6,)), (3,))
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        as_on_h100(patch)
+        lines = [f"reduction, {name}: {reduction(name)}" for name in REDUCTIONS]
+        lines += [f"reduction, {name}: {segments(name)}" for name in SEGMENTS]
+        for name in SCANS:
+            lines += [f"scan, {name}: {scan(name)}", f"emulated scan, {name}: {scan(name, 'sm_90')}"]
+    FILE.write_text("".join(f"{line}\n" for line in lines))
