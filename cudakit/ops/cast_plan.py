@@ -48,8 +48,6 @@ def cast_job(
         return Job(shape, (), kernel, launch, numbers=(size,))
     (below, _), (out_below, _) = span(shape, x), span(shape, to)
     extents, x_steps, out_steps = merged(shape, x, to)
-    if not extents:
-        extents, x_steps, out_steps = (1,), (1,), (1,)
     size = prod(extents)
     layout = record(shape=extents, x=x_steps, out=out_steps)
     kernel = Kernel.from_template("cast/strided")[

@@ -397,8 +397,6 @@ def _together(*arrays: Any) -> tuple[Any, ...]:
     if all(array.flags.c_contiguous for array in arrays):
         return arrays
     shape, *strides = merged(arrays[0].shape, *map(element_strides, arrays))
-    if not shape:  # a view of one element, of any strides
-        shape, strides = (1,), [(1,)] * len(arrays)
     return tuple(
         _as_strided(array, shape, [step * array.dtype.itemsize for step in steps])
         for array, steps in zip(arrays, strides, strict=True)
