@@ -9,6 +9,9 @@ import pytest
 from support.emulated import run
 
 import cudakit as ck
+from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.machine.module import Module
+from cudakit.emulator.ptx.linking import modules_in
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Pointer, Register, Symbol
 
@@ -289,3 +292,233 @@ def test_what_the_compiler_writes_parses(options: dict[str, bool]) -> None:
     assert entry.directives["minnctapersm"] == (2,)
     assert any(given.source for given in entry.code) == bool(options)
     assert sum(variable.size for variable in entry.variables.values() if variable.space == "shared") == 256
+
+
+# ── several modules ──
+
+FIRST = """.version 8.4
+.target sm_90
+.address_size 64
+.global .align 4 .u32 own = 1;
+.visible .global .align 4 .u32 seen = 2;
+.func helper() { ret; }
+.visible .entry first() { .reg .u32 %own; mov.u32 %own, own; call helper, (); ret; }
+"""
+SECOND = """.version 8.4
+.target sm_90
+.address_size 64
+.extern .global .align 4 .u32 seen;
+.global .align 4 .u32 own = 3;
+.global .align 4 .u32 own_too[2] = {own, 4};
+.const .align 4 .b8 alone[4] = {1, 2, 3, 4};
+.func (.param .b32 r) helper(.param .b32 a) { ret; }
+.visible .entry second() { .reg .u32 %own; mov.u32 %own, own; mov.u32 %own, seen; helper: ret; }
+"""
+
+
+def test_one_module_is_as_it_stands() -> None:
+    assert list(modules_in(FIRST)) == [(FIRST, 1)]
+    assert list(modules_in("garbage")) == [("garbage", 1)]
+
+
+def test_names_that_modules_keep_to_themselves_are_made_different() -> None:
+    (first, begin), (second, then) = modules_in(FIRST + SECOND)
+    assert first == FIRST
+    assert (begin, then) == (1, 8)
+    assert "own$1 = 3" in second
+    assert "mov.u32 %own, own$1;" in second
+    assert "own_too[2] = {own$1, 4}" in second
+    assert "alone[4]" in second
+    assert "helper$1(.param .b32 a)" in second
+    assert ".extern .global .align 4 .u32 seen;" in second
+    assert second.replace("$1", "") == SECOND
+
+
+def test_what_others_see_keeps_its_name_and_the_first_gives_way() -> None:
+    own = ".version 8.4\n.target sm_90\n.func twice() { ret; }\n.global .u32 x;\n"
+    seen = ".version 8.4\n.target sm_90\n.visible .func twice() { ret; }\n.global .u32 x[4];\n"
+    (first, _), (second, begin), (third, last) = modules_in(f"{own}{seen}{own}")
+    assert ".func twice$0()" in first
+    assert ".global .u32 x;" in first
+    assert ".visible .func twice()" in second
+    assert ".global .u32 x$1[4];" in second
+    assert ".func twice$2()" in third
+    assert ".global .u32 x$2;" in third
+    assert (begin, last) == (5, 9)
+
+
+def test_what_stands_before_the_first_module_is_its_own() -> None:
+    texts = list(modules_in("\n\n" + FIRST + "  .version 8.4\n.target sm_90\n"))
+    assert texts[0] == ("\n\n" + FIRST, 1)
+    assert texts[1] == ("  .version 8.4\n.target sm_90\n", 10)
+
+
+def test_a_function_declared_here_and_defined_there_is_one() -> None:
+    declared = """.version 8.4
+.target sm_90
+.address_size 64
+.extern .func shared_one (.param .b32 a);
+.visible .entry f() { .param .b32 p; call shared_one, (p); ret; }
+"""
+    defined = declared.replace(".extern", ".visible").replace("(.param .b32 a);", "(.param .b32 a) { ret; }")
+    defined = defined.replace("entry f", "entry g").replace(" call shared_one, (p);", "")
+    for text in (declared + defined, defined + declared):
+        program = parse(text)
+        assert not program.functions["shared_one"].is_declaration
+        assert {"f", "g"} <= set(program.functions)
+    program = parse(FIRST + SECOND)
+    assert program.variables["own"].data[0][1] == (1).to_bytes(4, "little")
+    assert program.variables["own$1"].data[0][1] == (3).to_bytes(4, "little")
+    assert not program.variables["seen"].extern
+    assert not parse(SECOND + FIRST).variables["seen"].extern
+    with pytest.raises(ck.EmulationError, match="seen"):
+        parse(FIRST + FIRST.replace("first", "other"))
+
+
+def test_of_what_is_weak_the_first_counts() -> None:
+    one = ".version 8.4\n.target sm_90\n.weak .global .u32 v = 1;\n.weak .func f() { ret; }\n"
+    two = ".version 8.4\n.target sm_90\n.weak .global .u32 v = 2;\n.weak .func f() { trap; ret; }\n"
+    program = parse(one + two)
+    assert program.variables["v"].data[0][1] == (1).to_bytes(4, "little")
+    assert len(program.functions["f"].code) == 1
+    program = parse(two + one)
+    assert program.variables["v"].data[0][1] == (2).to_bytes(4, "little")
+    assert len(program.functions["f"].code) == 2
+    with pytest.raises(ck.EmulationError, match=r"PTX line 7: variable v is defined twice"):
+        parse(f"{one}.version 8.4\n.target sm_90\n.visible .global .u32 v = 3;\n")
+    with pytest.raises(ck.EmulationError, match=r"PTX line 7: function f is defined twice"):
+        parse(f"{one}.version 8.4\n.target sm_90\n.visible .func f() {{ ret; }}\n")
+    with pytest.raises(ck.EmulationError, match="function f is defined twice"):
+        parse(f"{one}.weak .func f() {{ ret; }}\n")
+
+
+def test_a_variable_may_be_declared_before_it_is_defined() -> None:
+    declared, defined = ".extern .global .u32 v;\n", ".visible .global .u32 v = 5;\n"
+    for text in (declared + defined, declared + declared + defined):
+        program = parse(HEAD + text)
+        assert not program.variables["v"].extern
+        assert program.variables["v"].data[0][1] == (5).to_bytes(4, "little")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (".version 8.4\n.target sm_90\n.address_size 32\n", "line 3: only addresses of 64 bits are emulated"),
+        (".version 8.4\n.target compute_90\n", r"line 2: target 'compute_90' is not emulated"),
+        (".version x\n", r"line 1: PTX version x is not emulated; versions"),
+        (".version\n", "PTX version nothing is not emulated"),
+        (".target sm_90\n", r"line 1: PTX begins with \.version, found '\.target'"),
+        ("", r"PTX begins with \.version, found 'nothing'"),
+        (HEAD + '.file 1 name "x"\n', "expected the name of a file in quotes"),
+        (HEAD + ".section .debug { 1\n", "the section does not end"),
+        (HEAD + ".section .debug 1 }\n", "the section does not end"),
+        (HEAD + ".nothing\n", r"unknown directive '\.nothing'"),
+        (HEAD + ".visible .entry f() nothing { ret; }\n", "expected a directive or the body of f, found 'nothing'"),
+        (HEAD + ".visible .entry f()", "expected a directive or the body of f, found 'the end'"),
+        (HEAD + ".alias a, b;\n", "a is an alias of b, which is no function defined before"),
+        (HEAD + ".func b();\n.alias a, b;\n", "a is an alias of b, which is no function defined before"),
+    ],
+)
+def test_what_is_no_module_is_named_with_its_line(text: str, why: str) -> None:
+    with pytest.raises(ck.EmulationError, match=why):
+        parse(text)
+
+
+def test_directives_of_functions_are_kept_or_passed_over() -> None:
+    program = parse(f"""{HEAD}
+        .visible .entry f() .maxntid 128, 2, 1 .minnctapersm 2 .pragma "nounroll"; .attribute(.unified(1, 2)) {{ ret; }}
+        .func .attribute(.unified(3, 4)) (.param .b32 r, .param .b64 s) g(.param .b32 a, .param .b64 b)
+            .noreturn {{ ret; }}
+        """)
+    assert program.functions["f"].directives == {"maxntid": (128, 2, 1), "minnctapersm": (2,)}
+    given = program.functions["g"]
+    assert given.directives == {"noreturn": ()}
+    assert [each.name for each in given.returns] == ["r", "s"]
+    assert [each.name for each in given.parameters] == ["a", "b"]
+    assert not given.is_entry
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (".u32 v = 1.5 % 2", "% takes no float"),
+        (".u32 v = 2 << 1.5", "<< takes no float"),
+        (".u32 v = ~1.5", "~ takes no float"),
+        (".u32 v = 0fzz", "0fzz"),
+        (".u32 v = 09", "09"),
+        (".f32 v = 1 / 0", "constant"),
+        (".u64 w = 7; .global .u64 v = 0(w)", "the mask of an address must be a whole number above 0"),
+        (".u64 w = 7; .global .u64 v = 1.5(w)", "the mask of an address must be a whole number above 0"),
+        (".u64 w = 7; .global .u64 v = w + 1.5", "an offset must be a whole number"),
+        (".u64 v = 1 +", "found"),
+        (".u64 v = {1", "found"),
+    ],
+)
+def test_constants_that_cannot_be_are_named(text: str, why: str) -> None:
+    with pytest.raises(ck.EmulationError, match=f"PTX line 4: .*{why}"):
+        parse(f"{HEAD}.global {text};")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7.0 / 2", 3.5), ("7 / 2.0", 3.5), ("1.0 + 2 * 3", 7.0), ("-(1.5)", -1.5), ("!0 + 1.25", 2.25),
+        ("1.5 < 2 ? 4.5 : 8.0", 4.5), ("1.5 > 2 ? 4.5 : 8.0", 8.0),
+    ],
+)  # fmt: skip
+def test_constants_of_floats(text: str, expected: float) -> None:
+    assert struct.unpack("<d", initial(f".global .f64 v = {text};")) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2 + 3 * 4", 14), ("2 * 3 + 4", 10), ("20 / 3 * 2", 12), ("20 - 3 - 2", 15), ("17 % 5 * 2", 4),
+        ("1 << 2 + 3", 32), ("1 + 2 << 3", 24), ("64 >> 1 << 2", 128), ("64 >> 2 >> 1", 8),
+        ("1 < 1 << 1", 1), ("1 << 1 < 1", 0), ("3 > 2 > 1", 0), ("2 >= 2 << 1", 0), ("5 <= 4 + 1", 1),
+        ("2 < 3 == 1", 1), ("1 == 2 < 3", 1), ("3 != 3 > 2", 1), ("2 == 2 != 0", 1),
+        ("6 & 3 == 3", 0), ("4 == 4 & 1", 1), ("3 ^ 6 & 4", 7), ("6 & 4 ^ 3", 7), ("1 | 6 ^ 3", 5), ("6 ^ 3 | 1", 5),
+        ("8 | 1 && 0", 0), ("0 && 1 | 8", 0), ("1 || 0 && 0", 1), ("0 && 0 || 1", 1), ("2 && 4", 1), ("0 || 0", 0),
+        ("1 || 0 ? 5 : 6", 5), ("0 ? 1 : 0 ? 2 : 3", 3), ("1 ? 0 ? 4 : 5 : 6", 5),
+        ("-2 * -3", 6), ("- -5", 5), ("~5 & 7", 2), ("!5 + 1", 1), ("+5 - -5", 10), ("-(2 + 3)", -5),
+        ("-7 / 2", -3), ("7 / -2", -3), ("-7 / -2", 3), ("-7 % 3", -1), ("7 % -3", 1),
+        ("1 << 64", 1), ("1 << 65", 2), ("-8 >> 1", -4), ("0x8000000000000000 >> 63", 1), ("-1 >> 63", -1),
+        ("0x7FFFFFFFFFFFFFFF >> 62", 1), ("0x7FFFFFFFFFFFFFFF > -1", 1), ("0x8000000000000000 > -1", 0),
+        ("1 > -1", 1), ("1U > -1", 0), ("1 > -1U", 0), ("(.u64)1 > -1", 0), ("(.s64)1U > -1", 1), ("(.s64)2.75", 2),
+        ("-1 >> 60U", -1), ("-1U >> 60", 15), ("0x7FFFFFFFFFFFFFFF + 1 < 0", 1), ("-1 + 0U > 0", 1),
+        ("0b110 + 0x10 + 010", 30), ("0B11 + 0X1f", 34), ("WARP_SZ / 5", 6), ("2 * (3 + (4 - 1))", 12),
+        ("(1 < 2) - 3 < 0", 1), ("1.5 < 2", 1), ("2.5 == 2.5", 1), ("1.5 != 1.5", 0),
+    ],
+)  # fmt: skip
+def test_constant_expressions_are_those_of_c(text: str, expected: int) -> None:
+    assert initial(f".global .s64 x = {text};") == struct.pack("<q", expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("18446744073709551616", "18446744073709551616 does not fit 64 bits"),
+        ("0x10000000000000000", "does not fit 64 bits"),
+        ("1 / 0", "the constant expression has no value"),
+        ("5 % 0", "the constant expression has no value"),
+        ("(.s64)1e400", "an infinity has no whole number"),
+        ("1.5 | 2", r"\| takes no float"),
+        ("2 && 1.5", "&& takes no float"),
+        ("8.0 >> 1", ">> takes no float"),
+        ("1 + 0f3F800000", "'0f3F800000' is no number that may stand here"),
+        ("1 + 0d3FF0000000000000", "'0d3FF0000000000000' is no number that may stand here"),
+        ("08", "'08' is no number that may stand here"),
+        ("1 ? 2", "expected ':'"),
+        ("(1", r"expected '\)'"),
+        ("(" * 200 + "1" + ")" * 200, "nested too deeply"),
+    ],
+)
+def test_constant_expressions_without_a_value_are_named(text: str, why: str) -> None:
+    with pytest.raises(ck.EmulationError, match=why):
+        Module(parse(f"{HEAD}.global .s64 x = {text};"), Memory())
+
+
+def test_the_largest_number_has_64_bits() -> None:
+    assert initial(".global .u64 x = 18446744073709551615;") == b"\xff" * 8
+    assert initial(".global .u64 x = 0xFFFFFFFFFFFFFFFF;") == b"\xff" * 8
+    assert body(".reg .b32 %r<8>; mov.u32 %r7, 4294967295; ret;").code[0].operands[1] == Immediate(4294967295)

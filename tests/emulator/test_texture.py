@@ -13,6 +13,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.resources.sampler import sample
 from cudakit.emulator.resources.surface import SurfaceObject
 
 RANDOM = np.random.default_rng(7)
@@ -139,6 +140,34 @@ def test_lookups(look: Look, rank: int, filter: Any, address: Any, normalized: b
     # rounds to 24 bits; in three dimensions it cuts a little more, in a way that is not known: far below 10⁻⁶ of 1.
     got = look(fetch(rank), texels, at, filter=filter, address=address, normalized=normalized)
     np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("filter", ["point", "linear"])
+@pytest.mark.parametrize("address", ["clamp", "border", "wrap", "mirror"])
+def test_the_sampler_follows_the_formulas(rank: int, filter: Any, address: Any) -> None:
+    drawn = np.random.default_rng(rank)
+    texels = drawn.standard_normal(SIZES[rank]).astype("f4")
+    at = drawn.uniform(-1.5, 2.5, (60, rank)).astype("f4")
+    half_way = np.abs(at.astype("f8") * texels.shape[::-1] * 256 % 1 - 0.5) < 1e-2
+    at = at[~half_way.any(1)]
+    texture = ck.texture(texels, filter=filter, address=address, normalized=True)
+    layer, offsets = np.zeros(len(at), "u4"), [np.zeros(len(at), "i4")] * rank
+    got = sample(texture, layer, [*at.T], offsets)
+    expected = [lookup(texels, row, filter, (address,) * rank, True) for row in at]
+    np.testing.assert_allclose(got[:, 0], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2"])
+def test_fractions_of_a_range_are_held_to_it(dtype: str) -> None:
+    bounds = np.iinfo(dtype)
+    texels = np.array([bounds.min, bounds.min + 1, 0, 1, bounds.max], dtype)
+    texture = ck.texture(texels, read="normalized")
+    found = sample(texture, np.zeros(5, "u4"), [np.arange(5, dtype="f4") + np.float32(0.5)], [np.zeros(5, "i4")])
+    assert found.dtype == np.float32
+    assert found[:, 0].tolist() == np.maximum(texels / float(bounds.max), -1).astype("f4").tolist()
 
 
 def test_address_modes_by_axis(look: Look) -> None:

@@ -160,6 +160,61 @@ TURN:
     st.global.v4.u32 [%own+16], {%r3, %r4, %r5, %r0};""",
             id="halves of a warp name themselves",
         ),
+        pytest.param(
+            """
+    ld.global.f32 %f0, [%in+20];
+    setp.lt.u32 %p0, %r0, 16;
+    mov.b32 %f2, 0f7F800000;
+    sub.f32 %f2, %f2, %f2;
+    fma.rn.f32 %f2, %f0, 0f00000000, %f2;
+    @%p0 ld.global.f32 %f1, [%in+40];
+    @!%p0 mov.f32 %f1, %f2;
+    st.global.f32 [%own], %f1;
+    mov.f32 %f0, %f2;
+    st.global.f32 [%own+4], %f0;""",
+            id="a number that is loaded or moved is no NaN in another form",
+        ),
+        pytest.param(
+            """
+    ld.global.u32 %r1, [%in];
+    ld.global.u32 %r2, [%in+256];
+    ld.global.u32 %r3, [%in+512];
+    mad.lo.cc.s32 %r4, %r1, %r2, %r3;
+    madc.hi.cc.s32 %r5, %r1, %r2, %r3;
+    madc.hi.s32 %r6, %r2, %r3, %r1;
+    mad.hi.cc.u32 %r7, %r1, %r2, %r3;
+    st.global.v4.u32 [%own], {%r4, %r5, %r6, %r7};
+    mad.hi.cc.s32 %r4, %r1, %r2, %r3;
+    madc.lo.cc.u32 %r5, %r1, %r2, %r3;
+    addc.cc.u32 %r6, %r1, %r2;
+    subc.cc.u32 %r7, %r1, %r2;
+    st.global.v4.u32 [%own+16], {%r4, %r5, %r6, %r7};
+    sub.cc.u32 %r4, %r1, %r2;
+    subc.u32 %r5, %r2, %r3;
+    add.cc.s32 %r6, %r3, %r3;
+    addc.u32 %r7, %r1, %r2;
+    st.global.v4.u32 [%own+32], {%r4, %r5, %r6, %r7};""",
+            id="products and sums have their carries",
+        ),
+        pytest.param(
+            """
+    mov.u32 %r1, %nwarpid;
+    mov.u32 %r2, %warpid;
+    mov.u32 %r3, %laneid;
+    mov.u32 %r4, %lanemask_eq;
+    st.global.v4.u32 [%own], {%r1, %r2, %r3, %r4};
+    mov.u32 %r1, %lanemask_lt;
+    mov.u32 %r2, %lanemask_le;
+    mov.u32 %r3, %lanemask_gt;
+    mov.u32 %r4, %lanemask_ge;
+    st.global.v4.u32 [%own+16], {%r1, %r2, %r3, %r4};
+    mov.u32 %r1, %ntid.x;
+    mov.u32 %r2, %nctaid.x;
+    mov.u32 %r3, %tid.y;
+    mov.u32 %r4, %ntid.z;
+    st.global.v4.u32 [%own+32], {%r1, %r2, %r3, %r4};""",
+            id="special registers of a lane, its warp and its block",
+        ),
     ],
 )
 def test_what_random_programs_found(body: str) -> None:

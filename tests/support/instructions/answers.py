@@ -31,10 +31,6 @@ class Answers:
     about: dict[str, Any]
     results: dict[str, tuple[str, bytes]]
 
-    def data(self) -> dict[str, bytes]:
-        """Form's name → bytes of all its results."""
-        return {name: data for name, (_, data) in self.results.items()}
-
     def save(self, path: Path) -> None:
         """Write the file."""
         index = {name: [digest, len(data)] for name, (digest, data) in self.results.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -14,6 +14,10 @@ RESULT_WIDTHS = {"pred": 8, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "f16": 16,
 
 #: Bytes of shared memory that each lane has for itself.
 OWN_BYTES = 16
+
+
+_HEAD = ".version 8.6\n.target sm_90\n.address_size 64"
+_PARAMETERS = "ld.param.u64 %in, [a]; ld.param.u64 %out, [b];"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,7 @@ def entry(form: Form, name: str) -> str:
     uses_shared = "{s}" in form.body or "{t}" in form.body
     if uses_shared:
         lines.append(f".shared .align 16 .b8 own_{name}[{OWN_BYTES * values.LANES}];")
-    lines.append("mov.u32 %lane, %tid.x; ld.param.u64 %in, [a]; ld.param.u64 %out, [b];")
+    lines.append(f"mov.u32 %lane, %tid.x; {_PARAMETERS}")
     if uses_shared:
         lines.append(f"mov.u32 %t, own_{name}; mad.lo.u32 %s, %lane, {OWN_BYTES}, %t;")
     offset = 0
@@ -122,6 +126,18 @@ def entry(form: Form, name: str) -> str:
     return "\n".join((*lines, "ret;", "}"))
 
 
+def together(forms: Iterable[Form], input_bytes: Callable[[Form], int]) -> str:
+    """PTX of a module whose one entry ``f`` runs forms one after the other, each with its own part of both arrays."""
+    lines, inputs, results = [".visible .entry f(.param .u64 a, .param .u64 b)", "{"], 0, 0
+    for number, form in enumerate(forms):
+        body = entry(form, f"f{number}").split("\n")[1:-1]
+        own = f"add.u64 %in, %in, {inputs}; add.u64 %out, %out, {results};"
+        lines += [line.replace(_PARAMETERS, f"{_PARAMETERS} {own}") for line in body]
+        lines[-1] = "}"  # in place of its return
+        inputs, results = inputs + input_bytes(form), results + form.result_bytes
+    return "\n".join((_HEAD, *lines, "ret;", "}")) + "\n"
+
+
 def _filled(body: str, names: dict[str, str]) -> str:
     # Braces are PTX's own, too: only the marks are replaced.
     for name in sorted(names, key=len, reverse=True):
@@ -132,5 +148,4 @@ def _filled(body: str, names: dict[str, str]) -> str:
 
 def module(forms: Iterable[Form]) -> str:
     """PTX of a module with an entry ``f0``, ``f1``, … for each form."""
-    head = ".version 8.6\n.target sm_90\n.address_size 64\n"
-    return head + "\n".join(entry(form, f"f{number}") for number, form in enumerate(forms)) + "\n"
+    return "\n".join((_HEAD, *(entry(form, f"f{number}") for number, form in enumerate(forms)))) + "\n"

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import struct
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from support.instructions import values
-from support.instructions.forms import Form, module
+from support.instructions.forms import Form, module, together
 
 from cudakit import emulator
-from cudakit.emulator.runners import runner
-from cudakit.errors import EmulationError, EmulatorWarning
+from cudakit.errors import EmulationError
 
 #: Forms that make one module; more of them compile slower together than apart.
 BATCH = 48
@@ -24,8 +22,8 @@ def batches(forms: Sequence[Form]) -> list[Sequence[Form]]:
     return [forms[start : start + BATCH] for start in range(0, len(forms), BATCH)]
 
 
-def on_emulator(forms: Sequence[Form], seed: int = 0, machine: str = "numpy") -> dict[str, bytes | EmulationError]:
-    """Results by form, or why there are none; of the compiled machine those of the forms that it takes."""
+def on_emulator(forms: Sequence[Form], seed: int = 0) -> dict[str, bytes | EmulationError]:
+    """Results by form, or why there are none."""
     found: dict[str, bytes | EmulationError] = {}
     pending = list(batches(forms))
     while pending:
@@ -38,13 +36,11 @@ def on_emulator(forms: Sequence[Form], seed: int = 0, machine: str = "numpy") ->
             else:
                 pending += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
             continue
-        found.update(_batch_on_emulator(batch, program, seed, machine))
+        found.update(_batch_on_emulator(batch, program, seed))
     return found
 
 
-def _batch_on_emulator(
-    batch: Sequence[Form], program: Any, seed: int, machine: str
-) -> dict[str, bytes | EmulationError]:
+def _batch_on_emulator(batch: Sequence[Form], program: Any, seed: int) -> dict[str, bytes | EmulationError]:
     found: dict[str, bytes | EmulationError] = {}
     memory = emulator.Memory()
     loaded = emulator.Module(program, memory)
@@ -56,17 +52,38 @@ def _batch_on_emulator(
             program.functions[f"f{number}"],
             emulator.Geometry((1, 1, 1), (values.LANES, 1, 1)),
             struct.pack("<2Q", *addresses),
-            step_budget=20_000 if machine == "numpy" else None,
+            step_budget=20_000,
         )
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", EmulatorWarning)
-                runner(machine)(launch)
-            if not launch.why:
-                found[form.name] = result.tobytes()
+            emulator.run(launch)
+            found[form.name] = result.tobytes()
         except EmulationError as error:
             found[form.name] = error
     return found
+
+
+def as_machine_code(forms: Sequence[Form], seed: int = 0) -> dict[str, bytes] | str:
+    """Results by form of the compiled machine, or why it takes no kernel of all these forms."""
+    # Needs llvmlite, which only the tests of that machine ask for.
+    from cudakit.emulator.compiled.machine import Machine
+    from cudakit.emulator.compiled.refusal import Refusal
+
+    inputs = [_input_bytes(form, seed) for form in forms]
+    sizes = {form.name: given.nbytes for form, given in zip(forms, inputs, strict=True)}
+    program = emulator.parse(together(forms, lambda form: sizes[form.name]))
+    memory = emulator.Memory()
+    given, result = np.concatenate(inputs), np.zeros(sum(form.result_bytes for form in forms), np.uint8)
+    addresses = memory.add(given, "inputs"), memory.add(result, "results")
+    geometry = emulator.Geometry((1, 1, 1), (values.LANES, 1, 1))
+    loaded, entry = emulator.Module(program, memory), program.functions["f"]
+    launch = emulator.Launch(loaded, entry, geometry, struct.pack("<2Q", *addresses))
+    machine = Machine()
+    compiled = machine.find(launch, eager=True)
+    if isinstance(compiled, Refusal):
+        return str(compiled)
+    machine.run(launch, compiled)
+    ends = np.cumsum([form.result_bytes for form in forms])
+    return {form.name: result[end - form.result_bytes : end].tobytes() for form, end in zip(forms, ends, strict=True)}
 
 
 def _input_bytes(form: Form, seed: int) -> np.ndarray:

@@ -1,0 +1,76 @@
+"""Instruction forms as machine code against the answers of a GPU, and which ones the compiled machine refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from support.instructions import values
+from support.instructions.answers import FOLDER, Answers, differing, report
+from support.instructions.catalogue import FAMILIES, catalogue
+from support.instructions.forms import Form
+from support.instructions.places import as_machine_code
+
+pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
+pytestmark = pytest.mark.emulator
+
+#: Names of the forms that only NumPy's machine runs; so are all of the family "video".
+INTERPRETED = frozenset((FOLDER / "interpreted.txt").read_text().splitlines())
+FORMS = [form for form in catalogue().values() if form.family != "video"]
+#: Forms of a kernel: with 8 KiB of shared memory each, 24 of them fit.
+AT_ONCE = 24
+
+
+@pytest.fixture(autouse=True)
+def _quickly_compiled(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.emulator.compiled import machine
+
+    monkeypatch.setattr(machine, "_SHORT", 0)
+
+
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    return Answers.load(FOLDER / "sm_90.xz")
+
+
+def _kernels(family: str) -> Iterator[list[Form]]:
+    forms = [form for form in FORMS if form.family == family and form.name not in INTERPRETED]
+    apart = [form for form in forms if "bar.red" in form.body]  # of these a kernel has one
+    yield from ([form] for form in apart)
+    forms = [form for form in forms if form not in apart]
+    for start in range(0, len(forms), AT_ONCE):
+        yield forms[start : start + AT_ONCE]
+
+
+def _complaints(forms: list[Form], answers: Answers) -> list[str]:
+    """What machine code gives otherwise than the GPU, a line a form and a lane."""
+    lines = []
+    ours = as_machine_code(forms)
+    assert not isinstance(ours, str), ours
+    for form in forms:
+        theirs = answers.results[form.name][1]
+        lanes = differing(form, ours[form.name], theirs)
+        if lanes.size:
+            lines.append(f"{form.name}: {lanes.size} of {values.LANES} lanes")
+            lines += report(form, ours[form.name], theirs, lanes[:3], values.inputs(form.sources, 0))
+    return lines
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "video"])
+def test_machine_code_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
+    wrong = [line for forms in _kernels(family) for line in _complaints(forms, answers)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_listed_forms_are_there() -> None:
+    assert {form.name for form in FORMS} >= INTERPRETED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_other_forms_are_refused(family: str) -> None:
+    """Each of them alone: it is an instruction that NumPy's machine runs."""
+    forms = [form for form in catalogue().values() if form.family == family]
+    for form in forms:
+        if family == "video" or form.name in INTERPRETED:
+            assert str(as_machine_code([form])).startswith("instruction "), form.name
