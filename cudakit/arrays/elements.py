@@ -78,4 +78,6 @@ def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:
     ArgumentError
         For what is no number, and one that the dtype does not take.
     """
+    if isinstance(value, np.ndarray) and not value.ndim:
+        value = value[()]
     return np.frombuffer(to_bytes(converter(dtype, f"{op}: {name}")(value), dtype), dtype)[0]

@@ -66,13 +66,13 @@ def target(
 
 
 def check_holds(op: str, what: str, dtype: np.dtype, most: int) -> None:
-    """Raise where numbers from 0 to `most` are not all of an integer dtype.
+    """Raise where an integer dtype does not hold all numbers from 0 to `most`.
 
     Raises
     ------
     ArgumentError
     """
-    if most > np.iinfo(dtype).max:
+    if dtype.kind in "iu" and most > np.iinfo(dtype).max:
         raise ArgumentError(f"{op}: {what} is {dtype}, which does not hold indices up to {most:,}; give a wider one")
 
 

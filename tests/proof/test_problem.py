@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support.formulas import all_values, number, truth
 
-from cudakit.emulator.ptx.program import Function, Program, Variable
+from cudakit.emulator.ptx.program import Function, Instruction, Program, Register, Variable
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.proof.instructions import Unsupported
@@ -127,9 +127,14 @@ VARIABLES = {
 }
 
 
-def problem(*statements: str, block: Any = 32, grid: Any = 2, shared: int | str = 0, **directives: Any) -> Problem:
+def problem(
+    *statements: str, block: Any = 32, grid: Any = 2, shared: int | str = 0, axes: str = "xyz", **directives: Any
+) -> Problem:
+    """The problem of a kernel that looks at its block's index on some axes."""
     parameters = tuple(Variable(f"k_{each.name}", "param", "b64", 8, 8) for each in PARAMETERS)
-    entry = Function("k", True, parameters, variables=VARIABLES, directives=directives)
+    operands = ((Register("r"), Register(f"%ctaid.{axis}")) for axis in axes)
+    code = [Instruction("mov", ("u32",), each, None, 1, None) for each in operands]
+    entry = Function("k", True, parameters, variables=VARIABLES, code=code, directives=directives)
     program = Program("sm_90", {"table": Variable("table", "const", "b32", 40, 4)}, {"k": entry})
     return Problem.of("k", program, entry, PARAMETERS, statements, block, grid, shared)
 
@@ -161,7 +166,7 @@ def test_arguments_have_the_bounds_of_their_types() -> None:
     assert arrays["z"].bytes == polynomial(made.lengths["z"]) * 8
     for base, array in made.arrays.items():
         assert array.base is base
-        assert (base.name, base.low, base.high, base.is_base) == (f"&{array.name}", 1, 2**47, True)
+        assert (base.name, base.low, base.high, base.is_base) == (f"&{array.name}", 0, 2**47, True)
         assert (array.space, array.align) == ("global", 256)
 
 
@@ -215,6 +220,9 @@ def test_extents_that_are_not_stated() -> None:
     sizes = [each.symbols[0] for each in made.block]
     assert holds(made, dict(zip(sizes, (16, 8, 8), strict=True)))
     assert not holds(made, dict(zip(sizes, (16, 8, 9), strict=True)))
+    for axes in ("x", "y", "zx", ""):
+        constants = [each.constant for each in problem(block=None, grid=None, axes=axes).grid]
+        assert constants == [None if axis in axes else 1 for axis in "xyz"]
 
 
 def test_extents_that_are_expressions() -> None:
