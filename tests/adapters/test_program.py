@@ -91,6 +91,7 @@ RACY = PROGRAM.replace(
 )
 
 
+@pytest.mark.slow
 def test_a_program_whose_threads_race(tmp_path: Path) -> None:
     done = command(tmp_path, RACY.replace("ones(100", "ones(128"), "check", "app.py", "--", "128")
     assert done.returncode == 1
@@ -135,6 +136,7 @@ def test_arguments_of_the_program_without_dashes(tmp_path: Path) -> None:
     assert "unrecognized arguments: 100; the program's own arguments follow after --: -- 100" in done.stderr
 
 
+@pytest.mark.slow
 def test_what_its_kernels_do(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "inspect", "app.py", "--html", "--", "100")
     assert done.returncode == 0
@@ -302,6 +304,7 @@ def test_the_programs_own_status(tmp_path: Path, status: int) -> None:
     assert command(tmp_path, f"raise SystemExit({status})", "check", "app.py").returncode == status
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run(tmp_path: Path) -> None:
     done = command(tmp_path, "", "check", "no.py")
     assert (done.returncode, done.stderr) == (1, "cudakit: there is no program no.py\n")
@@ -312,6 +315,7 @@ def test_what_cannot_be_run(tmp_path: Path) -> None:
     assert "ZeroDivisionError" in done.stderr
 
 
+@pytest.mark.slow
 def test_stepping_through_its_kernel(tmp_path: Path) -> None:
     typed = "p i\nreverse-step\nbreak i < n\nc\nquit\n"
     done = command(tmp_path, PROGRAM, "debug", "app.py:9", "--", "100", typed=typed)

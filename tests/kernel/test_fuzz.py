@@ -35,6 +35,7 @@ def run(fuzzer: Fuzzer, seed: str, kernels: int) -> None:
     assert fuzzer.counts["refused, wrong"] > 2 * kernels
 
 
+@pytest.mark.slow
 def test_random_calls(fuzzer: Fuzzer) -> None:
     run(fuzzer, "a", 8)
 

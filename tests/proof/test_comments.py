@@ -57,6 +57,7 @@ def test_what_is_stated_of_no_kernel_is_refused(text: str) -> None:
         stated(text)
 
 
+@pytest.mark.slow
 def test_the_command_proves_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "kernels.cu"
     path.write_text(TEXT)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.provable import FAULTY, PROVED, Case
+from support.tiers import slow
 
 import cudakit as ck
 from cudakit.emulator.checks.findings import Finding as CheckFinding
@@ -291,7 +292,9 @@ def test_an_example_is_the_same_whatever_was_asked_before() -> None:
     assert found == found[:1] * 8
 
 
-@pytest.mark.parametrize("more", ["if (n > 1) __trap();", "for (int j = 0; j < 1000000; ++j) x[i] = x[i] * 5 + j;", ""])
+@pytest.mark.parametrize(
+    "more", ["if (n > 1) __trap();", *slow("for (int j = 0; j < 1000000; ++j) x[i] = x[i] * 5 + j;", "")]
+)
 def test_another_error_confirms_nothing(more: str) -> None:
     """All threads store the same value, which the emulator lets pass; what stops the kernel is no race."""
     text = f"""
@@ -354,7 +357,7 @@ def test_arguments_may_be_words_of_python() -> None:
         ck.prove(kernel, "lambda <= len(in)")
 
 
-@pytest.mark.parametrize("axis", ["x", "y", "z"])
+@pytest.mark.parametrize("axis", ["x", *slow("y", "z")])
 def test_a_grid_that_is_not_given_is_1_where_the_kernel_does_not_look(axis: str) -> None:
     text = f"__global__ void k(float* x, int n) {{ int i = blockIdx.{axis}; if (i < n && !threadIdx.x) x[i] = 1; }}"
     kernel = ck.Kernel(text)
@@ -471,6 +474,7 @@ def test_a_part_of_a_number_is_read() -> None:
     assert found.verdict == "refuted", found
 
 
+@pytest.mark.slow
 def test_what_takes_long_is_not_decided() -> None:
     text = """__global__ void k(int n, const float* x, float* y) {
         __shared__ float s[256];

@@ -317,6 +317,7 @@ __global__ void use(T* out, const T* in, int n) {
 """
 
 
+@pytest.mark.slow
 def test_host_headers_in_use() -> None:
     compiled(USE, ["use<float>", "use<double>"])
 

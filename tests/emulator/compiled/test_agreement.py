@@ -141,8 +141,8 @@ def test_indices_that_wrap_around(count: int) -> None:
     ran("wrapped", ck.config(2, 256), np.zeros(1024, np.uint64), ints(1024), np.arange(512, dtype=np.int32), count)
 
 
-@pytest.mark.parametrize("count", [1, 63, 64, 400])
-@pytest.mark.parametrize("block", [32, 96, 256])
+@pytest.mark.parametrize("count", thinned([63, 1, 400, 64], 2))
+@pytest.mark.parametrize("block", thinned([32, 96, 256], 2))
 def test_counters_of_loops(block: int, count: int) -> None:
     values = np.random.default_rng(9).integers(0, 40, 512).astype(np.int32)
     ran("strided", ck.config(-(-256 // block), block), ints(2048), values, np.int32(count))
@@ -154,8 +154,8 @@ def test_numbers_of_warps_and_lanes(block: Any) -> None:
     ran("by_warp_and_lane", ck.config(2, block), ints(2 * threads), np.arange(100, dtype=np.int32) * 7)
 
 
-@pytest.mark.parametrize("count", [1, 100, 128, 131, 500])
-@pytest.mark.parametrize("block", [32, 64, 48])
+@pytest.mark.parametrize("count", thinned([131, 100, 1, 500, 128], 2))
+@pytest.mark.parametrize("block", thinned([32, 64, 48], 2))
 def test_registers_that_are_several(block: int, count: int) -> None:
     values = np.random.default_rng(11).integers(0, 40, count).astype(np.int32)
     ran("begun_anew", ck.config(2, block), ints(4 * block + 2 * count + 8), values, np.int32(count))
@@ -436,7 +436,7 @@ def test_over_the_cores_the_first_block_that_fails_is_named() -> None:
 _EDGES = (0, 1, 20, 0x7FFF_FFF0, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFEC, 0xFFFF_FFFF)
 
 
-@pytest.mark.parametrize("first", _EDGES)
+@pytest.mark.parametrize("first", thinned(_EDGES, 3))
 def test_what_lies_in_a_row_beside_one_number(first: int) -> None:
     for other in _EDGES:
         (found,) = ran(
@@ -447,8 +447,8 @@ def test_what_lies_in_a_row_beside_one_number(first: int) -> None:
         np.testing.assert_array_equal(found[33], other >= whole)
 
 
-@pytest.mark.parametrize("block", [(32, 8), (64, 2), (16, 4), (32, 2, 2), (96, 3)])
-@pytest.mark.parametrize("grid", [(45, 3), (1, 5), (2, 1), (33, 2)])
+@pytest.mark.parametrize("block", thinned([(32, 8), (64, 2), (16, 4), (32, 2, 2), (96, 3)], 2))
+@pytest.mark.parametrize("grid", thinned([(45, 3), (1, 5), (2, 1), (33, 2)], 3))
 def test_rows_of_blocks(grid: tuple[int, int], block: tuple[int, ...]) -> None:
     w, h = grid[0] * block[0] - 5, grid[1] * block[1] - 1
     (found,) = ran("framed", ck.config(grid, block), ints(h, w), w, h)

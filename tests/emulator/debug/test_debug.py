@@ -379,6 +379,7 @@ __global__ void walk(int* x) {
     assert session.run().is_over
 
 
+@pytest.mark.slow
 def test_what_was_overwritten_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = ck.Kernel(
         """
