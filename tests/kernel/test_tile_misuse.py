@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.places import to_host
-from support.tiers import thinned
+from support.tiers import slow, thinned
 from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
@@ -73,7 +73,7 @@ def test_what_the_compiler_refuses(body: str, hint: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "parameter", ["S s", "cuda::std::array<int, 2> s", "ct::tensor_span<float, ct::extents<int, 4>> s"]
+    "parameter", ["S s", *slow("cuda::std::array<int, 2> s", "ct::tensor_span<float, ct::extents<int, 4>> s")]
 )
 def test_parameters_are_numbers_and_pointers(parameter: str) -> None:
     needs_compiler()

@@ -307,6 +307,7 @@ def test_what_there_is_of_one_that_was_launched(stream: Any, x: Any, y: Any) -> 
     assert scale["float", 64].compile(target="tileir").code.startswith(b"\x7fTileIR")
 
 
+@pytest.mark.slow
 def test_prewarmed(tmp_path: Path, stream: Any, x: Any, y: Any) -> None:
     needs_compiler()
     kernels = [ck.Kernel(SCALE, options=ck.CompileOptions(cache=tmp_path))["float", size] for size in (64, 128)]
@@ -332,6 +333,7 @@ def test_prewarmed_for_several_archs(tmp_path: Path) -> None:
         ck.prewarm(kernels, archs=["sm_75"])
 
 
+@pytest.mark.slow
 def test_prepared_ones_of_a_module_are_loaded_each_with_its_kind(tmp_path: Path) -> None:
     if why := why_no_assembler():
         pytest.skip(why)

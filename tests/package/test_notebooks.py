@@ -95,6 +95,7 @@ def test_traces(stream: Any, xp: Any, thrice: ck.Kernel) -> None:
     assert html_of(empty)[1] == "cudakit.trace"
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_works_stay_small() -> None:
     spans = [Span("kernel", EVIL, f"s{k % 3}", k * 0.01, k * 0.01 + 0.02, 8, "GPU 0") for k in range(100_000)]
     spans += [Span("host", "read", f"thread {k}", k, k + 500.0) for k in range(100)]

@@ -61,6 +61,7 @@ GENERATED: list[tuple[str, Any, np.ndarray]] = [
 ]
 
 
+@pytest.mark.slow
 def test_generated_functions(tmp_path: Path) -> None:
     """One process takes all of them, which makes each from its own pickle."""
     pickled = {name: pickle.dumps(function) for name, function, _ in GENERATED}

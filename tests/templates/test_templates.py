@@ -169,6 +169,7 @@ def test_strided_counts_its_indices() -> None:
         compiled("#include <cudakit/strided.cuh>\n__global__ void f(cudakit::strided<float, 2> a) { a(0) = 1; }")
 
 
+@pytest.mark.slow
 def test_mdspan_conversion() -> None:
     compiled("""
         #include <cudakit/mdspan.cuh>

@@ -95,7 +95,6 @@ def test_it_costs_suites_that_do_not_use_it_nothing(tmp_path: Path) -> None:
 ASKED = """
 import cudakit as ck
 import pytest
-from support.tiers import thinned
 
 made, asked = ck.emulator.stream, []
 
@@ -178,6 +177,7 @@ def test_a_schedule_is_looked_for_and_run_again(tmp_path: Path) -> None:
     assert "the same order of threads again" not in printed
 
 
+@pytest.mark.slow
 def test_a_search_that_only_warns(tmp_path: Path) -> None:
     printed, status = outcome(tmp_path, LATE, "--cudakit-schedules=20", "--cudakit-check=warn")
     assert "2 passed" in printed

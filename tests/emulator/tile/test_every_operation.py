@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+from support.tiers import thinned
 from support.tile_writer import TOKEN, Body, written
 from support.tiles import why_no_assembler
 
@@ -766,7 +767,7 @@ def _plain(module: TileModule) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", thinned(VERSIONS, 2))
 def test_each_version_says_the_same(version: tuple[int, int], tmp_path: Path) -> None:
     """What a version has is read alike from it, by the disassembler too."""
     newer = {form.name for form in FORMS.values() if form.since > version}
