@@ -484,7 +484,7 @@ class P:
 
 
 def test_variables_have_the_type_that_the_compiler_gives_them(stream: Any, xp: Any) -> None:
-    variables = ck.Module(VARIABLES).globals
+    variables = ck.Module(VARIABLES + "// as they are declared").globals
     found = {name: variables.read(name, stream) for name in variables}
     assert {name: (each.dtype.str, each.shape) for name, each in found.items()} == {
         "table": ("<u4", (3, 5)),

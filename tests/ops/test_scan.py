@@ -395,7 +395,11 @@ def test_dtypes_of_results() -> None:
         (lambda xp, x: ops.cumsum(x, 0, dtype="no"), "dtype must be a dtype"),
         (lambda xp, x: ops.cumsum(x, 0, out=xp.zeros((6, 4), np.int32)), "out has dtype int32"),
         (lambda xp, x: ops.cumsum(x, out=xp.zeros((6, 4), np.float32)), "out has shape"),
-        (lambda xp, x: ops.cumsum(x, 0, keys=np.zeros(6, "M8[s]")), "keys has dtype datetime64"),
+        pytest.param(
+            lambda xp, x: ops.cumsum(x, 0, keys=np.zeros(6, "M8[s]")),
+            "keys has dtype datetime64",
+            marks=pytest.mark.emulator,
+        ),
         (lambda xp, x: ops.cumprod(x.astype("c8"), 0, dtype=bool), "dtype bool cannot hold a cumprod of complex64"),
         (lambda xp, x: ops.cumsum(x, 0, dtype="M8[s]"), "dtype"),
         (lambda xp, x: ops.cummax("x"), "x is str, not an array"),
@@ -459,5 +463,5 @@ def test_initial_values_of_calls(stream: Any, xp: Any) -> None:
     assert ops.cumsum(device[:0], 0, initial=3).shape == (0, 300)
     np.testing.assert_array_equal(to_host(ops.cumsum(xp.ones(3, "c8"), initial=1j)), np.arange(1, 4) + 1j)
     for wrong in ("3", [1], xp.ones(1), np.ones(5), 2j, {}):
-        with pytest.raises(ArgumentError, match=r"cumsum: initial .* is no float32"):
+        with pytest.raises(ArgumentError, match="cumsum: initial takes float32, got "):
             ops.cumsum(device, initial=wrong)

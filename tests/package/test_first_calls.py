@@ -8,34 +8,46 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from filelock import FileLock
 from support import emulated, first_calls
 
 ROOT = Path(__file__).parents[2]
 
 
-@functools.cache
-def went(place: str, imported: str) -> dict[tuple[str, str], str]:
-    """What went wrong with each call, by the thread in which it came first."""
+@pytest.fixture(scope="module")
+def went(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], dict[tuple[str, str], str]]:
+    """What went wrong with each call, by the thread in which it came first; found out once for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    @functools.cache
+    def found(place: str, imported: str) -> dict[tuple[str, str], str]:
+        file = folder / f"first-calls-{place}-{imported}"
+        with FileLock(f"{file}.lock"):
+            if not file.exists():
+                file.write_text(_outcomes(place, imported))
+        return {(name, first): wrong for name, first, wrong in map(json.loads, file.read_text().splitlines())}
+
+    return found
+
+
+def _outcomes(place: str, imported: str) -> str:
     program = ROOT / "tests" / "support" / "first_calls.py"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    done = subprocess.run(
-        [sys.executable, program, place, imported, os.environ["CUDAKIT_CACHE_DIR"]],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return {(name, first): wrong for name, first, wrong in map(json.loads, done.stdout.splitlines())}
+    command = [sys.executable, program, place, imported, os.environ["CUDAKIT_CACHE_DIR"]]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", first_calls.CALLS)
 @pytest.mark.parametrize("first", ["main", "thread"])
 @pytest.mark.parametrize("imported", ["", "cupy", "torch"])
-def test_a_call_comes_first(imported: str, first: str, name: str) -> None:
+def test_a_call_comes_first(went: Any, imported: str, first: str, name: str) -> None:
     if imported and importlib.util.find_spec(imported) is None:
         pytest.skip(f"{imported} is not here")
     wrong = went("gpu" if emulated.place.is_gpu else "emulator", imported)[name, first]
@@ -46,7 +58,7 @@ def test_a_call_comes_first(imported: str, first: str, name: str) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", first_calls.ON_A_GPU)
 @pytest.mark.parametrize("first", ["main", "thread"])
-def test_a_call_of_a_gpu_comes_first(first: str, name: str) -> None:
+def test_a_call_of_a_gpu_comes_first(went: Any, first: str, name: str) -> None:
     assert not went("gpu", "")[name, first]
 
 
