@@ -127,7 +127,7 @@ def test_integers_that_a_float64_does_not_hold() -> None:
         ("1", "f4", ArgumentError, "not a number"),
         (b"1", "f8", ArgumentError, "not a number"),
         (None, "f4", ArgumentError, "not a number"),
-        (np.timedelta64(1), "f8", ArgumentError, "not a number"),
+        (np.timedelta64(1, "s"), "f8", ArgumentError, "not a number"),
         (np.ma.masked, "f8", ArgumentError, "not a number"),
         (np.str_("1"), "f4", ArgumentError, "not a number"),
         (600.0, ml_dtypes.float8_e4m3fn, RangeError, "beyond the largest float8_e4m3fn"),
