@@ -61,7 +61,8 @@ NUMBERS: list[tuple[str, Callable[[Any], Any]]] = [
     ("cumsum, initial", lambda value: ck.ops.cumsum(IMAGE, initial=value, dtype=np.uint8)),
     ("max, initial", lambda value: ck.ops.max(IMAGE, initial=value)),
 ]  # fmt: skip
-WRONG = [300, -1, 1.5, float("nan"), float("inf"), "1", b"1", 1j, np.datetime64("2020"), np.timedelta64(1, "s"), {}, 2**70]
+TIMES = [np.datetime64("2020"), np.timedelta64(1, "s")]
+WRONG = [300, -1, 1.5, float("nan"), float("inf"), "1", b"1", 1j, *TIMES, {}, 2**70]
 
 
 @pytest.mark.parametrize(("what", "call"), NUMBERS)
