@@ -63,6 +63,7 @@ def test_a_package_that_is_imported_from_the_working_directory_works(tmp_path: P
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("fresh_cache")
 def test_what_workers_compile_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     kernel = ck.Kernel("template <class T> __global__ void prewarmed_and_logged(T* x) { *x = 1; }")
     with caplog.at_level("INFO", logger="cudakit"):
