@@ -119,6 +119,13 @@ def test_indices_that_a_dtype_does_not_hold_are_refused(xp: Any, name: str) -> N
     assert int(to_host(INDICES[name](xp, np.dtype(np.int16))).ravel()[-1]) == expected
 
 
+@pytest.mark.parametrize("index", [-11, -10, -6, -5, -1, 0, 4, 5, 10, 12])
+def test_indices_that_wrap_around(xp: Any, index: int) -> None:
+    x, indices = xp.arange(5), xp.asarray(np.array([index], np.int64))
+    assert to_host(ck.ops.take(x, indices, 0)).tolist() == [index % 5]
+    assert to_host(ck.ops.take(x, indices, 0, "clip")).tolist() == [min(max(index, 0), 4)]
+
+
 @pytest.mark.parametrize("index", [2**64 - 1, 2**63 + 2, 7, 4])
 def test_unsigned_indices_of_64_bits(xp: Any, index: int) -> None:
     x, indices = xp.arange(5), xp.asarray(np.array([index], np.uint64))

@@ -43,7 +43,7 @@ def test_take_rows_that_end_within_a_load(stream: Any, xp: Any, dtype: np.dtype)
     got = take(xp.asarray(host), xp.asarray(order), 1, stream=stream)
     check_bits(got, host[:, order])
     check_bits(take(xp.asarray(host)[:, :, 4:30], xp.asarray(order), 1, stream=stream), host[:, order, 4:30])
-    many = np.resize(order, 120)  # more than a thread's first 16 bytes
+    many = np.resize(order, 1200)  # more than a thread's first 16 bytes, and than a block's
     check_bits(take(xp.asarray(host), xp.asarray(many), 1, stream=stream), host[:, many])
 
 
