@@ -71,6 +71,7 @@ def test_plans_tell_of_their_launches_whenever_they_were_made(stream: Any, xp: A
 
 def test_two_witnesses_hear_and_go_one_by_one(stream: Any, xp: Any) -> None:
     kernel, (x, y), first, second = ck.Kernel(SCALE), arrays(xp), Heard(), Heard()
+    kernel(stream, ck.config(1, 128), x, y, 2.0, x.size)  # a compile is work too
     with work.witnessing(first):
         with work.witnessing(second):
             kernel(stream, ck.config(1, 128), x, y, 2.0, x.size)
