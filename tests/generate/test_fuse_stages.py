@@ -176,6 +176,7 @@ def test_reductions_within_expressions(xp: Any, function: Callable[..., Any], dt
     check(function, xp, numbers(dtype, 7, 40), numbers(dtype, 40, seed=1))
 
 
+@pytest.mark.slow
 def test_softmax_and_variance(xp: Any) -> None:
     def softmax(x: Any) -> Any:
         e = np.exp(x - x.max(axis=1, keepdims=True))

@@ -123,6 +123,7 @@ def test_elements_are_numbered_in_row_major_order(xp: Any) -> None:
     check(where_largest(xp.asarray(host).T)[1], host.T.argmax())
 
 
+@pytest.mark.slow
 def test_more_parts_than_one(xp: Any) -> None:
     host = whole_numbers((2, 40000), "f4")
     x = xp.asarray(host)

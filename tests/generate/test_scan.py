@@ -250,6 +250,7 @@ def test_segments(xp: Any) -> None:
     )
 
 
+@pytest.mark.slow
 def test_segments_that_do_not_commute(xp: Any) -> None:
     """Text of one row of digits a segment: the number that they spell, modulo 97."""
     digits = np.random.default_rng(0).integers(0, 10, 20000).astype("i4")

@@ -56,6 +56,7 @@ def y(xp: Any) -> Any:
 # ── sources ──
 
 
+@pytest.mark.slow
 def test_from_a_file_with_a_header_of_its_own(stream: Any, x: Any, y: Any, tmp_path: Path) -> None:
     needs_compiler()
     (tmp_path / "views.cuh").write_text(HEAD + VIEW)
@@ -102,6 +103,7 @@ def test_threads_and_tiles_of_one_source(stream: Any, x: Any, y: Any) -> None:
     assert (to_host(y) == 4 * np.arange(N)).all()
 
 
+@pytest.mark.slow
 def test_brackets_and_defaults(stream: Any, x: Any, y: Any, xp: Any) -> None:
     scale = ck.Kernel(SCALE)
     for kernel, tile in (

@@ -208,6 +208,7 @@ def test_the_same_object_lies_in_another_way(stream: Any, xp: Any) -> None:
         np.testing.assert_array_equal(to_host(y).reshape(-1), np.arange(256) + 1)
 
 
+@pytest.mark.slow
 def test_plans_graphs_and_pickles(stream: Any, xp: Any) -> None:
     move = pickle.loads(pickle.dumps(ck.Kernel(MOVE)["N":16]))
     values = np.arange(256, dtype="f4").reshape(16, 16)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.places import to_host
+from support.tiers import slow
 
 import cudakit as ck
 from cudakit.errors import ArgumentError
@@ -67,12 +68,17 @@ WRONG = [300, -1, 1.5, float("nan"), float("inf"), "1", b"1", 1j, *TIMES, {}, 2*
 
 @pytest.mark.parametrize(("what", "call"), NUMBERS)
 def test_a_number_is_one_of_the_dtype(what: str, call: Callable[[Any], Any]) -> None:
-    call(7)
-    call(np.int16(7))
     op, name = what.split(", ")
     for value in WRONG:
         with pytest.raises(ArgumentError, match=rf"{op}: {name} (takes uint8, got |.* does not fit: )"):
             call(value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("what", "call"), NUMBERS)
+def test_a_number_of_the_dtype_is_taken(what: str, call: Callable[[Any], Any]) -> None:
+    for value in (7, np.int16(7), np.array(7), np.uint8(255)):
+        call(value)
 
 
 @pytest.mark.parametrize("call", [
@@ -115,6 +121,10 @@ def test_indices_that_a_dtype_does_not_hold_are_refused(xp: Any, name: str) -> N
         ArgumentError, match=rf"{name}: (out|dtype) is int8, which does not hold indices up to (1,000|999)"
     ):
         INDICES[name](xp, np.dtype(np.int8))
+
+
+@pytest.mark.parametrize("name", ["argmax", *slow(*(name for name in INDICES if name != "argmax"))])
+def test_indices_that_a_dtype_holds_are_written(xp: Any, name: str) -> None:
     expected = 1000 if name in ("searchsorted", "compact") else 999
     assert int(to_host(INDICES[name](xp, np.dtype(np.int16))).ravel()[-1]) == expected
 

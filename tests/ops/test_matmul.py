@@ -260,6 +260,7 @@ def test_operands_are_read_as_they_lie() -> None:
         assert matmul_tiles._taken(place, wide, uses, beside).reason is None
 
 
+@pytest.mark.slow
 def test_outputs(stream: Any, xp: Any) -> None:
     a, b = numbers(16, 24), numbers(24, 32)
     want = a.astype(float) @ b.astype(float)
@@ -302,6 +303,7 @@ def test_misuse_of_dtypes() -> None:
             ck.ops.matmul(np.zeros((4, 4), a), np.zeros((4, 4), b))
 
 
+@pytest.mark.slow
 def test_what_is_chosen_is_explained(stream: Any, xp: Any) -> None:
     explain = vars(ck.ops.matmul)["explain"]
     a = xp.zeros((16384, 520), F2)

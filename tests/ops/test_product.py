@@ -73,7 +73,7 @@ def exact(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         or shape == (33, 17, 9)
         or (dtype, shape) in [("f2", (64, 64, 64)), ("f2", (130, 70, 131)), ("f8", (65, 72, 130))]
     ),
-    quick=lambda dtype, shape: (dtype, shape) in [("f2", (33, 17, 9)), ("f4", (1, 1, 1)), ("f4", (65, 72, 130))],
+    quick=lambda dtype, shape: (dtype, shape) in [("f4", (1, 1, 1)), ("f4", (65, 72, 130))],
 )
 def test_shapes(stream: Any, xp: Any, shape: tuple[int, int, int], dtype: str) -> None:
     m, n, k = shape

@@ -562,6 +562,7 @@ def test_arguments_of_numpys_types(stream: Any, xp: Any) -> None:
     assert to_host(out).tolist() == [12, 0, 15, 0, 18, 0, 21, 0]
 
 
+@pytest.mark.slow
 def test_truths(stream: Any, xp: Any) -> None:
     x, y = xp.asarray(np.array([True, False, True])), xp.asarray(np.array([False, True, False]))
     for each in (x, y, y[:1], y[1:2]):
@@ -699,7 +700,7 @@ def test_where_and_initial(xp: Any, name: str, dtype: str) -> None:
         check_masked(xp, name, dtype, (6, 40), -1, how, starts)
 
 
-@pytest.mark.parametrize("dtype", ["b1", "i1", "u1", "i2", "u2", "i4"])
+@pytest.mark.parametrize("dtype", ["i1", *slow("b1", "u1", "i2", "u2", "i4")])
 @pytest.mark.parametrize("name", ["min", "max"])
 def test_of_nothing_is_initial(xp: Any, name: str, dtype: str) -> None:
     """It is what `initial` says: the end of the range of what is compared is no value of the dtype."""

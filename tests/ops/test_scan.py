@@ -426,7 +426,7 @@ def test_more_than_two_to_the_31_elements(stream: Any, xp: Any) -> None:
 @pytest.mark.parametrize(
     ("op", "dtype", "initial"),
     [
-        ("cumsum", "i4", 3),
+        pytest.param("cumsum", "i4", 3, marks=pytest.mark.slow),
         pytest.param("cumprod", "f2", 0.5, marks=pytest.mark.slow),
         pytest.param("cummin", "u1", 2, marks=pytest.mark.slow),
         pytest.param("cummax", "f8", -1, marks=pytest.mark.slow),

@@ -138,7 +138,7 @@ def test_extrema(name: str) -> None:
         same(rows[2 * place + 1], narrow(want, a.dtype))
 
 
-@pytest.mark.parametrize("name", thinned([*FLOATS, *INTEGERS], 3))
+@pytest.mark.parametrize("name", thinned([*FLOATS, *INTEGERS], 6))
 def test_comparisons(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     table: dict[str, Any] = {
@@ -151,7 +151,7 @@ def test_comparisons(name: str) -> None:
             assert (row == function(a, b)).all()
 
 
-@pytest.mark.parametrize("name", thinned(FLOATS, 2))
+@pytest.mark.parametrize("name", thinned(FLOATS, 4))
 def test_functions(name: str) -> None:
     a = values(name, 0)
     names = ["exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh"]
@@ -186,7 +186,7 @@ def test_directed_rounding() -> None:
 # ── integers ──
 
 
-@pytest.mark.parametrize("name", thinned(INTEGERS, 4))
+@pytest.mark.parametrize("name", thinned(INTEGERS, 8))
 def test_integers_wrap_around(name: str) -> None:
     a, b = values(name, 0), values(name, 1)
     table: dict[str, Any] = {
