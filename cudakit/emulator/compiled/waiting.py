@@ -15,6 +15,8 @@ from cudakit.emulator.compiled.shapes import UNIFORM
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.ptx.program import Instruction
 
+#: Numbers of the barriers that a block has.
+_BARRIERS = frozenset(range(16))
 _TRUE, _FALSE = X("i1", "true"), X("i1", "false")
 
 
@@ -70,7 +72,7 @@ class Waiting:
         parts = numbers if not whole else {barriers.barrier_of(each) for each in others if barriers.is_counted(each)}
         if "cluster" in given.modifiers or given.guard is not None or len(whole) > 1 or not whole.isdisjoint(parts):
             raise Refusal(f"instruction {given} with its operands, or several barriers of a block")
-        if None in numbers or (reduces and (known.polling or known.counted)):
+        if not numbers <= _BARRIERS or (reduces and (known.polling or known.counted)):
             raise Refusal(f"instruction {given} with its operands")
         if reduces:
             held = text.binary("and", b.bits(b.lanes(b.read(given.operands[-1], "pred"))), lanes)
