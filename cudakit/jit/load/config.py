@@ -78,7 +78,8 @@ def config(
     is_plain = type(grid) is type(block) is int or (_is_plain(grid) and _is_plain(block))
     if is_plain and type(shared_bytes) is int and cluster is None:
         return _config_of_numbers(grid, block, shared_bytes, *flags)
-    return _config(grid, block, shared_bytes, cluster, *flags)
+    made: Config = _same(_config(grid, block, shared_bytes, cluster, *flags))
+    return made
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -100,7 +101,8 @@ def _is_plain(given: Any) -> bool:
 def _config_of_numbers(
     grid: Extent, block: Extent | None, shared_bytes: int, cooperative: bool, programmatic: bool
 ) -> Config:
-    return _config(grid, block, shared_bytes, None, cooperative, programmatic)
+    made: Config = _same(_config(grid, block, shared_bytes, None, cooperative, programmatic))
+    return made
 
 
 def _config(
@@ -112,8 +114,13 @@ def _config(
         raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
     if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
         raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shared_bytes!r}")
-    made: Config = _same(Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic))
-    return made
+    return Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic)
+
+
+@functools.lru_cache(_MOST_KEPT)
+def _check(given: Config) -> None:
+    """Raise for a record of plain numbers that `config` does not take."""
+    _config(given.grid, None if given.block == NO_BLOCK else given.block, *given[2:])
 
 
 def cover(shape: Extent, block: Extent | None = None, *, tile: Extent | None = None) -> Cover:
@@ -198,6 +205,10 @@ def as_config(given: Any) -> Config | Cover:
     """
     # A record may be made by hand, of other numbers than these functions take.
     if isinstance(given, Config):
+        flags = {type(given.cooperative), type(given.programmatic)}
+        if all(map(_is_plain, given[:4])) and flags == {bool}:
+            _check(given)
+            return given
         return config(given.grid, None if given.block == NO_BLOCK else given.block, *given[2:])
     if isinstance(given, Cover):
         return cover(given.shape, given.block, tile=given.tile)
