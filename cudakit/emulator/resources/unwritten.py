@@ -2,6 +2,8 @@
 
 What memory is filled with follows from its address, so that a copy of it elsewhere is not taken for it. Whoever writes,
 the host, a kernel by whatever machine, a copy or a graph, is known by what is there then: nothing is added to them.
+A byte that is written alone, with the value that it is filled with, would count as not written: each byte is filled
+with an odd number of 129 to 191, which is none of characters, flags, small numbers, their negatives and 128.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ _WORD = 8
 #: Bytes of a partly written word that have to be as they were, for the rest to count as not written.
 _FEWEST = 4
 _ALL = np.uint64(0x0101_0101_0101_0101)
+_FREE, _SET = np.uint64(0x3E3E_3E3E_3E3E_3E3E), np.uint64(0x8181_8181_8181_8181)
 
 
 class Unwritten:
@@ -69,7 +72,8 @@ class Unwritten:
         number = np.arange(first, first + count, dtype=np.uint64) + np.uint64(self.address // _WORD + 1)
         mixed = number * _FACTOR
         mixed ^= mixed >> np.uint64(29)
-        return np.asarray(mixed * _FACTOR)
+        mixed *= _FACTOR
+        return np.asarray(mixed & _FREE | _SET)
 
 
 class Marks:
