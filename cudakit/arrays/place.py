@@ -103,8 +103,11 @@ class ArrayPlace(NamedTuple):
         if capture is not None:
             capture.copy(self.stream, source, target)
             return
+        if self.xp is np:
+            emulator().copy(self.stream, source, target)
+            return
         with self.inside():
-            if self.xp is not np and source.dtype == target.dtype and _both_contiguous(source, target):
+            if source.dtype == target.dtype and _both_contiguous(source, target):
                 target.data.copy_from_device_async(source.data, source.nbytes)
             else:
                 target[...] = source

@@ -240,7 +240,7 @@ class EmulatedShape:
                 bytes_of_them = self.pack(values) if packed is None else packed
                 wanted = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
-                used = accesses(emulated.parameters, call.arguments) if ordered.watches else ((), ())
+                used = accesses(emulated.parameters, call.arguments) if ordered.asks_for_arrays else ((), ())
                 with ordered.turn(stream, wanted.title, *used, put_in) as turn:
                     tell_launch(turn.launch, stream, call, wanted)
             finally:

@@ -14,6 +14,7 @@ import numpy as np
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ready import limits_of
+from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 from cudakit.streams.devices import Limits
 from cudakit.types.arguments import Argument
@@ -91,6 +92,11 @@ class EmulatorPlace:
             yield np
         finally:
             _used.streams.remove(given)
+
+    def copy(self, given: EmulatedStream, source: np.ndarray, target: np.ndarray) -> None:
+        """Copy elements as part of an op on the stream."""
+        with order().shown(given, (source,), (target,)):
+            target[...] = source
 
     def order(self, given: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
         """Let one stream come after another."""

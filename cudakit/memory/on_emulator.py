@@ -1,4 +1,4 @@
-"""Memory of the emulator: NumPy arrays, counted and limited as a device's; copies are made when they are asked for."""
+"""Memory of the emulator: NumPy arrays, counted and limited as a device's; copies to the host arrive as on a GPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.emulator.resources.surface import SurfaceObject
+from cudakit.emulator.streams.order import order
 from cudakit.errors import ArgumentError
 from cudakit.memory.accounting import emulated_array
 from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy
@@ -47,18 +48,21 @@ class OnEmulator:
             refuse_captured_copy("to_host", stream)
         given = host_array("to_host", "array", array)
         made = output(out, given.shape, given.dtype)
-        captured = self._copy("to_host", given, made, stream)
+        captured = self._copy("to_host", given, made, stream, not wait)
         if wait and not captured:
             stream.sync()
         return made
 
-    def _copy(self, name: str, source: np.ndarray, target: np.ndarray, stream: Any) -> bool:
-        """Copy elements now; whether the copy became a part of a graph instead."""
+    def _copy(self, name: str, source: np.ndarray, target: np.ndarray, stream: Any, later: bool = False) -> bool:
+        """Copy elements now, or so that they arrive `later`; whether the copy became a part of a graph instead."""
         if stream.recorder is not None:
             stream.recorder.capture.copy(stream, source, target)
             return True
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
-            np.copyto(target, source)
+            if later:
+                order().arrive(stream, target, source.copy())
+            else:
+                np.copyto(target, source)
         return False
 
     def release(self, array: Any, stream: Any) -> None:
@@ -104,4 +108,4 @@ class OnEmulator:
             refuse_written(kernel, position, copied, before)
         for name, copied, host in back:
             with doing("copy", name, stream, (copied,), (host,), host.nbytes):
-                np.copyto(host, copied)
+                order().arrive(stream, host, copied.copy())  # which counts as no memory of the device

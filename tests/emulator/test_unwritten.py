@@ -36,7 +36,7 @@ def test_new_memory_is_filled_and_none_of_it_written(skip: int, count: int) -> N
         assert marked.look() == known.any()
         assert marked.flags.tolist() == known.tolist()
     if count > 8:
-        assert len(set(x.tolist())) > count // 2
+        assert len(set(x.tolist())) > min(count, 32) // 2  # of 32 values
 
 
 def test_what_memory_is_filled_with_follows_from_its_address() -> None:

@@ -91,7 +91,7 @@ class Allocation:
     def data(self) -> np.ndarray:
         """The bytes; made when they are asked for, which machine code does not."""
         if self._data is None:
-            self._data = _bytes_at(self.owner, self.address, self.size)
+            self._data = bytes_at(self.owner, self.address, self.size)
         return self._data
 
 
@@ -469,7 +469,7 @@ def _united(known: Allocation, made: Allocation) -> Allocation:
     kept, other = (known, made) if (not known.readonly, known.end) >= (not made.readonly, made.end) else (made, known)
     if other.end <= kept.end:
         return kept
-    return replace(kept, size=other.size, _data=_bytes_at(kept.data, kept.address, other.size))
+    return replace(kept, size=other.size, _data=bytes_at(kept.data, kept.address, other.size))
 
 
 def plain(name: str) -> str:
@@ -507,7 +507,7 @@ def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
     return offsets.view(np.int64)
 
 
-def _bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
+def bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
     """The `size` bytes from `address`, kept alive by `array`."""
     described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(_Span(array, described))

@@ -28,6 +28,7 @@ class Room:
         self._lock = threading.RLock()  # a finalizer may come while this thread has it
         self._taken: dict[str, Taken] = {}
         self._arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
+        self._of_the_host: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
     def arrays(self) -> list[np.ndarray]:
         """What was allocated and is alive."""
@@ -45,10 +46,28 @@ class Room:
         """Memory of a kind."""
         return self._taken.get(kind, Taken(0, 0))
 
-    def know(self, array: np.ndarray) -> None:
+    def know(self, array: np.ndarray, of_the_host: bool = True) -> None:
         """Memory whose address kernels may be given, until the array and all its views are gone."""
         owner = array.base if isinstance(array.base, np.ndarray) else array
         self._arrays[id(owner)] = owner
+        if of_the_host:
+            self._of_the_host[id(owner)] = owner
+
+    @property
+    def has_host_memory(self) -> bool:
+        """Whether any memory is the host's and the device's."""
+        return bool(self._of_the_host)
+
+    def is_of_the_host(self, array: np.ndarray) -> bool:
+        """Whether the host reads an array's memory too: pinned, registered or managed."""
+        if not self._of_the_host or not array.nbytes:
+            return False
+        address = int(array.__array_interface__["data"][0])
+        for known in list(self._of_the_host.values()):
+            low, high = np.lib.array_utils.byte_bounds(known)
+            if low <= address < high:
+                return True
+        return False
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype, kind: str, limit: int | None) -> np.ndarray:
         """A new C-contiguous array, not initialised, that counts until it and all its views are gone.
@@ -78,7 +97,7 @@ class Room:
             except MemoryError:
                 raise self._refusal(size, kind, ", and the host has not that much left") from None
             self._count(kind, size)
-            self.know(made)
+            self.know(made, kind == "managed")
             MARKS.mark(made)
         weakref.finalize(made, self._count, kind, -size).atexit = False
         return made

@@ -7,14 +7,15 @@ tell: work is watched from the time that there are two, and what ran before coun
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.sampler import TextureObject
 from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.streams.arrivals import Arrivals
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
 from cudakit.streams import forks
@@ -79,6 +81,10 @@ class Order:
         found before waits were put in.
     is_put : bool
         Whether waits for them were put in.
+    now_on : Use or None
+        The work that is on, where nothing else may run meanwhile.
+    arrivals : Arrivals
+        What work wrote to memory of the host and nobody has waited for.
     """
 
     lock: threading.RLock
@@ -89,6 +95,8 @@ class Order:
         self.step: int = 0
         self.conflicts: tuple[Conflict, ...] = ()
         self.is_put: bool = False
+        self.now_on: Use | None = None
+        self.arrivals: Arrivals = Arrivals()
         self._history = History()
         self._streams: weakref.WeakValueDictionary[int, Ordered] = weakref.WeakValueDictionary()
         self._handles = itertools.count(1)
@@ -120,6 +128,11 @@ class Order:
         """Whether work can race, so that it is watched: there are two streams, or what one that is gone did."""
         return len(self._streams) > 1 or bool(self._history)
 
+    @property
+    def asks_for_arrays(self) -> bool:
+        """Whether it matters which arrays work reads and writes."""
+        return self.watches or room().has_host_memory or bool(self.arrivals)
+
     # ── the host and the streams ──
 
     def record(self, stream: Ordered) -> tuple[Use | None, Clocks]:
@@ -150,6 +163,40 @@ class Order:
             if use is not None:
                 self.clocks.finish(use)
                 self._is_over = True
+            self.arrivals.deliver(lambda after: self.comes_before(after, None, step))
+
+    def arrive(self, stream: Ordered, target: np.ndarray, values: np.ndarray) -> None:
+        """Let a copy to memory of the host arrive once the host has waited for the stream.
+
+        Parameters
+        ----------
+        stream : Ordered
+        target, values : numpy.ndarray
+            Of one shape; `values` belong to the order from now on.
+        """
+        with self._locked():
+            self.arrivals.hold(target, values, self.after(stream, stream.clock + 1))
+
+    @contextlib.contextmanager
+    def shown(self, stream: Ordered, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
+        """A block of work on `stream` that reads and writes memory as earlier work left it, not as the host sees it."""
+        with self._locked():
+            self.arrivals.settle((*reads, *written))
+            with self.arrivals.shown(written, lambda: self.after(stream, stream.clock)):
+                yield
+
+    def after(self, stream: Ordered, step: int) -> After:
+        """What stands for the work that is on, or for all that a stream was given; it ends at `step` or later."""
+        use = self.now_on
+        if use is None and self.watches:
+            use = self.clocks.now(stream.handle)
+        return After(use, self.clocks, step)
+
+    def comes_before(self, after: After, stream: Ordered | None, step: int) -> bool:
+        """Whether work comes before what a stream, or the host, does from now on; it ends at `step`."""
+        if after.use is None or after.clocks is not self.clocks:
+            return after.step <= step
+        return self.clocks.is_before(after.use, None if stream is None else stream.handle)
 
     # ── a piece of work ──
 
@@ -157,8 +204,8 @@ class Order:
         self,
         stream: Ordered,
         name: str,
-        reads: Iterable[Any],
-        writes: Iterable[Any],
+        reads: Sequence[Any],
+        writes: Sequence[Any],
         put_in: bool = True,
         alone: bool = True,
     ) -> Turn:
@@ -178,7 +225,7 @@ class Order:
         """
         return Turn(self, stream, name, reads, writes, put_in, alone)
 
-    def begin(self, stream: Ordered, reads: Iterable[Any], writes: Iterable[Any], put_in: bool) -> Use | None:
+    def begin(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any], put_in: bool) -> Use | None:
         """Find the place in the order of what `stream` does now; None while nothing is watched."""
         self._tidy()
         if not self.watches:
@@ -203,7 +250,7 @@ class Order:
         else:
             use.event = stream.clock
 
-    def put_in(self, stream: Ordered, reads: Iterable[Any], writes: Iterable[Any]) -> None:
+    def put_in(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
         with self._locked():
             self._tidy()
@@ -230,7 +277,7 @@ class Order:
         if race is not None:
             raise race
 
-    def _touched(self, reads: Iterable[Any], writes: Iterable[Any]) -> Touched:
+    def _touched(self, reads: Sequence[Any], writes: Sequence[Any]) -> Touched:
         return self.clocks.touch(list(self._ranges(reads)), list(self._ranges(writes)))
 
     def _ranges(self, values: Iterable[Any]) -> Iterator[Range]:
@@ -293,6 +340,11 @@ class Order:
         if low < high:
             yield low, high
 
+    def _awaited(self) -> Iterator[Use]:
+        for after in self.arrivals.awaited:
+            if after.use is not None and after.clocks is self.clocks:
+                yield after.use
+
     def _forget(self) -> None:
         self._is_over = False
         gone = sorted(handle for handle in self._named if handle not in self._streams)
@@ -300,7 +352,7 @@ class Order:
             self.clocks.finish(self.clocks.now(handle))
         only = next(iter(self._streams.keys())) if len(self._streams) == 1 else None
         self._history.forget(lambda use: self.clocks.is_before(use, only))
-        uses = self._history.uses
+        uses = [*self._history.uses, *self._awaited()]
         idle = self._named.difference(use.stream for use in uses)
         self._named -= idle
         self.clocks.drop(idle.intersection(gone))
@@ -309,6 +361,23 @@ class Order:
         self._limit = max(_MANY, 2 * len(self.clocks))
         self._most_named = max(_MANY_STREAMS, 2 * len(self._named))
         self._most_clocks = max(_MANY_STREAMS, 2 * self.clocks.breadth)
+
+
+class After(NamedTuple):
+    """What the host waits for before it sees what work wrote.
+
+    Attributes
+    ----------
+    use : Use or None
+        All that its stream was given; None while nothing is watched.
+    clocks : Clocks
+    step : int
+        No later than the step at which the work ends.
+    """
+
+    use: Use | None
+    clocks: Clocks
+    step: int
 
 
 class _Held:
@@ -332,7 +401,7 @@ class Turn:
     """A piece of work that is on: what it took and what it touches is told here."""
 
     def __init__(
-        self, order: Order, stream: Ordered, name: str, reads: Iterable[Any], writes: Iterable[Any],
+        self, order: Order, stream: Ordered, name: str, reads: Sequence[Any], writes: Sequence[Any],
         put_in: bool, alone: bool,
     ) -> None:  # fmt: skip
         self._order, self._stream, self._name = order, stream, name
@@ -340,6 +409,7 @@ class Turn:
         self._held = _Held(order)
         self._use: Use | None = None
         self._doer: Doer | None = None
+        self._shown = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
         self._held.__enter__()
@@ -347,6 +417,7 @@ class Turn:
             self._use = self._order.begin(self._stream, *self._given)
             if self._use is not None:
                 self._doer = Doer(self._name, self._stream.handle, call_site())
+            self._show()
         except BaseException:
             self._held.__exit__()
             raise
@@ -359,7 +430,19 @@ class Turn:
             self._order.end(self._stream, self._use)
         finally:
             if self._alone:
+                self._shown.close()
+                self._order.now_on = None
                 self._held.__exit__()
+
+    def _show(self) -> None:
+        """Let the work see memory of the host as earlier work left it."""
+        order, stream, (reads, writes, _) = self._order, self._stream, self._given
+        if not self._alone:
+            order.arrivals.deliver(lambda after: order.comes_before(after, stream, stream.clock))
+            return
+        order.now_on = self._use
+        if order.arrivals or room().has_host_memory:
+            self._shown.enter_context(order.shown(stream, reads, writes))
 
     def launch(self, launch: Launch | TileLaunch) -> None:
         """Run a kernel.
