@@ -30,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what is done with races, reads of what nobody wrote and the like on cuda_stream; default: raise",
     )
     group.addoption(
+        "--cudakit-strict",
+        choices=("on", "off"),
+        default="on",
+        help="whether cuda_stream of the emulator tells arrays of the host and of the device apart; default: on",
+    )
+    group.addoption(
         "--cudakit-schedules",
         type=int,
         default=0,
@@ -101,8 +107,8 @@ def cuda_stream(request: pytest.FixtureRequest) -> Iterator[Any]:
     if on_gpu:
         stream: Any = ck.stream()
     else:
-        check, schedule = request.config.getoption("--cudakit-check"), request.config.getoption("--cudakit-schedule")
-        stream = ck.emulator.stream(check=check, schedule=schedule)
+        check, schedule, strict = (request.config.getoption(f"--cudakit-{n}") for n in ("check", "schedule", "strict"))
+        stream = ck.emulator.stream(check=check, schedule=schedule, strict=strict == "on")
     count = 0 if on_gpu else request.config.getoption("--cudakit-schedules")
     with contextlib.ExitStack() as entered:
         if count:

@@ -44,6 +44,9 @@ class Place(Protocol):
     def xp(self) -> ModuleType:
         """The module of the place's arrays, CuPy or NumPy."""
 
+    def module(self, given: Any) -> ModuleType:
+        """The module whose functions make arrays for a stream."""
+
     def check(self, given: Any) -> Any:
         """The place's own stream for what was given as one: cuda.core's, or the emulator's.
 
@@ -118,6 +121,10 @@ class DevicePlace:
         import cupy
 
         return cupy  # type: ignore[no-any-return]
+
+    def module(self, given: Any) -> ModuleType:
+        """CuPy."""
+        return self.xp
 
     def check(self, given: Any) -> Stream:
         """cuda.core's stream."""

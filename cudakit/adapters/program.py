@@ -22,6 +22,7 @@ from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.counters.report import Report
 from cudakit.emulator.debug.debug import begin
 from cudakit.emulator.machine.drawn import Order
+from cudakit.emulator.place import strict
 from cudakit.emulator.ready import EmulatedThreads
 from cudakit.errors import ArgumentError, EmulationError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
@@ -105,7 +106,7 @@ def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     sys.argv[:] = [str(path), *arguments]
     numba, triton = Replaced("numba.cuda", numba_stand_in.replace), Replaced("triton", triton_stand_in.replace)
     try:
-        with warnings.catch_warnings(), numba, triton:
+        with warnings.catch_warnings(), numba, triton, strict():
             warnings.simplefilter("ignore", EmulatorWarning)
             yield
     finally:

@@ -5,8 +5,6 @@ It is for programs under ``cudakit check`` and ``cudakit inspect``. What NumPy l
 
 from __future__ import annotations
 
-import functools
-import inspect
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
@@ -15,7 +13,8 @@ import numpy as np
 
 from cudakit.adapters.cupy_kernels import compile_options
 from cudakit.emulator.place import EmulatorPlace
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.device_array import DeviceArray, DeviceModule, as_device
+from cudakit.emulator.streams.order import order
 from cudakit.errors import CudakitError
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.reduction import reduction
@@ -24,65 +23,18 @@ from cudakit.jit.source.source import from_file, from_text
 from cudakit.kernel.kernel import Kernel, of_source
 
 
-class Array(np.ndarray):
-    """A host array with the methods that CuPy's has besides NumPy's."""
+class _OfDevice(type):
+    """The type of `ndarray`."""
 
-    def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
-        """Its elements, as NumPy's array."""
-        found = np.array(self, copy=True, order="C" if order == "C" else "F", subok=False)
-        if out is None:
-            return found
-        out[...] = found
-        return out
-
-    def set(self, values: Any, stream: Any = None) -> None:
-        """Take over the elements of a host array."""
-        self[...] = values
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, DeviceArray)
 
 
-def _as_array(found: Any) -> Any:
-    if isinstance(found, tuple | list) and any(isinstance(each, np.ndarray) for each in found):
-        return type(found)(_as_array(each) for each in found)
-    return found.view(Array) if type(found) is np.ndarray else found
+class ndarray(metaclass=_OfDevice):
+    """See ``cupy.ndarray``: arrays are instances of it, and their type is another, as they are in host memory."""
 
-
-def _plain(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays as NumPy's own."""
-    return tuple(np.asarray(each) if isinstance(each, Array) else each for each in given)
-
-
-class _Module(ModuleType):
-    """A module of NumPy's, whose functions give `Array`."""
-
-    def __init__(self, name: str, of: ModuleType) -> None:
-        super().__init__(name)
-        self.__dict__["_of"] = of
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        found = getattr(self.__dict__["_of"], name, None)
-        if found is None:
-            raise AttributeError(
-                f"{self.__name__}.{name} is not here: without a GPU cudakit puts NumPy in CuPy's place, which has no "
-                f"{name}",
-                name=name,
-                obj=self,
-            )
-        if inspect.ismodule(found):
-            return _Module(f"{self.__name__}.{name}", found)
-        if inspect.isclass(found) or isinstance(found, np.ufunc) or not callable(found):
-            return found
-
-        @functools.wraps(found)
-        def call(*given: Any, **named: Any) -> Any:
-            named.pop("blocking", None)
-            made = found(*given, **named)
-            if name in ("empty", "empty_like") and made.flags.c_contiguous:
-                MARKS.mark(made)
-            return _as_array(made)
-
-        return call
+    def __new__(cls, *given: Any, **named: Any) -> Any:
+        return as_device(np.ndarray(*given, **named))
 
 
 def _stream() -> Any:
@@ -144,10 +96,9 @@ class ElementwiseKernel:
         self._call = elementwise(in_params, out_params, operation, name, preamble=named.get("preamble", ""))
 
     def __call__(self, *args: Any, size: int | None = None, **named: Any) -> Any:
-        args = _plain(args)
         inputs, outputs = args[: self._inputs], args[self._inputs :]
         out = outputs[0] if len(outputs) == 1 else outputs or None
-        return _as_array(self._call(*inputs, out=out, size=size, stream=_stream()))
+        return as_device(self._call(*inputs, out=out, size=size, stream=_stream()))
 
 
 class ReductionKernel:
@@ -171,11 +122,11 @@ class ReductionKernel:
         )  # fmt: skip
 
     def __call__(self, *args: Any, axis: Any = None, keepdims: bool = False, **named: Any) -> Any:
-        return _as_array(self._call(*_plain(args), axis=axis, keepdims=keepdims, stream=_stream()))
+        return as_device(self._call(*args, axis=axis, keepdims=keepdims, stream=_stream()))
 
 
 class _Stream:
-    """See ``cupy.cuda.Stream``: all work is done when it is asked for."""
+    """See ``cupy.cuda.Stream``: its work is that of the emulator's stream."""
 
     null: _Stream
 
@@ -193,7 +144,8 @@ class _Stream:
         return self
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Wait for all streams."""
+        order().finish_all()
 
     def record(self, event: Any = None) -> Any:
         """An event."""
@@ -216,7 +168,8 @@ class _Event:
         """Nothing is left to wait for."""
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Wait for all streams."""
+        order().finish_all()
 
 
 class _Device(_Stream):
@@ -228,11 +181,13 @@ class _Device(_Stream):
 
 def cupy_stand_in() -> dict[str, ModuleType]:
     """The modules that stand for CuPy's, by their names."""
-    made = _Module("cupy", np)
+    made = DeviceModule("cupy", np)
     cuda = ModuleType("cupy.cuda")
     runtime = ModuleType("cupy.cuda.runtime")
     runtime.__dict__.update(
-        deviceSynchronize=lambda: None, getDeviceCount=lambda: 1, streamSynchronize=lambda stream: None
+        deviceSynchronize=order().finish_all,
+        getDeviceCount=lambda: 1,
+        streamSynchronize=lambda stream: order().finish_all(),
     )
     cuda.__dict__.update(
         Stream=_Stream, Event=_Event, Device=_Device, runtime=runtime, get_current_stream=lambda: _Stream.null,
@@ -240,7 +195,7 @@ def cupy_stand_in() -> dict[str, ModuleType]:
     )  # fmt: skip
     made.__dict__.update(
         RawKernel=RawKernel, RawModule=RawModule, ElementwiseKernel=ElementwiseKernel,
-        ReductionKernel=ReductionKernel, ndarray=Array, cuda=cuda, __version__=np.__version__, __path__=[],
+        ReductionKernel=ReductionKernel, ndarray=ndarray, cuda=cuda, __version__=np.__version__, __path__=[],
         asnumpy=lambda array, *given, **named: np.array(array, subok=False),
         get_array_module=lambda *arrays: made,
     )  # fmt: skip

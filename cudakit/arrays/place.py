@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from itertools import combinations
+from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
-from cudakit.types.host import as_numpy, pointer_of
+from cudakit.types.host import as_numpy, pointer_of, refuse_masked
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024
@@ -55,6 +56,8 @@ class ArrayPlace(NamedTuple):
     def empty(self, shape: Any, dtype: Any) -> Any:
         """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
         # What xp.empty calls; half a microsecond less of Python.
+        if self.xp is np:
+            return emulator().empty(self.stream, shape, dtype)
         if self.current:
             return self.xp.ndarray(shape, dtype)
         with self.inside():
@@ -70,7 +73,7 @@ class ArrayPlace(NamedTuple):
     def upload(self, array: np.ndarray) -> Any:
         """A small host array, in this place."""
         if self.xp is np:
-            return array
+            return emulator().upload(self.stream, array)
         capture = capture_state.current(self.stream)
         if capture is not None:
             return capture.upload(array)
@@ -342,6 +345,8 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
             raise ArgumentError(
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
             )
+        if stream.strict and not _is_within_an_op():
+            emulator().check_operands(op, named)
         return _made(np, stream, True, stream.arch), arrays
     import cupy
 
@@ -356,9 +361,20 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
     return _made(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
 
 
+def _is_within_an_op() -> bool:
+    """Whether a call of an op is another op's: it has its place already, and the arrays are its own."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if any(isinstance(value, ArrayPlace) for value in frame.f_locals.values()):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     """`value` as an array of CuPy (False) or NumPy (True)."""
-    if type(value) is np.ndarray:
+    if isinstance(value, np.ndarray):
+        refuse_masked(value)
         return value, True
     cupy = sys.modules.get("cupy")
     if cupy is not None and (type(value) is cupy.ndarray or isinstance(value, cupy.ndarray)):

@@ -8,6 +8,7 @@ from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.place import strict
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 
@@ -23,6 +24,7 @@ __all__ = [
     "parse",
     "run",
     "stream",
+    "strict",
 ]
 
 

@@ -19,6 +19,7 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Program
 from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.emulator.resources.allocations import room
+from cudakit.emulator.resources.device_array import refuse_host_array
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
@@ -140,6 +141,7 @@ class EmulatedShape:
     families : tuple of str
         What kind of object each argument is, as `describe_host` names it.
     arch : str
+    strict : bool
         Of the streams that it is for.
     """
 
@@ -147,6 +149,7 @@ class EmulatedShape:
     fragments: tuple[Fragment, ...]
     families: tuple[str, ...]
     arch: str
+    strict: bool
     _geometries: dict[Config | Cover, Geometry] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -163,8 +166,10 @@ class EmulatedShape:
         return self.emulated.specialization.name_expression
 
     def target(self, stream: Any) -> EmulatedStream | None:
-        """The stream, if it is the emulator's, of the shape's arch."""
-        return stream if isinstance(stream, EmulatedStream) and stream.arch == self.arch else None
+        """The stream, if it is the emulator's, of the shape's arch and as strict."""
+        if not isinstance(stream, EmulatedStream) or (stream.arch, stream.strict) != (self.arch, self.strict):
+            return None
+        return stream
 
     def launch(self, target: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Run the kernel to its end, after what must come before it; or let it be recorded.
@@ -289,14 +294,19 @@ def pack(emulated: Emulated, values: Sequence[Any]) -> bytes:
 
 
 def _bind(
-    emulated: Emulated, arch: str, given: Sequence[Any], described: Sequence[Argument], weak: Sequence[bool]
+    emulated: Emulated,
+    streams: tuple[str, bool],
+    given: Sequence[Any],
+    described: Sequence[Argument],
+    weak: Sequence[bool],
 ) -> EmulatedShape:
     """Check the arguments of a call, and freeze the checks.
 
     Parameters
     ----------
     emulated : Emulated
-    arch : str
+    streams : (str, bool)
+        The arch of the streams that it is for, and whether they are strict.
     given, described : sequence
         The arguments, as they are and as `describe_host` has them.
     weak : sequence of bool
@@ -309,7 +319,7 @@ def _bind(
     rows = zip(emulated.parameters, given, described, emulated.sizes, weak, strict=True)
     name = emulated.specialization.name_expression
     fragments = tuple(_fragment(name, *row) for row in rows)
-    return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), arch)
+    return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), *streams)
 
 
 def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:
@@ -381,9 +391,12 @@ class EmulatedCode(NamedTuple):
     """The emulator, as one arch; see `cudakit.jit.launch.code_place.CodePlace`."""
 
     arch: str
+    strict: bool = False
     target: Literal["cubin", "ptx"] = "ptx"
 
     def describe(self, value: Any) -> Argument:
+        if self.strict:
+            refuse_host_array(value)
         return describe_host(value)
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
@@ -402,4 +415,4 @@ class EmulatedCode(NamedTuple):
         return EmulatedImage()
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> EmulatedShape:
-        return _bind(ready, self.arch, given, described, weak)
+        return _bind(ready, (self.arch, self.strict), given, described, weak)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ready import limits_of
+from cudakit.emulator.resources.device_array import DeviceModule, as_device, refuse_host_operand
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 from cudakit.streams.devices import Limits
@@ -24,8 +25,33 @@ ARCH = "sm_90"
 
 
 @functools.cache
-def _kept() -> EmulatedStream:
-    return stream(ARCH)
+def _kept(strict: bool) -> EmulatedStream:
+    return stream(ARCH, strict=strict)
+
+
+class _Strict:
+    """How many blocks there are in which streams that no program asked for by name are strict."""
+
+    blocks = 0
+
+
+@contextlib.contextmanager
+def strict() -> Iterator[None]:
+    """Let streams in the place of a GPU's be strict inside the block: those of ``ck.stream()``, and the current one.
+
+    The emulator tells the host's arrays and the device's apart then, as a GPU does. ``cudakit check`` and the pytest
+    plugin run programs so. Streams of ``ck.emulator.stream()`` have a parameter of that name.
+
+    Examples
+    --------
+    >>> with ck.emulator.strict():
+    ...     stream = ck.stream()
+    """
+    _Strict.blocks += 1
+    try:
+        yield
+    finally:
+        _Strict.blocks -= 1
 
 
 class _Used(threading.local):
@@ -48,6 +74,10 @@ class EmulatorPlace:
         """NumPy."""
         return np
 
+    def module(self, given: EmulatedStream) -> ModuleType:
+        """NumPy; for a strict stream with arrays of the device."""
+        return DeviceModule("numpy", np) if given.strict else np
+
     def check(self, given: EmulatedStream) -> EmulatedStream:
         """The stream itself."""
         return given
@@ -66,7 +96,7 @@ class EmulatorPlace:
 
     def code(self, given: EmulatedStream) -> EmulatedCode:
         """Of the stream's arch."""
-        return EmulatedCode(given.arch)
+        return EmulatedCode(given.arch, given.strict)
 
     def default_code(self, arch: str | None) -> EmulatedCode:
         """Of that arch."""
@@ -78,20 +108,39 @@ class EmulatorPlace:
 
     def current(self) -> EmulatedStream:
         """That of the innermost `using` of the thread; outside of all, one that is kept for it."""
-        return _used.streams[-1] if _used.streams else _kept()
+        return _used.streams[-1] if _used.streams else _kept(bool(_Strict.blocks))
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
         """A new stream, of the arch and with the limits of another."""
-        return stream(ARCH) if like is None else like.alike()
+        return stream(ARCH, strict=bool(_Strict.blocks)) if like is None else like.alike()
 
     @contextlib.contextmanager
     def using(self, given: EmulatedStream) -> Iterator[ModuleType]:
         """NumPy's work is done at once, and needs no stream; what names none is put on this one."""
         _used.streams.append(given)
         try:
-            yield np
+            yield self.module(given)
         finally:
             _used.streams.remove(given)
+
+    def check_operands(self, op: str, named: Sequence[tuple[str, Any]]) -> None:
+        """Refuse arrays of the host, for a strict stream.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        for name, value in named:
+            refuse_host_operand(op, name, value)
+
+    def upload(self, given: EmulatedStream, array: np.ndarray) -> np.ndarray:
+        """A host array of an op's own, as one of the device; it is not copied."""
+        return as_device(array) if given.strict else array
+
+    def empty(self, given: EmulatedStream, shape: Any, dtype: Any) -> np.ndarray:
+        """A new array of an op, not initialised."""
+        made = np.ndarray(shape, dtype)
+        return as_device(made) if given.strict else made
 
     def copy(self, given: EmulatedStream, source: np.ndarray, target: np.ndarray) -> None:
         """Copy elements as part of an op on the stream."""

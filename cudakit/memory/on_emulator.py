@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cudakit.emulator.resources.device_array import as_device
 from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.streams.order import order
 from cudakit.errors import ArgumentError
@@ -15,6 +16,7 @@ from cudakit.memory.checks import check_copy, check_host_output, host_array, out
 from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call, refuse_written
 from cudakit.memory.kinds import Kind
 from cudakit.memory.staging import is_direct
+from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
 from cudakit.types.host import as_numpy
 
@@ -23,7 +25,8 @@ class OnEmulator:
     """`cudakit.memory.backend.Backend` of the emulator."""
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> np.ndarray:
-        return emulated_array(shape, dtype, kind)
+        made = emulated_array(shape, dtype, kind)
+        return as_device(made) if (stream or emulator().current()).strict else made
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """All memory is the host's."""
@@ -32,7 +35,7 @@ class OnEmulator:
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         if not is_direct(host):
             refuse_captured_copy("to_device", stream)
-        copied = emulated_array(host.shape, host.dtype) if out is None else as_numpy(out)
+        copied = self.empty(host.shape, host.dtype, "device", stream) if out is None else as_numpy(out)
         if copied is None:
             raise ArgumentError(f"to_device: out is {type(out).__name__}, and a NumPy array is wanted")
         check_host_output("to_device", copied, host.shape, host.dtype)

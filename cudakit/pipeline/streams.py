@@ -53,7 +53,7 @@ class Lanes:
         first = shared[0] if shared else stream() if given is None else given
         place = place_of(first)
         first = place.check(first)
-        self.xp: Any = place.xp
+        self.xp: Any = place.module(first)
         self.emulated: bool = place is not DEVICES
         self.copy_bytes: Any = None if self.emulated else self.xp.cuda.runtime.memcpyAsync
         self.arriving, self.leaving = place.stream(first), place.stream(first)

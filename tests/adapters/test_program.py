@@ -115,7 +115,8 @@ __global__ void late(int* y, int* flag) {
     __syncthreads();
     if (blockIdx.x == 1 && threadIdx.x == 0 && !atomicAdd(flag, 0)) y[999999] = 1;
 }""")
-late(ck.stream(), ck.config(2, 64), np.zeros(64, "i4"), np.zeros(1, "i4"))
+y, flag = ck.to_device(np.zeros(64, "i4")), ck.to_device(np.zeros(1, "i4"))
+late(ck.stream(), ck.config(2, 64), y, flag)
 '''
 
 

@@ -26,7 +26,7 @@ __global__ void scale(float* x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] *= 2;
 }""")
-x = np.ones(100, "f4")
+x = ck.to_device(np.ones(100, "f4"))
 scale(ck.stream(), ck.config(1, 128), x, int(sys.argv[1]))
 SEEN.append((list(sys.argv), sys.path[0], __name__, x.sum()))
 '''

@@ -135,10 +135,11 @@ def test_a_shape_passes_on_another_argument_of_the_same_kind() -> None:
 
 
 def test_a_shape_is_for_streams_of_its_arch() -> None:
-    shape = EmulatedShape(ready(), (), (), "sm_80")
+    shape = EmulatedShape(ready(), (), (), "sm_80", False)
     old = emulator.stream("sm_80")
     assert shape.target(old) is old
     assert shape.target(emulator.stream("sm_90")) is None
+    assert shape.target(emulator.stream("sm_80", strict=True)) is None
     assert shape.target(None) is None
 
 

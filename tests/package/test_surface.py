@@ -23,7 +23,7 @@ TOP = """
 """
 MODULES = {
     "adapters": "from_cupy from_numba from_triton",
-    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters debug parse run stream",
+    "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters debug parse run stream strict",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
         EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError

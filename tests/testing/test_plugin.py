@@ -19,13 +19,13 @@ import cudakit as ck
 scale = ck.Kernel("__global__ void scale(float* x) { x[blockIdx.x * blockDim.x + threadIdx.x] *= 2; }")
 
 def test_runs(cuda_stream):
-    x = np.ones(64, "f4")
+    x = ck.to_device(np.ones(64, "f4"), cuda_stream)
     scale(cuda_stream, ck.config(1, 64), x)
     assert x.sum() == 128
     assert isinstance(ck.ops.sum(x, keepdims=True), np.ndarray)
 
 def test_counts(cuda_stream, cuda_counters):
-    scale(cuda_stream, ck.config(1, 64), np.ones(64, "f4"))
+    scale(cuda_stream, ck.config(1, 64), ck.to_device(np.ones(64, "f4"), cuda_stream))
     assert cuda_counters.global_.coalescing == 1
     assert cuda_counters.shared.bank_conflicts == 0
     assert cuda_counters.global_.requests == 4
@@ -101,7 +101,7 @@ made, asked = ck.emulator.stream, []
 @pytest.fixture(autouse=True)
 def noted(monkeypatch):
     def stream(**named):
-        asked.append((named["check"], named["schedule"]))
+        asked.append((named["check"], named["schedule"], named["strict"]))
         return made()
 
     monkeypatch.setattr(ck.emulator, "stream", stream)
@@ -115,9 +115,9 @@ TAKES_A_STREAM = "def test_it(cuda_stream): pass\ndef test_counts(cuda_counters)
 @pytest.mark.slow
 def test_what_is_checked(tmp_path: Path) -> None:
     printed, _ = outcome(tmp_path, TAKES_A_STREAM, conftest=ASKED)
-    assert "asked for [('raise', None), ('raise', None)]" in printed
-    printed, _ = outcome(tmp_path, TAKES_A_STREAM, "--cudakit-check=warn", conftest=ASKED)
-    assert "asked for [('warn', None), ('warn', None)]" in printed
+    assert "asked for [('raise', None, True), ('raise', None, True)]" in printed
+    printed, _ = outcome(tmp_path, TAKES_A_STREAM, "--cudakit-check=warn", "--cudakit-strict=off", conftest=ASKED)
+    assert "asked for [('warn', None, False), ('warn', None, False)]" in printed
     assert outcome(tmp_path, TAKES_A_STREAM, "--cudakit-check=maybe")[1] == 4
 
 
@@ -132,7 +132,7 @@ turned = ck.Kernel(\'\'\'__global__ void turned(float* x) {
 }\'\'\')
 
 def test_turned(cuda_stream):
-    turned(cuda_stream, ck.config(1, 128), np.ones(128, "f4"))
+    turned(cuda_stream, ck.config(1, 128), ck.to_device(np.ones(128, "f4"), cuda_stream))
 """
 
 
@@ -153,7 +153,8 @@ late = ck.Kernel('''__global__ void late(int* y, int* flag) {
 }''')
 
 def test_late(cuda_stream):
-    late(cuda_stream, ck.config(2, 64), np.zeros(64, "i4"), np.zeros(1, "i4"))
+    y, flag = (ck.to_device(np.zeros(n, "i4"), cuda_stream) for n in (64, 1))
+    late(cuda_stream, ck.config(2, 64), y, flag)
 
 def test_other(cuda_stream):
     pass
@@ -191,7 +192,7 @@ def test_a_search_that_only_warns(tmp_path: Path) -> None:
 )
 def test_an_order_as_it_is_written(tmp_path: Path, option: str, expected: str) -> None:
     printed, _ = outcome(tmp_path, TAKES_A_STREAM, f"--cudakit-schedule={option}", conftest=ASKED)
-    assert f"asked for [('raise', {expected}), ('raise', {expected})]" in printed
+    assert f"asked for [('raise', {expected}, True), ('raise', {expected}, True)]" in printed
 
 
 def test_options_that_mean_nothing(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.cache import settings
 from cudakit.streams.order.segments import Use
 from cudakit.streams.witnesses import Work
-from cudakit.types.checked import whole
+from cudakit.types.checked import flag, whole
 
 
 def _print(text: str) -> None:
@@ -50,6 +50,8 @@ class EmulatedStream:
         What is done with what checks find in kernels of threads.
     schedule : int, tuple of int or None
         The seed of the order in which threads run; None: those that are behind go first.
+    strict : bool
+        Whether the host's arrays and the device's are told apart, as on a GPU.
 
     Attributes
     ----------
@@ -68,12 +70,13 @@ class EmulatedStream:
     machine: str
     check: str
     schedule: Order | None
+    strict: bool
 
     observers: tuple[Observer, ...]
 
     __slots__ = (
         "__weakref__", "_clock", "arch", "block_order", "check", "handle", "machine", "observers", "output", "recorder",
-        "schedule", "step_budget",
+        "schedule", "step_budget", "strict",
     )  # fmt: skip
 
     def __init__(
@@ -85,9 +88,10 @@ class EmulatedStream:
         machine: str = "numpy",
         check: str = "off",
         schedule: Order | None = None,
+        strict: bool = False,
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
-        self.machine, self.check, self.schedule = machine, check, schedule
+        self.machine, self.check, self.schedule, self.strict = machine, check, schedule, strict
         self.observers = ()
         self._clock = 0
         self.recorder: Recorder | None = None
@@ -107,8 +111,9 @@ class EmulatedStream:
     def alike(self) -> EmulatedStream:
         """Another stream with the same settings."""
         made = EmulatedStream(
-            self.arch, self.step_budget, self.output, self.block_order, self.machine, self.check, self.schedule
-        )
+            self.arch, self.step_budget, self.output, self.block_order, self.machine, self.check, self.schedule,
+            self.strict,
+        )  # fmt: skip
         made.observers = self.observers
         return made
 
@@ -296,6 +301,7 @@ def stream(
     machine: Literal["auto", "compiled", "numpy"] | None = None,
     check: Literal["raise", "warn", "off"] = "off",
     schedule: int | tuple[int, ...] | None = None,
+    strict: bool = False,
 ) -> EmulatedStream:
     """A stream of the emulator.
 
@@ -318,6 +324,9 @@ def stream(
     schedule : int or tuple of int, optional
         Lets threads run in an order drawn with this seed, always the same; default: those that are behind go first.
         A tuple, as ``ck.check(schedules=…)`` tells it: the seed, and the numbers of those switches that are made.
+    strict : bool
+        Whether the host's arrays and the device's are told apart, as on a GPU: kernels take no array of NumPy's that
+        is not pinned, and what `ck.empty`, `ck.to_device` and ``xp`` give does not mix with NumPy's.
 
     Raises
     ------
@@ -346,4 +355,5 @@ def stream(
         raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {wanted!r}")
     if wanted == "compiled" and importlib.util.find_spec("llvmlite") is None:
         raise ArgumentError("emulator.stream: machine='compiled' needs llvmlite: pip install 'cudakit[cpu]'")
-    return EmulatedStream(arch, step_budget, output or _print, block_order, wanted, check, schedule)
+    strict = flag("emulator.stream: strict", strict)
+    return EmulatedStream(arch, step_budget, output or _print, block_order, wanted, check, schedule, strict)

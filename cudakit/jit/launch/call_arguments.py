@@ -38,7 +38,7 @@ def describe_call(
         try:
             found = describe(value) if not _is_vector(cpp, value) else components(value)
         except ArgumentError as error:
-            raise ArgumentError(f"{signature.name}: argument {name}: {error}") from error
+            raise type(error)(f"{signature.name}: argument {name}: {error}") from error
         if found.family == "text":
             text = book.functor(found.evidence.text, name)
             found = found._replace(evidence=found.evidence._replace(text=text))

@@ -1,0 +1,219 @@
+"""Arrays of device memory on the emulator that are told apart from the host's, as CuPy's are from NumPy's on a GPU.
+
+They are for strict streams. What CuPy refuses, a host array beside one of the device, is refused here, with the line.
+Code of NumPy's and of cudakit's own may mix them: what it does with them is done by the device on a GPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from cudakit.emulator.resources.allocations import room
+from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.errors import ArgumentError, EmulationError
+from cudakit.types.host import pointer_of
+
+#: Functions of NumPy's that make a host array of what they are given.
+_TO_THE_HOST = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray")
+
+
+_originals: dict[str, Callable[..., Any]] = {}
+
+
+class HostArrayError(ArgumentError, EmulationError):
+    """A host array was used where a GPU takes one of its own, or the other way round."""
+
+
+class DeviceArray(np.ndarray):
+    """An array of device memory on a strict stream, with the methods that CuPy's has besides NumPy's."""
+
+    def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
+        """Its elements, as NumPy's array."""
+        found = self.view(np.ndarray).copy("C" if order == "C" else "F")
+        if out is None:
+            return found
+        out[...] = found
+        return out
+
+    def set(self, values: Any, stream: Any = None) -> None:
+        """Take over the elements of a host array."""
+        self.view(np.ndarray)[...] = values
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
+        out = named.get("out", ())
+        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *out))
+        if out:
+            named["out"] = tuple(_plain(out))
+        made = getattr(ufunc, method)(*_plain(inputs), **named)
+        if out:
+            return out[0] if len(out) == 1 else out
+        return as_device(made)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        _refuse_beside(f"{func.__module__}.{func.__name__}", (*args, *kwargs.values()))
+        return super().__array_function__(func, types, args, kwargs)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        _refuse_beside("an assignment to elements", (value,))
+        self.view(np.ndarray)[_whole(key)] = value
+
+
+def as_device(made: Any) -> Any:
+    """NumPy's arrays as the device's, also those of a tuple or list."""
+    if isinstance(made, tuple | list) and any(isinstance(each, np.ndarray) for each in made):
+        parts = [as_device(each) for each in made]
+        return type(made)(parts) if type(made) in (tuple, list) else type(made)(*parts)
+    if type(made) is not np.ndarray:
+        return made
+    _tell_apart()
+    return made.view(DeviceArray)
+
+
+def refuse_host_array(value: Any) -> None:
+    """Refuse a host array as a kernel's argument, unless it is pinned or registered.
+
+    Raises
+    ------
+    HostArrayError
+    """
+    if not _is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None:
+        return
+    is_users, place = _caller("cudakit.kernel", "cudakit.jit", "cudakit.emulator", "cudakit.memory")
+    if is_users:
+        raise HostArrayError(
+            f"at {place}: numpy array of {value.dtype} with shape {value.shape} is in host memory, which no kernel on "
+            "a GPU reaches; copy it with ck.to_device(x, stream), or give ck.In(x), ck.Out(x) or ck.InOut(x)"
+        )
+
+
+def refuse_host_operand(op: str, name: str, value: Any) -> None:
+    """Refuse a host array as an array of a library call.
+
+    Raises
+    ------
+    HostArrayError
+    """
+    if not _is_of_host(value) or not value.nbytes:
+        return
+    if room().at(pointer_of(value)) is None or room().is_of_the_host(value):
+        _, place = _caller()
+        raise HostArrayError(
+            f"at {place}: {op}: {name} is in host memory, which no GPU reaches; copy it with ck.to_device(x, stream)"
+        )
+
+
+class DeviceModule(ModuleType):
+    """A module of NumPy's, whose functions give arrays of the device."""
+
+    def __init__(self, name: str, of: ModuleType) -> None:
+        super().__init__(name)
+        self.__dict__["_of"] = of
+        self.__dict__["ndarray"] = DeviceArray
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self.__dict__["_of"], name, None)
+        if found is None:
+            raise AttributeError(
+                f"{self.__name__}.{name} is not here: without a GPU cudakit puts NumPy in CuPy's place, which has no "
+                f"{name}",
+                name=name,
+                obj=self,
+            )
+        found = _originals.get(name, found) if self.__dict__["_of"] is np else found
+        if inspect.ismodule(found):
+            return DeviceModule(f"{self.__name__}.{name}", found)
+        if inspect.isclass(found) or isinstance(found, np.ufunc) or not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def call(*given: Any, **named: Any) -> Any:
+            named.pop("blocking", None)
+            made = found(*given, **named)
+            if name in ("empty", "empty_like") and made.flags.c_contiguous:
+                MARKS.mark(made)
+            return as_device(made)
+
+        return call
+
+
+def _is_of_host(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and not isinstance(value, DeviceArray)
+
+
+def _plain(values: Iterable[Any]) -> Iterator[Any]:
+    return (value.view(np.ndarray) if isinstance(value, DeviceArray) else value for value in values)
+
+
+def _whole(key: Any) -> Any:
+    """An index, with the device's arrays as NumPy's."""
+    return tuple(_plain(key)) if isinstance(key, tuple) else next(_plain((key,)))
+
+
+def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
+    """Refuse a host array beside one of the device, where a program mixes them."""
+    flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
+    if not any(_is_of_host(item) for item in flat):
+        return
+    is_users, place = _caller()
+    if is_users:
+        raise HostArrayError(
+            f"at {place}: {operation} of a host array beside one of the device, which CuPy refuses on a GPU; copy the "
+            "one with ck.to_device(x, stream), or the other with ck.to_host(x, stream)"
+        )
+
+
+def _caller(*passing: str) -> tuple[bool, str]:
+    """Whether a program called, and not cudakit or NumPy for itself; and the program's file and line.
+
+    Parameters
+    ----------
+    passing : str
+        What the names of modules begin with that only pass a call on.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _module(frame).startswith((__name__, *passing)):
+        frame = frame.f_back
+    name = "" if frame is None else _module(frame)
+    while frame is not None and _module(frame).startswith(("cudakit", "numpy")):
+        frame = frame.f_back
+    where = "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    is_for_itself = name.startswith(("cudakit", "numpy")) and not name.startswith("numpy.testing")
+    return not is_for_itself, where
+
+
+def _module(frame: FrameType) -> str:
+    """The name of a frame's module; generated code counts as cudakit's dispatch."""
+    name: str = frame.f_globals.get("__name__", "cudakit.jit.launch.dispatch")
+    return name
+
+
+@functools.cache
+def _tell_apart() -> None:
+    """From the first array of a strict stream on, refuse what makes a host array of one of the device."""
+    for name in _TO_THE_HOST:
+        _originals[name] = getattr(np, name)
+        setattr(np, name, _refusing(name, _originals[name]))
+
+
+def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def convert(*given: Any, **named: Any) -> Any:
+        if given and isinstance(given[0], DeviceArray):
+            is_users, place = _caller()
+            if is_users:
+                raise HostArrayError(
+                    f"at {place}: numpy.{name} of an array in device memory, which CuPy refuses on a GPU; copy it with "
+                    "ck.to_host(x, stream)"
+                )
+        return original(*given, **named)
+
+    return convert
