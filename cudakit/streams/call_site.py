@@ -12,10 +12,11 @@ _PACKAGE = str(Path(__file__).parents[1])
 def call_site() -> str:
     """File and line of the program that called cudakit."""
     frame = sys._getframe(1)
-    while _is_own(frame.f_code.co_filename) and frame.f_back is not None:
+    while is_own(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _is_own(file: str) -> bool:
-    return file.startswith((_PACKAGE, "<launch of ")) or file == contextlib.__file__
+def is_own(file: str) -> bool:
+    """Whether code of that file is cudakit's."""
+    return file.startswith((_PACKAGE, "<launch of ", "<call of ")) or file == contextlib.__file__

@@ -18,6 +18,7 @@ import numpy as np
 from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.errors import ArgumentError, EmulationError
+from cudakit.streams.call_site import is_own
 from cudakit.types.host import pointer_of
 
 #: Functions of NumPy's that make a host array of what they are given.
@@ -191,8 +192,10 @@ def _caller(*passing: str) -> tuple[bool, str]:
 
 
 def _module(frame: FrameType) -> str:
-    """The name of a frame's module; generated code counts as cudakit's dispatch."""
-    name: str = frame.f_globals.get("__name__", "cudakit.jit.launch.dispatch")
+    """The name of a frame's module; the checks of launches that cudakit writes, which have none, are its dispatch."""
+    name: str | None = frame.f_globals.get("__name__")
+    if name is None:
+        return "cudakit.jit.launch.dispatch" if is_own(frame.f_code.co_filename) else ""
     return name
 
 
