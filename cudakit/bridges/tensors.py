@@ -91,6 +91,8 @@ class Streams:
         self.is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._known: dict[tuple[int, int], Any] = {}
         self._several: bool | None = None
+        #: Whether torch has worked on another stream than its default one, as far as ops have seen.
+        self.are_several = False
 
     def are_elsewhere(self, device: int) -> bool:
         """Whether a device is another than torch's current one."""
@@ -105,14 +107,18 @@ class Streams:
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._torch.cuda.current_stream(device)
+            self.are_several = self.are_several or key[1] != 0
         return found
 
     def take_over(self, stream: Any, tensors: Sequence[Any]) -> None:
-        """Let torch's allocator keep tensors' memory until a stream is done with it, where cudakit holds them for that.
+        """Let torch's allocator keep tensors' memory until a stream is done with it.
 
-        A tensor that an op holds beyond its call is a leak to torch, in a pool of CUDA graphs for one. Memory of
-        others, which torch's allocator does not know, stays held.
+        Any tensor may be of another stream's pool, whether or not cudakit has seen it there. A tensor that an op holds
+        beyond its call is a leak to torch, in a pool of CUDA graphs for one: where cudakit holds them, it lets go.
+        Memory of others, which torch's allocator does not know, stays held.
         """
+        for tensor in tensors:
+            tensor.record_stream(stream)  # which passes over memory that is not the allocator's, or is the stream's
         spans: list[tuple[int, int]] = []
 
         def still(things: Any) -> Any:
@@ -122,7 +128,6 @@ class Streams:
                 for tensor in tensors:
                     storage = tensor.untyped_storage()
                     if storage.resizable():  # torch's allocator's own
-                        tensor.record_stream(stream)
                         spans.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
             return tuple([each for each in things if not any(first <= _start(each) < last for first, last in spans)])
 

@@ -380,6 +380,27 @@ def test_compiled_for_cuda_graphs(name: str, pair: Any) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("has_seen_others", [False, True])
+def test_memory_that_only_another_stream_was_seen_to_read_is_kept_for_it(name: str, has_seen_others: bool) -> None:
+    op = axpy(name)
+    if has_seen_others:
+        with torch.cuda.stream(torch.cuda.Stream()):
+            op(1.0, torch.ones(5, device="cuda"), torch.ones(5, device="cuda"))
+    op(1.0, torch.ones(5, device="cuda"), torch.ones(5, device="cuda"))
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()  # so that no block has a history
+    side, gone = torch.cuda.Stream(), torch.full((3 << 20,), 3.0, device="cuda")
+    torch.cuda.synchronize()
+    with torch.cuda.stream(side):
+        torch.cuda._sleep(50_000_000)
+        z = op(2.0, gone, gone)
+    del gone
+    torch.full((3 << 20,), -7.0, device="cuda")
+    torch.cuda.synchronize()
+    torch.testing.assert_close(z, torch.full_like(z, 9))
+
+
+@pytest.mark.gpu
 def test_memory_goes_back_when_the_other_stream_is_done_and_the_tensor_is_let_go(name: str) -> None:
     op = axpy(name)
     side, x, y = torch.cuda.Stream(), torch.ones(1 << 20, device="cuda"), torch.ones(1 << 20, device="cuda")
