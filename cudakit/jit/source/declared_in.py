@@ -20,8 +20,11 @@ _DECLARED_IN: Final = (
     (r"cooperative_groups|this_thread_block|this_grid|this_cluster|coalesced_threads", "cooperative_groups.h"),
     (r"curand\w+", "curand_kernel.h"),
     (r"nvcuda", "mma.h"),
-    (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex", "cuComplex.h"),
-    (r"cufft(?:Double)?(?:Real|Complex)", "cufft.h"),
+    (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex|cuC(?:abs|add|div|fma|imag|mul|onj|real|sub)f?"
+     r"|cuComplex(?:Double|Float)To(?:Float|Double)", "cuComplex.h"),
+    (r"cufft(?:Double)?(?:Real|Complex)|CUFFT_(?:FORWARD|INVERSE)", "cufft.h"),
+    (r"cufftCallback(?:Load|Store)[RDCZ]", "cufftXt.h"),
+    (r"cudaDataType(?:_t)?|CUDA_[RC]_\w+", "library_types.h"),
     (r"std::(?:min|max|clamp|swap)", "algorithm"),
     (r"std::numeric_limits", "limits"),
     (r"std::(?:is_\w+|enable_if\w*|conditional\w*|(?:add|remove)_\w+|decay\w*|(?:true|false)_type|void_t|common_type\w*"

@@ -50,7 +50,9 @@ def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) ->
         The project's, in order.
     """
     found = Flattened("")
-    found.text = _Flattener(tuple(folders), found, {}).written(text, name, folder, (), True)
+    # A toolkit's folder may have a library's headers that no list here names.
+    places = dict.fromkeys((*map(os.path.abspath, folders), *map(str, headers.toolkit_folders())))
+    found.text = _Flattener(tuple(places), found, {}).written(text, name, folder, (), True)
     return found
 
 
@@ -85,9 +87,12 @@ class _Flattener:
 
     def _header(self, header: str, folder: str | None, within: tuple[str, ...], surely: bool) -> str | None:
         """What stands for an ``#include``: the header's text, nothing, or None where it stays."""
-        for place in ([folder] if folder else []) + list(self.folders):
+        if folder and os.path.isfile(path := os.path.normpath(os.path.join(folder, header))):
+            return self._own(path, within, surely)
+        for place in () if headers.is_host_library(header) else self.folders:
             path = os.path.normpath(os.path.join(place, header))
-            if os.path.isfile(path):
+            is_cudas = headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
+            if not is_cudas and os.path.isfile(path):
                 return self._own(path, within, surely)
         if headers.is_for_device(header):
             return None

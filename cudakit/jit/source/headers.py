@@ -44,13 +44,28 @@ _ASKED_BY_CUDAS = frozenset(
         "yvals.h",
     )
 )
-#: Headers of CUDA's that are for the host.
+#: Headers of CUDA's that device code may include.
+_FOR_DEVICE = re.compile(
+    r"(?:cub|cuda|thrust|nv|cooperative_groups|crt)/.*|cuda(?:_runtime(?:_api)?)?\.h|cuComplex\.h|mma\.h"
+    r"|cuda_(?:awbarrier|bf16|device_runtime_api|fp\d+|pipeline|stdint|surface_types|texture_types|tf32|tile)\w*\.(?:h|hpp)"
+    r"|(?:builtin_types|common_functions|cooperative_groups|cudart_platform|library_types)\.h"
+    r"|(?:curand|device|driver|host|math|sm|surface|texture|vector)_\w+\.(?:h|hpp)"
+)
+#: Those of them that are for the host all the same.
 _HOST_ONLY = re.compile(
     r"thrust/(?!(?:addressof|advance|complex|distance|functional|pair|tuple|version|zip_function)\.h|iterator/.*).*"
-    r"|thrust/iterator/(?:retag|detail/.*)|cub/(?:device/.*|util_allocator\.cuh)|nvtx.*|nvToolsExt.*|cupti.*|nvperf.*"
-    r"|cuda(?:EGL|GL|VDPAU|Profiler|Typedefs|D3D\d+).*|cuda_(?:profiler_api|egl_interop|gl_interop|vdpau_interop|d3d.*)\.h"
-    r"|(?:channel_descriptor|driver_functions|cufile|curand|curand_mtgp32_host|nvFatbin|nvJitLink|nvrtc|nvvm)\.h"
+    r"|thrust/iterator/(?:retag|detail/.*)|cub/(?:device/.*|util_allocator\.cuh)|driver_functions\.h|curand_mtgp32_host\.h"
     r"|cuda/(?:buffer|memory_pool|memory_resource|stream|stream_ref|devices)"
+)
+#: Headers of the host's libraries, CUDA's own and others that programs use: they are read nowhere.
+_HOST_LIBRARY = re.compile(
+    r"(?:cublas|cufft|cusolver|cusparse|cudnn|curand|nccl|nvblas|nvjpeg|nvml|cutensor|cudss|cufile|cupti|nvrtc|nvvm|nvFatbin"
+    r"|nvJitLink|nppdefs|nppcore|channel_descriptor|cuda_occupancy|cuda_profiler_api|cudaProfiler|cudalibxt|Python)\.h"
+    r"|cublas(?:_v2|_api|Lt|Xt)\.h|cufft(?:w|Xt|MP)\.h|cusolver(?:Dn|Sp|Rf|Mg|_common|Sp_LOWLEVEL_PREVIEW)\.h"
+    r"|cusparse(?:_v2|Lt)\.h|cudnn_(?:adv|backend|cnn|graph|ops|version)\w*\.h|npp[cis]?\w*\.h|nvToolsExt\w*\.h"
+    r"|cuda_(?:egl|gl|vdpau|d3d\d*)_interop\.h|cuda(?:EGL|GL|VDPAU|D3D\d*|Profiler)?Typedefs\.h"
+    r"|cuda(?:EGL|GL|VDPAU|D3D\d*)\.h|(?:cupti|nvperf)_\w+\.h"
+    r"|(?:nvtx3?|torch|ATen|c10|pybind11|opencv2?|mpi|omp|GL|GLFW|SDL2?)(?:/.*|\.h)"
 )
 #: Which header shows that a library's headers are there.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
@@ -166,10 +181,25 @@ def is_cudas(path: str) -> bool:
 
 @cache
 def is_for_device(name: str) -> bool:
-    """Whether a header is among those that are searched last, and NVRTC takes it."""
-    if _HOST_ONLY.fullmatch(name):
-        return False
-    return any(os.path.isfile(f"{folder}/{name}") for folder in search_folders())
+    """Whether a header is CUDA's or cudakit's, and NVRTC takes it."""
+    if any(os.path.isfile(folder / name) for folder in (*own_folders(), fallback_folder())):
+        return True
+    return name_is_for_device(name) and any(os.path.isfile(folder / name) for folder in toolkit_folders())
+
+
+def name_is_for_device(name: str) -> bool:
+    """Whether a header of this name is one of CUDA's that device code may include."""
+    return _FOR_DEVICE.fullmatch(name) is not None and _HOST_ONLY.fullmatch(name) is None
+
+
+def is_host_library(name: str) -> bool:
+    """Whether a header of this name is a host library's: cuBLAS's, cuRAND's host side, NCCL's, torch's, OpenCV's."""
+    return (_HOST_LIBRARY.fullmatch(name) or _HOST_ONLY.fullmatch(name)) is not None
+
+
+def is_toolkit_folder(folder: str) -> bool:
+    """Whether CUDA's own headers lie in a folder, which need not be one that is searched."""
+    return in_wheel(f"{folder}/") or os.path.isfile(os.path.join(folder, _LIBRARIES["cudart"]))
 
 
 @cache

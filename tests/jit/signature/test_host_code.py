@@ -9,7 +9,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit.jit.signature.host_code import device_part
-from cudakit.jit.source import source
+from cudakit.jit.source import headers, source
 
 PROGRAM = r"""
 #include <iostream>
@@ -318,3 +318,42 @@ def test_specializations_of_what_the_host_has_go() -> None:
 def test_type_traits_need_no_include(name: str) -> None:
     text = f"int main() {{ return 0; }}\n__global__ void k(std::{name}* x) {{}}"
     ck.Kernel(text, host_code="skip").compile(arch="sm_90", target="ptx")
+
+
+LIBRARIES = """
+#include <cublas_v2.h>
+#include <cusparse.h>
+#include <new_library.h>
+#include "helper_cuda.h"
+#include <cufftXt.h>
+cublasHandle_t handle;
+struct Plan { cufftHandle plan; cublasStatus_t run(); };
+__device__ cufftComplex load(void* x, size_t i, void*, void*) {
+    return cuCmulf(((cufftComplex*)x)[i], make_cuComplex(2, 0));
+}
+__device__ cufftCallbackLoadC pointer = load;
+__global__ void k(cufftComplex* x) { x[0] = pointer(x, 0, nullptr, nullptr); }
+int main() { return cublasCreate(&handle) + make_plan(stdout); }
+"""
+
+
+@pytest.mark.parametrize("place", ["nowhere", "toolkit", "project"])
+def test_headers_of_the_hosts_libraries(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stream: Any, xp: Any
+) -> None:
+    """The program is the same one whether CUDA's libraries are installed, and wherever."""
+    if place != "nowhere":
+        bad = "#include <cuComplex.h>\ntypedef void* cufftHandle;\nvoid bad(FILE*);\n#define EMULATION cudaEmulationNone\n"
+        names = ("cublas_v2.h", "cusparse.h", "cufft.h", "cufftXt.h", "helper_cuda.h", "cuda_runtime_api.h")
+        for name in names:
+            (tmp_path / name).write_text(bad)
+        (tmp_path / "new_library.h").write_text(f"{bad}inline int make_plan(FILE* f) {{ return fclose(f); }}\n")
+    if place == "toolkit":
+        folders = (*headers.toolkit_folders(), tmp_path)
+        monkeypatch.setattr(headers, "toolkit_folders", lambda: folders)
+        for function in (headers.search_folders, headers.is_for_device):
+            monkeypatch.setattr(headers, function.__name__, function.__wrapped__)
+    options = ck.CompileOptions(include_paths=[tmp_path] if place == "project" else [])
+    x = xp.ones(1, "c8")
+    ck.Kernel(LIBRARIES, options=options, host_code="skip")(stream, ck.config(1, 1), x)
+    assert complex(x[0]) == 2
