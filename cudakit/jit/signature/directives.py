@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cudakit.jit.source.conditions import is_guard
 from cudakit.jit.source.lexical import DIRECTIVE, blank, without_literals
 
 #: Macros whose being defined NVRTC decides, so that the conditionals on them are no question.
@@ -152,9 +153,7 @@ class _Directives:
 
 def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
     """Whether a conditional is an include guard, which the text that it guards need not heed."""
-    test = _DEFINED_TEST.match(" ".join(match[2].split())) if match[1] == "if" else None
-    name = match[2].strip() if match[1] == "ifndef" else test[2] if test and test[1] else None
-    return name is not None and following[1] == "define" and following[2].strip() == name
+    return is_guard(match, following) and len(following[2].split()) == 1
 
 
 def _verdict(match: re.Match[str]) -> bool | None:

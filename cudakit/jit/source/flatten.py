@@ -7,18 +7,22 @@ compiler to find; those that are for the host, or nowhere, are taken out.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
-from cudakit.jit.source.lexical import DIRECTIVE, without_comments, without_literals
+from cudakit.jit.source.conditions import Conditions, is_guard
+from cudakit.jit.source.lexical import DIRECTIVE, blank, without_comments, without_literals
 
 _NAME: Final = re.compile(r"""\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
 _ONCE: Final = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _MOST_DEEP: Final = 64
+_MOST_WRITTEN: Final = 5000
 
 
 @dataclass(slots=True)
@@ -52,7 +56,7 @@ def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) ->
     found = Flattened("")
     # A toolkit's folder may have a library's headers that no list here names.
     places = dict.fromkeys((*map(os.path.abspath, folders), *map(str, headers.toolkit_folders())))
-    found.text = _Flattener(tuple(places), found, {}).written(text, name, folder, (), True)
+    found.text = _Flattener(tuple(places), found).write(text, name, folder, ())
     return found
 
 
@@ -60,79 +64,76 @@ def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) ->
 class _Flattener:
     folders: tuple[str, ...]
     found: Flattened
-    whole: dict[str, None]
+    conditions: Conditions = field(default_factory=Conditions)
+    written: int = 0
 
-    def written(self, text: str, name: str, folder: str | None, within: tuple[str, ...], surely: bool) -> str:
-        """`text` with its headers; `surely` where no conditional decides whether it is compiled."""
+    def write(self, text: str, name: str, folder: str | None, within: tuple[str, ...]) -> str:
+        """`text` with its headers in it, and spaces for what conditionals surely leave out."""
         text = without_comments(text).replace("\ufeff", " ")
         plain = without_literals(text)
         directives = list(DIRECTIVE.finditer(plain))
-        depth = -1 if _is_guarded(directives) else 0
+        conditions = self.conditions
         parts, behind = [], 0
-        for match in directives:
-            word = match[1]
-            depth += (word in ("if", "ifdef", "ifndef")) - (word == "endif")
-            if word != "include" or not (target := _NAME.match(text, match.start(2))):
+        for match, following in itertools.zip_longest(directives, directives[1:]):
+            word, was_dead = match[1], conditions.is_dead
+            if word == "include" and not was_dead and (target := _NAME.match(text, match.start(2))):
+                new = self._header(target[1] or target[2], folder if target[1] else None, within)
+                if new is not None:
+                    line = plain.count("\n", 0, match.end()) + 2
+                    parts.append(text[behind : match.start()])
+                    parts.append(f'{new}\n#line {line} "{_escaped(name)}"' if new else "")
+                    behind = match.end()
                 continue
-            quoted, header = target[1] is not None, target[1] or target[2]
-            always = surely and depth <= 0
-            new = self._header(header, folder if quoted else None, within, always)
-            if new is None:
-                continue
-            line = plain.count("\n", 0, match.end()) + 2
-            parts.append(text[behind : match.start()])
-            parts.append(f'{new}\n#line {line} "{_escaped(name)}"' if new else "")
-            behind = match.end()
+            # What stands in quotes is a pragma's.
+            conditions.read(word, text[match.start(2) : match.end(2)], is_guard(match, following))
+            if was_dead and not conditions.is_dead:
+                parts.append(blank(text[behind : match.start()]))
+                behind = match.start()
+            elif conditions.is_dead and not was_dead:
+                parts.append(text[behind : match.end()])
+                behind = match.end()
         return "".join([*parts, text[behind:]])
 
-    def _header(self, header: str, folder: str | None, within: tuple[str, ...], surely: bool) -> str | None:
+    def _header(self, header: str, folder: str | None, within: tuple[str, ...]) -> str | None:
         """What stands for an ``#include``: the header's text, nothing, or None where it stays."""
         if folder and os.path.isfile(path := os.path.normpath(os.path.join(folder, header))):
-            return self._own(path, within, surely)
+            return self._own(path, within)
         for place in () if headers.is_host_library(header) else self.folders:
             path = os.path.normpath(os.path.join(place, header))
             is_cudas = headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
             if not is_cudas and os.path.isfile(path):
-                return self._own(path, within, surely)
+                return self._own(path, within)
         if headers.is_for_device(header):
             return None
         self.found.left_out[header] = None
         return ""
 
-    def _own(self, path: str, within: tuple[str, ...], surely: bool) -> str:
-        if path in self.whole or len(within) > _MOST_DEEP:
-            return ""
+    def _own(self, path: str, within: tuple[str, ...]) -> str:
+        """The text of a header, or nothing where it was there before and guards itself."""
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
         directives = list(DIRECTIVE.finditer(without_literals(text)))
+        macro = f"CUDAKIT_ONCE_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
         once = _ONCE.search(text)
-        guarded = once is not None or _is_guarded(directives)
-        if guarded and path in within:
+        is_guarded = len(directives) > 2 and is_guard(*directives[:2]) and directives[-1][1] == "endif"
+        opening = ("ifndef", macro) if once else directives[0].groups() if is_guarded else None
+        if opening and self.conditions.verdict(*opening) is False:
             return ""
-        if guarded and surely:
-            self.whole[path] = None
+        self.written += 1
+        if len(within) > _MOST_DEEP or self.written > _MOST_WRITTEN:
+            raise TemplateError(
+                f'"{within[-1]}" includes "{path}" in too many ways to write it out: give the headers guards, '
+                "or compile without host_code='skip'"
+            )
         if once:
             text = f"{text[: once.start()]}{' ' * len(once[0])}{text[once.end() :]}"
-        made = self.written(text, path, os.path.dirname(path), (*within, path), surely)
-        macro = f"CUDAKIT_ONCE_{hashlib.sha256(path.encode()).hexdigest()[:16]}"
+            self.conditions.read("ifndef", macro, True)
+            self.conditions.read("define", macro)
+        made = self.write(text, path, os.path.dirname(path), (*within, path))
+        if once:
+            self.conditions.read("endif", "")
         before, behind = (f"#ifndef {macro}\n#define {macro}\n", "\n#endif") if once else ("", "")
         return f'{before}#line 1 "{_escaped(path)}"\n{made}{behind}'
-
-
-def _is_guarded(directives: list[re.Match[str]]) -> bool:
-    """Whether all is inside an include guard."""
-    if len(directives) < 3:
-        return False
-    first, second, last = directives[0], directives[1], directives[-1]
-    name = re.search(r"\w+\s*\)?\s*$", first[2])
-    opens = first[1] == "ifndef" or (first[1] == "if" and "!" in first[2] and "defined" in first[2])
-    return bool(
-        opens
-        and name
-        and second[1] == "define"
-        and re.findall(r"\w+", second[2])[:1] == re.findall(r"\w+", name[0])
-        and last[1] == "endif"
-    )
 
 
 def _escaped(name: str) -> str:

@@ -343,7 +343,7 @@ def test_headers_of_the_hosts_libraries(
 ) -> None:
     """The program is the same one whether CUDA's libraries are installed, and wherever."""
     if place != "nowhere":
-        bad = "#include <cuComplex.h>\ntypedef void* cufftHandle;\nvoid bad(FILE*);\n#define EMULATION cudaEmulationNone\n"
+        bad = "#include <cuComplex.h>\ntypedef void* cufftHandle;\nvoid bad(FILE*);\n#define EMULATION cudaEmulation\n"
         names = ("cublas_v2.h", "cusparse.h", "cufft.h", "cufftXt.h", "helper_cuda.h", "cuda_runtime_api.h")
         for name in names:
             (tmp_path / name).write_text(bad)
