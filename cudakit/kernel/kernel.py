@@ -378,7 +378,8 @@ class Kernel(functools.partial[None]):
     def with_options(self, **changes: Any) -> Self:
         """The kernel of another module, with other compile options: ``kernel.with_options(fast_math=True)``."""
         options = self.options.replace(**changes)
-        return self._make(self.source, self.signature.full_name, options, self.arch, self._calls.given)
+        origin = self.source if self.source.whole is None else _as_wanted(self.source.whole, "skip", options)
+        return self._make(origin, self.signature.full_name, options, self.arch, self._calls.given)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
@@ -543,7 +544,8 @@ def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | No
         return origin
     from cudakit.jit.signature.host_code import device_part  # with the parser, which most programs never load
 
-    return device_part(origin, options.include_paths if options else ())
+    paths, defines = (options.include_paths, options.defines) if options else ((), ())
+    return device_part(origin, paths, (name.partition("=")[0] for name, _ in defines))
 
 
 def _headed(origin: Source) -> Signature:

@@ -21,17 +21,15 @@ _HEAD = re.compile(
 _END = re.compile(r"^At end of source: (?P<severity>error): (?P<message>.*)$")
 _END_OF_SOURCE = "the end of the source"
 _NAME_MAP = "__nv_name_map"
+_ERROR_DIRECTIVE = "#error directive: "
+#: What an error about a header says that host code was cut without.
+_NOT_FOUND = " is not found, and "
 _MOST_SHOWN = 20
 _DESIGNATOR = re.compile(r"[{,]\s*\.\w+\s*=")
 #: What is compiled in the place of array parameters of tile kernels.
 _EDITED = " __restrict__ cudakit_"
 _HOST_CODE = "not allowed in JIT mode"
 _MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
-#: Headers of the host's libraries: the standard ones by their form.
-_HOST_HEADER = re.compile(
-    r"[a-z_]+|(?:[cw]?ctype|errno|locale|memory|pthread|setjmp|signal|stdarg|strings|time|unistd)\.h|sys/.*"
-    r"|(?:cublas|cudnn|cufft|cusolver|cusparse|nccl|omp|mpi|Python).*\.h|(?:torch|ATen|c10|pybind11)/.*"
-)
 _UNDECLARED = re.compile(
     r'incomplete type "(?P<type>\w+)"|identifier "(?P<name>\w+)" is undefined'
     r'|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
@@ -88,6 +86,8 @@ def read_log(log: str) -> list[Diagnostic]:
             if "to match this" in following["message"]:
                 file, line, context = following["file"], following["line"], shown
                 message += ", which is missing at the end; here it was opened"
+        if message.startswith(_ERROR_DIRECTIVE):
+            message, context = message.removeprefix(_ERROR_DIRECTIVE), []
         read.append(Diagnostic(file, int(line), match["severity"], message, _dedent(context)))
     return read
 
@@ -127,6 +127,8 @@ def compile_error(
     hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
     if any(d.file == _NAME_MAP and "is undefined" in d.message for d in errors):
         hints += _taken_away(source, shift, name_expression)
+    if not any(_NOT_FOUND in d.message for d in errors):
+        hints += _left_out(source)
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "an error"
     message = "\n".join(
         [
@@ -150,6 +152,18 @@ def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
     return [
         f"hint: {name} stands under {lines}, which the macros do not make true; give those of the build with "
         "options=CompileOptions(defines=[…])"
+    ]
+
+
+def _left_out(source: Source) -> list[str]:
+    """What to say of headers that were taken as the host's though no list names them, since they are missing."""
+    names = [header for header in source.left_out if headers.is_host_library(header) or not headers.is_hosts(header)]
+    if not names:
+        return []
+    shown = ", ".join(f"<{name}>" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+    return [
+        f"hint: {shown} was left out as host code; if device code needs it, give its folder with "
+        "options=CompileOptions(include_paths=[…])"
     ]
 
 
@@ -228,7 +242,7 @@ def _header_hint(header: str) -> str:
             f"hint: <{header}> comes with the wheel {wheel}: pip install 'cudakit[cu13]' (or [cu12]), "
             f"or pip install {wheel}"
         )
-    if _HOST_HEADER.fullmatch(header):
+    if headers.is_hosts(header):
         return (
             f"hint: <{header}> is the host's, and NVRTC takes device code only: leave it out, or put "
             "#ifndef __CUDACC_RTC__ around it"

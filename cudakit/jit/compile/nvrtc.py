@@ -233,7 +233,7 @@ class Request:
                 defines.append(_UNROLL)
             # The project's headers are written out in such a text; a toolkit among its folders must not hide stand-ins.
             first = map(str, headers.own_folders()) if spec.source.host_code == "skip" else ()
-            paths = [*first, *paths, *headers.search_folders()]
+            paths = list(dict.fromkeys([*first, *paths, *headers.search_folders()]))
             if not headers.toolkit_folders() and _nvrtc_version() >= (13, 3):
                 fields["use_bundled_headers"] = True
         fields |= {

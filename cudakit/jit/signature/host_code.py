@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cudakit.jit.signature.conditionals import Conditionals
 from cudakit.jit.signature.outline import (
     Outline,
     Piece,
@@ -22,8 +23,9 @@ from cudakit.jit.signature.outline import (
     without_attributes,
     without_groups,
 )
+from cudakit.jit.signature.undeclared import undeclared
 from cudakit.jit.source.declared_in import headers_of
-from cudakit.jit.source.flatten import flatten
+from cudakit.jit.source.flatten import MISSING, flatten
 from cudakit.jit.source.lexical import DIRECTIVE, blank, without_literals
 from cudakit.jit.source.source import Source
 
@@ -43,6 +45,7 @@ _DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)|\[|=(?!=)|\{\}|,|:(?!:
 _POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_]\w*)")
 _MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
 _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
+_MISSING: Final = re.compile(rf"^[ \t]*{MISSING} (.*)", re.MULTILINE)
 _COMPOUND: Final = re.compile(
     r"(\breturn\s*|[=,(?:]\s*|^[ \t]*#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t]+)"
     r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
@@ -51,6 +54,7 @@ _COMPOUND: Final = re.compile(
 _INSTANTIATION: Final = re.compile(r"\s*(?:extern\s+)?template\b\s*(?!<|class\b|struct\b|union\b)")
 #: Words of GCC's that `cudakit/gnu.cuh` defines.
 _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
+_STATIC_ASSERT: Final = re.compile(r"\s*(?:static_assert|_Static_assert)\b")
 _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
 _STATEMENTS: Final = re.compile(r"\(\s*\{")
 _BRACKET: Final = re.compile(r"[\s\\]*\)")
@@ -66,7 +70,7 @@ _USING_NAMESPACE: Final = re.compile(r"\busing\s+namespace\s+([\w:\s]+)$")
 _KNOWN_NAMESPACES: Final = frozenset({"std", "cooperative_groups", "nvcuda", "cuda", "cg"})
 
 
-def device_part(source: Source, folders: Iterable[str]) -> Source:
+def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] = ()) -> Source:
     """`source` without its host code, its own headers written out in it.
 
     Parameters
@@ -74,10 +78,12 @@ def device_part(source: Source, folders: Iterable[str]) -> Source:
     source : Source
     folders : iterable of str
         Where else than beside it the project's headers are.
+    defined : iterable of str
+        Macros of the command line.
     """
     flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
     # NVRTC is no nvcc for CUDA's headers, but for the program it is.
-    cutter = _Cutter(re.sub(r"\b__NVCC__\b", "__CUDACC__", flat.text))
+    cutter = _Cutter(re.sub(r"\b__NVCC__\b", "__CUDACC__", flat.text), frozenset(defined))
     kept = cutter.kept()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
     includes = "".join(f"#include <{header}>\n" for header in headers)
@@ -86,7 +92,7 @@ def device_part(source: Source, folders: Iterable[str]) -> Source:
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
     name = source.name.replace("\\", "\\\\").replace('"', '\\"')
     text = f'{includes}{namespaces}#line 1 "{name}"\n{kept}'
-    return replace(source, text=text, host_code="skip", left_out=tuple(flat.left_out), origin=None)
+    return replace(source, text=text, host_code="skip", left_out=tuple(flat.left_out), whole=source, origin=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,16 +112,21 @@ class _Cutter:
     ----------
     text : str
         Without comments.
+    defined : frozenset of str
+        Macros of the command line.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, defined: frozenset[str]) -> None:
         self._text = text
+        self._defined = defined
         self._outline: Outline = outline(text)
         self._macros = dict(_macros(text))
         self._calls = frozenset(_CALLED_MACRO.findall(text))
         self._annotations = self._annotating()
         self._launching = frozenset(self._named_at_launches())
         self._cut: list[tuple[int, int]] = []
+        self._of_host: set[str] = set()
+        self._assertions: list[_Item] = []
         self._items = list(self._read())
         self.used: set[str] = set()
         self._kept = self._reach()
@@ -124,11 +135,57 @@ class _Cutter:
         """The text, with spaces for what is left out; its directives stay."""
         staying = {id(item) for item in self._kept}
         cut = [*self._cut, *((_first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
-        # The program has been compiled: what it refuses are other hosts than its own.
-        text = _ERROR.sub(lambda match: blank(match[0]), _without(self._text, cut))
+        text = _without(self._text, cut)
+        conditionals = Conditionals(text, self.used)
+        bodies = [(self._begin(item.piece), item.piece.end) for item in self._kept]
+
+        def is_inside(offset: int) -> bool:
+            return any(start < offset < end for start, end in bodies) and not any(
+                start <= offset < end for start, end in self._cut
+            )
+
+        # The program has been compiled: what it refuses otherwise are other hosts than its own.
+        text = _ERROR.sub(
+            lambda match: (
+                match[0] if is_inside(match.start()) or conditionals.matters(match.start()) else blank(match[0])
+            ),
+            text,
+        )
+        text = _MISSING.sub(lambda match: self._refusal(match, is_inside(match.start()), conditionals, text), text)
         text = DIRECTIVE.sub(self._without_instantiations, text)
         # A cast of braces is GNU's; without the brackets it is C++.
         return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
+
+    def _begin(self, piece: Piece) -> int:
+        """Where the text of `piece` begins, behind what is blank."""
+        text = self._outline.text[piece.start : piece.end]
+        return piece.start + len(text) - len(text.lstrip())
+
+    def _refusal(self, match: re.Match[str], is_inside: bool, conditionals: Conditionals, kept: str) -> str:
+        """An ``#error`` for a header that is missing, or nothing where only host code needs it."""
+        asked = [pair for pair in conditionals.asked_behind(match.start()) if pair[1] not in self._defined]
+        if is_inside:
+            reason = "it stands in device code"
+        elif asked:
+            names = " and ".join(f"{name} (line {self._outline.line(offset)})" for offset, name in asked[:3])
+            reason = f"it may define {names}, on which device code depends"
+        elif match[1].startswith('"') and not self._undeclared(kept):
+            reason = "no host code uses it"
+        else:
+            return blank(match[0])
+        return (
+            f"#error {match[1]} is not found, and {reason}: give its folder with CompileOptions(include_paths=[...]), "
+            "or an empty file of that name if only the host needs it"
+        )
+
+    def _undeclared(self, kept: str) -> set[str]:
+        """Names in host code that only a missing header can declare."""
+        host = "".join(
+            letter if letter == "\n" or left == " " else " "
+            for letter, left in zip(DIRECTIVE.sub(lambda match: blank(match[0]), self._text), kept, strict=True)
+        )
+        names = {name for item in self._items for name in item.names}
+        return undeclared(host, names | self._macros.keys())
 
     def namespaces(self) -> Iterator[str]:
         """Empty namespaces, for those that are used as a whole though no header may declare them any more."""
@@ -196,10 +253,13 @@ class _Cutter:
             elif piece.kind != "record":
                 inner = [member for member in members if member.start >= piece.start]
                 members = []
-                if item := self._item(piece, inner):
+                if _STATIC_ASSERT.match(piece.text):
+                    self._assertions.append(_Item(piece, frozenset(), False))
+                elif item := self._item(piece, inner):
                     yield item
                 elif piece.text.strip():
                     self._cut.append((_first(piece), piece.end))
+                    self._of_host.update(_DECLARED.findall(without_groups(piece.text)))
 
     def _item(self, piece: Piece, members: list[Piece]) -> _Item | None:
         """The declaration `piece`, or None for the host's."""
@@ -261,24 +321,37 @@ class _Cutter:
         for item in self._items:
             for name in item.names:
                 by_name.setdefault(name, []).append(item)
-        pending = [item for item in self._items if item.is_root]
-        kept: dict[int, _Item] = {id(item): item for item in pending}
-        seen: set[str] = set()
-        while pending:
-            item = pending.pop()
+        kept: dict[int, _Item] = {}
+
+        def keep(item: _Item) -> None:
+            pending = [item]
+            kept[id(item)] = item
+            while pending:
+                words = self._words(pending.pop())
+                while words:
+                    word = words.pop()
+                    if word in self.used:
+                        continue
+                    self.used.add(word)
+                    last = word.rpartition("::")[2].strip()
+                    words |= self._macros.get(last, frozenset()) - self.used
+                    for used in by_name.get(last, ()):
+                        if id(used) not in kept:
+                            kept[id(used)] = used
+                            pending.append(used)
+
+        for item in self._items:
+            if item.is_root:
+                keep(item)
+        declared = by_name.keys() | self._macros.keys()
+        for item in self._assertions:
             words = self._words(item)
-            while words:
-                word = words.pop()
-                if word in seen:
-                    continue
-                seen.add(word)
-                self.used.add(word)
-                last = word.rpartition("::")[2].strip()
-                words |= self._macros.get(last, frozenset()) - seen
-                for used in by_name.get(last, ()):
-                    if id(used) not in kept:
-                        kept[id(used)] = used
-                        pending.append(used)
+            others = [used for word in words for used in by_name.get(word, ()) if id(used) not in kept]
+            if not words & declared & self.used or words & self._of_host:
+                continue
+            if not any(_OF_HOST.search(self._outline.text, i.piece.start, i.piece.end) for i in (item, *others)):
+                keep(item)
+        self._items += self._assertions
         return [item for item in self._items if id(item) in kept]
 
     def _words(self, item: _Item) -> set[str]:
@@ -295,7 +368,9 @@ class _Cutter:
         """Whether a member of a class is a function of the host's."""
         text = without_attributes(member.text)
         words = set(_WORD.findall(text))
-        if member.kind == "record" or words & (self._annotations | {"constexpr", "virtual", "override", "using"}):
+        if member.kind == "record" or words & (
+            self._annotations | {"constexpr", "virtual", "override", "using", "static_assert"}
+        ):
             return False
         flat = without_groups(text)
         if re.search(r"=\s*(?:default|delete|0)\s*$", flat):

@@ -1,7 +1,7 @@
 """A source with its own headers written out in it, so that what is cut from it can be cut from those too.
 
 Each is set apart by ``#line``, and stands where its ``#include`` was. Headers of CUDA and of cudakit stay for the
-compiler to find; those that are for the host, or nowhere, are taken out.
+compiler to find; those that are for the host are taken out. `MISSING` marks those that are nowhere.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from cudakit.jit.source.conditions import Conditions, is_guard
 from cudakit.jit.source.lexical import DIRECTIVE, blank, without_comments, without_literals
 
 _NAME: Final = re.compile(r"""\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
+#: What stands for the ``#include`` of a header that is nowhere, and may be device code's; its name follows.
+MISSING: Final = "#pragma cudakit_missing"
 _ONCE: Final = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _MOST_DEEP: Final = 64
 _MOST_WRITTEN: Final = 5000
@@ -33,7 +35,7 @@ class Flattened:
     ----------
     text : str
     left_out : dict of str to None
-        Names of the headers that were taken out, in their order.
+        Names of the headers that were taken out or are missing, in their order.
     """
 
     text: str
@@ -77,12 +79,18 @@ class _Flattener:
         for match, following in itertools.zip_longest(directives, directives[1:]):
             word, was_dead = match[1], conditions.is_dead
             if word == "include" and not was_dead and (target := _NAME.match(text, match.start(2))):
-                new = self._header(target[1] or target[2], folder if target[1] else None, within)
-                if new is not None:
-                    line = plain.count("\n", 0, match.end()) + 2
+                header = target[1] or target[2]
+                path = self._found(header, folder if target[1] else None)
+                if path or not headers.is_for_device(header):
                     parts.append(text[behind : match.start()])
-                    parts.append(f'{new}\n#line {line} "{_escaped(name)}"' if new else "")
                     behind = match.end()
+                if path:
+                    line = plain.count("\n", 0, match.end()) + 2
+                    if new := self._own(path, within):
+                        parts.append(f'{new}\n#line {line} "{_escaped(name)}"')
+                elif not headers.is_for_device(header):
+                    self.found.left_out[header] = None
+                    parts.append("" if headers.is_hosts(header) else f"{MISSING} {target[0].strip()}")
                 continue
             # What stands in quotes is a pragma's.
             conditions.read(word, text[match.start(2) : match.end(2)], is_guard(match, following))
@@ -94,19 +102,16 @@ class _Flattener:
                 behind = match.end()
         return "".join([*parts, text[behind:]])
 
-    def _header(self, header: str, folder: str | None, within: tuple[str, ...]) -> str | None:
-        """What stands for an ``#include``: the header's text, nothing, or None where it stays."""
+    def _found(self, header: str, folder: str | None) -> str | None:
+        """The project's own header of this name, or None."""
         if folder and os.path.isfile(path := os.path.normpath(os.path.join(folder, header))):
-            return self._own(path, within)
+            return path
         for place in () if headers.is_host_library(header) else self.folders:
             path = os.path.normpath(os.path.join(place, header))
             is_cudas = headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
             if not is_cudas and os.path.isfile(path):
-                return self._own(path, within)
-        if headers.is_for_device(header):
-            return None
-        self.found.left_out[header] = None
-        return ""
+                return path
+        return None
 
     def _own(self, path: str, within: tuple[str, ...]) -> str:
         """The text of a header, or nothing where it was there before and guards itself."""

@@ -67,6 +67,17 @@ _HOST_LIBRARY = re.compile(
     r"|cuda(?:EGL|GL|VDPAU|D3D\d*)\.h|(?:cupti|nvperf)_\w+\.h"
     r"|(?:nvtx3?|torch|ATen|c10|pybind11|opencv2?|mpi|omp|GL|GLFW|SDL2?)(?:/.*|\.h)"
 )
+#: Headers of the standard libraries, and of others that are for the host alone, which need not be there.
+_HOST_STANDARD = re.compile(
+    r"[a-z_]+|(?:[cw]?ctype|errno|fenv|iso646|locale|setjmp|signal|stdalign|stdarg|stdatomic|stdnoreturn|threads|uchar|wchar)\.h"
+    r"|(?:(?:sys|arpa|netinet|net|linux|ext|bits)/.*|(?:aio|dirent|dlfcn|execinfo|fcntl|getopt|glob|libgen|malloc|memory|netdb|numa)\.h)"
+    r"|(?:poll|pthread|pwd|regex|sched|semaphore|strings|syslog|termios|unistd|values|windows|io|conio|direct|process)\.h"
+    r"|(?:\w+intrin|cpuid|cblas|lapacke|mkl\w*|fftw3\w*|png|jpeglib|turbojpeg|tiff(?:io)?|zlib|hdf5|netcdf|FreeImage\w*)\.h"
+    r"|(?:.*/)?helper_(?:cuda|cuda_drvapi|cuda_gl|cusolver|functions|gl|image|multiprocess|nvJPEG|string|timer)\.h"
+    r"|(?:.*/)?(?:cutil|cutil_inline\w*|cutil_gl\w*|sdkHelper|shrQATest|shrUtils|rendercheck_\w+|stb_image\w*)\.h"
+    r"|(?:boost|gtest|gmock|benchmark|fmt|spdlog|nlohmann|rapidjson|yaml-cpp|tbb|X11|GLES\d?|EGL|vulkan|AL|google|gflags|glog)/.*"
+    r"|(?:CLI|glad|assimp|imgui|Magick\+\+|OpenEXR|OpenImageIO|mkldnn|dnnl|oneapi|hip|CL)/.*"
+)
 #: Which header shows that a library's headers are there.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
 
@@ -195,6 +206,11 @@ def name_is_for_device(name: str) -> bool:
 def is_host_library(name: str) -> bool:
     """Whether a header of this name is a host library's: cuBLAS's, cuRAND's host side, NCCL's, torch's, OpenCV's."""
     return (_HOST_LIBRARY.fullmatch(name) or _HOST_ONLY.fullmatch(name)) is not None
+
+
+def is_hosts(name: str) -> bool:
+    """Whether a header of this name, which is not there, is the host's for sure."""
+    return is_host_library(name) or _HOST_STANDARD.fullmatch(name) is not None
 
 
 def is_toolkit_folder(folder: str) -> bool:

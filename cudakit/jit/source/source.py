@@ -38,6 +38,8 @@ class Source:
         Whether the host's part of an nvcc program was cut from the text, and its own headers written out in it.
     left_out : tuple of str
         Headers that were cut as the host's.
+    whole : Source or None
+        The program from which this was cut.
     code : bytes or None
         What is compiled already, in the place of text.
     head : str or None
@@ -50,6 +52,7 @@ class Source:
     origin: tuple[str, int] | None = field(default=None, compare=False)
     host_code: HostCode = "keep"
     left_out: tuple[str, ...] = ()
+    whole: Source | None = field(default=None, compare=False, repr=False)
     code: bytes | None = None
     head: str | None = field(default=None, compare=False)
 

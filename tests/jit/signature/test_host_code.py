@@ -357,3 +357,102 @@ def test_headers_of_the_hosts_libraries(
     x = xp.ones(1, "c8")
     ck.Kernel(LIBRARIES, options=options, host_code="skip")(stream, ck.config(1, 1), x)
     assert complex(x[0]) == 2
+
+
+FILL = "__global__ void k(int* x) { x[0] = ROUNDS; }\n"
+DEFAULT = "#ifndef ROUNDS\n#define ROUNDS 1\n#endif\n"
+SLOW = "#ifndef FAST\n#define FAST 0\n#endif\n"
+PLAIN = "__global__ void k(int* x) { x[0] = 1; }\nint main() { return 0; }\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f'#include "tuning.h"\n{DEFAULT}{FILL}', "it may define ROUNDS (line 2), on which device code depends"),
+        (f"#include <tuning.h>\n{DEFAULT}{FILL}int main() {{ Clock c; }}", "it may define ROUNDS (line 2)"),
+        (f"#include <tuning.h>\n#if FAST\n#define ROUNDS 2\n#else\n{DEFAULT}#endif\n{FILL}", "define FAST (line 2)"),
+        ("#include <tuning.h>\n__global__ void k(int* x) {\n#ifdef FAST\nx[0] = 1;\n#endif\n}", "FAST (line 3)"),
+        (f"#include <tuning.h>\n{SLOW}#if FAST\nstruct K {{}};\n#endif\n{PLAIN}", None),
+        (f"#include <tuning.h>\n{SLOW}#if FAST\n__device__ int n;\n#endif\n{PLAIN}", "FAST (line"),
+        (f"{DEFAULT}#include <tuning.h>\n{FILL}", None),
+        ("__global__ void k(int* x) {\n#include <body.inc>\n}", "it stands in device code"),
+        ("struct P {\n#include <members.inc>\n};\n__global__ void k(P p) {}", "it stands in device code"),
+        ("enum {\n#include <names.inc>\nN = 3 };\n__global__ void k(int* x) { x[0] = N; }", "it stands in device code"),
+        (f"void host() {{\n#include <body.inc>\n}}\n{PLAIN}", None),
+        ("struct P { int v; void host() {\n#include <body.inc>\n} };\n__global__ void k(P p) {}", None),
+        (f'#include "traits.h"\n{PLAIN}', "no host code uses it"),
+        (f'#include "timer.h"\n{PLAIN}void time() {{ Timer t; t.start(); }}', None),
+        (f'#include "timer.h"\n{PLAIN}void time() {{ return start_timer(3); }}', None),
+        (f'#include "timer.h"\n{PLAIN}void f() {{ std::string s = "T"; printf("%d", s.size()); }}', "no host"),
+        (f'#include "helper_cuda.h"\n#include "stdio.h"\n#include <unistd.h>\n#include <vector>\n{PLAIN}', None),
+        (f"#include <a/b.hpp>\n#ifdef _WIN32\n__device__ int n;\n#endif\n{PLAIN}", None),
+        (f"#include <a/b.hpp>\n#ifndef M_PI\n#define M_PI 3\n#endif\n{FILL}{DEFAULT.replace('ROUNDS', 'M_PI')}", None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nested", [False, True])
+def test_headers_that_are_missing(text: str, reason: str | None, nested: bool, tmp_path: Path) -> None:
+    """One that device code may need is refused by name, with what shows that; others are host code."""
+    if nested:
+        (tmp_path / "a.h").write_text(f"{text}\n#pragma once\n")
+        text = '#include "a.h"\n'
+    found = device_text(text, tmp_path)
+    assert ("#error" in found) == (reason is not None)
+    assert "cudakit_missing" not in found
+    assert (reason or "") in found
+
+
+def test_a_missing_header_is_named(tmp_path: Path, stream: Any, xp: Any) -> None:
+    text = f'#ifdef TUNED\n#include "tuning.h"\n#endif\n{DEFAULT}{FILL}int main() {{ Clock c; }}'
+    x = xp.zeros(1, "i4")
+    kernel = ck.Kernel(text, host_code="skip")
+    kernel(stream, ck.config(1, 1), x)  # the condition is the compiler's to decide
+    assert int(x[0]) == 1
+    with pytest.raises(ck.CompileError) as error:
+        kernel.with_options(defines=["TUNED"]).compile(arch="sm_90", target="ptx")
+    assert str(error.value).splitlines()[1] == (
+        '<kernel text>:2: catastrophic error: "tuning.h" is not found, and it may define ROUNDS (line 4), on which '
+        "device code depends: give its folder with CompileOptions(include_paths=[...]), or an empty file of that name "
+        "if only the host needs it"
+    )
+    assert "hint" not in str(error.value)
+    (tmp_path / "tuning.h").write_text("#define ROUNDS 5\n")
+    kernel.with_options(defines=["TUNED"], include_paths=[tmp_path])(stream, ck.config(1, 1), x)
+    assert int(x[0]) == 5
+    kernel.with_options(defines={"TUNED": 1, "ROUNDS": 6})(stream, ck.config(1, 1), x)
+    assert int(x[0]) == 6
+    with pytest.raises(
+        ck.CompileError, match=r"hint: <bounds\.h> was left out as host code; if device code needs it, give"
+    ):
+        ck.Kernel("#include <bounds.h>\n#include <vector>\n" + FILL, host_code="skip").compile(
+            arch="sm_90", target="ptx"
+        )
+
+
+@pytest.mark.parametrize(
+    ("text", "stays"),
+    [
+        ("#if TILE == 8\n#define V 8\n#elif TILE == 4\n#define V 4\n#else\n#error no such TILE\n#endif\n", True),
+        ("#ifndef TILE\n#error no TILE\n#endif\n#if TILE == 8\n#define V 8\n#else\n#define V 4\n#endif\n", True),
+        ("#if __CUDA_ARCH__ < 700\n#error old\n#endif\n#define V 3\n", True),
+        ("#if V < 2\n#error small\n#endif\n#define V 3\n", True),
+        ("#error not for use\n#define V 3\n", True),
+        ("#ifndef LIMIT\n#error no LIMIT\n#endif\nint host[LIMIT];\n#define V 3\n", False),
+        ("#ifndef _WIN32\n#error for Windows\n#endif\n#define V 3\n", False),
+        ("#ifdef __CUDACC_RTC__\n#error for nvcc\n#endif\n#define V 3\n", False),
+        ("#ifndef __CUDACC__\n#error for nvcc\n#endif\n#define V 3\n", False),
+        ("void host() {\n#ifdef DEBUG\n#error in host code\n#endif\n}\n#define V 3\n", False),
+        ("__device__ int f() {\n#ifdef DEBUG\n#error in device code\n#endif\nreturn 3; }\n#define V f()\n", True),
+        ('static_assert(sizeof(int) == V, "of V");\n#define V 3\n', True),
+        ('const int N = 4, M = 2;\nstatic_assert(N % M == 0, "of N");\n#define V N\n', True),
+        ('struct S { int v; static_assert(sizeof(int) == 4, "of S"); void host(); };\n#define V sizeof(S)\n', True),
+        ('const int N = 4;\nint size();\nstatic_assert(N == 4 && size() == 3, "of the host");\n#define V N\n', False),
+        (
+            'const int N = 4;\nstruct S { std::string s; };\nstatic_assert(N < sizeof(S), "of host");\n#define V N\n',
+            False,
+        ),
+        ('const int N = 4;\nstatic_assert(sizeof(long) == N, "of the host");\n#define V 3\n', False),
+    ],
+)
+def test_what_refuses_a_text_stays_where_device_code_depends_on_it(text: str, stays: bool) -> None:
+    found = device_text(f"{text}__global__ void k(int* x) {{ x[0] = V; }}\n")
+    assert ("#error" in found or "static_assert" in found) == stays

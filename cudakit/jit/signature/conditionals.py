@@ -1,0 +1,125 @@
+"""The conditionals of a text that device code depends on, and the macros that they ask for."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from cudakit.jit.source.conditions import is_guard
+from cudakit.jit.source.declared_in import header_of
+from cudakit.jit.source.lexical import DIRECTIVE, without_literals
+
+_NAME: Final = re.compile(r"(?<!\w)[A-Za-z_]\w*")
+#: Names in conditions that no header of a project defines: the language's, compilers', CUDA's and the C library's.
+_OTHERS: Final = re.compile(
+    r"defined|true|false|and|or|not|_[A-Z_]\w*|CU(?:DA|DART|B|RAND|BLAS|FFT|SPARSE|DNN|PTI)?_\w+|(?:THRUST|CCCL|NV|NVTX)_\w+"
+    r"|NDEBUG|NULL|EOF|W?WIN(?:32|64)|LINUX|linux|unix|APPLE|assert|min|max|restrict|inline"
+)
+#: Those of them that say for which GPU and in which language a text is compiled.
+_OF_DEVICE: Final = frozenset({"__CUDA_ARCH__", "__cplusplus"})
+
+
+@dataclass(slots=True)
+class Conditional:
+    """An ``#if`` with its branches.
+
+    Attributes
+    ----------
+    start, end : int
+        Offset of the ``#if``, and behind its ``#endif``.
+    names : set of str
+        Names in the conditions of its branches.
+    guards : str or None
+        The macro, where the ``#ifndef`` is followed by its definition.
+    """
+
+    start: int
+    end: int
+    names: set[str]
+    guards: str | None
+
+
+@dataclass(slots=True)
+class Conditionals:
+    """The conditionals of a text, and of these the ones that decide over device code.
+
+    Parameters
+    ----------
+    text : str
+        With nothing but directives and what stays.
+    used : set of str
+        Names that device code uses.
+    """
+
+    text: str
+    used: set[str]
+    _all: list[Conditional] = field(default_factory=list)
+    _defined: list[tuple[int, str]] = field(default_factory=list)
+    deciding: list[Conditional] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        open_ones: list[Conditional] = []
+        directives = [match for match in DIRECTIVE.finditer(without_literals(self.text)) if match[1]]
+        rest = DIRECTIVE.sub(lambda match: " " * len(match[0]), without_literals(self.text))
+        filled = [match.start() for match in re.finditer(r"\S+", rest)]
+        for match, following in itertools.zip_longest(directives, directives[1:]):
+            word = match[1]
+            if word in ("if", "ifdef", "ifndef"):
+                guards = _NAME.findall(following[2])[0] if is_guard(match, following) else None
+                open_ones.append(Conditional(match.start(), len(self.text), set(), guards))
+                self._all.append(open_ones[-1])
+            elif word == "define" and (name := _NAME.search(match[2])):
+                self._defined.append((match.start(), name[0]))
+            if word in ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef") and open_ones:
+                open_ones[-1].names.update(_NAME.findall(match[2]))
+            elif word == "endif" and open_ones:
+                open_ones.pop().end = match.end()
+        self._find_deciding(filled)
+
+    def _find_deciding(self, filled: list[int]) -> None:
+        """Find the conditionals around device code, or around macros that device code or such a conditional uses."""
+        wanted = set(self.used)
+        left = self._all
+        while left:
+            found = [each for each in left if self._decides(each, wanted, filled)]
+            if not found:
+                return
+            self.deciding += found
+            left = [each for each in left if each not in found]
+            wanted |= {name for each in found for name in each.names}
+
+    def _decides(self, conditional: Conditional, wanted: set[str], filled: list[int]) -> bool:
+        if conditional.guards and conditional.guards not in wanted:
+            return False
+        position = bisect.bisect_left(filled, conditional.start)
+        if position < len(filled) and filled[position] < conditional.end:
+            return True
+        return any(conditional.start < offset < conditional.end and name in wanted for offset, name in self._defined)
+
+    def asked_behind(self, offset: int) -> list[tuple[int, str]]:
+        """Macros that a header at `offset` may define, by which conditionals behind it decide over device code.
+
+        They are those that nothing before the conditional defines; each with the offset of the conditional.
+        """
+        asked: dict[str, int] = {}
+        for conditional in sorted(self.deciding, key=lambda each: each.start):
+            if conditional.start < offset:
+                continue
+            known = {name for position, name in self._defined if position < conditional.start}
+            for name in sorted(conditional.names - known):
+                if not _OTHERS.fullmatch(name) and header_of(name) is None:
+                    asked.setdefault(name, conditional.start)
+        return [(start, name) for name, start in asked.items()]
+
+    def matters(self, offset: int) -> bool:
+        """Whether an ``#error`` at `offset` is of a condition that device code depends on, or of none."""
+        names = {
+            name for each in self._all if each.start < offset < each.end and not each.guards for name in each.names
+        }
+        wanted = {name for each in self.deciding for name in each.names} | self.used
+        return not names or any(
+            name in _OF_DEVICE or (name in wanted and not _OTHERS.fullmatch(name)) for name in names
+        )
