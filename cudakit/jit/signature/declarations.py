@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 7
+RECORDS_FORMAT = 8
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,20 +13,22 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cudakit.jit.signature.conditionals import Conditionals
+from cudakit.jit.signature.macros import CalledMacros
 from cudakit.jit.signature.outline import (
     Outline,
     Piece,
     after_template,
-    closing,
+    closing_angle,
     outline,
     record_name,
     without_attributes,
     without_groups,
 )
+from cudakit.jit.signature.repair import split
 from cudakit.jit.signature.undeclared import undeclared
 from cudakit.jit.source.declared_in import headers_of
 from cudakit.jit.source.flatten import MISSING, flatten
-from cudakit.jit.source.lexical import DIRECTIVE, blank, without_literals
+from cudakit.jit.source.lexical import DIRECTIVE, blank, closing, without_literals
 from cudakit.jit.source.source import Source
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -35,7 +37,6 @@ _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__
 _VARIABLES: Final = frozenset({"__constant__", "__managed__"})
 _LABELS: Final = re.compile(r"\s*(?:(?:public|private|protected)\s*:(?!:)\s*)*")
 _DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)(\([^)]*\))?((?s:.*))")
-_CALLED_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(", re.MULTILINE)
 #: What a declaration begins with that is neither a variable nor a function.
 _NEUTRAL: Final = re.compile(
     r"\s*(?:template\s*)?(?:inline\s+|static\s+|extern\s+)*(?:typedef|using|enum|concept|namespace|struct|class|union)\b"
@@ -51,6 +52,10 @@ _COMPOUND: Final = re.compile(
     r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
     re.MULTILINE,
 )
+_OPEN_ANGLE: Final = re.compile(r"\w\s*<(?!<)")
+_MOST_IN_ANGLES: Final = 400
+_LEADING_WORD: Final = re.compile(r"\s*([A-Za-z_]\w*)")
+_MACRO_CALL: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
 _INSTANTIATION: Final = re.compile(r"\s*(?:extern\s+)?template\b\s*(?!<|class\b|struct\b|union\b)")
 #: Words of GCC's that `cudakit/gnu.cuh` defines.
 _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
@@ -121,11 +126,14 @@ class _Cutter:
         self._defined = defined
         self._outline: Outline = outline(text)
         self._macros = dict(_macros(text))
-        self._calls = frozenset(_CALLED_MACRO.findall(text))
+        self._called = CalledMacros(text)
+        self._braces = {macro.name for macro in self._outline.macros if macro.body.count("{") != macro.body.count("}")}
         self._annotations = self._annotating()
         self._launching = frozenset(self._named_at_launches())
+        self._arguments, self._launched = self._template_arguments()
         self._cut: list[tuple[int, int]] = []
         self._of_host: set[str] = set()
+        self._taken: set[str] | None = None
         self._assertions: list[_Item] = []
         self._items = list(self._read())
         self.used: set[str] = set()
@@ -134,7 +142,7 @@ class _Cutter:
     def kept(self) -> str:
         """The text, with spaces for what is left out; its directives stay."""
         staying = {id(item) for item in self._kept}
-        cut = [*self._cut, *((_first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
+        cut = [*self._cut, *((self._first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         text = _without(self._text, cut)
         conditionals = Conditionals(text, self.used)
         bodies = [(self._begin(item.piece), item.piece.end) for item in self._kept]
@@ -155,6 +163,14 @@ class _Cutter:
         text = DIRECTIVE.sub(self._without_instantiations, text)
         # A cast of braces is GNU's; without the brackets it is C++.
         return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
+
+    def _first(self, piece: Piece) -> int:
+        """Where `piece` begins, behind the labels of a class and macros that open or close a namespace."""
+        labels = _LABELS.match(piece.text)
+        first = piece.start + (labels.end() if labels else 0)
+        while (word := _LEADING_WORD.match(self._outline.text, first, piece.end)) and word[1] in self._braces:
+            first = word.end()
+        return first
 
     def _begin(self, piece: Piece) -> int:
         """Where the text of `piece` begins, behind what is blank."""
@@ -245,6 +261,56 @@ class _Cutter:
             if "<<<" in body:
                 yield from _WORD.findall(body)
 
+    def _template_arguments(self) -> tuple[set[str], set[str]]:
+        """Names in the template arguments that host code writes; of these, the names in those of kernels' launches."""
+        named: set[str] = set()
+        launched: set[str] = set()
+        for piece in self._outline.pieces:
+            if piece.kind != "function" or self._annotations & set(_WORD.findall(piece.text)):
+                continue
+            body = self._outline.text[piece.start : piece.end]
+            for match in _OPEN_ANGLE.finditer(body):
+                part = body[match.end() - 1 : match.end() + _MOST_IN_ANGLES]
+                end = closing_angle(part, 0)
+                if end > 0 and "{" not in part[:end] and ";" not in part[:end]:
+                    words = _WORD.findall(part[:end])
+                    named.update(words)
+                    launched.update(words if part[end + 1 :].lstrip().startswith("<<<") else ())
+        return named, launched
+
+    def _may_be_given(self, item: _Item) -> bool:
+        """Whether a declaration may be a template argument of a kernel though the text does not name it as one.
+
+        That is a function of the device alone where a kernel's parameter is a function, and a constant that is a plain
+        expression where one is a value.
+        """
+        text = item.piece.text
+        words = set(_WORD.findall(self._outline.text[item.piece.start : item.piece.end]))
+        if words & self._of_host or _OF_HOST.search(self._outline.text, item.piece.start, item.piece.end):
+            return False
+        if item.piece.kind == "function":
+            return "__device__" in words and "__host__" not in words and "functions" in self._parameters()
+        before, _, value = text.partition("=")
+        is_plain = _CONSTANT.search(before) and value and not re.search(r"[({]", text)
+        others = {word for word in _WORD.findall(value) if word not in self._macros and word not in self._declared}
+        return bool(is_plain) and not others and "values" in self._parameters()
+
+    def _parameters(self) -> set[str]:
+        """What template parameters of kernels stand for: ``values``, ``functions``."""
+        if self._taken is None:
+            heads = [
+                item.piece.text[: after_template(item.piece.text)]
+                for item in self._items
+                if "__global__" in self._with_macros(set(_WORD.findall(item.piece.text)))
+            ]
+            parts = [part.strip() for head in heads for part in split(head[head.find("<") + 1 : -1]) if head]
+            values = [part for part in parts if not re.match(r"(?:typename|class|template)\b", part)]
+            aliases = {word for part in values for word in _WORD.findall(part)}
+            pointed = any(item.names & aliases and _POINTER_TO_FUNCTION.search(item.piece.text) for item in self._items)
+            is_function = pointed or any(re.search(r"\(\s*[*&]|\bauto\b", part) for part in values)
+            self._taken = {word for word, holds in (("values", values), ("functions", is_function)) if holds}
+        return self._taken
+
     def _read(self) -> Iterator[_Item]:
         members: list[Piece] = []
         for piece in self._outline.pieces:
@@ -258,7 +324,7 @@ class _Cutter:
                 elif item := self._item(piece, inner):
                     yield item
                 elif piece.text.strip():
-                    self._cut.append((_first(piece), piece.end))
+                    self._cut.append((self._first(piece), piece.end))
                     self._of_host.update(_DECLARED.findall(without_groups(piece.text)))
 
     def _item(self, piece: Piece, members: list[Piece]) -> _Item | None:
@@ -273,8 +339,8 @@ class _Cutter:
             function = piece.kind == "function" or "()" in flat.partition("=")[0]
             is_kernel = "__global__" in expanded
             # What a macro writes has names of its own.
-            written = not words.isdisjoint(self._annotations & self._calls)
-            is_root = is_kernel or operator or written or not function
+            written = any(word in self._called for word in words & self._annotations)
+            is_root = is_kernel or operator or written or not function or bool(names & self._arguments)
             return _Item(piece, names, is_root, members)
         head = text[after_template(text) :]
         if _USING_NAMESPACE.search(text):
@@ -287,24 +353,49 @@ class _Cutter:
                 # A specialization for the host's, or one made of it, no kernel can use.
                 if _OF_HOST.search(text.partition("{")[0]):
                     return None
-                return _Item(piece, names, self._may_be_argument(piece, members), members)
+                is_root = bool(names & self._launched) or self._may_be_argument(piece, members)
+                is_root = is_root and not _OF_HOST.search(self._outline.text, piece.start, piece.end)
+                return _Item(piece, names, is_root, members)
             if re.match(r"\s*(?:static\s+|extern\s+)*(?:struct|class|union)\b", head) and "{}" not in flat:
                 return None
             if re.search(r"\benum\b", head):
-                names = frozenset(words)
+                # A list of macros may write its enumerators.
+                names = frozenset(self._with_macros(words))
             elif using := re.match(r"\s*using\s+(?:typename\s+)?([\w:\s]*?)(\w+)\s*(=|$)", flat[flat.find("using") :]):
                 names = frozenset({using[2]})
-            return _Item(piece, names, False, members)
+            is_root = bool(names & self._launched) and not _OF_HOST.search(text)
+            return _Item(piece, names, is_root, members)
         is_constant = _CONSTANT.search(flat.partition("=")[0]) is not None
         if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
-            return _Item(piece, names, False, members)
+            return _Item(piece, names, bool(names & self._launched), members)
+        if (call := _MACRO_CALL.match(text)) and call[1] in self._called:
+            return self._written(piece, self._called.expanded(text))
         return None
+
+    def _written(self, piece: Piece, text: str) -> _Item | None:
+        """The call of a macro, `piece`, as one declaration of all that it writes, `text`; None for the host's."""
+        if text.count("{") != text.count("}"):  # of a namespace's two braces
+            return _Item(piece, frozenset(), True)
+        pieces = outline(text if text.rstrip().endswith(("}", ";")) else f"{text};").pieces
+        parts = [part for part in pieces if not part.in_class and part.kind != "record" and part.text.strip()]
+        items = [item for part in parts if (item := self._item(part, []))]
+        if not items or _OF_HOST.search(text):
+            return None
+        return _Item(piece, frozenset().union(*(item.names for item in items)), any(item.is_root for item in items))
+
+    def _with_macros(self, words: set[str]) -> set[str]:
+        """`words`, and those that the macros among them stand for."""
+        found, pending = set(words), list(words)
+        while pending:
+            more = {word.rpartition("::")[2] for word in self._macros.get(pending.pop(), ())} - found
+            found |= more
+            pending += more
+        return found
 
     def _may_be_argument(self, piece: Piece, members: list[Piece]) -> bool:
         """Whether a class may be an instance's template argument though no kernel names it, as functors and traits are.
 
-        What has functions for the device, and templates with no functions that a launching function names, unless they
-        name what only the host has.
+        What has functions for the device, and templates with no functions that a launching function names.
         """
         functor = any(self._annotations & set(_WORD.findall(member.text)) for member in members)
         traits = (
@@ -312,8 +403,7 @@ class _Cutter:
             and record_name(piece.text.partition("{")[0]) in self._launching
             and not any(member.kind == "function" for member in members)
         )
-        text = self._outline.text[piece.start : piece.end]
-        return bool(functor or traits) and not _OF_HOST.search(text)
+        return bool(functor or traits)
 
     def _reach(self) -> list[_Item]:
         """Declarations that kernels use, by their names; what they do not need of their members is cut."""
@@ -343,6 +433,10 @@ class _Cutter:
         for item in self._items:
             if item.is_root:
                 keep(item)
+        self._declared = frozenset(by_name)
+        for item in self._items:
+            if id(item) not in kept and self._may_be_given(item):
+                keep(item)
         declared = by_name.keys() | self._macros.keys()
         for item in self._assertions:
             words = self._words(item)
@@ -356,7 +450,7 @@ class _Cutter:
 
     def _words(self, item: _Item) -> set[str]:
         """Names in a declaration, once the host's members are cut out of it."""
-        cut = [(_first(member), member.end) for member in item.members if self._is_host(member)]
+        cut = [(self._first(member), member.end) for member in item.members if self._is_host(member)]
         self._cut += cut
         text = self._outline.text[item.piece.start : item.piece.end]
         for start, end in cut:
@@ -400,12 +494,6 @@ def _without_angles(text: str) -> str:
     while (shorter := _ANGLES.sub("", text)) != text:
         text = shorter
     return text
-
-
-def _first(piece: Piece) -> int:
-    """Where `piece` begins, behind the labels of a class."""
-    labels = _LABELS.match(piece.text)
-    return piece.start + (labels.end() if labels else 0)
 
 
 def _macros(text: str) -> Iterator[tuple[str, frozenset[str]]]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from cudakit.jit.signature.directives import Conditional, Macro, line_at, line_marks, without_directives
-from cudakit.jit.source.lexical import blank
+from cudakit.jit.signature.macros import CalledMacros
+from cudakit.jit.source.lexical import blank, closing
 
 _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
@@ -28,6 +29,14 @@ _LINKAGE: Final = re.compile(r'\bextern\s*"\s*"\s*$')
 _MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>]\s*$")
 #: A requires-expression, which something must stand before; a clause may end a function's head.
 _REQUIREMENT: Final = re.compile(r"(?:\brequires|=|&&|\|\||!)\s*requires\s*(?:\(\)\s*)?$")
+_CALL: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*")
+_SEMICOLON: Final = re.compile(r"\s*;")
+#: How a text ends that is no declaration's beginning.
+_COMPLETE: Final = re.compile(r"(?:^|[;}]|\bnamespace\b[\w\s:]*\{)\s*$")
+#: What follows a line that is a declaration by itself.
+_DECLARATION: Final = re.compile(
+    r"[ \t]*\r?\n\s*(?:struct|class|union|enum|template|typedef|using|namespace|__global__|__device__|__host__)\b"
+)
 _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 
 
@@ -80,16 +89,6 @@ class Outline:
         """Conditionals around `offset`: index of each → index of the branch."""
         found = ((i, conditional.branch_at(offset)) for i, conditional in enumerate(self.conditionals))
         return {i: branch for i, branch in found if branch is not None}
-
-
-def closing(text: str, start: int, pair: str = "()") -> int:
-    """Offset of the bracket that closes the one at `start`, or -1."""
-    depth = 0
-    for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
-        depth += 1 if match[0] == pair[0] else -1
-        if depth == 0:
-            return match.start()
-    return -1
 
 
 def closing_angle(text: str, start: int) -> int:
@@ -149,9 +148,10 @@ def record_name(head: str) -> str | None:
 def outline(text: str) -> Outline:
     """Namespace-scope declarations of CUDA C++ `text`."""
     lines = line_marks(text)
+    called = CalledMacros(text)
     text, macros, conditionals = without_directives(_GLOBAL_ATTRIBUTE.sub(_keyword, text))
     renamed = {macro.name: macro.body for macro in macros if re.fullmatch(r"[A-Za-z_]\w*", macro.body)}
-    pieces = tuple(_pieces(text, renamed))
+    pieces = tuple(_pieces(text, renamed, called))
     opening = next((start for start, end in sorted(_closers(text).items()) if end == len(text)), None)
     found = Outline(text, macros, conditionals, pieces, lines=lines)
     return found if opening is None else replace(found, unclosed=found.line(opening))
@@ -172,7 +172,7 @@ class _Scope:
     opening: int = -1
 
 
-def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
+def _pieces(text: str, renamed: dict[str, str], called: CalledMacros) -> list[Piece]:
     closers = _closers(text)
     pieces: list[Piece] = []
     scopes = [_Scope((), in_class=False)]
@@ -192,7 +192,12 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
     while match := _BRACKET.search(text, position):
         offset, position = match.start(), match.end()
         if match[0] == "(":
-            depth += 1
+            end = 0 if depth or holes else _end_of_call(text, start, offset, called)
+            if end:
+                add("declaration", end, end)
+                start = position = end
+            else:
+                depth += 1
         elif match[0] == ")":
             depth = max(0, depth - 1)
         elif match[0] == ";":
@@ -228,6 +233,21 @@ def _pieces(text: str, renamed: dict[str, str]) -> list[Piece]:
                     position = closers[offset] + 1
                     holes.append((offset, position))
     return pieces
+
+
+def _end_of_call(text: str, start: int, opening: int, called: CalledMacros) -> int:
+    """Offset behind a macro's call that is a declaration, `start` to the bracket after `opening`; 0 for other texts.
+
+    That is a call whose text needs no semicolon or opens a namespace, or one of an unknown macro, on a line of its own
+    before a declaration.
+    """
+    name = _CALL.fullmatch(text, start, opening)
+    end = closing(text, opening) + 1 if name else 0
+    if name is None or end == 0 or _SEMICOLON.match(text, end):
+        return 0
+    if name[1] in called:
+        return end if _COMPLETE.search(called.expanded(text[name.start(1) : end])) else 0
+    return end if name[1].isupper() and _DECLARATION.match(text, end) else 0
 
 
 def _closers(text: str) -> dict[int, int]:

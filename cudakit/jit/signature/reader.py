@@ -14,14 +14,13 @@ from cudakit.jit.signature.outline import (
     Outline,
     Piece,
     after_template,
-    closing,
     closing_angle,
     outline,
     record_name,
     without_attributes,
 )
 from cudakit.jit.signature.repair import split
-from cudakit.jit.source.lexical import blank
+from cudakit.jit.source.lexical import blank, closing
 from cudakit.types.cpp import CppType, Named, Reference, is_tensor, names_in, with_const, without_const
 
 _KERNEL: Final = re.compile(r"__(tile_)?global__")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cudakit.jit.signature.outline import closing, closing_angle
+from cudakit.jit.signature.outline import closing_angle
+from cudakit.jit.source.lexical import closing
 
 _PACK: Final = re.compile(r"\.\.\.(\s*\w*\s*)$")
 _DEFAULT: Final = re.compile(r"(?<![=<>!])=(?!=)(.*)$", re.DOTALL)

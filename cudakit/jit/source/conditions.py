@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from cudakit.jit.source.lexical import closing, split_at
+
 _DEFINED: Final = re.compile(r"defined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _GUARD: Final = re.compile(rf"!\s*{_DEFINED.pattern}")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
@@ -136,14 +138,14 @@ class Conditions:
         if (assumed := self._lookup(f"#if {test}")) is not None:
             return assumed
         for operator, decisive in (("||", True), ("&&", False)):
-            parts = _split(test, operator)
+            parts = split_at(test, operator)
             if len(parts) > 1:
                 values = [self._value(part) for part in parts]
                 return decisive if decisive in values else None if None in values else not decisive
         if test.startswith("!"):
             value = self._value(test[1:].strip())
             return None if value is None else not value
-        if _is_in_brackets(test):
+        if test.startswith("(") and closing(test, 0) == len(test) - 1:
             return self._value(test[1:-1].strip())
         if name := _DEFINED.fullmatch(test):
             return self._lookup(name[1] or name[2])
@@ -173,24 +175,3 @@ def _implied(test: str, value: bool) -> dict[str, bool]:
         test, value = test[1:].strip(), not value
     name = _DEFINED.fullmatch(test)
     return {name[1] or name[2]: value} if name else {f"#if {test}": value}
-
-
-def _is_in_brackets(text: str) -> bool:
-    """Whether the bracket that `text` begins with is closed at its end."""
-    depth = 0
-    for offset, letter in enumerate(text):
-        depth += (letter == "(") - (letter == ")")
-        if depth == 0:
-            return letter == ")" and offset == len(text) - 1
-    return False
-
-
-def _split(text: str, operator: str) -> list[str]:
-    """Parts of `text` between an operator that stands in no parentheses."""
-    parts, depth, start = [], 0, 0
-    for match in re.finditer(rf"[()]|{re.escape(operator)}", text):
-        depth += (match[0] == "(") - (match[0] == ")")
-        if depth == 0 and match[0] == operator:
-            parts.append(text[start : match.start()].strip())
-            start = match.end()
-    return [*parts, text[start:].strip()]

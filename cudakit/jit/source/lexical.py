@@ -42,3 +42,24 @@ def _blank_literal(match: re.Match[str]) -> str:
     if found[0] in "\"'" and not re.fullmatch(r"'[A-Za-z0-9_+\-.!?@$%^&|~]'", found):
         return found[0] + " " * (len(found) - 2) + found[0]
     return found
+
+
+def closing(text: str, start: int, pair: str = "()") -> int:
+    """Offset of the bracket that closes the one at `start`, or -1."""
+    depth = 0
+    for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
+        depth += 1 if match[0] == pair[0] else -1
+        if depth == 0:
+            return match.start()
+    return -1
+
+
+def split_at(text: str, operator: str) -> list[str]:
+    """Parts of `text`, without spaces around them, between an operator that stands in no parentheses."""
+    parts, depth, start = [], 0, 0
+    for match in re.finditer(rf"[()]|{re.escape(operator)}", text):
+        depth += (match[0] == "(") - (match[0] == ")")
+        if depth == 0 and match[0] == operator:
+            parts.append(text[start : match.start()].strip())
+            start = match.end()
+    return [*parts, text[start:].strip()]

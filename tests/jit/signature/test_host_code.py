@@ -456,3 +456,99 @@ def test_a_missing_header_is_named(tmp_path: Path, stream: Any, xp: Any) -> None
 def test_what_refuses_a_text_stays_where_device_code_depends_on_it(text: str, stays: bool) -> None:
     found = device_text(f"{text}__global__ void k(int* x) {{ x[0] = V; }}\n")
     assert ("#error" in found or "static_assert" in found) == stays
+
+
+RAY = "struct Ray { real o; };\n__global__ void k(int* x) { Ray r; r.o = 7; x[0] = r.o; }"
+PAIR = "struct Pair { int v; };\n__global__ void k(int* x) { Pair p; p.v = 7; x[0] = p.v; }"
+GREEN = "__global__ void k(int* x) { x[0] = GREEN; }"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"#define ALIAS(n, T) using n = T;\nALIAS(real, float)\n{RAY}",
+        f"#define ALIAS(n, T) using n = T\nALIAS(real, float);\n{RAY}",
+        f"#define ALIAS(n, T) using n = T;\nALIAS(no, std::vector<int>)\nALIAS(real, float)\nALIAS(b, int)\n{RAY}",
+        f"#define NONE(x)\n#define ALIAS(n, T) typedef T n;\nNONE(a)\nALIAS(real, float)\nNONE(c)\n{RAY}",
+        f"#define HOST(n) void n##_go() {{ std::string s; }}\nHOST(real)\n{PAIR.replace('};', '}; HOST(Pair)', 1)}",
+        f"UNKNOWN(a)\n{PAIR}",
+        f"#define TWO(n) n; n\nTWO(typedef float real);\n{RAY}",
+        "#define LIST(X) X(RED, 1) X(GREEN, 7)\n#define E(n, v) n = v,\nenum Color { LIST(E) };\n#undef E\n" + GREEN,
+        "#define LIST(X) X(RED, 1) X(GREEN, 7)\n#define C(n, v) const int n = v;\nLIST(C)\n#undef C\n" + GREEN,
+        "#define REST RED, GREEN = 7\nenum Color { FIRST, REST };\n" + GREEN,
+        "#define DEF(n) struct n { int v; };\nDEF(Other)\nDEF(Pair)\n" + PAIR.partition(";\n")[2],
+        f"#define BEGIN(n) namespace n {{\n#define END(n) }}\nBEGIN(a)\nEND(a)\n{PAIR}",
+        f"#define BEGIN namespace a {{\n#define END }}\nBEGIN\nvoid host();\nEND\nvoid other();\n{PAIR}",
+        "#define BOUNDS(n) __launch_bounds__(n)\nBOUNDS(64) __global__ void k(int* x) { x[0] = 7; }",
+    ],
+)
+def test_declarations_beside_macros(text: str) -> None:
+    ck.Kernel(text, host_code="skip").compile(arch="sm_90", target="ptx")
+    lines = [line for line in device_text(text).splitlines() if not line.startswith("#")]
+    assert not any(name in line for name in ("HOST(", "ALIAS(no", "UNKNOWN", "host") for line in lines)
+
+
+def test_a_struct_behind_a_macros_call_is_read() -> None:
+    text = "#define ALIAS(n, T) using n = T;\nALIAS(real, float)\nstruct Ray { float o; };\n__global__ void k(Ray r) {}"
+    assert ck.Kernel(text).module.declarations.structs == ("Ray",)
+
+
+ACT = """
+template <typename T, T (*ACT)(const T&)> __global__ void k(T* x) { x[0] = ACT(x[0]); }
+template <typename T> __device__ T twice(const T& v) { return 2 * v; }
+"""
+POINTED = """
+typedef int (*Act)(int);
+__device__ int twice(int v) { return 2 * v; }
+__host__ __device__ int thrice(int v) { std::string s; return 3 * v; }
+__device__ int bad(int v) { return go(v); }
+int go(int v);
+template <Act ACT> __global__ void k(int* x) { x[0] = ACT(x[0]); }
+"""
+VALUES = """
+enum Mode { FAST = 6 };
+const int B = 2, C = B + 1;
+const float PI = acos(-1.f);
+static constexpr int D = C * 2;
+template <int N> __global__ void k(int* x) { x[0] = N; }
+"""
+LAUNCHED = """
+constexpr int square(int x) { return x * x; }
+struct Pair { int v; };
+using P = Pair;
+template <int N, typename T> __global__ void k(int* x) { T t{-3}; x[0] = N + t.v; }
+void go() { k<square(3), P><<<1, 1>>>(0); }
+"""
+LAUNCHER = """
+template <int (*A)(int)> __global__ void k(int* x) { x[0] = A(x[0]); }
+__host__ __device__ int twice(int x) { return 2 * x; }
+template <int (*A)(int)> void go(int* x) { k<A><<<1, 1>>>(x); }
+int main() { go<twice>(0); }
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        (ACT, ("int", "twice<int>")),
+        (ACT + "void go(int* x) { k<int, twice<int>><<<1, 32>>>(x); }", ("int", "twice<int>")),
+        (POINTED, ("twice",)),
+        (VALUES, ("D",)),
+        (VALUES + "void go() { k<FAST><<<1, 1>>>(0); }", ("FAST",)),
+        (LAUNCHED, ("square(3)", "P")),
+        (LAUNCHER, ("twice",)),
+    ],
+)
+def test_what_only_template_arguments_name_stays(text: str, arguments: tuple[str, ...], stream: Any, xp: Any) -> None:
+    x = xp.full(1, 3, "i4")
+    ck.Kernel(text, host_code="skip")[arguments](stream, ck.config(1, 1), x)
+    assert int(x[0]) == 6
+    assert "std::string" not in device_text(text)
+
+
+def test_functions_that_no_kernel_can_take_are_cut() -> None:
+    text = device_text(
+        "__device__ int unused() { return 3; }\nconst int N = 3;\n__global__ void k(int* x) { x[0] = 1; }"
+    )
+    assert "unused" not in text
+    assert "N" not in text.rpartition("#line")[2]
