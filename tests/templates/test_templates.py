@@ -260,6 +260,13 @@ def test_host_header_alone(header: str) -> None:
     compiled(including([header, header]))
 
 
+def test_headers_of_c_may_be_included_in_extern_c() -> None:
+    headers = [header for header in HOST_HEADERS if header.endswith(".h") and not header.startswith(("cuda", "device"))]
+    assert "math.h" in headers
+    includes = "".join(f"#include <{header}>\n" for header in headers)
+    compiled(f'extern "C" {{\n{includes}}}\n__global__ void root(float* x) {{ x[0] = sqrt(2) + fabs(-1); }}\n')
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("order", [1, -1], ids=["sorted", "reversed"])
 @pytest.mark.parametrize("host_first", [True, False], ids=["host first", "CUDA first"])

@@ -88,7 +88,8 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     """
     flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
     # NVRTC is no nvcc for CUDA's headers, but for the program it is.
-    cutter = _Cutter(re.sub(r"\b__NVCC__\b", "__CUDACC__", flat.text), frozenset(defined))
+    text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat.text))
+    cutter = _Cutter(text, frozenset(defined))
     kept = cutter.kept()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
     includes = "".join(f"#include <{header}>\n" for header in headers)

@@ -19,6 +19,7 @@ _DECLARED_IN: Final = (
     (r"__nv_fp8\w+", "cuda_fp8.h"),
     (r"cooperative_groups|this_thread_block|this_grid|this_cluster|coalesced_threads", "cooperative_groups.h"),
     (r"curand\w+", "curand_kernel.h"),
+    (r"cudaGridDependencySynchronize|cudaTriggerProgrammaticLaunchCompletion", "cuda_device_runtime_api.h"),
     (r"nvcuda", "mma.h"),
     (r"cu(?:Float|Double)?Complex|make_cu(?:Float|Double)?Complex|cuC(?:abs|add|div|fma|imag|mul|onj|real|sub)f?"
      r"|cuComplex(?:Double|Float)To(?:Float|Double)", "cuComplex.h"),

@@ -1,5 +1,6 @@
 // <math.h> for NVRTC, which has the float and double overloads: the integer and mixed ones, and the macros.
 #pragma once
+extern "C++" {  // a program may include it in extern "C"
 #ifndef INFINITY  // <cuda/std/cmath> defines these two
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define NAN __builtin_bit_cast(float, 0x7fc00000)
@@ -57,3 +58,4 @@ CUDAKIT_ONE(signbit)
 CUDAKIT_TWO(pow) CUDAKIT_TWO(atan2) CUDAKIT_TWO(fmod) CUDAKIT_TWO(remainder) CUDAKIT_TWO(hypot) CUDAKIT_TWO(fmax)
 CUDAKIT_TWO(fmin) CUDAKIT_TWO(fdim) CUDAKIT_TWO(copysign) CUDAKIT_TWO(nextafter)
 #undef CUDAKIT_TWO
+}

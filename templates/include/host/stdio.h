@@ -1,3 +1,5 @@
 // <stdio.h> for NVRTC: printf is built in.
 #pragma once
+extern "C++" {  // a program may include it in extern "C"
 #include <cstddef>
+}

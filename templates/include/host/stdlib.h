@@ -1,3 +1,5 @@
 // <stdlib.h> for NVRTC: the same as <cstdlib>.
 #pragma once
+extern "C++" {  // a program may include it in extern "C"
 #include <cstdlib>
+}

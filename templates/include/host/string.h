@@ -1,5 +1,6 @@
 // <string.h> for NVRTC: memcpy and memset are built in; the rest by hand, since libcu++ has it only from CUDA 13 on.
 #pragma once
+extern "C++" {  // a program may include it in extern "C"
 inline __host__ __device__ void* memmove(void* to, const void* from, size_t count) {
     unsigned char* t = static_cast<unsigned char*>(to);
     const unsigned char* f = static_cast<const unsigned char*>(from);
@@ -63,4 +64,5 @@ inline __host__ __device__ const char* strrchr(const char* text, int value) {
         if (*text == static_cast<char>(value)) found = text;
         if (!*text) return found;
     }
+}
 }

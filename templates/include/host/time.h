@@ -1,3 +1,5 @@
 // <time.h> for NVRTC: the same as <ctime>.
 #pragma once
+extern "C++" {  // a program may include it in extern "C"
 #include <ctime>
+}

@@ -552,3 +552,23 @@ def test_functions_that_no_kernel_can_take_are_cut() -> None:
     )
     assert "unused" not in text
     assert "N" not in text.rpartition("#line")[2]
+
+
+@pytest.mark.parametrize("include", ["", "#include <cuda_runtime.h>\n"])
+def test_words_of_nvccs(include: str, stream: Any, xp: Any) -> None:
+    text = """
+    __extension__ typedef long long wide;
+    struct Both { __extension__ union { int a; float b; }; };
+    __device__ int next(int x) { return __extension__ ({ int y = x; y + 1; }); }
+    __global__ void k(int* x) {
+        cudaGridDependencySynchronize();
+        Both both;
+        both.a = next(2);
+        x[0] = wide(both.a) + 3;
+        cudaTriggerProgrammaticLaunchCompletion();
+    }
+    int main() { return 0; }
+    """
+    x = xp.zeros(1, "i4")
+    ck.Kernel(include + text, host_code="skip")(stream, ck.config(1, 1), x)
+    assert int(x[0]) == 6
