@@ -52,6 +52,9 @@ _COMPOUND: Final = re.compile(
     r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
     re.MULTILINE,
 )
+_CALL: Final = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
+#: Whether a macro's body may have a kernel.
+_KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__global__", re.MULTILINE)
 _OPEN_ANGLE: Final = re.compile(r"\w\s*<(?!<)")
 _MOST_IN_ANGLES: Final = 400
 _LEADING_WORD: Final = re.compile(r"\s*([A-Za-z_]\w*)")
@@ -89,7 +92,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
     # NVRTC is no nvcc for CUDA's headers, but for the program it is.
     text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat.text))
-    cutter = _Cutter(text, frozenset(defined))
+    cutter = _Cutter(_with_written_kernels(text), frozenset(defined))
     kept = cutter.kept()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
     includes = "".join(f"#include <{header}>\n" for header in headers)
@@ -339,6 +342,8 @@ class _Cutter:
             expanded = words | {word for name in words & self._macros.keys() for word in self._macros[name]}
             function = piece.kind == "function" or "()" in flat.partition("=")[0]
             is_kernel = "__global__" in expanded
+            if not is_kernel and piece.kind == "function" and _OF_HOST.search(text):
+                return None  # an overload for the host's types
             # What a macro writes has names of its own.
             written = any(word in self._called for word in words & self._annotations)
             is_root = is_kernel or operator or written or not function or bool(names & self._arguments)
@@ -370,7 +375,7 @@ class _Cutter:
         if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
             return _Item(piece, names, bool(names & self._launched), members)
         if (call := _MACRO_CALL.match(text)) and call[1] in self._called:
-            return self._written(piece, self._called.expanded(text))
+            return self._written(piece, self._called.expanded(text, piece.start))
         return None
 
     def _written(self, piece: Piece, text: str) -> _Item | None:
@@ -471,6 +476,34 @@ class _Cutter:
         if re.search(r"=\s*(?:default|delete|0)\s*$", flat):
             return False
         return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
+
+
+def _with_written_kernels(text: str) -> str:
+    """`text` with what macros write in the place of their calls, where that is kernels."""
+    if not _KERNEL_MACRO.search(text):
+        return text
+    called, macros = CalledMacros(text), dict(_macros(text))
+    writing = {"__global__"}
+    while more := {name for name, words in macros.items() if name not in writing and words & writing}:
+        writing |= more
+    found = outline(text)
+    parts, behind = [], 0
+    for piece in found.pieces:
+        head = piece.text.partition("{")[0]
+        for match in () if piece.in_class else _CALL.finditer(head):
+            start, opening = piece.start + match.start(), piece.start + match.end() - 1
+            end = closing(found.text, opening) + 1
+            names = set(_WORD.findall(found.text[start:end])) & writing
+            if start < behind or not end or match[1] not in called or not names - {"__global__"}:
+                continue
+            if not all(called.is_certain(name, start) for name in {match[1], *names} if name in called):
+                continue
+            call = text[start:end]
+            new = called.expanded(call, start, lambda part: not writing.isdisjoint(_WORD.findall(part)))
+            # The call stays as a comment, for who reads the line in a message.
+            parts += [text[behind:start], f"/* {' '.join(call.split())} */ {new}", "\n" * call.count("\n")]
+            behind = end
+    return "".join([*parts, text[behind:]])
 
 
 def _statements_called(text: str) -> str:

@@ -246,7 +246,7 @@ def _end_of_call(text: str, start: int, opening: int, called: CalledMacros) -> i
     if name is None or end == 0 or _SEMICOLON.match(text, end):
         return 0
     if name[1] in called:
-        return end if _COMPLETE.search(called.expanded(text[name.start(1) : end])) else 0
+        return end if _COMPLETE.search(called.expanded(text[name.start(1) : end], start)) else 0
     return end if name[1].isupper() and _DECLARATION.match(text, end) else 0
 
 

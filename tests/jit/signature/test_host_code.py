@@ -572,3 +572,60 @@ def test_words_of_nvccs(include: str, stream: Any, xp: Any) -> None:
     x = xp.zeros(1, "i4")
     ck.Kernel(include + text, host_code="skip")(stream, ck.config(1, 1), x)
     assert int(x[0]) == 6
+
+
+WRITTEN = r"""
+#define OP(T, n, e) extern "C" __global__ void n(T* x) { \
+  for (unsigned i = threadIdx.x; i < 1; i += blockDim.x) { T v = x[i]; x[i] = e; } \
+}
+#define BOTH(n, e) OP(float, n##_f32, e) OP(int, n##_i32, e)
+OP(float, square, v * v)
+BOTH(less,
+     -v)
+#define TEMPLATED(n, operation) template <typename T> __global__ void n##_kernel(T* x) { operation; } \
+  template <> void go_##n<float>(float* x) { std::string s = #n; n##_kernel<float><<<1, 1>>>(x); }
+template <typename T> void go_cube(T* x);
+TEMPLATED(cube, x[0] = x[0] * x[0] * (x[0] < T(0) ? T(-1) : T(1)));
+#define KERNEL(name) __global__ void name(int* x)
+KERNEL(two) { x[0] = 2; }
+#define LIST(X) X(int) X(float)
+#define ONE(T) __global__ void one_##T(T* x) { *x = 1; }
+LIST(ONE)
+#undef ONE
+#define ONE(T) void go_##T(T* x) { one_##T<<<1, 1>>>(x); }
+LIST(ONE)
+#define PRINT(n, ...) __global__ void n(int* x) { printf(#n " %d", ##__VA_ARGS__); x[0] = 3; }
+PRINT(three, 3)
+PRINT(four)
+#ifdef FAST
+#define EITHER(n) __global__ void n(int* x) { x[0] = 5; }
+#else
+#define EITHER(n) __global__ void n(int* x) { x[0] = 6; }
+#endif
+EITHER(six)
+__global__ void other(int* x) { *x = __LINE__; }
+"""
+
+
+def test_kernels_that_macros_write(stream: Any, xp: Any) -> None:
+    module = ck.Module(WRITTEN, host_code="skip")
+    names = "square less_f32 less_i32 cube_kernel two one_int one_float three four other"
+    assert module.kernels == tuple(names.split())
+    x = xp.full(1, 3, "i4")
+    module["less_i32"](stream, ck.config(1, 1), x)
+    module["cube_kernel"](stream, ck.config(1, 1), x)
+    assert int(x[0]) == -9
+    module["other"](stream, ck.config(1, 1), x)
+    assert int(x[0]) == WRITTEN.partition("__LINE__")[0].count("\n") + 1
+    assert "EITHER(six)" in device_text(WRITTEN)
+    assert 'printf("four" " %d")' in device_text(WRITTEN)
+
+
+def test_overloads_for_the_hosts_types_go() -> None:
+    text = """
+    #include <torch/torch.h>
+    __device__ inline at::Half atomicAdd(at::Half* address, at::Half val) { return val; }
+    template <typename T> __global__ void add(T* x) { atomicAdd(x, T(1)); }
+    """
+    assert "at::Half" not in device_text(text)
+    ck.Kernel(text, host_code="skip")["float"].compile(arch="sm_90", target="ptx")
