@@ -437,6 +437,9 @@ def test_a_compile_error_points_into_the_expression(xp: Any) -> None:
         wrong(xp.zeros(3))
     assert '<wrong expression>:2: error: identifier "twise" is undefined' in str(raised.value)
     assert "the expression has the names x, z, i, n, _ind, _shape, T" in str(raised.value)
+    endless = elementwise("T x", "T z", "z = x > 0 ? x : -INFINITY", name="endless")
+    with pytest.raises(ck.CompileError, match="hint: INFINITY needs preamble='#include <cmath>' beside the expression"):
+        endless(xp.zeros(3))
     broken = elementwise(
         "T x", "T z", "z = f(x)", name="broken", preamble="\n__device__ float f(float x) { return y; }"
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cudakit.errors import CompileError
+from cudakit.jit.compile.gone import gone_hints
 from cudakit.jit.compile.tile_hints import tile_hints
 from cudakit.jit.signature.directives import conditions_around
 from cudakit.jit.source import headers
@@ -21,6 +22,7 @@ _HEAD = re.compile(
 _END = re.compile(r"^At end of source: (?P<severity>error): (?P<message>.*)$")
 _END_OF_SOURCE = "the end of the source"
 _NAME_MAP = "__nv_name_map"
+_NOT_DECLARED = re.compile("is undefined|has no member|must be a class or namespace name")
 _ERROR_DIRECTIVE = "#error directive: "
 #: What an error about a header says that host code was cut without.
 _NOT_FOUND = " is not found, and "
@@ -34,6 +36,8 @@ _UNDECLARED = re.compile(
     r'incomplete type "(?P<type>\w+)"|identifier "(?P<name>\w+)" is undefined'
     r'|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
 )
+#: What the parts of generated kernels are called, as in ``<name expression>``.
+_EXPRESSION = re.compile(r"<(?!kernel text|linked text|template argument)[^<>]* [a-z]+>")
 _DEVICE_RUNTIME = re.compile(
     r'identifier "(?:cudaDeviceSynchronize|cudaMalloc|cudaFree|cudaGetLastError|cudaPeekAtLastError|cuda(?:Stream|Event'
     r'|Memcpy|Memset|Launch|GetDevice)\w*)" is undefined'
@@ -125,7 +129,7 @@ def compile_error(
     # A type that is not known makes the compiler take a kernel's head for a variable of the host.
     misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
     hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
-    if any(d.file == _NAME_MAP and "is undefined" in d.message for d in errors):
+    if any(d.file == _NAME_MAP and _NOT_DECLARED.search(d.message) for d in errors):
         hints += _taken_away(source, shift, name_expression)
     if not any(_NOT_FOUND in d.message for d in errors):
         hints += _left_out(source)
@@ -157,7 +161,11 @@ def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
 
 def _left_out(source: Source) -> list[str]:
     """What to say of headers that were taken as the host's though no list names them, since they are missing."""
-    names = [header for header in source.left_out if headers.is_host_library(header) or not headers.is_hosts(header)]
+    names = [
+        header
+        for header in source.left_out
+        if not headers.is_hosts(header) or (headers.is_host_library(header) and headers.wheel_for(header) is None)
+    ]
     if not names:
         return []
     shown = ", ".join(f"<{name}>" for name in names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
@@ -218,13 +226,16 @@ def _hints(d: Diagnostic) -> list[str]:
     if match := _UNDECLARED.search(d.message):
         name = match["name"] or match["type"] or f"{match['scope']}::{match['member']}"
         header = header_of(name)
-        return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"] if header else []
+        if header and _EXPRESSION.fullmatch(d.file):
+            return [f"hint: {name} needs preamble='#include <{header}>' beside the expression"]
+        if header:
+            return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"]
     if "class or namespace" in d.message and any(_EDITED in line for line in d.context):
         return ["hint: cudakit::tensor needs #include <cudakit/tensor.cuh>"]
     if hints := tile_hints(d.message, "\n".join(d.context)):
         return hints
-    if re.match("(?:texture|surface) is not a template", d.message):
-        return ["hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"]
+    if hints := gone_hints(d.message, "\n".join(d.context)):
+        return hints
     if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):
         return ['hint: designated initializers ({.x = 1}) are C++20: give options=CompileOptions(std="c++20")']
     if _HOST_CODE in d.message:

@@ -57,6 +57,7 @@ _CALL: Final = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
 _KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__global__", re.MULTILINE)
 _OPEN_ANGLE: Final = re.compile(r"\w\s*<(?!<)")
 _MOST_IN_ANGLES: Final = 400
+_REFERENCE: Final = re.compile(r"\s*(?:(?:static|extern)\s+)*(?:texture|surface)\s*<")
 _LEADING_WORD: Final = re.compile(r"\s*([A-Za-z_]\w*)")
 _MACRO_CALL: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
 _INSTANTIATION: Final = re.compile(r"\s*(?:extern\s+)?template\b\s*(?!<|class\b|struct\b|union\b)")
@@ -371,6 +372,8 @@ class _Cutter:
                 names = frozenset({using[2]})
             is_root = bool(names & self._launched) and not _OF_HOST.search(text)
             return _Item(piece, names, is_root, members)
+        if _REFERENCE.match(text):  # gone from CUDA, which the compiler then says
+            return _Item(piece, names, False)
         is_constant = _CONSTANT.search(flat.partition("=")[0]) is not None
         if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
             return _Item(piece, names, bool(names & self._launched), members)

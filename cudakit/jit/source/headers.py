@@ -215,7 +215,9 @@ def is_hosts(name: str) -> bool:
 
 def is_toolkit_folder(folder: str) -> bool:
     """Whether CUDA's own headers lie in a folder, which need not be one that is searched."""
-    return in_wheel(f"{folder}/") or os.path.isfile(os.path.join(folder, _LIBRARIES["cudart"]))
+    places = (folder, os.path.dirname(folder)) if os.path.basename(folder) == "cccl" else (folder,)
+    is_one = any(os.path.isfile(os.path.join(place, _LIBRARIES["cudart"])) for place in places)
+    return is_one or in_wheel(f"{folder}/") or Path(folder) in toolkit_folders()
 
 
 @cache

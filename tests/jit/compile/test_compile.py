@@ -165,6 +165,38 @@ def test_what_nvcc_does_by_itself_is_hinted_at(text: str, hint: str) -> None:
     assert hint in hints[0]
 
 
+CUB = "#include <cub/block/block_reduce.cuh>\n__global__ void f(float* x) { x[0] = cub::%s(); }"
+ATOMIC = "__global__ void f(%s* x) { %s(x, 1); }"
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("texture<float, 1> t;\n__global__ void f(float* x) { x[0] = tex1Dfetch(t, 3); }", "a cudaTextureObject_t"),
+        ("surface<void, 2> s;\n__global__ void f() { surf2Dwrite(1.f, s, 0, 0); }", "a cudaTextureObject_t"),
+        ("__global__ void f(int* x) { x[0] = __shfl_xor(x[0], 1); }", "write __shfl_xor_sync(mask, …) with the mask"),
+        ("__global__ void f(int* x) { x[0] = __shfl(x[0], 1, 8); }", "write __shfl_sync(mask, …)"),
+        (CUB % "Sum", "cub::Sum is gone since CCCL 3: take cuda::std::plus<> of <cuda/std/functional>"),
+        (CUB % "Max", "take cuda::maximum<> of <cuda/functional>"),
+        ("#include <thrust/sort.h>\n__global__ void f(int* x) { thrust::sort(x, x + 3); }", "CUB's block and warp"),
+        ("#include <thrust/pair.h>\n__global__ void f(int* x) { thrust::device_vector<int> v; }", "block and warp"),
+        (ATOMIC % ("long long", "atomicAdd"), "(unsigned long long*)p, (unsigned long long)v), which adds signed"),
+        (ATOMIC % ("size_t", "atomicAdd"), "as in atomicAdd((unsigned long long*)p, (unsigned long long)v)"),
+        (ATOMIC % ("long", "atomicMin"), "as in atomicMin((long long*)p, (long long)v)"),
+        (ATOMIC % ("unsigned long", "atomicMax"), "as in atomicMax((unsigned long long*)p, (unsigned long long)v)"),
+        ("#if MORE\nnamespace q { __global__ void f() {} }\n#endif\n", "f stands under #if MORE on line 1"),
+        ("#if MORE\nnamespace q { template <int N> __global__ void f() {} }\n#endif\n", "under #if MORE on line 1"),
+    ],
+)  # fmt: skip
+def test_what_is_gone_from_cuda_is_hinted_at(text: str, hint: str) -> None:
+    kernel = ck.Kernel(text, "q::f" if "q {" in text else "f", host_code="skip")
+    with pytest.raises(ck.CompileError) as caught:
+        (kernel[3] if "int N" in text else kernel).compile(arch=ARCH)
+    hints = [line for line in str(caught.value).splitlines() if line.startswith("hint: ")]
+    assert len(hints) == 1
+    assert hint in hints[0]
+
+
 def test_errors_are_not_buried() -> None:
     wrong = "".join(f"wrong_{i}();\n" for i in range(30))
     with pytest.raises(ck.CompileError) as caught:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import cudakit as ck
+from cudakit.jit.source import headers
 from cudakit.jit.source.conditions import Conditions
 from cudakit.jit.source.flatten import flatten
 
@@ -50,6 +51,19 @@ def test_headers_that_include_each_other_without_guards_are_refused(tmp_path: Pa
     (tmp_path / "a.h").write_text('#include "a.h"\n')
     with pytest.raises(ck.TemplateError, match=r'a.h" includes ".*a.h" in too many ways'):
         flatten('#include "a.h"\n', "a.cu", str(tmp_path), ())
+
+
+def test_cudas_own_headers_stay_for_the_compiler() -> None:
+    names = [
+        "cub/block/block_reduce.cuh",
+        "cuda/std/array",
+        "cuda_fp16.h",
+        "thrust/functional.h",
+        "cuda_runtime.h",
+        "cmath",
+    ]
+    text = "".join(f"#include <{name}>\n" for name in names)
+    assert flatten(text, "a.cu", None, map(str, headers.toolkit_folders())).text == text
 
 
 @pytest.mark.parametrize(
