@@ -21,8 +21,9 @@ from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, spread, tiled
-from cudakit.jit.load.limits import check_cooperative, check_grid, check_launch
+from cudakit.jit.load.limits import bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.load.load import EmulatedAttributes, check_sizes
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
@@ -163,10 +164,11 @@ class EmulatedThreads(Emulated):
         )
 
     def geometry(self, arch: str, given: Config | Cover) -> Geometry:
-        name, directives = self.specialization.name_expression, self.entry.directives
+        name, bounds = self.specialization.name_expression, LaunchBounds.of(self.entry.directives)
         limits = limits_of(arch)
-        own = prod(directives.get("maxntid") or directives.get("reqntid") or (limits.threads_per_block,))
-        config = spread(given, min(_COVER_THREADS, own)) if isinstance(given, Cover) else given
+        own = bounds.threads or prod(bounds.block or (limits.threads_per_block,))
+        config = spread(given, min(_COVER_THREADS, own), bounds) if isinstance(given, Cover) else given
+        config = bounded(name, config, bounds)
         static = self.loaded.symbols.static_bytes
         check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
         if config.cooperative:
@@ -175,9 +177,8 @@ class EmulatedThreads(Emulated):
             if static + config.shared_bytes:
                 resident = min(resident, limits.shared_bytes // (static + config.shared_bytes))
             check_cooperative(name, config, limits, resident)
-        return Geometry(
-            config.grid, config.block, config.shared_bytes, config.cluster or (1, 1, 1), cooperative=config.cooperative
-        )
+        cluster, has_cluster = config.cluster or (1, 1, 1), config.cluster is not None
+        return Geometry(config.grid, config.block, config.shared_bytes, cluster, config.cooperative, has_cluster)
 
 
 class EmulatedTiles(Emulated):

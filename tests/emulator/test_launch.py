@@ -460,7 +460,7 @@ def test_a_kernel_s_own_bounds_hold(directives: dict[str, tuple[int, ...]], most
     geometry = kernel.geometry("sm_90", ck.config((3, 2), most, 16))
     assert (geometry.grid, geometry.block, geometry.shared_bytes) == ((3, 2, 1), (most, 1, 1), 16)
     assert geometry.cluster == (1, 1, 1)
-    with pytest.raises(ck.LaunchError, match=f"limit {most}"):
+    with pytest.raises(ck.LaunchError, match=f"(limit |kernel's own .){most}"):
         kernel.geometry("sm_90", ck.config(1, most + 32))
     covered = kernel.geometry("sm_90", ck.cover(1000))
     assert covered.block == (min(256, most), 1, 1)
@@ -471,6 +471,12 @@ def test_a_cluster_is_the_configuration_s() -> None:
     assert threads().geometry("sm_90", ck.config(4, 32, cluster=2)).cluster == (2, 1, 1)
     with pytest.raises(ck.LaunchError, match=r"clusters need compute capability 9\.0"):
         threads().geometry("sm_80", ck.config(4, 32, cluster=2))
+    own = threads({"explicitcluster": (), "reqnctapercluster": (2, 1, 1)})
+    assert own.geometry("sm_90", ck.cover(700)) == emulator.Geometry(
+        (4, 1, 1), (256, 1, 1), 0, (2, 1, 1), has_cluster=True
+    )
+    assert threads({"reqnctapercluster": (1,)}).geometry("sm_90", ck.config(3, 32)).has_cluster
+    assert not threads().geometry("sm_90", ck.config(3, 32)).has_cluster
 
 
 def test_a_tile_kernel_s_grid_counts_tiles() -> None:

@@ -615,6 +615,17 @@ def test_what_no_device_launches_is_refused(name: str, grid: Any, block: Any, de
     assert Children(held, 23).make(pointer(held, "child"), Geometry((1, 1, 1), (1, 1, 1), 0))
 
 
+def test_a_child_has_the_cluster_of_its_source() -> None:
+    held = module(".entry pair() .explicitcluster .reqnctapercluster 2 { ret; }")
+    children = Children(held)
+    address = children.make(pointer(held, "pair"), Geometry((4, 1, 1), (32, 1, 1), 16))
+    children.launch(address, 0)
+    (child,) = children.take()
+    assert child.geometry == Geometry((4, 1, 1), (32, 1, 1), 16, (2, 1, 1), has_cluster=True)
+    with pytest.raises(ck.EmulationError, match=r"pair: grid \(3, 1, 1\) is no multiple of the kernel's own cluster"):
+        children.make(pointer(held, "pair"), Geometry((3, 1, 1), (32, 1, 1)))
+
+
 def test_launches_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(children_of, "_MOST_PENDING", 3)
     held = module(TWO)

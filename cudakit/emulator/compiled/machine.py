@@ -56,7 +56,7 @@ class Machine:
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
         module, entry, geometry = launch.module, launch.entry, launch.geometry
-        if geometry.cluster != (1, 1, 1):
+        if geometry.cluster != (1, 1, 1) or geometry.has_cluster:
             return Refusal("clusters of blocks")
         if geometry.threads > _MOST_THREADS:
             return Refusal(f"blocks of more than {_MOST_THREADS} threads")

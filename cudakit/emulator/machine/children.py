@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,10 @@ import numpy as np
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.program import Function
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, LaunchError
+from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.load.config import Config
+from cudakit.jit.load.limits import bounded
 
 #: How deep a device lets kernels launch kernels, and how many launches it keeps, unless its limits are set.
 _DEEPEST, _MOST_PENDING = 24, 2048
@@ -61,6 +64,13 @@ class Children:
                 f"{entry.name} is launched with a grid of {geometry.grid} and blocks of {geometry.block}; a block has "
                 f"1 to {_MOST_THREADS} threads, and a grid a block at least"
             )
+        config = Config(geometry.grid, geometry.block, geometry.shared_bytes)
+        try:
+            cluster = bounded(entry.name, config, LaunchBounds.of(entry.directives)).cluster
+        except LaunchError as error:
+            raise EmulationError(str(error)) from None
+        if cluster is not None:
+            geometry = replace(geometry, cluster=cluster, has_cluster=True)
         if self.depth >= _DEEPEST:
             raise EmulationError(f"{entry.name} is launched more than {_DEEPEST} kernels deep")
         offsets = self.module.context(entry).parameter_offsets

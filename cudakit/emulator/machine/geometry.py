@@ -15,6 +15,8 @@ class Geometry:
     cluster: tuple[int, int, int] = (1, 1, 1)
     #: Whether all blocks run at once, so that they may wait for each other.
     cooperative: bool = False
+    #: Whether the launch, or the kernel's source, names a cluster, which may be of one block.
+    has_cluster: bool = False
 
     @property
     def threads(self) -> int:

@@ -49,7 +49,7 @@ class SpecialRegisters(dict[str, Any]):
             {
                 "nwarpid": u4(-(-geometry.threads // 32)), "nsmid": u4(_MULTIPROCESSORS), "gridid": np.uint64(1),
                 "WARP_SZ": u4(32), "dynamic_smem_size": u4(geometry.shared_bytes),
-                "is_explicit_cluster": np.bool_(inside > 1), "cluster_nctarank": u4(inside),
+                "is_explicit_cluster": np.bool_(inside > 1 or geometry.has_cluster), "cluster_nctarank": u4(inside),
                 **{f"ntid.{axis}": u4(size) for axis, size in zip(_AXES, block, strict=True)},
                 **{f"nctaid.{axis}": u4(size) for axis, size in zip(_AXES, grid, strict=True)},
                 **{f"nclusterid.{axis}": u4(size) for axis, size in zip(_AXES, clusters, strict=True)},

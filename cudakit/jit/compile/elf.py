@@ -1,4 +1,4 @@
-"""The symbols of a cubin, which is an ELF file: what it defines, and its kernels with the sizes of their parameters."""
+"""The symbols of a cubin, which is an ELF file: what it defines, and its kernels with their parameters and bounds."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cudakit.errors import TemplateError
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.compile.symbol_names import is_shared
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+#: How an ELF file of 64 bits begins.
+_ELF = b"\x7fELF\x02"
 _SYMBOL_TABLE = 2
 _GLOBAL, _OBJECT = 1, 1
 _VARIABLES = (".nv.global", ".nv.constant3")
@@ -20,6 +23,11 @@ _ENTRY = 0x10
 #: Attributes in ``.nv.info``: a parameter's ordinal, offset and size; a kernel's stack and registers; each with a value
 #: of as many bytes as are told.
 _PARAMETER, _STACK, _REGISTERS, _SIZED = 0x17, 0x12, 0x2F, 4
+#: Those that PTX has as directives: each of no number, or of some.
+_BOUNDS = {
+    0x05: "maxntid", 0x10: "reqntid", 0x3D: "reqnctapercluster", 0x3E: "explicitcluster", 0x3F: "maxclusterrank",
+    0x5B: "blocksareclusters",
+}  # fmt: skip
 
 
 class Symbol(NamedTuple):
@@ -81,7 +89,7 @@ def symbols(cubin: bytes) -> list[Symbol]:
 
 def variables_of(code: bytes) -> tuple[str, ...]:
     """Names of the variables that the kernels of a cubin share, as the compiler gave them; none of other code."""
-    if code[:5] != b"\x7fELF\x02":
+    if code[:5] != _ELF:
         return ()
     return tuple(symbol.name for symbol in symbols(code) if symbol.variable and is_shared(symbol.name))
 
@@ -134,6 +142,21 @@ def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
     return tuple(size for _, size in sorted(_parameters(content)))
 
 
+@_reading()
+def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
+    """The bounds of a kernel's launches, by its mangled name; none in other code. Errors are those of `symbols`."""
+    if code[:5] != _ELF:
+        return LaunchBounds()
+    content = next((_content(code, header) for name, header in _sections(code) if name == f".nv.info.{kernel}"), b"")
+    return LaunchBounds.of(
+        {
+            _BOUNDS[attribute]: struct.unpack(f"<{len(value) // 4}I", value[: len(value) // 4 * 4])
+            for attribute, value in _attributes(content)
+            if attribute in _BOUNDS
+        }
+    )
+
+
 def _parameters(info: bytes) -> Iterator[tuple[int, int]]:
     """Ordinal and size of each parameter that a kernel's ``.nv.info`` tells of."""
     for attribute, value in _attributes(info):
@@ -143,7 +166,7 @@ def _parameters(info: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """Attributes that have bytes of their own, and these."""
+    """Attributes and their values; those of a number that lies in the head have no bytes."""
     position = 0
     while position + 4 <= len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, position)
@@ -151,6 +174,8 @@ def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
         if form == _SIZED:
             yield attribute, info[position : position + size]
             position += size
+        else:
+            yield attribute, b""
 
 
 def _sections(cubin: bytes) -> list[tuple[str, tuple[int, ...]]]:

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cudakit.errors import ArgumentError, LaunchError
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.types.checked import flag
 
 if TYPE_CHECKING:
@@ -241,14 +242,15 @@ def as_launch_config(resolved: Config) -> LaunchConfig:
     )
 
 
-def spread(covering: Cover, threads: int) -> Config:
-    """The configuration that covers a shape with blocks of about `threads` threads."""
+def spread(covering: Cover, threads: int, bounds: LaunchBounds) -> Config:
+    """The configuration that covers a shape with blocks of about `threads` threads, and whole clusters of them."""
     if covering.tile is not None:
         raise LaunchError(f"ck.cover(…, tile={covering.tile}) is for tile kernels; threads are covered by a block")
     extents = (*reversed(covering.shape), 1, 1)[:3]
-    block = covering.block or _block_for(len(covering.shape), threads)
-    grid = tuple(-(-extent // side) for extent, side in zip(extents, block, strict=True))
-    return Config((grid[0], grid[1], grid[2]), block)
+    block = covering.block or bounds.block or _block_for(len(covering.shape), threads)
+    sides = zip(extents, block, bounds.cluster or (1, 1, 1), strict=True)
+    x, y, z = [-(-extent // (side * blocks)) * blocks for extent, side, blocks in sides]
+    return Config((x, y, z), block)
 
 
 def tiled(name: str, given: Config | Cover) -> Config:

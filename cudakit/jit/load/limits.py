@@ -5,11 +5,51 @@ from __future__ import annotations
 from math import prod
 
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.load.config import NO_BLOCK, Config
 from cudakit.streams.devices import Limits
 
 #: Blocks in a cluster that every device with clusters runs, and that it runs where the kernel allows it.
 PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
+
+
+def bounded(name: str, config: Config, bounds: LaunchBounds) -> Config:
+    """A configuration with the cluster that the kernel's source sets, where it sets one.
+
+    Raises
+    ------
+    LaunchError
+        For another block or cluster than the source's, and a grid that is no multiple of its cluster.
+    """
+    if bounds.counts_clusters:
+        raise LaunchError(
+            f"{name}: a grid would count clusters by its __block_size__, and a configuration counts blocks; write "
+            f"__cluster_dims__{bounds.cluster} and __launch_bounds__ in its place"
+        )
+    if bounds.block is not None and config.block not in (bounds.block, NO_BLOCK):
+        raise LaunchError(f"{name}: block {config.block} is not the kernel's own {bounds.block}, which its source sets")
+    cluster, own = config.cluster, bounds.cluster
+    if own is None:
+        if cluster is None and bounds.needs_cluster:
+            raise LaunchError(
+                f"{name}: its __cluster_dims__() leaves the cluster to the launch: ck.config(grid, block, cluster=…)"
+            )
+        if bounds.most_blocks and prod(cluster or (1,)) > bounds.most_blocks:
+            raise LaunchError(
+                f"{name}: a cluster of {prod(cluster or (1,))} blocks {cluster} is over this kernel's own limit "
+                f"{bounds.most_blocks}, set by its __launch_bounds__"
+            )
+        return config
+    if cluster not in (None, own):
+        raise LaunchError(
+            f"{name}: cluster {cluster} is not the kernel's own {own}, which its __cluster_dims__ sets; leave it out"
+        )
+    if any(blocks % side for blocks, side in zip(config.grid, own, strict=True)):
+        raise LaunchError(
+            f"{name}: grid {config.grid} is no multiple of the kernel's own cluster {own}, which its __cluster_dims__ "
+            "sets; a grid counts blocks"
+        )
+    return config._replace(cluster=own)
 
 
 def check_launch(name: str, config: Config, limits: Limits, own_threads: int, own_reason: str, static: int) -> None:

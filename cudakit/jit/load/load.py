@@ -6,14 +6,17 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import ArgumentError, LaunchError
+from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
 from cudakit.jit.load.driver_tiles import driver_version
-from cudakit.jit.load.limits import PORTABLE_CLUSTER, check_cooperative, check_grid, check_launch
+from cudakit.jit.load.limits import PORTABLE_CLUSTER, bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import devices
@@ -141,9 +144,16 @@ class Loaded:
             threads = 0
             if given.block is None:
                 threads = int(self.kernel.occupancy.max_potential_block_size(0, 0).max_block_size)
-            given = spread(given, threads)
-        self._check(given, device_id)
+            given = spread(given, threads, self.bounds)
+        self._check(bounded(self.specialization.name_expression, given, self.bounds), device_id)
+        # The driver knows the cluster of the source itself.
         return as_launch_config(given)
+
+    @cached_property
+    def bounds(self) -> LaunchBounds:
+        """What the source says of the kernel's launches."""
+        symbol = self.compiled.lowered[self.specialization.name_expression]
+        return elf.launch_bounds(self.compiled.code, symbol)
 
     def _check(self, config: Config, device_id: int) -> None:
         limits = devices.limits(device_id)

@@ -14,10 +14,12 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit import emulator
 from cudakit.jit.cache import cache
 from cudakit.jit.compile import demangle as mangled
-from cudakit.jit.compile import diagnostics
+from cudakit.jit.compile import diagnostics, elf
 from cudakit.jit.compile import nvrtc as compile
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 
 ARCH = "sm_90"
 SCALE = "template <typename T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }"
@@ -451,3 +453,24 @@ template <typename T> __global__ void total(const T* x, T* y) {
 def test_managed_variables_do_not_stop_a_compile() -> None:
     text = "__managed__ int both = 3; __device__ int own = 1; __global__ void f(int* x) { *x = both + own; }"
     assert "&own" in ck.Kernel(text).compile(arch=ARCH).lowered
+
+
+BOUNDS = {
+    "plain": ("", LaunchBounds()),
+    "pair": ("__cluster_dims__(2, 4)", LaunchBounds(cluster=(2, 4, 1))),
+    "open": ("__cluster_dims__()", LaunchBounds(needs_cluster=True)),
+    "few": ("__launch_bounds__(128, 1, 4)", LaunchBounds(threads=128, most_blocks=4)),
+    "block": ("__block_size__((64, 2, 1))", LaunchBounds(block=(64, 2, 1), cluster=(1, 1, 1))),
+    "whole": ("__block_size__((32, 1, 1), (2, 1, 1))", LaunchBounds(None, (32, 1, 1), (2, 1, 1), False, None, True)),
+}
+
+
+def test_machine_code_and_ptx_have_the_bounds_of_the_source() -> None:
+    texts = [f'extern "C" __global__ void {head} {name}(int* x) {{ *x = 1; }}' for name, (head, _) in BOUNDS.items()]
+    kernel = ck.Module("\n".join(texts))["plain"]
+    functions = emulator.parse(kernel.ptx(arch=ARCH)).functions
+    code = kernel.compile(arch=ARCH, target="cubin").code
+    for name, (_, bounds) in BOUNDS.items():
+        assert LaunchBounds.of(functions[name].directives) == bounds
+        assert elf.launch_bounds(code, name) == bounds
+    assert elf.launch_bounds(code, "absent") == elf.launch_bounds(b"no ELF file", "pair") == LaunchBounds()

@@ -373,6 +373,62 @@ def test_clusters_count_blocks(stream: Any, xp: Any) -> None:
     assert to_host(out).tolist() == [1, 2] * 4
 
 
+OWN_CLUSTER = """
+extern "C" __global__ void __cluster_dims__(2) pair(unsigned* out) {
+    __shared__ unsigned own[2];
+    unsigned rank, clusters, size, is_explicit, other, value;
+    asm volatile("mov.u32 %0, %%cluster_ctarank; mov.u32 %1, %%nclusterid.x; mov.u32 %2, %%cluster_nctaid.x;"
+                 : "=r"(rank), "=r"(clusters), "=r"(size));
+    asm volatile("{ .reg .pred p; mov.pred p, %%is_explicit_cluster; selp.u32 %0, 1, 0, p; }" : "=r"(is_explicit));
+    own[1] = 100 + blockIdx.x;
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+    unsigned mine = (unsigned)__cvta_generic_to_shared(&own[1]);
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(other) : "r"(mine), "r"(rank ^ 1));
+    asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(value) : "r"(other) : "memory");
+    asm volatile("barrier.cluster.arrive; barrier.cluster.wait;" ::: "memory");
+    unsigned* at = out + 5 * blockIdx.x;
+    at[0] = rank; at[1] = clusters; at[2] = size; at[3] = is_explicit; at[4] = value;
+}
+extern "C" __global__ void __cluster_dims__() named(unsigned* out) {
+    asm volatile("mov.u32 %0, %%nclusterid.x;" : "=r"(out[blockIdx.x]));
+}
+extern "C" __global__ void __launch_bounds__(32, 1, 2) few(unsigned* out) { out[blockIdx.x] = blockIdx.x; }
+extern "C" __global__ void __block_size__((32, 2, 1)) block(unsigned* out) { out[blockIdx.x] = blockDim.y; }
+"""
+
+
+def test_a_cluster_of_the_source(stream: Any, xp: Any) -> None:
+    if capability(stream) < (9, 0):
+        pytest.skip("clusters need compute capability 9.0")
+    kernels = ck.Module(OWN_CLUSTER)
+    expected = [[b % 2, 2, 2, 1, 100 + (b ^ 1)] for b in range(4)]
+    for config in (ck.config(4, 1), ck.config(4, 1, cluster=2), ck.cover(3, block=1)):
+        out = xp.zeros(20, "u4")
+        kernels["pair"](stream, config, out)
+        assert to_host(out).reshape(4, 5).tolist() == expected
+    kernels["named"](stream, ck.config(4, 1, cluster=2), out)
+    assert to_host(out)[:4].tolist() == [2] * 4
+    kernels["block"](stream, ck.config(4, (32, 2)), out)
+    assert to_host(out)[:4].tolist() == [2] * 4
+    for name, wrong, why in (
+        ("pair", ck.config(3, 1), "pair: grid .* no multiple of the kernel's own cluster"),
+        ("pair", ck.config(4, 1, cluster=4), "pair: cluster .* is not the kernel's own"),
+        ("named", ck.config(4, 1), "named: its __cluster_dims__.. leaves the cluster to the launch"),
+        ("few", ck.config(4, 1, cluster=4), "few: a cluster of 4 blocks .* own limit 2"),
+        ("block", ck.config(4, 64), "block: block .* is not the kernel's own"),
+    ):
+        with pytest.raises(ck.LaunchError, match=why):
+            kernels[name](stream, wrong, out)
+
+
+@pytest.mark.emulator
+def test_a_cluster_of_the_source_is_left_to_numpy_s_machine(xp: Any) -> None:
+    kernel, out = ck.Module(OWN_CLUSTER)["pair"], xp.zeros(20, "u4")
+    with pytest.warns(ck.EmulatorWarning, match="pair runs on the NumPy machine: it has clusters of blocks"):
+        kernel(ck.emulator.stream(machine="compiled"), ck.config(4, 1), out)
+    assert out.reshape(4, 5)[:, 4].tolist() == [101, 100, 103, 102]
+
+
 def test_programmatic_dependent_launch(stream: Any, xp: Any) -> None:
     if capability(stream) < (9, 0):
         pytest.skip("programmatic dependent launch needs compute capability 9.0")

@@ -16,12 +16,13 @@ from support import without_device
 
 import cudakit as ck
 from cudakit.emulator.ready import limits_of
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.launch import bind, launch, param_buffer
 from cudakit.jit.launch.bind import Fragment, Target, evaluate
 from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.launch.param_buffer import PackedLaunch, native_bytes, native_config
 from cudakit.jit.load import load, variables
-from cudakit.jit.load.limits import check_cooperative, check_launch
+from cudakit.jit.load.limits import bounded, check_cooperative, check_launch
 from cudakit.jit.load.load import Loaded
 from cudakit.jit.load.variables import DeviceVariables, move
 from cudakit.jit.specialise.parameters import BoundParameter
@@ -169,11 +170,12 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> Any:
     wanted: Any = SimpleNamespace(name_expression="k<int>", is_tile=False, arch="sm_90")
     monkeypatch.setattr(devices, "limits", lambda device_id: H100)
     monkeypatch.setattr(load, "as_launch_config", lambda config: config)
-    return Loaded(wanted, "compiled", "code", kernel, ("p",), (4,))  # type: ignore[arg-type]
+    compiled = SimpleNamespace(code=b"no ELF file", lowered={"k<int>": "k"})
+    return Loaded(wanted, compiled, "code", kernel, ("p",), (4,))  # type: ignore[arg-type]
 
 
 def test_configurations_are_resolved_once(loaded: Any) -> None:
-    assert (loaded.compiled, loaded.code, loaded.parameters, loaded.sizes) == ("compiled", "code", ("p",), (4,))
+    assert (loaded.code, loaded.parameters, loaded.sizes) == ("code", ("p",), (4,))
     found = loaded.launch_config(ck.cover(1000), 0)
     assert found is loaded.launch_config(ck.cover(1000), 0)
     assert (found.grid, found.block) == ((4, 1, 1), (256, 1, 1))
@@ -282,6 +284,79 @@ def test_limits_of_clusters_and_cooperative_grids() -> None:
     check_cooperative("k", ck.config(264, 32), H100, 2)
     with pytest.raises(ck.LaunchError, match="k: a cooperative grid is 265 blocks, over the limit 264 blocks"):
         check_cooperative("k", ck.config(265, 32), H100, 2)
+
+
+TWO = (2, 1, 1)
+
+
+def test_a_cluster_of_the_source_is_the_driver_s_to_set(loaded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(driver, "cuKernelSetAttribute", lambda code, *given: (calls.append(code.name), (OK,))[1])
+    loaded.__dict__["bounds"] = LaunchBounds(cluster=TWO)
+    assert loaded.launch_config(ck.config(4, 32), 0) == ck.config(4, 32)
+    assert loaded.launch_config(ck.config(4, 32, cluster=2), 0) == ck.config(4, 32, cluster=2)
+    assert loaded.launch_config(ck.cover(1025), 0).grid == (6, 1, 1)
+    for wrong in (ck.config(3, 32), ck.config(4, 32, cluster=4)):
+        with pytest.raises(ck.LaunchError, match=r"k<int>: .* the kernel's own"):
+            loaded.launch_config(wrong, 0)
+    assert calls == []
+    loaded.__dict__["bounds"] = LaunchBounds(cluster=(16, 1, 1))
+    loaded.launch_config(ck.config(16, 32), 0)
+    assert calls == ["CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED"]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "config", "why"),
+    [
+        (
+            LaunchBounds(cluster=TWO),
+            ck.config(3, 32),
+            r"grid \(3, 1, 1\) is no multiple of the kernel's own cluster",
+        ),
+        (
+            LaunchBounds(cluster=TWO),
+            ck.config((4, 2), 32, cluster=(2, 2)),
+            r"cluster \(2, 2, 1\) is not the kernel's own",
+        ),
+        (
+            LaunchBounds(cluster=TWO),
+            ck.config(4, 32, cluster=1),
+            r"cluster \(1, 1, 1\) is not the kernel's own",
+        ),
+        (
+            LaunchBounds(needs_cluster=True),
+            ck.config(4, 32),
+            r"leaves the cluster to the launch: ck\.config\(grid",
+        ),
+        (
+            LaunchBounds(most_blocks=4),
+            ck.config(8, 32, cluster=8),
+            r"a cluster of 8 blocks \(8, 1, 1\) is .* limit 4,",
+        ),
+        (
+            LaunchBounds(block=(64, 2, 1)),
+            ck.config(4, 128),
+            r"block \(128, 1, 1\) is not the kernel's own \(64, 2, 1",
+        ),
+        (LaunchBounds(cluster=TWO, counts_clusters=True), ck.config(4, 32), r"write __cluster_dims__\(2, 1, 1\) and"),
+    ],
+)
+def test_what_the_source_s_bounds_refuse(bounds: LaunchBounds, config: ck.Config, why: str) -> None:
+    with pytest.raises(ck.LaunchError, match=f"^k: .*{why}"):
+        bounded("k", config, bounds)
+
+
+def test_what_the_source_s_bounds_take() -> None:
+    assert bounded("k", ck.config((4, 3), 32), LaunchBounds(cluster=TWO)).cluster == TWO
+    for bounds, config in (
+        (LaunchBounds(cluster=TWO), ck.config(4, 32, cluster=2)),
+        (LaunchBounds(needs_cluster=True), ck.config(4, 32, cluster=4)),
+        (LaunchBounds(most_blocks=4), ck.config(4, 32, cluster=4)),
+        (LaunchBounds(most_blocks=4), ck.config(5, 32)),
+        (LaunchBounds(block=(64, 2, 1)), ck.config(4, (64, 2))),
+        (LaunchBounds(), ck.config(4, 32)),
+    ):
+        assert bounded("k", config, bounds) == config
 
 
 # ── variables ────────────────────────────────────────────────────────────────────────────────────────────────────────

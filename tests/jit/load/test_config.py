@@ -10,6 +10,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit.errors import LaunchError
+from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.load import config as load_config
 from cudakit.jit.load.config import Config, Cover, as_config, as_launch_config, is_empty, spread
 
@@ -38,17 +39,26 @@ def test_wrong_numbers_are_named(arguments: tuple[Any, ...], why: str) -> None:
 
 
 def test_cover_spreads_the_last_axis_along_x() -> None:
-    assert spread(ck.cover(1000), 256).grid == (4, 1, 1)
-    made = spread(ck.cover((100, 70)), 256)
+    bounds = LaunchBounds()
+    assert spread(ck.cover(1000), 256, bounds).grid == (4, 1, 1)
+    made = spread(ck.cover((100, 70)), 256, bounds)
     assert made.block == (32, 8, 1)
     assert made.grid == (3, 13, 1)
-    assert spread(ck.cover((5, 6, 7), block=(2, 2, 2)), 0).grid == (4, 3, 3)
+    assert spread(ck.cover((5, 6, 7), block=(2, 2, 2)), 0, bounds).grid == (4, 3, 3)
     with pytest.raises(ck.LaunchError, match="one to three extents"):
         ck.cover((1, 2, 3, 4))
     with pytest.raises(ck.LaunchError, match="got an array; give its "):
         ck.cover(np.zeros(3))  # type: ignore[arg-type]
     with pytest.raises(ck.LaunchError, match="shape must be whole numbers"):
         ck.cover(1.5)  # type: ignore[arg-type]
+
+
+def test_cover_takes_the_block_and_whole_clusters_of_the_source() -> None:
+    bounds = LaunchBounds(block=(16, 4, 1), cluster=(2, 3, 1))
+    made = spread(ck.cover((20, 70)), 256, bounds)
+    assert (made.block, made.grid) == ((16, 4, 1), (6, 6, 1))
+    made = spread(ck.cover((24, 64), block=(32, 8)), 256, bounds)
+    assert (made.block, made.grid) == ((32, 8, 1), (2, 3, 1))
 
 
 def test_empty_grids() -> None:
