@@ -141,7 +141,7 @@ class EmulatedThreads(Emulated):
 
     def attributes(self) -> EmulatedAttributes:
         machine, why = self.loaded.ran.get(self.symbol, ("numpy", "it has not run"))
-        return EmulatedAttributes(machine, why, self.loaded.symbols.static_bytes)
+        return EmulatedAttributes(machine, why, self.loaded.shared(self.symbol).static_bytes)
 
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch:
         PROGRAMS.use(self.loaded)
@@ -169,7 +169,7 @@ class EmulatedThreads(Emulated):
         own = bounds.threads or prod(bounds.block or (limits.threads_per_block,))
         config = spread(given, min(_COVER_THREADS, own), bounds) if isinstance(given, Cover) else given
         config = bounded(name, config, bounds)
-        static = self.loaded.symbols.static_bytes
+        static = self.loaded.shared(self.symbol).static_bytes
         check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
         if config.cooperative:
             warps = -(-prod(config.block) // 32)

@@ -15,6 +15,7 @@ from cudakit import emulator
 from cudakit.emulator import arguments as emulator_arguments
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.launch import EmulatedCode, EmulatedShape, EmulatedVariables, pack
+from cudakit.emulator.machine.shared import SharedLayout
 from cudakit.emulator.ready import EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.jit.launch.bind import Fragment, Mismatch, evaluate
 from cudakit.jit.load.config import Cover
@@ -321,9 +322,8 @@ def test_attributes_before_a_launch_and_after(monkeypatch: pytest.MonkeyPatch) -
     x = np.zeros(1, "i4")
     kernel(emulator.stream(machine="numpy"), ck.config(1, 1), x)
     assert kernel.attributes() == ("numpy", "", 48)
-    symbols = SimpleNamespace(static_bytes=48)
-    assert threads(ran={}, symbols=symbols).attributes() == ("numpy", "it has not run", 48)
-    assert threads(ran={"k": ("compiled", "")}, symbols=symbols).attributes() == ("compiled", "", 48)
+    assert threads(static=48, ran={}).attributes() == ("numpy", "it has not run", 48)
+    assert threads(static=48, ran={"k": ("compiled", "")}).attributes() == ("compiled", "", 48)
     assert tiles().attributes() == ("numpy", "tile kernels run on NumPy", 0)
 
 
@@ -360,11 +360,12 @@ def test_variables_are_copied_on_their_stream() -> None:
 # ── limits ──
 
 
-def threads(directives: dict[str, tuple[int, ...]] | None = None, **loaded: Any) -> EmulatedThreads:
+def threads(directives: dict[str, tuple[int, ...]] | None = None, static: int = 0, **loaded: Any) -> EmulatedThreads:
     """A kernel ``f`` of threads, of which only a part is there."""
     function = SimpleNamespace(directives=directives or {}, parameters=[])
-    loaded.setdefault("symbols", SimpleNamespace(static_bytes=0))
-    module: Any = SimpleNamespace(program=SimpleNamespace(functions={"k": function}), **loaded)
+    program = SimpleNamespace(functions={"k": function})
+    layouts = {"k": SharedLayout({}, static, static)}
+    module: Any = SimpleNamespace(program=program, shared=layouts.__getitem__, **loaded)
     specialization: Any = SimpleNamespace(name_expression="f")
     compiled: Any = SimpleNamespace(lowered={"f": "k"})
     return EmulatedThreads(specialization, compiled, (), module)
@@ -442,7 +443,7 @@ def test_limits_of_arches(arch: str, capability: tuple[int, int], shared: int, m
     ],
 )
 def test_a_cooperative_grid_runs_at_once(block: int, static: int, dynamic: int, most: int) -> None:
-    kernel = threads(symbols=SimpleNamespace(static_bytes=static))
+    kernel = threads(static=static)
     geometry = kernel.geometry("sm_90", ck.config(most, block, dynamic, cooperative=True))
     assert geometry.cooperative
     assert geometry.grid == (most, 1, 1)

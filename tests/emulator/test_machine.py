@@ -654,6 +654,8 @@ CALLS = """
 .func itself_too() { call back, (); ret; }
 .entry pointed(.param .u64 p) {
     .reg .b64 %p; ld.param.u64 %p, [p]; call %p, (), proto; proto: .callprototype _ (); ret; }
+.entry launches() { .reg .b64 %p; mov.u64 %p, none; mov.u64 %p, taken; ret; }
+.func taken() { call last, (); ret; }
 """
 
 
@@ -666,7 +668,7 @@ def test_functions_that_a_kernel_may_come_to() -> None:
         "none": ["none"],
         "itself": ["itself", "back", "itself_too"],
     }
-    assert held.reached(functions["pointed"]) == held.functions
+    assert [each.name for each in held.reached(functions["pointed"])] == ["pointed", "taken", "last"]
     recursive = [name for name, function in functions.items() if function.is_entry and held.recurses(function)]
     assert recursive == ["itself", "pointed"]
 
@@ -684,20 +686,87 @@ def test_pointers_stand_for_functions() -> None:
         symbols.function_at(pointer(other, "elsewhere"))
 
 
+def shared_by(text: str) -> dict[str, tuple[int, dict[str, int]]]:
+    """Static bytes and offsets of each kernel of a text."""
+    held = module(text)
+    layouts = {f.name: held.shared(f.name) for f in held.program.functions.values() if f.is_entry}
+    return {name: (layout.static_bytes, layout.offsets) for name, layout in layouts.items()}
+
+
+def code(*names: str, own: str = "") -> str:
+    """A body that declares variables and stores to some."""
+    stores = " ".join(f"st.shared.b8 [{name}], %r;" for name in names)
+    return f"{{ .reg .b32 %r; .reg .b64 %p; {own} mov.u32 %r, %tid.x; {stores} ret; }}"
+
+
 def test_shared_variables_lie_by_their_alignment() -> None:
-    held = module("""
+    held = module(f"""
         .shared .align 1 .b8 one[3];
         .shared .align 8 .b8 two[8];
         .extern .shared .align 32 .b8 dynamic[];
-        .func g() { .shared .align 2 .b8 three[6]; ret; }""")
-    symbols = held.symbols
-    assert symbols.shared == {"one": 0, "two": 8, "three": 16, "dynamic": 32}
-    assert (symbols.shared_end, symbols.static_bytes) == (22, 32)
-    assert (symbols.shared_bytes(0), symbols.shared_bytes(100)) == (22, 132)
-    plain_ones = module(".shared .align 4 .b8 a[20]; .extern .shared .align 4 .b8 dynamic[];").symbols
-    assert (plain_ones.shared_end, plain_ones.static_bytes) == (20, 32)
-    whole = module(".shared .align 4 .b8 a[32];").symbols
-    assert (whole.shared_end, whole.static_bytes) == (32, 32)
+        .entry g() {code("one", "two", "dynamic", "three", own=".shared .align 2 .b8 three[6];")}
+        .entry h() {code("dynamic")}""")
+    layout = held.shared("g")
+    assert layout == ({"three": 0, "one": 6, "two": 16, "dynamic": 32}, 24, 32)
+    assert (layout.total_bytes(0), layout.total_bytes(100)) == (24, 132)
+    assert held.shared("h") == ({"dynamic": 0}, 0, 0)
+
+
+def test_a_kernel_has_the_shared_variables_that_it_may_come_to() -> None:
+    # The bytes are what ptxas 13.5 tells of these kernels with -v.
+    of_program = ".shared .align 4 .b8 m[401]; .shared .align 1 .b8 n[3];"
+    callees = f".func g() {code('m')} .func f() {code('fa', own='.shared .align 4 .b8 fa[300];')}"
+    indirect = "proto: .callprototype _ (); call %p, (), proto;"
+    assert shared_by(f"""{of_program} {callees} .global .u64 table[1] = {{g}};
+        .entry none() {code()}
+        .entry called() {code(own="call g, (); call f, ();")}
+        .entry own() {code("n", "a", own=".shared .align 16 .b8 a[32]; .shared .b8 unused[5]; call g, ();")}
+        .entry by_table() {code(own="ld.global.u64 %p, [table];")}
+        .entry by_address() {code(own="mov.u64 %p, f;")}
+        .entry of_an_address() {code(own="mov.u64 %p, n;")}
+        .entry of_a_kernel() {code(own="mov.u64 %p, own;")}
+        .entry through_a_pointer() {code(own=f"mov.u64 %p, %clock64; {indirect}")}
+    """) == {
+        "none": (0, {}),
+        "called": (704, {"m": 0, "fa": 404}),
+        "own": (441, {"a": 0, "m": 32, "n": 433, "unused": 436}),
+        "by_table": (704, {"m": 0, "fa": 404}),
+        "by_address": (704, {"m": 0, "fa": 404}),
+        "of_an_address": (3, {"n": 0}),
+        "of_a_kernel": (0, {}),
+        "through_a_pointer": (704, {"m": 0, "fa": 404}),
+    }
+
+
+def test_shared_variables_of_functions_that_have_one_name() -> None:
+    found = shared_by(f"""
+        .shared .align 4 .b8 a[7];
+        .func f() {code("a", own=".shared .align 4 .b8 a[5];")}
+        .entry j() {code("a", own="call f, ();")}
+        .entry k() {code("a", own=".shared .align 4 .b8 a[9]; call f, ();")}
+        .entry inner() {code("a", own="{ .shared .align 4 .b8 a[2]; st.shared.b8 [a], 1; } call f, ();")}
+    """)
+    assert found == {
+        "j": (13, {"a": 0, "a$f": 8}),
+        "k": (17, {"a$k": 0, "a$f": 12}),
+        "inner": (17, {"a#1": 0, "a": 4, "a$f": 12}),
+    }
+
+
+def test_dynamic_shared_memory_of_any_kernel_rounds_up_the_static_one() -> None:
+    text = f".shared .b8 m[5]; .entry k() {code('m')} .entry j() {code()}"
+    assert shared_by(text)["k"] == (5, {"m": 0})
+    for align, start in ((1, 16), (64, 64)):
+        found = shared_by(f"{text} .extern .shared .align {align} .b8 d[];")
+        assert found == {"k": (start, {"m": 0}), "j": (0, {})}
+
+
+def test_a_function_that_another_code_s_pointer_names_has_no_shared_memory() -> None:
+    memory = Memory()
+    memory.shared_offsets = {"_ZZ1fvE4mine": 8}
+    assert memory.shared_offset("_ZZ1fvE4mine") == 8
+    with pytest.raises(AccessError, match="theirs is in shared memory, and the kernel's blocks have none for it"):
+        memory.shared_offset("_ZZ1gvE6theirs")
 
 
 def test_programs_of_one_text_share_their_variables() -> None:
@@ -784,7 +853,7 @@ def test_blocks_that_must_run_at_once_have_to_fit() -> None:
         blocks(one, Geometry((4, 1, 1), (1, 1, 1), MOST_BYTES // 4, cooperative=True))
     with pytest.raises(ck.EmulationError, match="2 blocks that must run at once"):
         blocks(one, Geometry((4, 1, 1), (1, 1, 1), MOST_BYTES // 2 + 1, (2, 1, 1)))
-    static = f".shared .align 16 .b8 s[{MOST_BYTES // 2 + 16}]; {one}"
+    static = f".entry f() {{ .shared .align 16 .b8 s[{MOST_BYTES // 2 + 16}]; ret; }}"
     with pytest.raises(ck.EmulationError, match=f"take {MOST_BYTES + 34} bytes"):
         blocks(static, Geometry((4, 1, 1), (1, 1, 1), 0, (2, 1, 1)))
     registers = ".entry f() { .reg .b64 %a<3>; .reg .b32 %b; mov.u64 %a0, 1; ret; }"

@@ -14,7 +14,7 @@ _EXTENT = re.compile(r"\s*\[([^\]]*)\]")
 
 def in_shared(launch: Launch, offset: int, size: int) -> str:
     """Where `size` bytes at an offset in shared memory are."""
-    symbols = launch.module.symbols.shared
+    symbols = launch.shared.offsets
     before = [(start, each) for each, start in symbols.items() if start <= offset]
     if not before:
         return f"byte {offset} of shared memory"

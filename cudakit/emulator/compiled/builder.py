@@ -312,8 +312,8 @@ class Builder:
         context = self.context
         if name in context.local:
             return Value(UNIFORM, constant("i64", context.local[name] + offset))
-        if name in context.symbols.shared:
-            return Value(UNIFORM, constant("i64", context.symbols.shared[name] + offset))
+        if name in context.shared:
+            return Value(UNIFORM, constant("i64", context.shared[name] + offset))
         if name in context.parameter_offsets:
             return Value(UNIFORM, constant("i64", context.parameter_offsets[name] + offset))
         if name == "WARP_SZ":

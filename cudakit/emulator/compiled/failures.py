@@ -74,10 +74,10 @@ def _access(launch: Launch, given: Instruction, reached: Reached | None, address
         assert isinstance(given.operands[2], Immediate)
         return f"a copy of {given.operands[2].value} bytes from a source of {address}"
     size = reached.size * reached.count
-    shared = module.symbols.shared_bytes(launch.geometry.shared_bytes)
+    shared = launch.shared.total_bytes(launch.geometry.shared_bytes)
     memory.block_of = np.zeros(1, np.int64)
     memory.set_shared(1, shared)
-    memory.shared_offsets = module.symbols.shared
+    memory.shared_offsets = launch.shared.offsets
     context = module.context(launch.entry)
     memory.local = np.zeros((1, max(1024, context.local_bytes)), np.uint8)
     addresses = np.array([address], np.uint64)

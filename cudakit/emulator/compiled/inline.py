@@ -59,7 +59,7 @@ class Inlined:
         if prefix:
             into.registers |= {prefix + name: kind for name, kind in function.registers.items()}
             for name, variable in function.variables.items():
-                if variable.space != "param":
+                if variable.space not in ("param", "shared"):
                     into.variables[prefix + name] = replace(variable, name=prefix + name)
         renamer = _Renamer(function, prefix, names)
         into.branch_targets |= {
@@ -169,29 +169,15 @@ def _moves(given: Instruction, into: Function) -> list[Instruction]:
     return found
 
 
-def reached(program: Program, entry: Function) -> list[Function]:
-    """A kernel and the functions that it may come to by their names."""
-    found, open_ = {entry.name: entry}, [entry]
-    while open_:
-        for given in open_.pop().code:
-            names = [item.name for item in given.operands if isinstance(item, Symbol)] if given.opcode == "call" else []
-            for name in names:
-                callee = program.functions.get(name)
-                if callee is not None and name not in found:
-                    found[name] = callee
-                    open_.append(callee)
-    return list(found.values())
-
-
 class _Renamer:
     """Gives what a function names its names in the kernel."""
 
     def __init__(self, function: Function, prefix: str, names: dict[str, str]) -> None:
         self._function, self._prefix, self._names = function, prefix, names
-        #: What a function declares: variables of calls, and those in local memory.
-        self._own = (
-            {v.name for v in function.variables.values()} | function.labels.keys() | function.branch_targets.keys()
-        )
+        #: What a function declares for each of its calls: variables of calls, and those in local memory. A shared
+        #: variable is one for all calls.
+        own = {variable.name for variable in function.variables.values() if variable.space != "shared"}
+        self._own = own | function.labels.keys() | function.branch_targets.keys()
 
     def instruction(self, given: Instruction) -> Instruction:
         if not self._prefix:
@@ -221,4 +207,4 @@ class _Renamer:
         return self._names.get(name) or (self._prefix + name if name in self._own else name)
 
 
-__all__ = ["Inlined", "Variable", "reached"]
+__all__ = ["Inlined", "Variable"]

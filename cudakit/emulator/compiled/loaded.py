@@ -80,7 +80,7 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
         address = int(array.__array_interface__["data"][0])
         return -(-address // 64) * 64
 
-    shared = module.symbols.shared_bytes(geometry.shared_bytes)
+    shared = launch.shared.total_bytes(geometry.shared_bytes)
     parameters = room(max(64, sum(v.size + v.align for v in launch.entry.parameters)))
     rows = -(-context.local_bytes // 16) * 16 if context.local else 0
     lanes = -(-geometry.threads // 64) * 64

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from cudakit.emulator.compiled import kernel, native
 from cudakit.emulator.compiled.analysis import Traits, traits_of
-from cudakit.emulator.compiled.inline import Inlined, reached
+from cudakit.emulator.compiled.inline import Inlined
 from cudakit.emulator.compiled.layout import Layout, layout_of
 from cudakit.emulator.compiled.loaded import Compiled
 from cudakit.emulator.compiled.refusal import Refusal
@@ -69,7 +69,7 @@ class Machine:
             return again
         traits = made.traits.get(entry.name)
         if traits is None:
-            contexts = [module.context(each) for each in reached(module.program, entry)]
+            contexts = [module.context(each) for each in module.reached(entry)]
             traits = made.traits[entry.name] = traits_of(contexts)
         processor = native.processor()
         most = processor.native * (4 if traits.size <= _SMALL else 2)
@@ -102,13 +102,13 @@ class Machine:
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
         try:
             inlined = Inlined(module.program, module.program.functions[name])
-            context = Context(module.symbols, inlined.function)
+            context = Context(module.symbols, inlined.function, module.shared(name).offsets)
             # What NumPy's machine does not know, in this form, is not known here: its error comes where it is run.
             for given in inlined.function.code:
                 if decode(given, context).missing:
                     raise Refusal(f"instruction {given}")
             split(inlined.function, inlined.origins)
-            context = Context(module.symbols, inlined.function)
+            context = Context(module.symbols, inlined.function, module.shared(name).offsets)
             brief = kernel.make(context, layout, True)
             lines = brief.text.count("\n")
             if lines <= _SHORT or native.was_improved(brief.text):

@@ -277,7 +277,7 @@ class Session:
         memory.set_parameters(self.launch.parameters)
         memory.block_of, memory.cluster = np.zeros(threads, np.int64), 1
         memory.exited = lambda blocks: np.zeros(len(blocks), bool)
-        memory.shared_offsets = self.launch.module.symbols.shared
+        memory.shared_offsets = self.launch.shared.offsets
         memory.shared_bytes = size = words[Slot.SHARED_BYTES]
         whole = -(-size // 16) * 16
         if whole:

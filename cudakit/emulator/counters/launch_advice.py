@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from cudakit.emulator.counters.requests import WARP
 from cudakit.emulator.counters.tally import Kernel
+from cudakit.emulator.machine.shared import shared_layout
 from cudakit.emulator.machine.state import RESERVED_SHARED
-from cudakit.emulator.ptx.program import Address, Group, Operand, Symbol
 
 
 class Multiprocessor(NamedTuple):
@@ -46,7 +46,8 @@ def on_launch(kernel: Kernel) -> Iterator[str]:
     room = _MULTIPROCESSORS.get(int(number[1])) if number is not None else None
     if room is None:
         return
-    taken = kernel.geometry.shared_bytes + _static_bytes(kernel) + RESERVED_SHARED
+    shared = shared_layout(kernel.program, kernel.program.functions[kernel.entry])
+    taken = kernel.geometry.shared_bytes + shared.static_bytes + RESERVED_SHARED
     fits = room.shared_bytes // taken
     # Of registers the PTX says nothing: more than this may not fit, fewer blocks may.
     if blocks > fits and 4 * fits * threads <= room.threads:
@@ -60,28 +61,3 @@ def on_launch(kernel: Kernel) -> Iterator[str]:
             f"a multiprocessor of {target} takes {room.blocks} blocks at once, which with {threads} threads "
             f"each are {room.blocks * threads:,} of {room.threads:,} threads"
         )
-
-
-def _static_bytes(kernel: Kernel) -> int:
-    """Of the shared variables that the kernel, or a function that it may call, names."""
-    program = kernel.program
-    seen, names = set[str](), {kernel.entry}
-    while names - seen:
-        name = (names - seen).pop()
-        seen.add(name)
-        if name in program.functions:
-            of = program.functions[name]
-            names |= {symbol for given in of.code for operand in given.operands for symbol in _symbols(operand)}
-    variables = [*program.variables.values()]
-    for of in program.functions.values():
-        variables += of.variables.values()
-    return sum(each.size for each in variables if each.space == "shared" and not each.extern and each.name in seen)
-
-
-def _symbols(operand: Operand) -> Iterator[str]:
-    if isinstance(operand, Group):
-        for each in operand.items:
-            yield from _symbols(each)
-    found = operand.base if isinstance(operand, Address) else operand
-    if isinstance(found, Symbol):
-        yield found.name

@@ -76,6 +76,8 @@ class Scope:
         self.function = stepper.module.functions[front.function]
         self.context = stepper.module.context(self.function)
         self.frame = stepper.frame(front.depth, front.function)
+        #: Where the kernel's shared variables lie.
+        self.offsets = stepper.launch.shared.offsets
 
     # ── by names ──
 
@@ -104,7 +106,7 @@ class Scope:
             return Value(np.asarray([32]))
         if name.startswith("%"):
             return self.register(name)
-        for symbol in self.context.symbols.shared:
+        for symbol in self.offsets:
             if plain(symbol) == name:
                 block = int(self.stepper.block_of[self.lanes[0]])
                 return Value(
@@ -113,7 +115,7 @@ class Scope:
         for each in self.program.symbols.program:
             if each.name == name:
                 return self._read(each)
-        known = ", ".join([*self.names(), *map(plain, self.context.symbols.shared)]) or "none"
+        known = ", ".join([*self.names(), *map(plain, self.offsets)]) or "none"
         raise ArgumentError(f"no variable {name} is known here; those seen from this line are {known}")
 
     def pointed(self, value: Value, index: np.ndarray) -> Value:
@@ -151,8 +153,7 @@ class Scope:
 
     def shared(self, symbol: str, block: int) -> np.ndarray:
         """A variable in a block's shared memory."""
-        memory, symbols = self.stepper.memory, self.context.symbols
-        start = symbols.shared[symbol]
+        memory, start = self.stepper.memory, self.offsets[symbol]
         variables = [*self.stepper.module.program.variables.values()]
         for function in self.stepper.module.functions:
             variables += function.variables.values()
@@ -190,8 +191,8 @@ class Scope:
             start = self.frame.local_base[lanes] + self.context.local[place.name] + place.offset
             found: np.ndarray = memory.local[lanes[:, None], start[:, None] + np.arange(size)]
             return found
-        if place.name in symbols.shared:
-            start = symbols.shared[place.name] + place.offset
+        if place.name in self.offsets:
+            start = self.offsets[place.name] + place.offset
             rows: np.ndarray = memory.shared[self.stepper.block_of[lanes]][:, start : start + size]
             return rows
         if place.name in symbols.storage:

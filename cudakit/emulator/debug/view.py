@@ -120,7 +120,7 @@ def shared(cursor: Cursor) -> dict[str, np.ndarray]:
     if scope is None:
         return {}
     block = cursor.block - cursor.stepper.first_block
-    return {plain(symbol): scope.shared(symbol, block).copy() for symbol in scope.context.symbols.shared}
+    return {plain(symbol): scope.shared(symbol, block).copy() for symbol in scope.offsets}
 
 
 def lanes(cursor: Cursor) -> list[Lane]:

@@ -37,7 +37,7 @@ def blocks_at_once(module: Module, entry: Function, geometry: Geometry, title: s
             f"limit of {LOCAL_BYTES} bytes a thread"
         )
     cluster = prod(geometry.cluster)
-    block_bytes = module.symbols.static_bytes + geometry.shared_bytes + geometry.threads * context.lane_bytes
+    block_bytes = module.shared(entry.name).static_bytes + geometry.shared_bytes + geometry.threads * context.lane_bytes
     least = geometry.blocks if geometry.cooperative else cluster
     if least * block_bytes > MOST_BYTES:
         raise EmulationError(

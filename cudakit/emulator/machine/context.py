@@ -5,8 +5,9 @@ A maker (see `decode`) binds each operand once, to a function that reads or writ
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,6 +38,9 @@ STORAGE = {
 CARRY = Register("%condition code")
 
 
+#: Where no shared variable is known to lie.
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
+
 Reader: TypeAlias = Callable[[Frame, Index, Machine], Any]
 Writer: TypeAlias = Callable[[Frame, Index, Any], None]
 
@@ -46,13 +50,21 @@ _READ_ONLY = frozenset({"bar", "barrier", "nanosleep", "brx", "stackrestore"})
 
 
 class Context:
-    """What a maker needs of the function around an instruction: registers, addresses, types."""
+    """What a maker needs of the function around an instruction: registers, addresses, types.
+
+    Parameters
+    ----------
+    symbols : Symbols
+    function : Function
+    shared : mapping of str to int, optional
+        Where shared variables lie, if the context is of one kernel alone. Else each launch says so.
+    """
 
     symbols: Symbols
     function: Function
 
-    def __init__(self, symbols: Symbols, function: Function) -> None:
-        self.symbols, self.function = symbols, function
+    def __init__(self, symbols: Symbols, function: Function, shared: Mapping[str, int] = _NOWHERE) -> None:
+        self.symbols, self.function, self.shared = symbols, function, shared
         registers = {**function.registers, CARRY.name: "pred"}
         self.numbers: dict[str, int] = {name: number for number, name in enumerate(registers)}
         if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
@@ -186,13 +198,14 @@ class Context:
                 return ((frame.local_base if index is None else frame.local_base[index]) + base).astype(dtype)
 
             return local
+        if name in self.symbols.shared:
+            # Each kernel lays out its own.
+            return lambda frame, index, machine: dtype.type(machine.memory.shared_offset(name) + offset)
         value = dtype.type(self.address_of(name) + offset)
         return lambda frame, index, machine: value
 
     def address_of(self, name: str) -> int:
-        """Address of a variable in its own state space, or of a function."""
-        if name in self.symbols.shared:
-            return self.symbols.shared[name]
+        """Address of a variable in its own state space but shared memory, or of a function."""
         if name in self.parameter_offsets:
             return self.parameter_offsets[name]
         address = self.symbols.address_of(name)

@@ -27,6 +27,7 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.shared import SharedLayout
 from cudakit.emulator.machine.special import SpecialRegisters, deadlocked
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
@@ -92,6 +93,11 @@ class Launch:
     @property
     def memory(self) -> Memory:
         return self.module.memory
+
+    @property
+    def shared(self) -> SharedLayout:
+        """Shared memory of its blocks."""
+        return self.module.shared(self.entry.name)
 
     @property
     def own_address(self) -> int:
@@ -161,9 +167,10 @@ class Scheduler(Machine):
     def __init__(self, launch: Launch, blocks: range) -> None:
         self.launch, self.module = launch, launch.module
         module, geometry, entry = launch.module, launch.geometry, launch.entry
-        shared_bytes = module.symbols.shared_bytes(geometry.shared_bytes)
+        shared = launch.shared
+        shared_bytes = shared.total_bytes(geometry.shared_bytes)
         super().__init__(module.memory, geometry, blocks, shared_bytes, launch.output, launch.placed)
-        self.memory.shared_offsets = module.symbols.shared
+        self.memory.shared_offsets = shared.offsets
         self.steps = launch.steps
         self.late = Late(self.lanes) if launch.late else None
         #: Where the compiler cannot tell how deep calls go, a thread has the stack that is set for the device.

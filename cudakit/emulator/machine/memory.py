@@ -154,6 +154,21 @@ class Memory:
         """Give each block new shared memory of `size` bytes."""
         self.shared, self.shared_bytes = np.full((blocks, -(-size // _ROW) * _ROW), _UNSET, np.uint8), size
 
+    def shared_offset(self, name: str) -> int:
+        """Where a variable begins in a block's shared memory.
+
+        Raises
+        ------
+        AccessError
+            Where the kernel that runs has none of it.
+        """
+        if name not in self.shared_offsets:
+            raise AccessError(
+                f"{plain(name)} is in shared memory, and the kernel's blocks have none for it: its function was called "
+                "through a pointer that other code took; let the kernel name the function"
+            )
+        return self.shared_offsets[name]
+
     def set_parameters(self, data: bytes) -> None:
         """Give the bytes of a launch's parameters an address."""
         self.parameters = np.zeros((1, -(-len(data) // WIDEST) * WIDEST), np.uint8)

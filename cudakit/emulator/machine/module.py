@@ -13,11 +13,13 @@ from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
+from cudakit.emulator.machine.calls import reached, recurses
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Decoded, decode
 from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.machine.shared import SharedLayout, shared_layout
 from cudakit.emulator.machine.symbols import Linked, Symbols
-from cudakit.emulator.ptx.program import Function, Program, Register, Symbol
+from cudakit.emulator.ptx.program import Function, Program
 
 
 class Module:
@@ -51,6 +53,7 @@ class Module:
         #: What other machines have made of the program, by machine; it goes when the program does.
         self.made: dict[object, Any] = {}
         self._recursive: dict[str, bool] = {}
+        self._shared: dict[str, SharedLayout] = {}
         #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).
         self.grid_barrier: np.ndarray = np.zeros(2, np.uint32)
         self.grid_barrier_address: int = memory.add(self.grid_barrier, "the grid's barrier")
@@ -91,50 +94,18 @@ class Module:
     def recurses(self, function: Function) -> bool:
         """Whether a function may come to call itself, looked into once."""
         if function.name not in self._recursive:
-            self._recursive[function.name] = _recurses(self.program, function)
+            self._recursive[function.name] = recurses(self.program, function)
         return self._recursive[function.name]
 
     def reached(self, function: Function) -> list[Function]:
-        """The function and those that it may come to call: all, where it calls through a pointer."""
-        found, open_ = {function.name: function}, [function]
-        while open_:
-            for name in _callees(open_.pop()):
-                if not name:
-                    return self.functions
-                if name in self.program.functions and name not in found:
-                    found[name] = self.program.functions[name]
-                    open_.append(found[name])
-        return list(found.values())
+        """The function and the device functions that it may come to."""
+        return reached(self.program, function)
 
-
-def _recurses(program: Program, entry: Function) -> bool:
-    """Whether a function that `entry` reaches may call itself; one called through a pointer may."""
-    open_, closed = [(entry.name, iter(_callees(entry)))], set[str]()
-    path = {entry.name}
-    while open_:
-        name, callees = open_[-1]
-        callee = next(callees, None)
-        if callee is None:
-            open_.pop()
-            path.discard(name)
-            closed.add(name)
-        elif callee == "" or callee in path:
-            return True
-        elif callee not in closed and callee in program.functions:
-            path.add(callee)
-            open_.append((callee, iter(_callees(program.functions[callee]))))
-    return False
-
-
-def _callees(function: Function) -> list[str]:
-    """Functions that `function` calls by name; an empty name where it calls through a pointer."""
-    found = []
-    for given in function.code:
-        if given.opcode == "call":
-            # Results in brackets may stand before the function.
-            target = next((item for item in given.operands[:2] if isinstance(item, Symbol | Register)), None)
-            found.append(target.name if isinstance(target, Symbol) else "")
-    return found
+    def shared(self, kernel: str) -> SharedLayout:
+        """Shared memory of a kernel's blocks, by its name in the program."""
+        if kernel not in self._shared:
+            self._shared[kernel] = shared_layout(self.program, self.program.functions[kernel])
+        return self._shared[kernel]
 
 
 class Programs:

@@ -45,19 +45,13 @@ class Symbols:
         Address and bytes of each variable in constant memory.
     numbers : dict of str to int
         Number of each function.
-    shared : dict of str to int
-        Offset of each variable in a block's shared memory.
-    shared_end : int
-        Where the variables in it end.
-    static_bytes : int
-        Where dynamic shared memory begins.
+    shared : frozenset of str
+        Names of the variables in shared memory; where they lie is each kernel's own.
     linked : Linked
         What other programs of the text have too.
     """
 
-    shared: dict[str, int]
-    shared_end: int
-    static_bytes: int
+    shared: frozenset[str]
 
     def __init__(self, program: Program, memory: Memory, linked: Linked) -> None:
         self.storage: dict[str, np.ndarray] = {}
@@ -70,7 +64,8 @@ class Symbols:
             for name in program.functions
         }
         self._functions = {pointer: name for name, pointer in self._pointers.items()}
-        self.shared, self.shared_end, self.static_bytes = _shared_layout(program)
+        scopes = (program.variables, *(function.variables for function in program.functions.values()))
+        self.shared = frozenset(v.name for scope in scopes for v in scope.values() if v.space == "shared")
         new = [
             variable
             for variable in program.variables.values()
@@ -114,10 +109,6 @@ class Symbols:
                 item = item.to_bytes(address)
             self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
 
-    def shared_bytes(self, dynamic: int) -> int:
-        """Bytes of shared memory that a block has with `dynamic` bytes from its launch."""
-        return self.static_bytes + dynamic if dynamic else self.shared_end
-
     def address_of(self, name: str) -> int | None:
         """Address of a variable in global or constant memory, or the number that stands for a function in a pointer."""
         if name in self.addresses:
@@ -140,21 +131,3 @@ class Symbols:
             f"a call through a pointer to {known}, which another kernel's code has and this one's has not; let them be "
             "compiled together: module.prepare(…) with both, before the first launch"
         )
-
-
-def _shared_layout(program: Program) -> tuple[dict[str, int], int, int]:
-    """Offset of every shared variable of the module, where those of a size end, and where dynamic ones begin."""
-    offsets, end = {}, 0
-    scopes = (program.variables, *(function.variables for function in program.functions.values()))
-    variables = [v for scope in scopes for v in scope.values() if v.space == "shared"]
-    for variable in variables:
-        if variable.size:
-            end = -(-end // variable.align) * variable.align
-            offsets[variable.name] = end
-            end += variable.size
-    dynamic = [variable for variable in variables if not variable.size]
-    start = -(-end // 16) * 16
-    for variable in dynamic:
-        align = max(16, variable.align)
-        start = -(-start // align) * align
-    return {**offsets, **{variable.name: start for variable in dynamic}}, end, start

@@ -8,6 +8,7 @@ function.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 from cudakit.emulator.ptx.constants import literal
@@ -90,14 +91,16 @@ class Body:
         At the body's opening brace.
     function : Function
     sources : Sources
+    shared : set of str
+        Names of the program's shared variables so far, to which the function's are added.
     """
 
     tokens: Tokens
     function: Function
     sources: Sources
 
-    def __init__(self, tokens: Tokens, function: Function, sources: Sources) -> None:
-        self.tokens, self.function, self.sources = tokens, function, sources
+    def __init__(self, tokens: Tokens, function: Function, sources: Sources, shared: set[str]) -> None:
+        self.tokens, self.function, self.sources, self.shared = tokens, function, sources, shared
         self.statements: list[_Statement] = []
         self.tables: list[tuple[str, list[str], Scope]] = []
         self.parts: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -183,7 +186,13 @@ class Body:
             self.registers(scope)
         elif token in (".local", ".shared", ".param", ".const", ".global", ".tex"):
             found = variable(tokens, suffix=scope.suffix)
-            scope.names[found.name.removesuffix(scope.suffix)] = Symbol(found.name)
+            name = found.name.removesuffix(scope.suffix)
+            if found.space == "shared":
+                if found.name in self.shared:
+                    # Another function's, or the program's, which a block may have beside this one.
+                    found = replace(found, name=f"{found.name}${self.function.name}")
+                self.shared.add(found.name)
+            scope.names[name] = Symbol(found.name)
             self.function.variables[found.name] = found
         elif token in (".branchtargets", ".calltargets") and label:
             tokens.take()

@@ -35,9 +35,9 @@ def parse(text: str) -> Program:
     ArgumentError
         For what is no str.
     """
-    program = Program("", {}, {})
+    program, shared = Program("", {}, {}), set[str]()
     for module, first_line in modules_in(without_comments(text_of("emulator.parse: PTX", text))):
-        _Module(module, first_line, program).parse()
+        _Module(module, first_line, program, shared).parse()
     for declared in program.variables.values():
         if declared.extern and declared.space in ("global", "const"):
             raise EmulationError(
@@ -48,11 +48,11 @@ def parse(text: str) -> Program:
 
 
 class _Module:
-    def __init__(self, text: str, first_line: int, program: Program) -> None:
+    def __init__(self, text: str, first_line: int, program: Program, shared: set[str]) -> None:
         self.tokens = Tokens(text, first_line)
         # Files are named after the code whose lines refer to them.
         self.sources = Sources({int(number): _shown(name) for number, name in _FILE.findall(text)})
-        self.program = program
+        self.program, self.shared = program, shared
         self.own: set[str] = set()
 
     def parse(self) -> None:
@@ -148,6 +148,8 @@ class _Module:
     def variable(self, extern: bool, several: bool = False) -> None:
         found = variable(self.tokens, extern)
         self.tokens.take(";")
+        if found.space == "shared":
+            self.shared.add(found.name)
         known = self.program.variables.get(found.name)
         elsewhere = known is not None and not known.extern and found.name not in self.own
         if elsewhere and not (extern or several):
@@ -175,7 +177,7 @@ class _Module:
             if not several or name in self.own:
                 raise tokens.error(f"function {name} is defined twice")
             name = ""
-        tokens.jump(Body(tokens, function, self.sources).read())
+        tokens.jump(Body(tokens, function, self.sources, self.shared).read())
         if name:
             self.program.functions[name] = function
             self.own.add(name)

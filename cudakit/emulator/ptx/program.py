@@ -65,6 +65,18 @@ def registers_in(operand: Operand) -> Iterator[Register]:
             yield from registers_in(part)
 
 
+def symbols_in(operand: Operand) -> Iterator[Symbol]:
+    """The names that stand in an operand, parts of addresses and groups included."""
+    if isinstance(operand, Symbol):
+        yield operand
+    elif isinstance(operand, Address):
+        for part in (operand.base, *operand.coordinates):
+            yield from symbols_in(part)
+    elif isinstance(operand, Group):
+        for part in operand.items:
+            yield from symbols_in(part)
+
+
 class Source(NamedTuple):
     """A line of CUDA C++, and the line that it was inlined at."""
 

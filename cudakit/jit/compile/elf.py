@@ -17,6 +17,8 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _ELF = b"\x7fELF\x02"
 _SYMBOL_TABLE = 2
 _GLOBAL, _OBJECT = 1, 1
+#: A section of code whose blocks have shared memory that is the system's, and its bytes in each kernel's own section.
+_RESERVES, _RESERVED = ".nv.shared.reserved.0", 1024
 _VARIABLES = (".nv.global", ".nv.constant3")
 #: What a symbol of a kernel has in ``st_other``.
 _ENTRY = 0x10
@@ -108,7 +110,10 @@ def arch(cubin: bytes) -> int:
 
 
 class Resources(NamedTuple):
-    """What a kernel uses: a thread's registers, its stack, to which registers are spilled, a block's shared memory."""
+    """What a kernel uses: a thread's registers, its stack, to which registers are spilled, a block's shared memory.
+
+    Shared memory is the static one, without the system's part: as ptxas counts it.
+    """
 
     registers: int
     stack_bytes: int
@@ -131,7 +136,9 @@ def resources(cubin: bytes, kernel: str) -> Resources:
             symbol, number = struct.unpack("<II", value)
             if symbol < len(names) and names[symbol] == kernel:
                 found[attribute] = number
-    shared = sum(header[5] for name, header in sections if name == f".nv.shared.{kernel}")
+    # Where the system has a part of a block's shared memory, it comes first.
+    reserved = _RESERVED if any(name == _RESERVES for name, _ in sections) else 0
+    shared = sum(header[5] - reserved for name, header in sections if name == f".nv.shared.{kernel}")
     return Resources(found[_REGISTERS], found[_STACK], shared)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from cudakit.emulator.checks.naming import in_shared
 from cudakit.emulator.checks.schedules import _Tries
+from cudakit.emulator.machine.shared import SharedLayout
 from cudakit.emulator.ptx.program import Function, Instruction, Source, Variable
 
 
@@ -21,9 +22,8 @@ def launch(text: str, inside: int = 0, **sizes: int) -> Any:
     own = dict(list(variables.items())[:inside])
     others = {name: each for name, each in variables.items() if name not in own}
     functions = [SimpleNamespace(variables={}), SimpleNamespace(variables=own)]
-    symbols = SimpleNamespace(shared=starts)
-    module = SimpleNamespace(symbols=symbols, functions=functions, program=SimpleNamespace(variables=others))
-    return SimpleNamespace(module=module, source=("k.cu", text))
+    module = SimpleNamespace(functions=functions, program=SimpleNamespace(variables=others))
+    return SimpleNamespace(module=module, source=("k.cu", text), shared=SharedLayout(starts, at, at))
 
 
 @pytest.mark.parametrize("inside", [0, 2])

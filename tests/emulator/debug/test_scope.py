@@ -11,6 +11,7 @@ import pytest
 from cudakit.emulator.debug.dwarf import Entry, Kept, Place, Symbols, Variable
 from cudakit.emulator.debug.scope import Program, Scope
 from cudakit.emulator.machine.memory import AccessError
+from cudakit.emulator.machine.shared import SharedLayout
 from cudakit.errors import ArgumentError
 
 INT = Entry("base", {"encoding": 5, "size": 4})
@@ -28,7 +29,7 @@ def scope_of(*variables: Variable, code: int = 5, program: list[Variable] | None
         blank={0: BLANK, 1: BLANK, 2: BLANK, 3: BLANK},
         local={"depot": 4},
         parameter_offsets={"kernel_param": 8},
-        symbols=SimpleNamespace(shared={"tile": 4, "many": 8}, storage={"table": np.arange(100, 140, dtype="u1")}),
+        symbols=SimpleNamespace(storage={"table": np.arange(100, 140, dtype="u1")}),
     )
     function = SimpleNamespace(name="f", labels={"from": 4, "to": 6}, code=[None] * 10, variables={})
     shared = SimpleNamespace(name="tile", size=4), SimpleNamespace(name="many", size=0)
@@ -47,6 +48,7 @@ def scope_of(*variables: Variable, code: int = 5, program: list[Variable] | None
     )
     stepper: Any = SimpleNamespace(
         module=module,
+        launch=SimpleNamespace(shared=SharedLayout({"tile": 4, "many": 8}, 14, 14)),
         memory=memory,
         frame=lambda depth, number: frame,
         block_of=np.arange(8) // THREADS,
