@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudakit.emulator.compiled.layout import Slot
-from cudakit.emulator.machine.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_BITS
+from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BITS
 
 READ, WRITE = 0, 1
 #: Where a range begins that holds for no address: with a span of 0, at one that no pointer has.
@@ -53,7 +53,20 @@ even:
 generic:
   %window = lshr i64 %address, {WINDOW_BITS}
   switch i64 %window, label %global [ i64 {SHARED_WINDOW >> WINDOW_BITS}, label %inshared
-                                      i64 {LOCAL_WINDOW >> WINDOW_BITS}, label %inlocal ]
+                                      i64 {LOCAL_WINDOW >> WINDOW_BITS}, label %inlocal
+                                      i64 {PARAM_WINDOW >> WINDOW_BITS}, label %inparam ]
+inparam:
+  %po = sub i64 %address, {PARAM_WINDOW}
+  %pend = add i64 %po, %size
+{_slot("%pnp", Slot.PARAMETER_BYTES)}  %pn = load i64, ptr %pnp
+  %pin = icmp ule i64 %pend, %pn
+  %pread = icmp eq i64 %use, {READ}
+  %pok = and i1 %pin, %pread
+  br i1 %pok, label %param, label %bad
+param:
+{_slot("%pp", Slot.PARAMETERS)}  %pb = load i64, ptr %pp
+  %ph = add i64 %pb, %po
+  ret i64 %ph
 inlocal:
   %lo = sub i64 %address, {LOCAL_WINDOW}
   %lend = add i64 %lo, %size

@@ -86,6 +86,7 @@ class Slot(IntEnum):
     # Whatever stays in memory while code runs.
     KEPT = 33
     GRID_BARRIER = 34  # where the blocks of a cooperative launch meet; 0: they cannot
+    PARAMETER_BYTES = 35
     BARRIERS = 36  # 32 words: of those for a part of the block, how many have come, and how often it was met
     COUNT = 68
 

@@ -13,7 +13,7 @@ from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
-from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.machine.memory import WIDEST, Memory
 from cudakit.emulator.machine.special import coordinates
 from cudakit.emulator.machine.state import SHARED_UNIT
 from cudakit.emulator.ptx.program import Function
@@ -81,7 +81,8 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
         return -(-address // 64) * 64
 
     shared = launch.shared.total_bytes(geometry.shared_bytes)
-    parameters = room(max(64, sum(v.size + v.align for v in launch.entry.parameters)))
+    parameter_bytes = -(-len(launch.parameters) // WIDEST) * WIDEST
+    parameters = room(max(WIDEST, parameter_bytes))
     rows = -(-context.local_bytes // 16) * 16 if context.local else 0
     lanes = -(-geometry.threads // 64) * 64
     at = np.zeros(3 * 1088, np.uint32)
@@ -91,7 +92,7 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     addresses = np.array([module.symbols.addresses[name] for name in made.symbols] or [0], np.int64)
     held.append(addresses)
     table = (ctypes.c_int64 * (4 * 1024))()
-    words[Slot.PARAMETERS] = parameters
+    words[Slot.PARAMETERS], words[Slot.PARAMETER_BYTES] = parameters, parameter_bytes
     words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
     words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, rows) * lanes), rows
     for axis in range(3):

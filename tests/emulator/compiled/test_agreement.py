@@ -195,6 +195,36 @@ def test_lanes_that_leave_an_inner_loop_apart_meet_behind_it() -> None:
     ran("parted_within", ck.config(3, 64), ints(192), values, np.int32(61))
 
 
+GENERIC = """
+struct Table { int of[24]; short small[8]; double wide; };
+__global__ void by_generic(int* o, const __grid_constant__ Table table, int first, int* x) {
+    const int* of = table.of;
+    asm volatile("" : "+l"(of));  // whose state space the compiler does not know now
+    int v = x[threadIdx.x];
+    o[threadIdx.x] = of[first + v % 24] + of[threadIdx.x % 3];
+}
+__global__ void written(int* o, const __grid_constant__ Table table) {
+    int* of = (int*)table.of;
+    asm volatile("" : "+l"(of));
+    of[threadIdx.x] = o[0];
+}
+"""
+
+
+def test_parameters_that_are_read_by_generic_addresses() -> None:
+    table, x = np.zeros((), TABLE), np.random.default_rng(13).integers(0, 1000, 64).astype(np.int32)
+    table["of"] = np.arange(24) * 3
+
+    def kernel() -> ck.Kernel:
+        return ck.Kernel(GENERIC, "by_generic")
+
+    (found, _) = agreed(kernel, ck.config(1, 64), ints(64), table[()], 0, x)
+    np.testing.assert_array_equal(found, table["of"][x % 24] + table["of"][np.arange(64) % 3])
+    assert "the kernel's parameters: … is outside" in failed(kernel, ck.config(1, 64), ints(64), table[()], 4000, x)
+    said = failed(lambda: ck.Kernel(GENERIC, "written"), ck.config(1, 32), ints(1), table[()])
+    assert "a kernel's parameters are read-only" in said
+
+
 TABLE = np.dtype([("of", "i4", 24), ("small", "i2", 8), ("wide", "f8")], align=True)
 
 
