@@ -9,9 +9,10 @@ import numpy as np
 from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.telling import Telling
+from cudakit.emulator.checks.warps import Warps
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE, Frame
+from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE
 
 
 class Barriers:
@@ -23,21 +24,18 @@ class Barriers:
     telling : Telling
     plans : mapping
         Of instructions that lanes have come to, by the numbers that Python has for what is decoded of them.
+    warps : Warps
+        With the masks of lanes that wait.
     """
 
-    def __init__(self, machine: Scheduler, telling: Telling, plans: Mapping[int, Plan | None]) -> None:
-        self._machine, self._telling, self._plans = machine, telling, plans
-        self._masks = np.zeros(machine.lanes, np.uint32)
+    def __init__(self, machine: Scheduler, telling: Telling, plans: Mapping[int, Plan | None], warps: Warps) -> None:
+        self._machine, self._telling, self._plans, self._warps = machine, telling, plans, warps
         self._everybody = first_numbers(machine.lanes)
 
-    def meeting(self, plan: Plan, frame: Frame, active: Index) -> None:
-        """Lanes come to an instruction of their warp."""
-        machine = self._machine
-        if plan.mask is not None and (active is not None or machine.alive < machine.lanes):
-            masks = np.asarray(plan.mask(frame, active, machine))
-            self._masks[slice(None) if active is None else active] = masks
-            if machine.alive < machine.lanes:
-                self._masked(plan, masks, active)
+    def meeting(self, plan: Plan, masks: np.ndarray, active: Index) -> None:
+        """Lanes come to an instruction of their warp, with masks."""
+        if self._machine.alive < self._machine.lanes:
+            self._masked(plan, masks, active)
 
     def whole(self, plan: Plan, active: Index) -> None:
         """Lanes come to a barrier of their whole block, of which some have exited."""
@@ -78,7 +76,7 @@ class Barriers:
         machine = self._machine
         meeting = np.flatnonzero(machine.status == AT_WARP)
         if meeting.size:
-            named = self._masks[meeting] & self._bits(active)[machine.warp_of[meeting]]
+            named = self._warps.masks[meeting] & self._bits(active)[machine.warp_of[meeting]]
             for at in np.flatnonzero(named)[:1].tolist():
                 lane = int(meeting[at])
                 plan = self._came_to(int(machine.place[lane]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
+import numpy as np
+
 from cudakit.emulator.checks.barriers import Barriers
 from cudakit.emulator.checks.constant import origins
 from cudakit.emulator.checks.copies import UnderWay
@@ -96,7 +98,7 @@ class Checker:
         self._machine = machine
         self._races = Races(machine, self._telling, self._events, self._base, self._unseen)
         self._spaces = Spaces(machine, self._telling, self._races, self._pieces, self._grain)
-        self._barriers = Barriers(machine, self._telling, self._plans)
+        self._barriers = Barriers(machine, self._telling, self._plans, self._races.order.warps)
         if machine.late is not None:
             machine.late.listeners.append(UnderWay(machine, self._telling, self._races, self._spaces, self._copying))
 
@@ -109,8 +111,10 @@ class Checker:
                 self._barriers.parted(plan, active)
             order.barrier(active, now)
         elif plan.does == "meeting":
-            self._barriers.meeting(plan, frame, active)
-            order.meeting(active, now)
+            masks = None if plan.mask is None else np.asarray(plan.mask(frame, active, machine))
+            if masks is not None:
+                self._barriers.meeting(plan, masks, active)
+            order.warps.meet(active, masks, now)
         elif plan.does == "wait":
             order.barrier(active, now)
             order.waited(active, now)

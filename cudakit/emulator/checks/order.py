@@ -10,9 +10,11 @@ import functools
 import numpy as np
 
 from cudakit.emulator.checks.clusters import Clusters
+from cudakit.emulator.checks.fences import Fences
 from cudakit.emulator.checks.shadow import LANE, LANE_BITS
+from cudakit.emulator.checks.warps import Warps
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, Machine
+from cudakit.emulator.machine.state import AT_BARRIER, Machine
 
 
 @functools.lru_cache(4)
@@ -36,11 +38,14 @@ class Order:
     machine: Machine
     base: int
     floor: int
+    warps: Warps
+    fences: Fences
 
     def __init__(self, machine: Machine, base: int) -> None:
         self.machine, self.base = machine, base
         self.block = np.zeros(machine.lanes, np.int64)
-        self.warp = np.zeros(machine.lanes, np.int64)
+        self.warps = Warps(machine, self.block)
+        self.fences = Fences(machine, self.block, self.warps)
         #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
         self.told = np.zeros(machine.blocks, np.int64)
         self.acquired = np.zeros(machine.blocks, np.int64)
@@ -57,27 +62,13 @@ class Order:
 
     def barrier(self, lanes: Index, now: int) -> None:
         """Lanes come to a barrier of their block; those that wait there already wait for them."""
-        machine = self.machine
         if lanes is None:
             self.block[:] = now
         else:
             self.block[lanes] = now
-            waiting = np.flatnonzero(machine.status == AT_BARRIER)
-            if waiting.size:
-                self._wake(self.block, waiting, machine.block_of, lanes, now)
+            self._wake(lanes, now)
         if self._clusters is None:
             self.floor = int(self.block.min())
-
-    def meeting(self, lanes: Index, now: int) -> None:
-        """Lanes come to an instruction of their warp."""
-        machine = self.machine
-        if lanes is None:
-            self.warp[:] = now
-            return
-        self.warp[lanes] = now
-        waiting = np.flatnonzero(machine.status == AT_WARP)
-        if waiting.size:
-            self._wake(self.warp, waiting, machine.warp_of, lanes, now)
 
     def arrive(self, lanes: Index, now: int, releases: bool) -> None:
         """Lanes come to the first half of their cluster's barrier, and publish what they did, or did before a fence."""
@@ -101,17 +92,14 @@ class Order:
         if self._clusters is not None:
             self._clusters.exit(lanes, now)
         if lanes is not None and self.machine.status.any():
-            for times, kind, of in (
-                (self.block, AT_BARRIER, self.machine.block_of), (self.warp, AT_WARP, self.machine.warp_of)
-            ):  # fmt: skip
-                waiting = np.flatnonzero(self.machine.status == kind)
-                if waiting.size:
-                    self._wake(times, waiting, of, lanes, now)
+            self._wake(lanes, now)
+            self.warps.gone(lanes, now)
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
         """Lanes run a fence, `whole` for the device: they acquire what they have been told of."""
         blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
         self.fenced[: 1 + whole, blocks] = now
+        self.fences.fence(lanes, now, whole)
         if self._is_pending:
             each = slice(None) if lanes is None else lanes
             np.maximum.at(self.acquired, self.machine.block_of[each], self._pending[: 1 + whole, each].max(axis=0))
@@ -139,6 +127,7 @@ class Order:
             np.maximum(each, each[0], out=each)
         rows = self._pending.reshape(2, self.machine.blocks, -1)
         np.maximum(rows, rows[:, :1], out=rows)
+        self.fences.part()
 
     def unordered(self, stamps: np.ndarray, lanes: np.ndarray, is_weak_load: bool = False) -> np.ndarray:
         """Whether the accesses that stamps stand for may come after what each of `lanes` does now.
@@ -151,17 +140,23 @@ class Order:
         here = (other >= 0) & (other < machine.lanes)
         mine = np.where(here, other, 0)
         same_block = here & (machine.block_of[mine] == machine.block_of[lanes])
-        known = (self.acquired if is_weak_load else self.told)[machine.block_of[lanes]]
-        known = np.maximum(known, np.where(same_block, self.block[lanes], 0))
-        same_warp = same_block & (machine.warp_of[mine] == machine.warp_of[lanes])
-        known = np.maximum(known, np.where(same_warp, self.warp[lanes], 0))
+        known = np.where(same_block, np.maximum(self.block[lanes], self.warps.known(mine, lanes)), 0)
         if self._clusters is not None:
             known = np.maximum(known, np.where(here, self._clusters.known(mine, lanes), 0))
+        told = (self.acquired if is_weak_load else self.told)[machine.block_of[lanes]]
+        if told.any():
+            # Of blocks that ran before, all is taken for published.
+            published = self.fences.published(told, event, mine, np.where(same_block, 0, 1))
+            known = np.maximum(known, np.where(here, published, told))
         found: np.ndarray = (event > 0) & (event >= known) & (other != lanes)
         return found
 
-    @staticmethod
-    def _wake(times: np.ndarray, waiting: np.ndarray, of: np.ndarray, lanes: np.ndarray, now: int) -> None:
-        touched = np.zeros(int(of[-1]) + 1, bool)
-        touched[of[lanes]] = True
-        times[waiting[touched[of[waiting]]]] = now
+    def _wake(self, lanes: np.ndarray, now: int) -> None:
+        """Those who wait at a barrier of the lanes' blocks have waited for them."""
+        machine = self.machine
+        waiting = np.flatnonzero(machine.status == AT_BARRIER)
+        self.warps.is_uneven = True
+        if waiting.size:
+            touched = np.zeros(machine.blocks, bool)
+            touched[machine.block_of[lanes]] = True
+            self.block[waiting[touched[machine.block_of[waiting]]]] = now

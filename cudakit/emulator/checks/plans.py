@@ -103,9 +103,9 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
             return Plan(given, function, does="wait" if {"test_wait", "try_wait"} & set(modifiers) else "fence")
         case "exit" | "ret":
             return Plan(given, function, does="exit")
-        case "mma" | "wmma" | "movmatrix" | "elect":
+        case "mma" | "wmma" | "movmatrix":
             return Plan(given, function, does="meeting")
-        case "shfl" | "vote" | "match" | "redux":
+        case "shfl" | "vote" | "match" | "redux" | "elect":
             masked = "sync" in modifiers
             return Plan(
                 given, function, does="meeting", mask=context.read(given.operands[-1], "u32") if masked else None

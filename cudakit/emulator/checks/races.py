@@ -94,15 +94,22 @@ class Races:
         for stamps_of in shadow.readers(places):
             self._compare(plan, stamps_of, each, lanes, floor, shown, True)
         shadow.write(places, stamps)
-        if not plan.strong and not isinstance(places.where, slice) and written.ndim == 1:
-            lost = shadow.written[places.where] != stamps
-            if lost.any() and frame is not None:
-                self._at_once(plan, lost, shadow.written[places.where], lanes, frame, shown)
+        if not plan.strong and not isinstance(places.where, slice) and frame is not None:
+            # Lanes at one place share all of its bytes, so that the first of them tells.
+            won = shadow.writers(places).reshape(lanes.size, -1)[:, 0]
+            lost = won != stamps.reshape(lanes.size, -1)[:, 0]
+            if lost.any():
+                order.fences.several.add(now)
+                self._at_once(plan, lost, won, lanes, frame, shown)
         if plan.strong:
             block = machine.block_of[lanes]
             near = np.full(lanes.shape, now) if plan.releases else order.fenced[0, block]
             # For a block's own memory any scope is wide enough.
             wide = near if is_own or (plan.releases and not plan.narrow) else order.fenced[1, block]
+            if near.any() or wide.any():
+                if plan.releases:
+                    order.fences.fence(lanes, now, not plan.narrow)
+                order.fences.release(lanes, bool(wide.any()), order.told)
             if wide.any():
                 shadow.release(places, wide, self._numbers_of(block))
             if (near > wide).any():
@@ -190,6 +197,8 @@ class Races:
             stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
             bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
             there = held[bytes_at] if shown.name else held[bytes_at // self.row, bytes_at % self.row]
+            if bad.any():
+                self.order.fences.several.add(len(self._events) - 1)
             bad &= (stored != there).any(axis=1)[rows]
             if not bad.any():
                 return
@@ -227,6 +236,8 @@ class Races:
         if order.acquired[block] <= stamp >> LANE_BITS < order.told[block]:
             file, line = self._telling.place(self._events[int(order.told_by[block])])
             return f"no fence follows the read at {file}:{line}, which tells that it is there"
+        if stamp >> LANE_BITS < order.told[block]:
+            return "no fence covers it: another thread's does so only after a barrier"
         return "nothing orders the two"
 
     def _what(self, shown: Shown, at: int) -> str:

@@ -13,6 +13,7 @@ from cudakit.emulator.checks.clusters import Clusters
 from cudakit.emulator.checks.order import Order
 from cudakit.emulator.checks.shadow import LANE_BITS
 from cudakit.emulator.checks.spaces import Spaces
+from cudakit.emulator.checks.warps import Warps
 from cudakit.emulator.machine.memory import SHARED_WINDOW, Memory
 from cudakit.emulator.machine.state import DONE, RUNNING
 
@@ -120,9 +121,8 @@ def test_a_lane_that_a_mask_names_and_that_is_gone() -> None:
     machine.status[[37, 41]] = DONE
     told: list[tuple[str, Any, str]] = []
     telling: Any = SimpleNamespace(tell=lambda *given: told.append(given))
-    masks = {"": np.uint32(0)}
-    plan: Any = SimpleNamespace(mask=lambda frame, active, machine: masks[""])
-    barriers = Barriers(machine, telling, {})
+    plan: Any = SimpleNamespace()
+    barriers = Barriers(machine, telling, {}, Warps(machine, np.zeros(96, np.int64)))
     for active, mask, lane in (
         (np.array([33, 34]), 1 << 9, "thread 33: its mask names lane 9"),
         (np.array([33, 34]), 1 << 5 | 1, "thread 33: its mask names lane 5"),
@@ -130,14 +130,12 @@ def test_a_lane_that_a_mask_names_and_that_is_gone() -> None:
         (None, 1 << 9, "thread 32: its mask names lane 9"),
         (np.array([33, 34]), 1 << 8, ""),
     ):
-        masks[""] = np.uint32(mask)
         told.clear()
-        barriers.meeting(plan, None, active)  # type: ignore[arg-type]
+        barriers.meeting(plan, np.asarray(np.uint32(mask)), active)
         assert [each[2].partition(" of its warp")[0] for each in told] == ([lane] if lane else [])
     each = np.array([0, 1 << 9], np.uint32)
-    plan.mask = lambda frame, active, machine: each
     told.clear()
-    barriers.meeting(plan, None, np.array([33, 34]))  # type: ignore[arg-type]
+    barriers.meeting(plan, each, np.array([33, 34]))
     assert told == [("mask", plan, "thread 34: its mask names lane 9 of its warp, which exits before")]
 
 
