@@ -50,6 +50,10 @@ class Plan:
     #: The parameter through which it writes although that is const, if there is one.
     constant: str = ""
 
+    def needs_written(self, access: Access) -> bool:
+        """Whether an access reads what somebody must have written; an exchange only hands on what it reads."""
+        return access.use != "stores" and not self.is_of_a_library and "exch" not in self.given.modifiers
+
     @staticmethod
     def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
         """In place of addresses, where these are known in another way."""

@@ -80,13 +80,13 @@ class Races:
         shown = Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size)
         if access.use == "loads" and plan.strong:
             self._acquire(shadow, plan, now, places, lanes, is_own)
+        if not name and not self._unseen and plan.needs_written(access):
+            unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
+            if unset.any():
+                at = int(np.flatnonzero(unset)[0])
+                text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
+                self._telling.tell("uninitialised", plan, f"{text}, which nobody wrote")
         if access.use == "loads":
-            if not name and not self._unseen and not plan.is_of_a_library:
-                unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
-                if unset.any():
-                    at = int(np.flatnonzero(unset)[0])
-                    text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
-                    self._telling.tell("uninitialised", plan, f"{text}, which nobody wrote")
             self._compare(plan, written, each, lanes, floor, shown, False)
             shadow.read(places, stamps, floor)
             return now

@@ -168,7 +168,7 @@ class Spaces:
         flags = at.shadow.unwritten
         assert flags is not None
         places = at.offsets.astype(np.int64)[:, None] + np.arange(access.size)
-        if access.use != "stores" and not plan.is_of_a_library and "exch" not in plan.given.modifiers:
+        if plan.needs_written(access):
             unset = flags[places].all(axis=1)
             if unset.any() and MARKS.at(at.address) is not None:
                 # What is written past the checks, by tensor copies for one, is taken from the flags only now.

@@ -102,7 +102,7 @@ __global__ void never_written(float* y) {
 }
 __global__ void no_zeros(float* y) {
     __shared__ int bins[16];
-    atomicAdd(&bins[threadIdx.x % 8], 1);
+    atomicAdd(&bins[threadIdx.x % 8], 1);  // uninitialised
     __syncthreads();
     y[threadIdx.x] = bins[threadIdx.x % 16];  // uninitialised
 }

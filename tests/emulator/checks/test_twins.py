@@ -353,6 +353,25 @@ __global__ void same_value_right(float* y, int t) {  // 2
     __syncthreads();
     if (last && t < 2) y[256 + t] = y[128 + t];
 }
+__global__ void counter_without_zero(float* y, int t) {
+    __shared__ int count;
+    atomicAdd(&count, 1);  // uninitialised
+    __syncthreads();
+    y[threadIdx.x] = count;
+}
+__global__ void counter_right(float* y, int t) {
+    __shared__ int count, other;
+    if (threadIdx.x == 0) count = 0;
+    if (threadIdx.x == 1) atomicExch(&other, 5);
+    __syncthreads();
+    atomicAdd(&count, 1);
+    __syncthreads();
+    y[threadIdx.x] = count + other;
+}
+__global__ void lock_without_zero(float* y, int t) {
+    __shared__ int lock;
+    if (atomicCAS(&lock, 0, 1) == 0) y[0] = 1;  // uninitialised
+}
 __global__ void bytes(float* y, int t) {
     __shared__ unsigned char last;
     last = threadIdx.x;  // race
