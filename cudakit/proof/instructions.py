@@ -21,6 +21,7 @@ from cudakit.proof.terms import (
     Polynomial,
     Some,
     at_least,
+    equal,
     everything,
     negation,
     polynomial,
@@ -35,6 +36,8 @@ NOTHING: Final = frozenset({"fence", "membar", "prefetch", "prefetchu", "nanosle
 _FLOATS: Final = frozenset(
     {"f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "e4m3x2", "e5m2x2", "b128"}
 )
+#: The bits of infinity, of floats whose bits are followed through absolute values and comparisons.
+_INFINITIES: Final = {"f32": 0x7F80_0000, "f64": 0x7FF0_0000_0000_0000}
 _COUNTS: Final = frozenset({"popc", "clz", "bfind"})
 #: What is known of the results of other instructions: nothing.
 _UNREAD: Final = frozenset(
@@ -63,6 +66,10 @@ class Registers:
         declared = self.types[name]
         return int("".join(filter(str.isdigit, declared.partition("x")[0])) or 1)
 
+    def is_float(self, operand: Operand) -> bool:
+        """Whether an operand is a register of floats, of which a number is the bits."""
+        return isinstance(operand, Register) and self.types.get(operand.name, "").startswith("f")
+
     def read(self, operand: Operand) -> Value:
         """The value of an operand."""
         if isinstance(operand, Register):
@@ -87,7 +94,8 @@ class Registers:
             return found
         if isinstance(found, Opaque):
             bits = self.bits(operand.name) if isinstance(operand, Register) and operand.name in self.types else 64
-            made = self.numbers.unknown(found.reason, -(1 << bits - 1), (1 << bits - 1) - 1)
+            low = 0 if self.is_float(operand) else -(1 << bits - 1)
+            made = self.numbers.unknown(found.reason, low, low + (1 << bits) - 1)
             if isinstance(operand, Register) and operand.name in self.types:
                 self.values[operand.name] = made
             return made
@@ -159,6 +167,9 @@ def step(given: Instruction, registers: Registers, condition: Formula) -> None:
     value: Value
     if given.opcode in _COUNTS:
         value = registers.numbers.unknown(f"{given} is not followed", 0 if given.opcode != "bfind" else -1, 64)
+    elif given.opcode == "abs" and kind in _INFINITIES and "ftz" not in given.modifiers:
+        bits = registers.bits(target.name) if isinstance(target, Register) else 0
+        value = _masked(registers.numbers, registers.number(given.operands[1]), (1 << bits - 1) - 1, bits)
     elif make is None or (kind in _FLOATS and given.opcode not in ("mov", "selp", "setp", "cvt")):
         value = Opaque("it is computed from floats" if kind in _FLOATS else f"{given} is not followed")
     else:
@@ -176,7 +187,8 @@ def _width(given: Instruction) -> tuple[int, bool]:
 def _move(given: Instruction, registers: Registers) -> Value:
     source = given.operands[1]
     if isinstance(source, Register | Immediate | Variable) and not isinstance(given.operands[0], Group):
-        return registers.read(source)
+        is_bits = registers.is_float(source) and not registers.is_float(given.operands[0])
+        return registers.number(source) if is_bits else registers.read(source)
     return Opaque(f"{given} of several parts is not followed")
 
 
@@ -319,7 +331,7 @@ def _divide(given: Instruction, registers: Registers) -> Value:
 def _compare(given: Instruction, registers: Registers) -> Value:
     operator, kind = given.modifiers[0], given.modifiers[-1]
     if kind in _FLOATS:
-        found = registers.numbers.flag("it is a comparison of floats")
+        found = _compare_floats(given, registers)
     else:
         bits, signed = _width(given)
         a, b = map(registers.number, given.operands[1:3])
@@ -333,6 +345,38 @@ def _compare(given: Instruction, registers: Registers) -> Value:
     if joined == "xor":
         return some((everything((found, negation(other))), everything((negation(found), other))))
     return everything((found, other)) if joined == "and" else some((found, other))
+
+
+def _compare_floats(given: Instruction, registers: Registers) -> Formula:
+    """A comparison of floats: of one of which the bits are followed, with a number above 0, by the bits."""
+    operator, kind = given.modifiers[0], given.modifiers[-1]
+    left, right = given.operands[1:3]
+    value, infinity = registers.read(left), _INFINITIES.get(kind, 0)
+    width = 64 if kind == "f64" else 32
+    is_followed = isinstance(value, Polynomial) and infinity and "ftz" not in given.modifiers
+    is_number = isinstance(right, Immediate) and right.float_bits == width
+    if not is_followed or not is_number or not 0 < getattr(right, "value", 0) <= infinity:
+        return registers.numbers.flag("it is a comparison of floats")
+    bits = registers.numbers.canonical(registers.number(left), width, False)
+    sign = 1 << width - 1
+    number = some((at_least(infinity, bits), everything((at_least(bits, sign), at_least(sign + infinity, bits)))))
+    # What is above 0 is ordered as its bits are.
+    more = everything((at_least(bits, right.value + 1), at_least(infinity, bits)))
+    same = equal(bits, right.value)
+    made = {
+        "eq": same,
+        "ne": everything((number, negation(same))),
+        "gt": more,
+        "ge": some((same, more)),
+        "lt": everything((number, negation(some((same, more))))),
+        "le": everything((number, negation(more))),
+        "num": number,
+    }
+    if operator in made:
+        return made[operator]
+    if operator == "nan":
+        return negation(number)
+    return some((made[operator[:-1]], negation(number)))
 
 
 def _select(given: Instruction, registers: Registers) -> Value:
@@ -354,6 +398,8 @@ def _convert(given: Instruction, registers: Registers) -> Value:
     value = registers.number(given.operands[1])
     if INTEGERS[source][0] < bits:
         value = registers.numbers.canonical(value, *INTEGERS[source])
+    elif INTEGERS[source][0] > bits:
+        value = registers.numbers.narrowed(value, bits)
     target = given.operands[0]
     if isinstance(target, Register) and registers.bits(target.name) > bits:
         return registers.numbers.canonical(value, bits, signed)

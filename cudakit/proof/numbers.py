@@ -58,6 +58,8 @@ class Numbers:
     compared: list[Polynomial] = field(default_factory=list)
     _quotients: dict[tuple[Polynomial, Polynomial], tuple[Polynomial, Polynomial]] = field(default_factory=dict)
     _wrapped: dict[tuple[Polynomial, int, int], Polynomial] = field(default_factory=dict)
+    #: Of symbols for numbers in a range: the number that was brought into it, and the size of the range.
+    _sources: dict[Symbol, tuple[Polynomial, int]] = field(default_factory=dict)
 
     def holds(self, formula: Formula) -> bool:
         """Whether a formula is known to hold here."""
@@ -101,7 +103,17 @@ class Numbers:
             found = Symbol("wrapped", low, high, varies)
             found.definition = (equal(value, polynomial(found) + polynomial(times) * size),)
             self._wrapped[key] = polynomial(found)
+            self._sources[found] = value, size
         return self._wrapped[key]
+
+    def narrowed(self, value: Polynomial, bits: int) -> Polynomial:
+        """A number whose `bits` low bits are those of a value; what was widened before is as it was."""
+        total = polynomial(0)
+        for product, factor in value.terms.items():
+            source, size = self._sources.get(product[0], (None, 0)) if len(product) == 1 else (None, 0)
+            whole = source is not None and factor * size % (1 << bits) == 0
+            total = total + (source * factor if whole and source is not None else Polynomial({product: factor}))
+        return total
 
     def divided(self, value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
         """Quotient, rounded down, and rest; of a divisor that is above 0."""

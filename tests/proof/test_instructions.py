@@ -286,6 +286,54 @@ def test_a_comparison_is_signed_or_unsigned(operator: str) -> None:
             assert program.truth(f"%p{number}", {"%r1": a, "%r2": b}) is COMPARED[operator](*values), (a, b, kind)
 
 
+#: What PTX says of two floats of which one or both may be NaN.
+ORDERED = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", [*ORDERED, *(f"{each}u" for each in ORDERED), "num", "nan"])
+def test_floats_are_compared_with_a_number_by_their_bits(operator: str) -> None:
+    code = f"mov.b32 %f1, %r1;\nabs.f32 %f2, %f1;\nsetp.{operator}.f32 %p1, %f1, 0f3FC00000;\n"
+    program = Program(f"{code}setp.{operator}.f32 %p2, %f2, 0f7F800000;", "%r1")
+    bits = [0, 1, 0x3FBFFFFF, 0x3FC00000, 0x3FC00001, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FFFFFFF]
+    for each in (*bits, *(-(1 << 31) + one for one in bits)):
+        value = np.int32(each).view(np.float32)
+        for name, left, right in (("%p1", value, 1.5), ("%p2", abs(value), np.inf)):
+            expected = operator == "nan" or operator.endswith("u")
+            if not np.isnan(left):
+                expected = (
+                    ORDERED[operator.removesuffix("u")](left, right) if operator[:2] in ORDERED else operator == "num"
+                )
+            elif operator == "ne":
+                expected = False
+            assert program.truth(name, {"%r1": each}) is bool(expected), (hex(each), name)
+
+
+@pytest.mark.parametrize("code", ["abs.ftz.f32 %f2, %f1", "setp.ltu.ftz.f32 %p1, %f1, 0f3F800000",
+                                  "setp.lt.f32 %p1, %f1, 0fBF800000", "setp.lt.f32 %p1, %f1, 0f7FC00000"])  # fmt: skip
+def test_of_other_comparisons_of_floats_nothing_is_known(code: str) -> None:
+    more = "\nsetp.lt.f32 %p1, %f2, 0f3F800000" if "abs" in code else ""
+    program = Program(f"mov.b32 %f1, %r1;\n{code};{more}" + ";" * bool(more), "%r1")
+    with pytest.raises(AssertionError):
+        program.truth("%p1", {"%r1": 0x3F000000})
+
+
+def test_what_is_widened_and_narrowed_is_as_it_was() -> None:
+    program = Program("cvt.s64.s32 %d1, %r1;\ncvt.u32.u64 %r3, %d1;\ncvt.u16.u32 %h1, %r3;", "%r1")
+    assert program.registers.values["%r3"] == program.inputs["%r1"]
+    program = Program(
+        "mul.lo.s32 %r2, %r1, 3;\ncvt.s64.s32 %d1, %r2;\nshl.b64 %d2, %d1, 4;\ncvt.u32.u64 %r3, %d2;", "%r1"
+    )
+    assert program.registers.values["%r3"] == program.registers.values["%r2"] * 16
+    program = Program(
+        "cvt.u16.u32 %h1, %r1;\ncvt.s32.s16 %r2, %h1;\ncvt.u16.u32 %h2, %r2;\ncvt.u32.u16 %r3, %h2;", "%r1"
+    )
+    for number in (5, -5, 70_000, LOW):
+        assert program.is_sure("%r2", _signed(number, 16), {"%r1": number})
+        assert program.is_sure("%r3", _unsigned(number, 16), {"%r1": number})
+
+
 def test_numbers_are_equal_where_their_low_bits_are() -> None:
     program = Program("shl.b32 %r3, %r1, 1;\nsetp.eq.s32 %p1, %r3, %r2;", "%r1", "%r2")
     for a, b in [(LOW, 0), (HIGH, -2), (-1, -2), (0, 1), (LOW, 1)]:

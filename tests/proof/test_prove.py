@@ -208,6 +208,17 @@ def test_types_that_only_the_compiler_knows() -> None:
     assert ck.prove(ck.Kernel(text), "n <= len(x)", block=32, grid="(n + 31) // 32")
 
 
+@pytest.mark.parametrize("value", ["erff(x[i])", *slow("sinf(x[i])", "powf(x[i], 3.f)", "cosf(y[i])")])
+def test_a_strided_loop_is_followed_through_functions_with_branches_and_arrays(value: str) -> None:
+    text = f"""__global__ void k(const float* x, float* y, int n) {{
+        for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = {value};
+    }}"""
+    stated: Any = ("0 <= n <= 1 << 30", "n <= len(x)", "n <= len(y)", "gridDim.x <= 4096")
+    assert ck.prove(ck.Kernel(text), *stated, block=256)
+    if "erff" in value:
+        assert not ck.prove(ck.Kernel(text.replace("i < n", "i <= n")), *stated, block=256)
+
+
 PTX = """
 .version 8.0
 .target sm_80
