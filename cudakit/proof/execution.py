@@ -198,7 +198,7 @@ class Execution:
     def block(self, number: int, way: Way) -> dict[int, list[Way]]:
         """Pass a block; return the ways out of it."""
         path, values = way
-        self.numbers.solver.check_time()
+        self.numbers.solver.check_steps()
         block = self.flow.blocks[number]
         for given in self.function.code[block.first : block.last]:
             self.at = given

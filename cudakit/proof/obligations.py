@@ -94,7 +94,7 @@ def obligations(execution: Execution, problem: Problem) -> Iterator[Obligation]:
             by_array.setdefault(each.array, []).append(each)
     for array, accesses in by_array.items():
         for one, other in itertools.combinations_with_replacement(accesses, 2):
-            numbers.solver.check_time()
+            numbers.solver.check_steps()
             if (one.access.is_write or other.access.is_write) and (cases := pairs.cases(one, other)):
                 verbs = [_verb(each.access) for each in (one, other)]
                 what = (

@@ -20,7 +20,7 @@ from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.obligations import Obligation, obligations
 from cudakit.proof.problem import Extent, Problem
-from cudakit.proof.solver import Answer, OutOfTime, Solver, z3_module
+from cudakit.proof.solver import Answer, OutOfSteps, Solver, z3_module
 from cudakit.proof.terms import Formula, at_least, equal, everything, negation, polynomial
 
 Verdict: TypeAlias = Literal["proved", "refuted", "not supported", "not decided"]
@@ -134,7 +134,8 @@ def prove(
     shared_bytes : int or str
         Dynamic shared memory, in bytes.
     timeout_s : float
-        For each question, in seconds; what takes longer is not decided. All together have 30 times that.
+        For each question, in seconds of a common machine; all together have 30 times that. What takes longer is not
+        decided. The solver's steps are counted, not the time: a slow or busy machine gives the same verdict.
     arch : str
         For which it is compiled.
 
@@ -193,7 +194,7 @@ class _Work:
             for each in obligations(execution, problem):
                 if len(self.findings) < _MOST_SAID:
                     self.decide(each)
-        except OutOfTime as error:
+        except OutOfSteps as error:
             self.say("kernel", "not decided", None, str(error))
         except (Unsupported, Refusal, EmulationError) as error:
             at = execution.at if execution is not None else None
@@ -220,7 +221,7 @@ class _Work:
             if reasons := wanted.reasons():
                 self.say(wanted.kind, "not supported", wanted.given, f"may be one that {text}: {'; '.join(reasons)}")
             elif found is None:
-                text = f"not decided in {self.solver.timeout_s:g} s whether it {text}"
+                text = f"not decided in the steps of timeout_s={self.solver.timeout_s:g} whether it {text}"
                 self.say(wanted.kind, "not decided", wanted.given, text)
             else:
                 text = f"may be one that {text}, which the emulator does not show: {_unshown(found, wanted)}"

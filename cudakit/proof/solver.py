@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,8 +37,15 @@ if TYPE_CHECKING:
     import z3
 
 _MOST_COFACTORS = 16
-#: How many times the time of one question all of them have.
+#: How many times the steps of one question all of them have.
 QUESTIONS = 30
+#: Steps that Z3 takes in a second of a common machine. Times are counted in them: an answer hangs on no machine's load.
+STEPS_PER_S = 4_000_000
+_MOST_STEPS = (1 << 32) - 1
+#: What is done between two questions, in such steps.
+_STEPS_BETWEEN = 2_000
+#: Its `Solver` has tactics that end by the clock.
+_TACTICS = ("simplify", "propagate-values", "solve-eqs", "smt")
 
 
 def z3_module() -> Any:
@@ -59,8 +65,8 @@ def z3_module() -> Any:
     return z3
 
 
-class OutOfTime(Exception):
-    """All questions together took too long."""
+class OutOfSteps(Exception):
+    """All questions together took too many steps."""
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,17 @@ class Answer:
 
 
 class Solver:
-    """Answers questions, each within a time.
+    """Answers questions, each within a number of steps.
 
     Parameters
     ----------
     timeout_s : float
-        For each; all together have `QUESTIONS` times that.
+        For each, in seconds of `STEPS_PER_S` steps; all together have `QUESTIONS` times that.
+
+    Attributes
+    ----------
+    steps : int
+        Taken so far.
     """
 
     z3: Any
@@ -85,22 +96,23 @@ class Solver:
     def __init__(self, timeout_s: float) -> None:
         self.z3 = z3_module()
         self.timeout_s = timeout_s
-        self._end = time.monotonic() + QUESTIONS * timeout_s
+        self.steps = 0
         self._known: dict[frozenset[Formula], bool] = {}
 
-    def check_time(self) -> None:
-        """Check that there is time left.
+    def check_steps(self) -> None:
+        """Check that there are steps left, and count what is done between two questions.
 
         Raises
         ------
-        OutOfTime
+        OutOfSteps
         """
-        if time.monotonic() > self._end:
-            raise OutOfTime(f"not all was decided in {QUESTIONS * self.timeout_s:g} s")
+        self.steps += _STEPS_BETWEEN
+        if self.steps > QUESTIONS * self.timeout_s * STEPS_PER_S:
+            raise OutOfSteps(f"not all was decided in {QUESTIONS} times the steps of timeout_s={self.timeout_s:g}")
 
     def impossible(self, formulas: Iterable[Formula], timeout_s: float | None = None) -> bool:
         """Whether formulas are known not to hold together."""
-        self.check_time()
+        self.check_steps()
         whole = everything(formulas)
         key = frozenset(whole.items if isinstance(whole, All) else (whole,))
         found = self._known.get(key)
@@ -110,7 +122,7 @@ class Solver:
 
     def answer(self, formulas: Sequence[Formula], small: Sequence[Formula] = ()) -> Answer:
         """Whether formulas can hold together; the values meet `small`, too, where some do."""
-        self.check_time()
+        self.check_steps()
         question = _Question(self, [everything(formulas)])
         found = question.linear(self.timeout_s)
         if found.verdict == "no":
@@ -126,7 +138,7 @@ class Solver:
 class _Question:
     def __init__(self, solver: Solver, formulas: list[Formula]) -> None:
         # A context of its own: else an answer depends on the questions before it.
-        self.z3, self.context = solver.z3, solver.z3.Context()
+        self.solver, self.z3, self.context = solver, solver.z3, solver.z3.Context()
         self.symbols, definitions = cone(formulas)
         self.formulas = formulas + definitions
         self.products: dict[Monomial, z3.ArithRef] = {}
@@ -168,10 +180,12 @@ class _Question:
         return stated
 
     def _solve(self, stated: list[Any], timeout_s: float) -> Answer:
-        solver = self.z3.Solver(ctx=self.context)
-        solver.set("timeout", max(1, int(1000 * timeout_s)))
+        tactics = (self.z3.Tactic(each, ctx=self.context) for each in _TACTICS)
+        solver = self.z3.Then(*tactics).solver()
+        solver.set("rlimit", min(_MOST_STEPS, max(1, int(STEPS_PER_S * timeout_s))))
         solver.add(*stated)
         found = solver.check()
+        self.solver.steps += sum(value for name, value in solver.statistics() if name == "rlimit count")
         if found == self.z3.unsat:
             return Answer("no", {})
         if found != self.z3.sat:
@@ -230,7 +244,7 @@ def lemmas(formulas: Iterable[Formula], mixed: bool) -> list[Formula]:
     for _ in range(3):
         cofactors: dict[Symbol, dict[Polynomial, None]] = {}
         for value in sorted(values, key=lambda each: len(each.terms)):
-            for symbol in {symbol for product in value.terms if len(product) > 1 for symbol in _sizes(product)}:
+            for symbol in dict.fromkeys(one for product in value.terms if len(product) > 1 for one in _sizes(product)):
                 cofactor = _cofactor(value, symbol)
                 cofactors.setdefault(symbol, {}).setdefault(cofactor, None)
         values = {}

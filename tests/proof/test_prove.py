@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +24,7 @@ from cudakit.jit.cache.stages import compiled_of
 from cudakit.proof.confirm import Wanted, example, ran, small
 from cudakit.proof.problem import Problem
 from cudakit.proof.prove import Proof
-from cudakit.proof.solver import Solver
+from cudakit.proof.solver import STEPS_PER_S, Solver, lemmas
 from cudakit.proof.terms import Renaming, Symbol, at_least, equal, polynomial
 
 pytestmark = pytest.mark.emulator
@@ -495,7 +498,40 @@ def test_what_takes_long_is_not_decided() -> None:
     }"""
     proof = ck.prove(ck.Kernel(text), "len(x) >= n", "n >= 1", "len(y) >= 256", block=256, grid=1, timeout_s=0.05)
     assert not proof
-    assert "not all was decided in 1.5 s" in str(proof)
+    assert "not all was decided in 30 times the steps of timeout_s=0.05" in str(proof)
+
+
+def test_a_slow_machine_gives_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = ck.Kernel("__global__ void k(int n, float* x) { if (threadIdx.x < n) x[threadIdx.x] = 1; }")
+    proof = ck.prove(kernel, "0 <= n <= len(x)", block=32, grid=1, timeout_s=1.0)
+    clock = itertools.count(0, 1000)  # each look at the clock is a thousand seconds later
+    for name in ("monotonic", "time", "perf_counter"):
+        monkeypatch.setattr(time, name, lambda: float(next(clock)))
+    assert proof
+    assert ck.prove(kernel, "0 <= n <= len(x)", block=32, grid=1, timeout_s=1.0) == proof
+
+
+@pytest.mark.parametrize("timeout_s", [0.001, 0.005, 0.05])
+def test_a_question_ends_after_so_many_steps_in_each_run(timeout_s: float) -> None:
+    steps, verdicts = set(), set()
+    for _ in range(3):
+        a, b, c = (Symbol(name, 2, 1 << 40) for name in "abc")
+        product = polynomial(a) * polynomial(b) * polynomial(c)
+        solver = Solver(timeout_s)
+        verdicts.add(solver.answer([equal(product, 1_000_003 * 998_244_353 * 7919)]).verdict)
+        steps.add(solver.steps)
+    assert len(verdicts) == len(steps) == 1
+    assert steps.pop() <= 5 * timeout_s * STEPS_PER_S + 10_000
+
+
+def test_the_order_of_lemmas_is_that_of_the_terms() -> None:
+    orders = set()
+    for _ in range(5):
+        symbols = [Symbol(f"v{number}", 0) for number in range(12)]
+        pairs = (polynomial(one) * polynomial(other) for one, other in itertools.pairwise(symbols))
+        made = lemmas([at_least(sum(pairs, polynomial(0)), 1)], False)
+        orders.add(tuple(re.findall(r"v\d+", repr(made))))
+    assert len(orders) == 1
 
 
 def test_a_kernel_of_tiles_is_refused() -> None:
