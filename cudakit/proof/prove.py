@@ -20,6 +20,7 @@ from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.obligations import Obligation, obligations
 from cudakit.proof.problem import Extent, Problem
+from cudakit.proof.sizes import sized
 from cudakit.proof.solver import Answer, OutOfSteps, Solver, z3_module
 from cudakit.proof.terms import Formula, at_least, equal, everything, negation, polynomial
 
@@ -165,6 +166,7 @@ def prove(
     entry = program.functions[compiled.lowered[name]]
     declarations = declarations_of(wanted.source, wanted.options.cache)
     parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
+    parameters = sized(wanted, parameters)
     problem = Problem.of(name, program, entry, parameters, statements, block, grid, shared_bytes)
     solver = Solver(timeout_s)
     if solver.impossible(problem.given):

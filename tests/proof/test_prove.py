@@ -222,6 +222,32 @@ def test_a_strided_loop_is_followed_through_functions_with_branches_and_arrays(v
         assert not ck.prove(ck.Kernel(text.replace("i < n", "i <= n")), *stated, block=256)
 
 
+@pytest.mark.parametrize(
+    "change", ["", *slow("p[i].w = 1|p[i + 1].w = 1", "q[i].c[2]|q[i].c[3]", "r[i].b|(&r[i].b)[1]")]
+)
+def test_pointers_to_structs_have_lengths(change: str) -> None:
+    text = """struct Particle { float x, y, z; int id; double w; };
+    struct Hidden;
+    namespace own { struct Q { char c[3]; }; template <typename T> struct Pair { T a, b; }; }
+    __global__ void k(Particle* p, const own::Q* q, const own::Pair<double>* r, Hidden* h, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n && q[i].c[2] + r[i].b > 0) p[i].w = 1;
+    }"""
+    before, _, after = change.partition("|")
+    kernel = ck.Kernel(text.replace(before, after))
+    lengths = "n <= len(p)", "n <= len(q)", "n <= len(r)", "len(h) == 0", "n <= 1 << 20"
+    proof = ck.prove(kernel, *lengths, block=64, grid="(n + 63) // 64")
+    assert proof.verdict == ("refuted" if change else "proved"), proof
+    if not change:
+        assert not ck.prove(kernel, lengths[0], "n <= len(q) + 1", *lengths[2:], block=64, grid="(n + 63) // 64")
+
+
+def test_a_struct_as_a_template_argument_has_a_length() -> None:
+    text = "struct Two { int a, b; }; template <typename T> __global__ void k(T* p) { p[threadIdx.x].b = 1; }"
+    assert ck.prove(ck.Kernel(text)["Two"], "len(p) >= 32", block=32, grid=1)
+    assert ck.prove(ck.Kernel(text)["Two"], "len(p) >= 31", block=32, grid=1).verdict == "refuted"
+
+
 PTX = """
 .version 8.0
 .target sm_80
