@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
@@ -44,6 +44,8 @@ class Example:
         Whether it was run: it may be too large.
     null : tuple of str
         Arguments that are None.
+    contents : dict
+        Of arrays of whose elements something is stated: elements, which are repeated over the array.
     """
 
     arguments: dict[str, int]
@@ -53,11 +55,13 @@ class Example:
     fault: str = ""
     was_run: bool = False
     null: tuple[str, ...] = ()
+    contents: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
         shown = [f"{name} = {value}" for name, value in self.arguments.items()] + [
             f"{name} = None" for name in self.null
         ]
+        shown += [f"{name} with elements {', '.join(map(str, values))}" for name, values in self.contents.items()]
         return ", ".join([*shown, f"grid {self.grid}, block {self.block}"])
 
 
@@ -149,6 +153,8 @@ def ran(found: Example, problem: Problem, kernel: Any, arch: str, wanted: Wanted
             given.append(None)
         elif parameter.kind == "pointer":
             arrays[name] = _array(length * parameter.count, parameter.dtype or np.dtype("u1"), held)
+            if elements := found.contents.get(name):
+                arrays[name][:] = np.resize(np.array(elements, arrays[name].dtype), len(arrays[name]))
             given.append(arrays[name])
         elif parameter.name in problem.scalars:
             dtype = parameter.dtype or np.dtype("i4")

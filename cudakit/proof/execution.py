@@ -123,9 +123,10 @@ class Execution:
         special: Callable[[str], Value],
         base_of: Callable[[str], Polynomial],
         parameter: Callable[[str, int, str], Value],
+        element: Callable[[Polynomial, int, Numbers], Polynomial | None],
     ) -> None:
         self.function, self.numbers = function, numbers
-        self.special, self.base_of, self.parameter = special, base_of, parameter
+        self.special, self.base_of, self.parameter, self.element = special, base_of, parameter, element
         self.flow = Flow(function)
         self.events: list[Access | Barrier] = []
         self.loops: tuple[Loop, ...] = ()
@@ -272,9 +273,11 @@ class Execution:
         address = registers.number(base) + operand.offset
         self.events.append(Access(given, path, address, size, bits, self.loops, len(self.events)))
         if given.opcode in ("ld", "atom"):
-            self._loaded(given, registers, condition, kind)
+            self._loaded(given, registers, condition, kind, address)
 
-    def _loaded(self, given: Instruction, registers: Registers, condition: Formula, kind: str) -> None:
+    def _loaded(
+        self, given: Instruction, registers: Registers, condition: Formula, kind: str, address: Polynomial
+    ) -> None:
         line = given.source.line if given.source else given.line
         reason = f"it depends on what is read from memory in line {line}"
 
@@ -290,6 +293,10 @@ class Execution:
                 return
             bits, signed = INTEGERS[kind]
             low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+            stated = self.element(address, bits // 8, registers.numbers) if given.opcode == "ld" else None
+            if stated is not None:
+                registers.write(target, registers.numbers.canonical(stated, bits, signed), condition)
+                return
             registers.write(target, registers.numbers.unknown(reason, low, high), condition)
 
         fill(given.operands[0])

@@ -82,6 +82,9 @@ def obligations(execution: Execution, problem: Problem) -> Iterator[Obligation]:
             yield from _reached_by_all(event)
         else:
             reached.append(_reach(event, problem, numbers))
+            written = reached[-1].array.name if event.is_write else ""
+            if written in problem.contents and problem.pointers[written] is reached[-1].array.base:
+                raise Unsupported(f"elements of {written}, of which something is stated, are written")
             yield from _inside(reached[-1])
     for loop in {each: None for event in events for each in event.loops if each.has_barrier}:
         execution.at = loop.given

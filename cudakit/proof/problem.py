@@ -16,9 +16,22 @@ from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Unsupported, Value
-from cudakit.proof.numbers import Opaque
+from cudakit.proof.numbers import Numbers, Opaque
 from cudakit.proof.statements import Statements
-from cudakit.proof.terms import All, Atom, Formula, Polynomial, Symbol, at_least, equal, everything, polynomial, some
+from cudakit.proof.terms import (
+    All,
+    Atom,
+    Formula,
+    Polynomial,
+    Symbol,
+    at_least,
+    cone,
+    equal,
+    everything,
+    implies,
+    polynomial,
+    some,
+)
 
 #: Bytes that an array has at most, and where its memory ends.
 _MOST_BYTES: Final = 1 << 47
@@ -68,6 +81,10 @@ class Problem:
         By where they begin.
     scalars, lengths, pointers : dict
         Symbols of integer arguments, of arrays' lengths, and of where these begin, by names.
+    elements : dict
+        For each array of integers a symbol that stands for any of its elements in statements.
+    contents : dict
+        What is stated of the elements of arrays, by the arrays' names.
     block, grid : tuple of Polynomial
     shared_bytes : Polynomial
     """
@@ -81,6 +98,10 @@ class Problem:
     scalars: dict[str, Symbol] = field(default_factory=dict)
     lengths: dict[str, Symbol] = field(default_factory=dict)
     pointers: dict[str, Symbol] = field(default_factory=dict)
+    elements: dict[str, Symbol] = field(default_factory=dict)
+    contents: dict[str, list[str]] = field(default_factory=dict)
+    #: What can be named in statements.
+    names: dict[str, Polynomial] = field(default_factory=dict)
     #: Arguments that are the same array as another.
     same: dict[str, str] = field(default_factory=dict)
     block: tuple[Polynomial, ...] = ()
@@ -111,21 +132,22 @@ class Problem:
             For statements that cannot be read.
         """
         made = cls(name, program, entry, parameters)
-        names = made._arguments()
+        names = made.names = made._arguments()
         statements = made._united(statements, names)
         reader = Statements(name, names)
         # What is stated of arguments alone comes first: it narrows what follows.
         early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
-        made.given += [reader.truth(each) for each in early]
+        made._state(reader, early)
         made._narrow()
         made.block = made._extent(reader, "block", block, _BLOCK)
-        names |= {f"blockDim.{axis}": value for axis, value in zip(_AXES, made.block, strict=True)}
+        names.update({f"blockDim.{axis}": value for axis, value in zip(_AXES, made.block, strict=True)})
         made.grid = made._extent(reader, "grid", grid, _GRID)
-        names |= {f"gridDim.{axis}": value for axis, value in zip(_AXES, made.grid, strict=True)}
+        names.update({f"gridDim.{axis}": value for axis, value in zip(_AXES, made.grid, strict=True)})
         made.shared_bytes = reader.number(str(shared_bytes))
         made.given += [at_least(made.shared_bytes, 0), at_least(1 << 20, made.shared_bytes)]
-        made.given += [reader.truth(each) for each in statements if each not in early]
-        made.given += reader.implied
+        made._state(reader, [each for each in statements if each not in early])
+        for each in reader.implied:
+            made._give(each)
         made._narrow()
         threads = made.block[0] * made.block[1] * made.block[2]
         if threads.constant is not None and not 1 <= threads.constant <= _THREADS:
@@ -135,6 +157,28 @@ class Problem:
         made.threads = tuple(made._index("threadIdx", "thread", axis, made.block) for axis in range(3))
         made.blocks = tuple(made._index("blockIdx", "block", axis, made.grid) for axis in range(3))
         return made
+
+    def _state(self, reader: Statements, statements: Sequence[str]) -> None:
+        """Take statements: of launches, or of the elements of an array."""
+        for each in statements:
+            formula = reader.truth(each)
+            arrays = self._of(formula)
+            if len(arrays) > 1:
+                text = f"{each.strip()!r} is stated of the elements of two arrays, {' and '.join(arrays)}"
+                raise ArgumentError(f"{self.name}: {text}; state one array's by themselves, such as '0 <= ids < n'")
+            if arrays:
+                self.contents.setdefault(arrays[0], []).append(each)
+            self._give(formula)
+
+    def _give(self, formula: Formula) -> None:
+        """Take what holds of every launch; what is of elements, only of one whose array has any."""
+        some_elements = (at_least(self.lengths[name], 1) for name in self._of(formula))
+        self.given.append(implies(everything(some_elements), formula))
+
+    def _of(self, formula: Formula) -> list[str]:
+        """The arrays whose elements a formula is about."""
+        symbols = cone([formula])[0]
+        return [name for name, symbol in self.elements.items() if symbol in symbols]
 
     def _narrow(self) -> None:
         """Give symbols the bounds that are stated of them alone."""
@@ -179,6 +223,10 @@ class Problem:
                 symbol.low = 0
                 symbol.definition = (some((at_least(symbol, 1), equal(length, 0))),)
                 self.pointers[parameter.name] = symbol
+                if parameter.dtype is not None and parameter.dtype.kind in "iu" and parameter.count == 1:
+                    element = Symbol(parameter.name, *_limits(parameter.dtype))
+                    self.elements[parameter.name] = element
+                    names[parameter.name] = polynomial(element)
             elif parameter.kind == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
                 low, high = (0, 1) if parameter.dtype.kind == "b" else _limits(parameter.dtype)
                 self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
@@ -205,6 +253,8 @@ class Problem:
                 self.same[other] = first
                 self._bases[other] = self._bases[first]
                 names[f"len({other})"] = names[f"len({first})"]
+                if self.elements.pop(other, None) is not None:
+                    names[other] = names[first]
         return left
 
     def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
@@ -287,6 +337,33 @@ class Problem:
         self._bases[name] = self._array(shown, polynomial(variable.size), variable.space, variable.align)
         return self._bases[name]
 
+    def element(self, address: Polynomial, size: int, numbers: Numbers) -> Polynomial | None:
+        """What is read from an array of whose elements something is stated; None for others."""
+        (base, *others) = address.bases().symbols or (None,)
+        name = next((each for each in self.contents if self.pointers[each] is base), None)
+        if name is None or others or size != self.elements_bytes(name):
+            return None
+        return self.any_element(name, numbers)
+
+    def any_element(self, name: str, numbers: Numbers) -> Polynomial:
+        """An element of an array of which something is stated: another one in each thread and iteration.
+
+        Where the array has no elements, nothing is known of it.
+        """
+        made = numbers.unknown("", self.elements[name].low, self.elements[name].high)
+        (symbol,) = made.symbols
+        symbol.name = content_name(name)
+        aliases = (name, *(other for other, same in self.same.items() if same == name))
+        reader = Statements(self.name, {**self.names, **dict.fromkeys(aliases, made)})
+        stated = [reader.truth(each) for each in self.contents[name]]
+        some_elements = at_least(self.lengths[name], 1)
+        symbol.definition = tuple(implies(some_elements, each) for each in (*stated, *reader.implied))
+        return made
+
+    def elements_bytes(self, name: str) -> int:
+        """Bytes of an element of an array that is an argument."""
+        return element_bytes(next(each for each in self.parameters if each.name == name))
+
     def parameter(self, name: str, offset: int, kind: str) -> Value:
         """What is read from a parameter of the kernel."""
         place = next((at for at, each in enumerate(self.entry.parameters) if each.name == name), None)
@@ -312,6 +389,11 @@ class Problem:
 def _limits(dtype: np.dtype) -> tuple[int, int]:
     found = np.iinfo(dtype)
     return int(found.min), int(found.max)
+
+
+def content_name(array: str) -> str:
+    """The name of symbols for elements of an array that are read."""
+    return f"{array}[]"
 
 
 def element_bytes(parameter: BoundParameter) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from cudakit.emulator.compiled.refusal import Refusal
@@ -19,7 +19,7 @@ from cudakit.proof.execution import Execution
 from cudakit.proof.instructions import Unsupported
 from cudakit.proof.numbers import Numbers
 from cudakit.proof.obligations import Obligation, obligations
-from cudakit.proof.problem import Extent, Problem
+from cudakit.proof.problem import Extent, Problem, content_name
 from cudakit.proof.sizes import sized
 from cudakit.proof.solver import Answer, OutOfSteps, Solver, z3_module
 from cudakit.proof.terms import Formula, at_least, equal, everything, negation, polynomial
@@ -128,7 +128,8 @@ def prove(
         One without template parameters, or with all its template arguments, as ``scale[np.float32]``.
     *statements : str
         What holds of every launch, such as ``"n <= len(x)"``: comparisons of integer arguments, lengths of arrays in
-        elements, ``blockDim.x``, ``gridDim.x`` and so on; or ``"x is y"`` of arguments that are one array.
+        elements, ``blockDim.x``, ``gridDim.x`` and so on. An array of integers, as in ``"0 <= ids < len(x)"``, is each
+        of its elements. Or ``"x is y"`` of arguments that are one array.
     block, grid : int, str or sequence of them, optional
         Numbers, or expressions such as ``"(n + 255) // 256"``; default: any, and 1 along axes of the grid that the
         kernel never reads.
@@ -190,7 +191,9 @@ class _Work:
         numbers = Numbers(self.solver, problem.given)
         execution: Execution | None = None
         try:
-            execution = Execution(problem.entry, numbers, problem.special, problem.base_of, problem.parameter)
+            execution = Execution(
+                problem.entry, numbers, problem.special, problem.base_of, problem.parameter, problem.element
+            )
             execution.run()
             self.checked = len(execution.events)
             for each in obligations(execution, problem):
@@ -241,7 +244,8 @@ class _Work:
         fault = Wanted(wanted.kind, frozenset(each.line for each in both), frozenset(map(self.place, both)))
         total = sum(map(polynomial, symbols.values()), polynomial(0))
         for left in range(_MOST_EXAMPLES - 1, -1, -1):
-            found = ran(example(problem, answer.values), problem, self.kernel, self.arch, fault)
+            launch = self.with_contents(example(problem, answer.values), answer)
+            found = ran(launch, problem, self.kernel, self.arch, fault)
             if found.fault or not found.was_run or not left:
                 break
             numbers = {symbol: found.arguments[name] for name, symbol in symbols.items()}
@@ -252,6 +256,15 @@ class _Work:
                 break
             answer = other
         return found
+
+    def with_contents(self, launch: Example, answer: Answer) -> Example:
+        """The launch, with elements of the arrays of whose elements something is stated."""
+        contents: dict[str, tuple[int, ...]] = {}
+        for name in self.problem.contents:
+            own, element = content_name(name), self.problem.elements[name]
+            values = dict.fromkeys(value for symbol, value in answer.values.items() if symbol.name.rstrip("'") == own)
+            contents[name] = tuple(values) or (answer.values.get(element, max(0, element.low or 0)),)
+        return replace(launch, contents=contents)
 
     def place(self, given: Instruction) -> str:
         return given.source.shown(self.placed) if given.source is not None else f"PTX line {given.line}"

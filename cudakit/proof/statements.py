@@ -138,7 +138,8 @@ class Statements:
             if right.constant is not None and right.constant < 1:
                 raise self._error(text, "a divisor must be above 0")
             self.implied.append(at_least(right, 1))
-            quotient, rest = Symbol("quotient"), Symbol("rest", 0)
+            varies = left.varies | right.varies
+            quotient, rest = Symbol("quotient", varies=varies), Symbol("rest", 0, varies=varies)
             low, high = left.range
             if right.constant is not None:
                 quotient.low = None if low is None else low // right.constant

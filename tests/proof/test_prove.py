@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.provable import FAULTY, PROVED, Case
-from support.tiers import slow
+from support.tiers import slow, thinned
 
 import cudakit as ck
 from cudakit.emulator.checks.findings import Finding as CheckFinding
@@ -246,6 +246,77 @@ def test_a_struct_as_a_template_argument_has_a_length() -> None:
     text = "struct Two { int a, b; }; template <typename T> __global__ void k(T* p) { p[threadIdx.x].b = 1; }"
     assert ck.prove(ck.Kernel(text)["Two"], "len(p) >= 32", block=32, grid=1)
     assert ck.prove(ck.Kernel(text)["Two"], "len(p) >= 31", block=32, grid=1).verdict == "refuted"
+
+
+#: What is read from an array, what is stated of its elements, and the verdict.
+CONTENTS = [
+    ("ids[i]", ("0 <= ids < len(t)",), "proved"),
+    ("ids[i]", ("0 <= ids", "len(t) > ids"), "proved"),
+    ("ids[i] + 3", ("0 <= ids < len(t)", "ids % 4 == 0", "len(t) % 4 == 0"), "proved"),
+    ("ids[i] * 2", ("0 <= ids < len(t)", "len(t) <= 1"), "proved"),
+    ("ids[i]", ("0 <= ids <= len(t)",), "refuted"),
+    ("ids[i]", ("ids < len(t)",), "refuted"),
+    ("ids[i] + 1", ("0 <= ids < len(t)",), "refuted"),
+    ("ids[i] + 3", ("0 <= ids < len(t)", "ids % 4 == 0"), "refuted"),
+    ("ids[i] + len(ids)", ("0 <= ids < len(t)",), "refuted"),
+    ("i", ("ids >= 10", "len(t) >= 10"), "refuted"),
+]
+
+
+@pytest.mark.parametrize(
+    ("index", "stated", "verdict"),
+    thinned(CONTENTS, 4, several=True),
+)
+def test_the_elements_of_an_array_are_as_stated(index: str, stated: tuple[str, ...], verdict: str) -> None:
+    text = f"""__global__ void k(int n, const int* ids, const float* t, float* y) {{
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = t[{index.replace("len(ids)", "n")}];
+    }}"""
+    lengths = "n <= len(ids)", "n <= len(y)", "0 <= n <= 1 << 20"
+    proof = ck.prove(ck.Kernel(text), *lengths, *stated, block=64, grid="(n + 63) // 64")
+    assert proof.verdict == verdict, proof
+    if verdict == "proved":
+        assert proof.checked == 3
+        return
+    example = proof.findings[0].example
+    assert example is not None
+    sizes = {name: example.arguments[name] for name in ("n", "len(ids)", "len(t)")}
+    for ids in example.contents["ids"]:
+        for each in stated:
+            names = {"n": sizes["n"], "ids": ids, "len": lambda _, each=each: sizes["len(t)"]}
+            assert eval(each, {**names, "t": None}), (each, example)
+    assert "ids with elements " in str(example)
+
+
+def test_two_threads_may_read_the_same_number() -> None:
+    text = """__global__ void k(int n, const int* ids, int* y) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) WRITE;
+    }"""
+    stated: Any = ("n <= len(ids)", "0 <= n <= 1 << 20", "0 <= ids < len(y)")
+    launch: Any = {"block": 64, "grid": "(n + 63) // 64"}
+    assert ck.prove(ck.Kernel(text.replace("WRITE", "atomicAdd(&y[ids[i]], 1)")), *stated, **launch)
+    (found,) = ck.prove(ck.Kernel(text.replace("WRITE", "y[ids[i]] = i")), *stated, **launch).findings
+    assert (found.kind, found.verdict) == ("race", "refuted")
+    (found,) = ck.prove(ck.Kernel(text.replace("const", "").replace("WRITE", "ids[i] = 0")), *stated, **launch).findings
+    assert "elements of ids, of which something is stated, are written" in found.text
+    with pytest.raises(ArgumentError, match="elements of two arrays, ids and y; state one array's by themselves"):
+        ck.prove(ck.Kernel(text.replace("WRITE", "y[i] = 1")), "ids <= y", **launch)
+
+
+@pytest.mark.parametrize(("more", "verdict"), [("", "proved"), pytest.param(" + 1", "refuted", marks=pytest.mark.slow)])
+def test_rows_whose_bounds_are_read_are_followed(more: str, verdict: str) -> None:
+    text = """__global__ void k(int n, const int* first, const int* column, const float* x, float* y) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= n) return;
+        float sum = 0;
+        for (int j = first[i]; j < first[i + 1]; ++j) sum += x[column[j]];
+        y[i] = sum;
+    }"""
+    sizes = "n + 1 <= len(first)", "n <= len(y)", "0 <= n <= 1 << 20"
+    contents = f"0 <= first <= len(column){more}", "0 <= column < len(x)"
+    proof = ck.prove(ck.Kernel(text), *sizes, *contents, block=64, grid="(n + 63) // 64")
+    assert proof.verdict == verdict, proof
 
 
 PTX = """
