@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
+import re
 from importlib import import_module
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.places import another, to_host
-from support.tiers import in_tiers
+from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 import cudakit as ck
@@ -174,6 +176,21 @@ def test_several_outputs_that_see_the_inputs(xp: Any) -> None:
     z, w = both(xp.asarray(x), xp.asarray(y))
     check(z, np.cumsum(x.astype("f8") * y) + x, "f4")
     check(w, np.arange(9001) * 9001, "i8")
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("output", ["y = item", *slow("y = item - x")])
+def test_the_lanes_of_a_warp_meet_before_one_arrives_for_all(output: str) -> None:
+    """The emulator keeps lanes that stand at one place together, so that no result shows it: the PTX does."""
+    function = running if output == "y = item" else ck.scan("T x", "T y", "x", "a + b", "0", output, "less")
+    with witnessing(heard := Kernels()):
+        function(whole_numbers(20_005))
+    (launched,) = heard.works
+    ptx = launched.detail.target.compiled.code.decode()
+    events = re.findall(r"\b(?:ld|st)[.\w]*\.shared|\w+\.sync|mbarrier\.arrive", ptx)
+    last_before = [last for last, event in itertools.pairwise(events) if event == "mbarrier.arrive"]
+    assert len(last_before) == 4, "a tile is loaded, reduced, has what comes before it, and is scanned"
+    assert all(event.endswith(".sync") for event in last_before)
 
 
 @in_tiers(

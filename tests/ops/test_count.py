@@ -168,6 +168,14 @@ def test_half_counters_carry_over(stream: Any, xp: Any) -> None:
     assert (to_host(counts) == np.bincount(x, minlength=600)).all()
 
 
+@pytest.mark.emulator
+@pytest.mark.parametrize("length", [50, 20_000])
+def test_a_block_zeroes_its_counters_before_it_counts_and_counts_before_it_adds_up(length: int) -> None:
+    x = np.arange(5000, dtype=np.int32) % 50
+    counts = bincount(x, length=length, stream=ck.emulator.stream(check="raise"))
+    assert counts.tolist() == [100] * 50 + [0] * (length - 50)
+
+
 @pytest.mark.parametrize("length", [20_000, *slow(900_000)])
 def test_warps_that_are_not_full(stream: Any, xp: Any, length: int) -> None:
     for size in (1, 17, 130):
