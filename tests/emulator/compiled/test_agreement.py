@@ -20,6 +20,10 @@ from support.tiers import thinned
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.memory import Memory
+from cudakit.emulator.machine.module import Module
+from cudakit.emulator.ptx.parser import parse
 from cudakit.jit.cache.cache import Cache
 
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
@@ -406,6 +410,24 @@ def test_errors_say_the_same(name: str, arguments: tuple[Any, ...]) -> None:
     assert said[0] == said[1]
 
 
+@pytest.mark.parametrize("index", ["32 * k + t", "where[32 * k + t]"])
+def test_a_generic_pointer_stays_in_the_shared_memory_that_it_led_to(index: str) -> None:
+    """The last lane of the last turn leaves it, of a row that is checked before its block runs or of any places."""
+    text = """
+        __global__ void f(const int* x, const int* where, int* y, bool is_shared) {
+            __shared__ int own[95];
+            int t = threadIdx.x;
+            own[t] = own[t + 32] = own[t + 63] = t;
+            __syncthreads();
+            const int* from = is_shared ? own : x;
+            #pragma unroll 1
+            for (int k = 0; k < 3; ++k) y[t] += from[INDEX];
+        }"""
+    arguments = ck.config(1, 32), ints(96), np.arange(96, dtype=np.int32), ints(32)
+    assert "element 95 of 95" in failed(lambda: ck.Kernel(text.replace("INDEX", index), "f"), *arguments, True)
+    agreed(lambda: ck.Kernel(text.replace("INDEX", index), "f"), *arguments, False)
+
+
 def test_read_only_memory_stays() -> None:
     x = ints(32)
     x.flags.writeable = False
@@ -626,21 +648,30 @@ print(x[0])
     assert float(done.stdout) == pytest.approx(np.sin(1) * 0.3 + 1, rel=1e-6)
 
 
+def summing() -> Context:
+    """A kernel as the compiled machine takes it."""
+    program = parse(
+        ck.Kernel("__global__ void f(int* x) { x[threadIdx.x] += atomicAdd(x, 1); }", "f").ptx(arch="sm_80")
+    )
+    return Context(Module(program, Memory()).symbols, next(iter(program.functions.values())))
+
+
+def test_a_register_that_is_written_first_does_not_live_before() -> None:
+    """One that does has a place in memory, is set to zero there, and is saved where threads wait."""
+    from cudakit.emulator.compiled.analysis import Analysis
+    from cudakit.emulator.compiled.layout import Layout
+
+    known = Analysis(summing(), Layout(8, True, True))
+    assert known.shapes.live_in == [set() for _ in known.flow.blocks]
+
+
 def test_nothing_is_registered_with_the_unwinder() -> None:
     """Newer versions of libgcc abort the process where code that is gone had told them of its frames."""
     from cudakit.emulator.compiled import kernel, native
     from cudakit.emulator.compiled.layout import Layout
-    from cudakit.emulator.machine.context import Context
-    from cudakit.emulator.machine.memory import Memory
-    from cudakit.emulator.machine.module import Module
-    from cudakit.emulator.ptx.parser import parse
 
-    program = parse(
-        ck.Kernel("__global__ void f(int* x) { x[threadIdx.x] += atomicAdd(x, 1); }", "f").ptx(arch="sm_80")
-    )
-    context = Context(Module(program, Memory()).symbols, next(iter(program.functions.values())))
     width = native.processor().native
-    text = kernel.make(context, Layout(width, True, True)).text
+    text = kernel.make(summing(), Layout(width, True, True)).text
     assert all(b".eh_frame" not in native.compiled(text, optimised) for optimised in (False, True))
 
 
