@@ -150,6 +150,16 @@ def test_images_already_written_stay_and_none_is_half(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["000000.png"]
 
 
+def test_a_folder_named_as_an_image_is_there_or_is_a_mistake(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    folder = tmp_path / "frames.png"
+    with pytest.raises(ck.ArgumentError, match=r"frames\.png is named as an image, and a folder is wanted"):
+        lines.to_images(folder)
+    folder.mkdir()
+    assert same().run([np.zeros((5, 5), np.uint8)], lines.to_images(folder)) == 1
+    assert [path.name for path in folder.iterdir()] == ["000000.png"]
+
+
 @pytest.mark.parametrize(
     ("module", "use", "said"),
     [

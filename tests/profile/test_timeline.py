@@ -379,7 +379,7 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     save_json(PIPELINE, str(path))
     assert json.loads(path.read_text())
     assert list(tmp_path.iterdir()) == [path]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"there is no such folder: '.*no folder'$"):
         save_json(PIPELINE, tmp_path / "no folder" / "trace.json")
 
 
