@@ -113,7 +113,7 @@ TEMPLATES = {
     "search": ("ops/test_sort.py", "ops/test_select.py"),
     "softmax": ("ops/test_rows.py",),
     "sort": ("ops/test_sort.py",),
-    "take": ("ops/test_move.py",),
+    "take": ("ops/test_move.py", "ops/test_select.py", "ops/test_flags_and_numbers.py"),
     "topk": ("ops/test_topk.py",),
     "transpose": ("ops/test_move.py", "templates/test_templates.py"),
     "vectors": ("ops/test_vectors.py",),
