@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cudakit.errors import CompileError, CompileWarning, TemplateError
 from cudakit.jit.compile import nvrtc_worker
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.file_options import reads_files
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
 from cudakit.jit.specialise.options import CompileOptions
@@ -27,8 +28,6 @@ FORMAT = "4"
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
 #: A folder that cannot be, for sources that have none.
 _NOWHERE = f"{os.devnull}/"
-#: Options that make the compiler read or write what no list of headers has.
-_OTHER_FILES = ("create_pch", "use_pch", "pch_dir", "extra_sources", "fdevice_time_trace", "time")
 #: How NVRTC prints errors of tile code.
 _PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
 _LEAST_TILE_ARCH = 80
@@ -59,8 +58,7 @@ class Request:
         self.specialization = specialization
         self.closure: Closure | None = None if self.includes else NOTHING_READ
         self._key: tuple[Closure | None, str] | None = None
-        reading = [name for name, _ in specialization.options.extra if name in _OTHER_FILES]
-        self.unstorable = f"the option {reading[0]} reads or writes other files" if reading else None
+        self.unstorable = reads_files(specialization.options.extra)
         if any(name in self.written for name in TIMES):
             self.unstorable = TELLS_TIME
 

@@ -17,6 +17,11 @@ from cudakit.types.checked import flag, path_of, text_of, whole
 
 #: What a text is compiled to: machine code, PTX, what is linked (relocatable machine code, LTO IR), and Tile IR.
 Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir", "tileir"]
+#: Fields of cuda.core.ProgramOptions that have a place of their own, and where it is.
+_NOT_EXTRA = {
+    "arch": "the stream's device has it, or give arch= to compile, ptx or prepare",
+    "name": "the source has it",
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ class CompileOptions:
         PTX; `Kernel.ptx` then is that of all, one after the other. One name that two inputs define is an error,
         except of fatbins, object files and libraries, in which it is not seen: the linker takes either.
     extra : mapping
-        Any other field of ``cuda.core.ProgramOptions`` by its name.
+        Any other field of ``cuda.core.ProgramOptions`` by its name. Code made with a field or an option of ptxas that
+        may read a file, such as ``ptxas_options=["--options-file=…"]``, is compiled again in each process.
     cache : path, optional
         Folder in which the code is kept, of a package's or a kernel's own, in place of the user's one. It is yours
         alone, or is not used, as the user's is not. The environment has its size (``CUDAKIT_CACHE_BYTES``), and an
@@ -97,8 +103,9 @@ class CompileOptions:
             object.__setattr__(self, "link", tuple(map(_linkable, given)))
         if self.extra != ():
             extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
+            for name in dict(extra).keys() & _NOT_EXTRA:
+                raise ArgumentError(f"CompileOptions: extra cannot set {name}; {_NOT_EXTRA[name]}")
             object.__setattr__(self, "extra", tuple(extra))
-
         if self.cache is not None:
             object.__setattr__(self, "cache", _folder(self.cache))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -17,9 +19,11 @@ import cudakit as ck
 from cudakit import emulator
 from cudakit.jit.cache import cache
 from cudakit.jit.compile import demangle as mangled
-from cudakit.jit.compile import diagnostics, elf
+from cudakit.jit.compile import diagnostics, elf, file_options
 from cudakit.jit.compile import nvrtc as compile
+from cudakit.jit.compile.file_options import reads_files
 from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.source import headers
 
 ARCH = "sm_90"
 SCALE = "template <typename T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }"
@@ -69,6 +73,84 @@ def test_options_change_the_code_and_the_key() -> None:
         kernel.with_options(warp=1)
     with pytest.raises(ck.TemplateError, match="not known"):
         kernel.with_options(extra={"warp": 1}).compile(arch=ARCH)
+
+
+def test_a_file_that_an_option_names_is_read_again(tmp_path: Path) -> None:
+    """The file is not part of the key."""
+    file = tmp_path / "options"
+    text = "__global__ void f(float* x) { for (int i = 0; i < 9; ++i) x[i] += sinf(x[i]); }"
+    codes = []
+    for content in ("-O3", "-O0", "-O3"):
+        file.write_text(content)
+        options = ck.CompileOptions(cache=tmp_path / "cache", extra={"ptxas_options": [f"--options-file={file}"]})
+        codes.append(ck.Kernel(text, options=options).compile(arch=ARCH).code)
+    assert codes[0] == codes[2] != codes[1]
+
+
+@pytest.mark.parametrize(
+    "options",
+    ["-O0", ["-O0", "-v"], ["--opt-level=1"], ["-O 1"], ["--opt-level", "1"], ["--maxrregcount=32", "-dlcm=ca"], None],
+)
+def test_options_of_ptxas_that_read_nothing(options: Any) -> None:
+    assert reads_files([("ptxas_options", options), ("ftz", True)]) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "-optf=a",
+        ["-O0", "-optf", "a"],
+        ["-optf a"],
+        ["--apply-controls=a"],
+        ["-apply-controls", "a"],
+        ["--new-option=a"],
+        ["-v=a"],
+        ["a.ptx"],
+        ["-O0", "a.ptx"],
+        ["-v", "a.ptx"],
+        ["--opt-level", "1", "a.ptx"],
+        ["--opt-level=1", "a.ptx"],
+    ],
+)
+def test_options_of_ptxas_that_may_read_a_file(options: Any) -> None:
+    assert "ptxas may read a file" in (reads_files([("ptxas_options", options)]) or "")
+
+
+@pytest.mark.parametrize("field", ["create_pch", "use_pch", "pch_dir", "extra_sources", "time", "a_new_one"])
+def test_fields_that_read_or_write_files(field: str) -> None:
+    assert reads_files([("ftz", True), (field, "a")]) == f"the option {field} reads or writes other files"
+
+
+def test_all_options_of_the_tools_are_judged() -> None:
+    from cuda.core import ProgramOptions
+
+    elsewhere = {
+        "arch",
+        "name",
+        "use_libdevice",
+        "create_pch",
+        "use_pch",
+        "pch_dir",
+        "extra_sources",
+        "fdevice_time_trace",
+        "time",
+    }
+    assert {field.name for field in dataclasses.fields(ProgramOptions)} <= file_options.FIELDS | elsewhere
+    ptxas = next((path for root in headers.wheel_roots() for path in root.glob("cu*/bin/ptxas")), None)
+    if ptxas is None:
+        pytest.skip("ptxas is not here")
+    usage = subprocess.run([ptxas, "--help"], capture_output=True, text=True, check=True).stdout
+    names = {
+        name
+        for line in re.findall(r"^--.*", usage, re.MULTILINE)
+        for name in re.findall(r"(?<=\()-[\w-]+|^--[\w-]+", line)
+    }
+    others = "--apply-controls --gpu-name -arch --help -h --input-as-string -ias --jobserver --list-arch -arch-ls"
+    others += (
+        " --list-version -version-ls --options-file -optf --output-file -o --version -V -apply-controls -jobserver"
+    )
+    assert len(names) > 90
+    assert names - file_options.PTXAS_FLAGS - file_options.PTXAS_VALUES == set(others.split())
 
 
 def test_a_users_own_define_wins_over_the_default() -> None:

@@ -228,6 +228,9 @@ def test_options_as_they_are_given() -> None:
         options(extra=["abc"])
     with pytest.raises(ck.ArgumentError, match=r"extra field split is a number, a text, or several, got \{\}"):
         options(extra={"split": [{}]})
+    for name in ("arch", "name"):  # the key has them from elsewhere
+        with pytest.raises(ck.ArgumentError, match=f"CompileOptions: extra cannot set {name}; "):
+            options(extra={name: "sm_80"})
     for wrong in ("", "a\0b"):
         with pytest.raises(ck.ArgumentError, match="CompileOptions: cache"):
             options(cache=wrong)
