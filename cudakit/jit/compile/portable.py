@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import platform
 import re
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure, read
+from cudakit.jit.source.closure import Closure, kind_of, read
+from cudakit.jit.source.includes import names_included
+from cudakit.jit.source.watch import Unsure, names_asked_for
 from cudakit.jit.specialise.specialise import Specialization
 
 _FORMAT: Final = "1"
 #: Options that say what is kept, and change no code.
 _LOCAL: Final = ("cache", "pch")
-#: What is searched beside the source first.
-_QUOTED: Final = re.compile(r'#\s*include\s*"([^"\n]+)"')
+#: Fields of `CompileOptions.extra` that name headers or where they are searched.
+_SEARCHED: Final = frozenset(("include_path", "pre_include"))
+_SPLICE: Final = re.compile(rb"\\\s*\n")
 
 
 def portable_key(specialization: Specialization, closure: Closure | None) -> str | None:
@@ -37,10 +40,27 @@ def portable_key(specialization: Specialization, closure: Closure | None) -> str
 def wanted_key(specialization: Specialization) -> str | None:
     """The key under which imported code of a specialization would be; None where files of this machine have a say."""
     source, options = specialization.source, specialization.options
-    if source.code is not None or options.link or options.include_paths or "__has_include" in source.text:
+    is_searched = not _SEARCHED.isdisjoint(name for name, _ in options.extra)
+    if source.code is not None or options.link or options.include_paths or is_searched:
         return None
-    beside = (os.path.join(source.folder, name) for name in _QUOTED.findall(source.text) if source.folder is not None)
-    return None if any(map(os.path.exists, beside)) else _with_own_headers(written_digest(specialization))
+    text = "\n".join((*specialization.prelude, specialization.own_text, *specialization.postlude)).encode()
+    if b"include" in _SPLICE.sub(b"", text) and _has_headers(text, source.folder):
+        return None
+    return _with_own_headers(written_digest(specialization))
+
+
+def _has_headers(text: bytes, folder: Path | None) -> bool:
+    """Whether a header in the source's folder may be included, directly or in the place of one of CUDA's."""
+    try:
+        names, asked = names_included(text), any(names_asked_for(text))
+    except Unsure:
+        return True
+    if asked or folder is None or not names:
+        return asked
+    if folder != headers.templates_folder():
+        # Headers of CUDA and of cudakit search the source's folder too.
+        names += ["*", *_own_names()]
+    return any(kind_of(f"{folder}/{name}") for name in names)
 
 
 def written_digest(spec: Specialization) -> str:
@@ -63,6 +83,14 @@ def written_digest(spec: Specialization) -> str:
 
 def _with_own_headers(digest: str) -> str:
     return hashlib.sha256(f"{digest} {_own_headers()}".encode()).hexdigest()
+
+
+@cache
+def _own_names() -> frozenset[str]:
+    """What the first part of a name can be that finds one of cudakit's headers."""
+    last = headers.fallback_folder()
+    names = {path.name for folder in (*headers.own_folders(), last) for path in folder.iterdir()}
+    return frozenset(names - {last.name})
 
 
 @cache

@@ -44,6 +44,17 @@ def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
     return list(found)
 
 
+def names_included(text: bytes) -> list[str]:
+    """Every name in what may be an ``#include`` of a text, in any spelling.
+
+    Raises
+    ------
+    Unsure
+        If a macro makes a name.
+    """
+    return list(_included(text))
+
+
 def _names_in(path: str) -> Iterable[str]:
     if headers.is_cudas(path):
         return ()  # known by their version

@@ -18,6 +18,7 @@ import cudakit as ck
 from cudakit.jit.cache.cache import Cache, cache_at
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
+from cudakit.jit.compile.portable import wanted_key
 
 SCALE = "template <typename T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }"
 ARCH = "sm_90"
@@ -125,6 +126,52 @@ def test_a_header_there_that_was_not_here(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "b" / "cuda_fp16.h").write_text("#error another\n")
     with pytest.raises(ck.CompileError, match="no compiler"):
         of("b")
+
+
+SHADOWED = """{}
+#ifdef PROBE
+#define V 2
+#else
+#define V 1
+#endif
+__global__ void k(int* p) {{ *p = V; }}"""
+
+
+@pytest.mark.parametrize(
+    ("include", "header"),
+    [
+        ('#include "math_constants.h"', "math_constants.h"),
+        ("#include <math_constants.h>", "math_constants.h"),
+        ("# /* a */ include /* b */ <math_constants.h>", "math_constants.h"),
+        ("#inc\\\nlude <math_constants.h>", "math_constants.h"),
+        ("%:include <math_constants.h>", "math_constants.h"),
+        ("#include <cuda_fp16.h>", "vector_types.h"),  # of a header of CUDA's
+        ("#include <cudakit/pack.cuh>", "cudakit/detail.cuh"),  # of a header of cudakit's
+        ("#define H <math_constants.h>\n#include H", "math_constants.h"),
+        ("#if __has_\\\ninclude(<mine.h>)\n#endif", "mine.h"),
+    ],
+)
+def test_a_header_that_shadows_another_there(include: str, header: str, tmp_path: Path, no_compiler: list[str]) -> None:
+    """Code is not taken from elsewhere if a header of this machine may have a say, however it is included."""
+    folder = tmp_path / "b"
+    folder.mkdir()
+    (folder / "k.cu").write_text(SHADOWED.format(include))
+
+    def key() -> str | None:
+        return wanted_key(ck.Kernel.from_file(folder / "k.cu").specialization(arch=ARCH, target="cubin"))
+
+    if " H" not in include and "__has_" not in include:  # a name that is not written may be any
+        assert key() is not None
+    (folder / header).parent.mkdir(exist_ok=True)
+    (folder / header).write_text("#define PROBE 1\n")
+    assert key() is None
+
+
+@pytest.mark.parametrize("field", ["include_path", "pre_include"])
+def test_options_that_name_headers_there(field: str, tmp_path: Path) -> None:
+    one = kernel(tmp_path, extra={field: [str(tmp_path)]})
+    assert wanted_key(one["float"].specialization(arch=ARCH, target="cubin")) is None
+    assert wanted_key(kernel(tmp_path)["float"].specialization(arch=ARCH, target="cubin")) is not None
 
 
 def test_layouts_are_compared_before_they_pass(tmp_path: Path) -> None:
