@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from cudakit.errors import LaunchError, TemplateError
 from cudakit.jit.compile import elf
@@ -17,7 +19,7 @@ from cudakit.jit.source.code import kind_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.types.cpp import CppType, Opaque
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, scalar_dtype, vector, without_const
 from cudakit.types.text import parse_type
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
@@ -71,8 +73,52 @@ def signature(origin: Source) -> Signature:
         if len(found) != 1:
             known = ", ".join(f"{entry.name} ({entry.symbol})" for entry in _entries(origin))
             raise TemplateError(f"{origin.name} has {len(found) or 'no'} kernels {name}; it has {known}")
+        _check_head(origin, kernel.parameters, found[0].symbol)
         name = found[0].name
+    else:
+        _check_head(origin, kernel.parameters, name)
     return Signature(name, (), kernel.parameters, 1)
+
+
+def _check_head(origin: Source, parameters: tuple[Parameter, ...], symbol: str) -> None:
+    """Raise where a head is not the one that a mangled name tells."""
+    if not symbol.startswith("_Z"):
+        return
+    _, bracket, behind = _told(symbol).partition("(")
+    types = types_in(behind)
+    if bracket and (len(types) != len(parameters) or not all(map(_fits, (one.type for one in parameters), types))):
+        raise TemplateError(
+            f"signature {origin.head!r} is not the kernel's own in {origin.name}: its name {symbol} says "
+            f"({', '.join(map(str, types))}); leave signature out, and name the kernel: from_file(path, {symbol!r})"
+        )
+
+
+def _fits(head: CppType, own: CppType) -> bool:
+    """Whether a type of a head may be the one of a mangled name. A name that is not CUDA's own may be any type's."""
+    head, own = without_const(head), without_const(own)
+    if isinstance(head, Pointer) and isinstance(own, Pointer):
+        return _is_const(head.target) == _is_const(own.target) and _fits(head.target, own.target)
+    numbers, own_numbers = _numbers(head), _numbers(own)
+    is_known = numbers is not None or isinstance(head, Pointer)
+    is_own_known = own_numbers is not None or isinstance(own, Pointer)
+    return not (is_known and is_own_known) or numbers == own_numbers is not None
+
+
+def _is_const(cpp: CppType) -> bool:
+    return not isinstance(cpp, Reference) and cpp.const
+
+
+def _numbers(cpp: CppType) -> tuple[Any, int] | None:
+    """The dtype and number of the numbers of one of CUDA's own types, "void" for void; None for another type."""
+    if not isinstance(cpp, Named):
+        return None
+    if cpp.name == "void":
+        return "void", 1
+    dtype = scalar_dtype(cpp)
+    if dtype is not None:
+        return (np.dtype(f"f{dtype.itemsize // 2}"), 2) if dtype.kind == "c" else (dtype, 1)
+    parts = vector(cpp.name)
+    return None if parts is None else parts[:2]
 
 
 class AnyName(dict[str, str]):

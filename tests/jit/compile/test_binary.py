@@ -13,7 +13,8 @@ from support import emulated
 from support.programs import run
 
 import cudakit as ck
-from cudakit.jit.compile import elf
+from cudakit.jit.compile import binary, elf
+from cudakit.jit.source.source import Source
 
 ARCH = "sm_90"
 TEXT = """
@@ -96,6 +97,49 @@ def test_the_head_may_be_given(stream: Any, folder: Path) -> None:
     wrong = ck.Kernel.from_file(folder / "f.ptx", signature="void plain(float* x, float by)")
     with pytest.raises(ck.ArgumentError, match="the compiled kernel has 4 parameters, its signature 2"):
         run(stream, wrong, CONFIG, x, 2)
+
+
+RIGHT_HEADS = [
+    "void _Z3one3twoPKfPPfhx(two s, const float* __restrict__ x, float** y, unsigned char c, long long l)",
+    "_Z3onem3twoii(size_t n, two t, int i, int const j)",
+    "void _Z3onePK6float2P7double2y(const cuComplex* x, cuDoubleComplex* y, cudaTextureObject_t t)",
+    "_Z3oneP6__halfPa(half* x, int8_t* y)",
+    "_Z3onePfi(real* x, count n)",  # names that may be other names of float and int
+    "_Z3onev()",
+]
+
+
+@pytest.mark.parametrize("head", RIGHT_HEADS)
+def test_heads_that_a_mangled_name_has(head: str) -> None:
+    assert binary.signature(Source("", "f.ltoir", code=b"", head=head)).parameters is not None
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "void one(int* x, float by, int n)",
+        "void _Z3onePffi(double* x, float by, int n)",
+        "void one(const float* x, float by, int n)",
+        "void one(float* x, float by)",
+        "void one(float* x, float by, int n, int m)",
+        "void one(float* x, int by, float n)",
+        "void one(float x, float by, int n)",
+        "void one(float** x, float by, int n)",
+        "void one(void* x, float by, int n)",
+        "void one(float2* x, float by, int n)",
+        "void one(float* x, float by, unsigned n)",
+        "void one(float* x, float by, int* n)",
+        "void one()",
+    ],
+)
+def test_a_head_that_contradicts_the_mangled_name(head: str, tmp_path: Path) -> None:
+    """The types would be checked against the head, and other bytes be passed."""
+    text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry _Z3onePffi(.param .u64 a, .param .f32 b, "
+    (tmp_path / "f.ptx").write_text(text + ".param .u32 c) { ret; }")
+    with pytest.raises(ck.TemplateError, match=r"f\.ptx: its name _Z3onePffi says \(float\*, float, int\); leave sig"):
+        ck.Kernel.from_file(tmp_path / "f.ptx", signature=head)
+    with pytest.raises(ck.TemplateError, match="says"):
+        binary.signature(Source("", "f.ltoir", code=b"", head=re.sub(r"\b(one|_Z3onePffi)\(", "_Z3onePffi(", head)))
 
 
 def test_what_is_machine_code_there(stream: Any, folder: Path, tmp_path: Path) -> None:
