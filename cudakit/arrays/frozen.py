@@ -118,10 +118,17 @@ class Frozen:
         Its other keywords, with their defaults.
     named : bool
         Whether it takes any other keywords too, which `ordinary` is given last.
+    names : mapping
+        Global names of its own, for conditions.
     """
 
     def __init__(
-        self, inputs: int, ordinary: Callable[..., Any], options: Mapping[str, Any] | None = None, named: bool = False
+        self,
+        inputs: int,
+        ordinary: Callable[..., Any],
+        options: Mapping[str, Any] | None = None,
+        named: bool = False,
+        names: Mapping[str, Any] | None = None,
     ) -> None:
         options = options or {}
         listed = "".join(f"a{k}, " for k in range(inputs))
@@ -131,7 +138,7 @@ class Frozen:
         self._head = f"call({taken}*more, out=None, stream=None{with_defaults}{', **named' if named else ''})"
         self._passed = f"({listed}*more,), out, stream{passed}"
         self._fits = f"stream is None and not more{' and not named' if named else ''}"
-        self._start({"MISSING": MISSING, "ordinary": ordinary})
+        self._start({**(names or {}), "MISSING": MISSING, "ordinary": ordinary})
 
     @classmethod
     def like(cls, head: str, passed: str, names: Mapping[str, Any]) -> Self:

@@ -15,6 +15,7 @@ from cudakit.arrays.place import as_array
 from cudakit.arrays.repeated import Repeats
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.fuse_stages import Source, Stages, Value
+from cudakit.generate.outside import Outside
 from cudakit.generate.trace import Trace
 from cudakit.generate.traced import Traced
 from cudakit.jit.launch.dispatch import MISSING
@@ -109,6 +110,8 @@ class Fused(Function, Generic[_P, _R]):
     _signature: inspect.Signature
     _made: dict[Any, _Made]
     _latest: _Made | None
+    _outside: Outside
+    _looks_outside: bool
 
     def __new__(cls, function: Callable[_P, _R], static: tuple[str, ...], name: str) -> Self:
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
@@ -123,10 +126,12 @@ class Fused(Function, Generic[_P, _R]):
         if unknown:
             raise TemplateError(f"{name} has no argument {', '.join(sorted(unknown))}, which static= names")
         positional = sum(p.kind in _POSITIONAL for p in signature.parameters.values())
-        repeats = Repeats(Frozen(positional, ordinary, named=True))
+        outside = Outside(function)
+        repeats = Repeats(Frozen(positional, ordinary, named=True, names={"outside": outside}))
         self = super().__new__(cls, repeats.frozen.function)
         functools.update_wrapper(self, function)
         self.__dict__.update(function=function, static=static, name=name, _signature=signature, _made={}, _latest=None)
+        self._outside, self._looks_outside = outside, False
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -182,25 +187,31 @@ class Fused(Function, Generic[_P, _R]):
             values.append(value)
             places.append(place)
         # As a constant -0.0 is not 0.0, and a NaN is one as well as another.
-        told = tuple([(*each[:2], repr(each[2]) if each[1] in (float, complex) else each[2]) for each in key])
+        constants = tuple([(*each[:2], repr(each[2]) if each[1] in (float, complex) else each[2]) for each in key])
+        told = constants, self._outside()
         try:
             made = self._made.get(told)
         except TypeError:
-            constants = ", ".join(f"{label} is {value!r}" for label, _, value in key if label in self.static)
-            raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {constants}") from None
+            shown = ", ".join(f"{label} is {value!r}" for label, _, value in key if label in self.static)
+            raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {shown}") from None
         if made is None or made.asks_shapes:
             shapes = tuple([getattr(value, "shape", ()) for value in values])
-            exact = told, shapes
-            found = self._made.get(exact)
-            if found is None:
-                found = self._made[exact] = self._made[told] = _Made(self, key, shapes)
-            made = found
+            made = self._made.get((told, shapes))
+            if made is None:
+                before = self._outside.values()
+                made = _Made(self, key, shapes)
+                self._outside.traced(before)
+                self._looks_outside = bool(before)
+                told = constants, self._outside()
+                self._made[told, shapes] = self._made[told] = made
         self._latest = made
         in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
         # What is left to its default is passed on too, but for constants.
         if named or not in_place or max(places) >= len(given):
             return made(values, out, stream)
         arguments = {**{f"a{k}": value for k, value in enumerate(args)}, "out": out}
+        if self._looks_outside:
+            arguments["outside()"] = told[1]
         inputs = [f"a{place}" for place in places]
         return repeats.call(arguments, stream, lambda stream: made(values, out, stream, inputs), inputs)
 

@@ -14,6 +14,7 @@ from cudakit.arrays.elements import as_number
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.expression import check_set
+from cudakit.generate.outside import Outside
 from cudakit.generate.promotion import dtype_of
 from cudakit.generate.stencil_call import Stencil
 from cudakit.generate.stencil_code import BORDERS, RESERVED, StencilRecipe, called_with_offsets, offsets_of
@@ -219,6 +220,7 @@ class TracedStencil:
         self._mode, self._cval = mode, cval
         self._names = tuple(inspect.signature(function).parameters)
         self._made: dict[Any, Stencil] = {}
+        self._outside = Outside(function)
         functools.update_wrapper(self, function)
 
     def __repr__(self) -> str:
@@ -235,9 +237,11 @@ class TracedStencil:
 
     def specialized(self, kinds: tuple[Any, ...]) -> Stencil:
         """The stencil for arrays of these dtypes, and Python's numbers by their classes."""
-        made = self._made.get(kinds)
+        made = self._made.get((kinds, self._outside()))
         if made is None:
+            before = self._outside.values()
             of = traced(self.name, self.function, self._names, kinds)
+            self._outside.traced(before)
             recipe = _recipe(self.name, of.inputs, of.outputs, of.body, PREAMBLE, self._mode, self._cval)
-            made = self._made[kinds] = Stencil(recipe, OPTIONS)
+            made = self._made[kinds, self._outside()] = Stencil(recipe, OPTIONS)
         return made

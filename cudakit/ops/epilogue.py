@@ -12,6 +12,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.expression import numbered, placed, statement
+from cudakit.generate.outside import Outside
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.traced import Traced
 from cudakit.jit.source import source
@@ -70,7 +71,7 @@ def activation_of(op: str, given: Any, dtype: np.dtype) -> Activation:
         For a function that cannot be traced.
     """
     if callable(given):
-        return _traced(op, given, dtype)
+        return _traced(op, given, dtype, tuple(Outside(given).values().items()))
     if given in ACTIVATIONS:
         return Activation(f"cudakit::{ACTIVATIONS[given]}", shown=given or "none")
     if not isinstance(given, str) or not re.search(r"(?<![\w.])x\b", given):
@@ -97,8 +98,8 @@ def _written(op: str, text: str) -> Activation:
 
 
 @functools.lru_cache(256)
-def _traced(op: str, function: Callable[[Any], Any], dtype: np.dtype) -> Activation:
-    """What a Python function does with one value."""
+def _traced(op: str, function: Callable[[Any], Any], dtype: np.dtype, _outside: Any) -> Activation:
+    """What a Python function does with one value, and with values from outside."""
     trace = Trace(op, {})
     made = function(Traced(trace, dtype, "x0", argument="x", is_number=True))
     if not isinstance(made, Traced) or trace.folds or trace.views:

@@ -1,0 +1,147 @@
+"""What a traced Python function reads from outside, as globals and variables of functions around it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Hashable, Mapping
+from functools import cache
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+
+from cudakit.arrays.frozen import Function
+
+#: How deep values in values are looked at, how many of them in all, and how many bytes of an array.
+_DEEPEST, _MOST, _MOST_BYTES = 4, 256, 4096
+#: Where modules are that are not the user's.
+_INSTALLED: Final = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    *(path for name, path in sysconfig.get_paths().items() if name in ("stdlib", "platstdlib", "purelib", "platlib")),
+)
+
+
+class Outside:
+    """The values that a function reads from outside, as a number that changes with any of them.
+
+    Modules of the standard library and of installed packages count as constant. What tracing itself changes, such as a
+    list that the function appends to, does not count.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        self._numbers: dict[Any, int] = {}
+        self._own: set[Any] = set()
+        #: Objects that are known by their address.
+        self._kept: dict[int, Any] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it reads nothing that can change."""
+        return not self.values()
+
+    def __call__(self) -> int:
+        found = self.values()
+        key = tuple(item for item in found.items() if item[0] not in self._own)
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def values(self) -> dict[Any, Hashable]:
+        """What is compared, by function and name."""
+        found: dict[Any, Hashable] = {}
+        self._look(self._function, found, set())
+        return found
+
+    def traced(self, before: Mapping[Any, Hashable]) -> None:
+        """Leave out what has changed while the function was traced."""
+        self._own.update(name for name, value in self.values().items() if before.get(name) != value)
+
+    def _look(self, function: Any, found: dict[Any, Hashable], seen: set[int]) -> None:
+        if id(function) in seen:
+            return
+        seen.add(id(function))
+        if isinstance(function, Function):
+            self._look(getattr(function, "function", None), found, seen)
+        elif isinstance(function, functools.partial):
+            self._look(function.func, found, seen)
+            self._note(found, seen, function, "", (function.args, function.keywords))
+        elif isinstance(function, MethodType):
+            self._look(function.__func__, found, seen)
+            self._note(found, seen, function.__func__, "self", function.__self__)
+        elif isinstance(function, FunctionType):
+            if _is_installed(function.__globals__.get("__file__")):
+                return
+            names = _names(function.__code__)
+            cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+            for name, cell in cells.items():
+                try:
+                    self._note(found, seen, function, name, cell.cell_contents)
+                except ValueError:  # it has no value yet
+                    continue
+            for name in names & function.__globals__.keys():
+                value = function.__globals__[name]
+                if isinstance(value, ModuleType):
+                    # What has no file is part of Python.
+                    path = getattr(value, "__file__", None)
+                    if path is not None and not _is_installed(path):
+                        inside = {each: vars(value)[each] for each in sorted(names & vars(value).keys())}
+                        for each, part in inside.items():
+                            self._note(found, seen, function, f"{name}.{each}", part)
+                else:
+                    self._note(found, seen, function, name, value)
+        elif callable(function) and isinstance(call := type(function).__call__, FunctionType):
+            self._look(call, found, seen)
+            self._note(found, seen, call, "self", function)
+
+    def _note(self, found: dict[Any, Hashable], seen: set[int], function: Any, name: str, value: Any) -> None:
+        if isinstance(value, ModuleType):
+            return
+        if callable(value) and not isinstance(value, type):
+            self._look(value, found, seen)
+        key = id(getattr(function, "__code__", function)), name
+        found[key] = self._content(value, _DEEPEST, [_MOST])
+
+    def _content(self, value: Any, depth: int, left: list[int]) -> Hashable:
+        """What a value is compared by: its content, of no more than so many parts, or the object that it is."""
+        kind = type(value).__name__
+        if isinstance(value, float | complex | np.generic | np.dtype):
+            return kind, repr(value)  # zeros of both signs apart, and NaNs alike
+        if isinstance(value, int | str | bytes | None):
+            return kind, value
+        if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
+            return kind, value.dtype.str, value.shape, value.tobytes()
+        parts = _parts(value)
+        if parts is None or depth == 0 or len(parts) > left[0]:
+            self._kept[id(value)] = value  # so that no other has its address
+            return kind, id(value)
+        left[0] -= len(parts)
+        return kind, tuple([self._content(part, depth - 1, left) for part in parts])
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """What is in a list, a dictionary, a class or an object of the user's; None for other objects."""
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    owner = value if isinstance(value, type) else type(value)
+    module = sys.modules.get(owner.__module__)
+    is_own = owner.__module__ != "builtins" and not _is_installed(getattr(module, "__file__", None))
+    if not is_own or isinstance(value, functools.partial) or not hasattr(value, "__dict__"):
+        return None
+    items = {name: part for name, part in vars(value).items() if not (name.startswith("__") and name.endswith("__"))}
+    return [owner.__qualname__, *items.keys(), *items.values()]
+
+
+@cache
+def _names(code: CodeType) -> frozenset[str]:
+    """Names in a function, and in those within it, that may be globals and attributes of modules."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
+    return frozenset(code.co_names).union(*inner)
+
+
+@cache
+def _is_installed(path: str | None) -> bool:
+    return path is not None and path.startswith(_INSTALLED)
