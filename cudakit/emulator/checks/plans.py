@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cudakit.emulator.instructions.access import space_of, type_of
+import numpy as np
+
+from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index
@@ -42,8 +44,8 @@ class Plan:
     #: Of barriers: whether all lanes of a warp must come to the same one.
     aligned: bool = False
     mask: Reader | None = None
-    #: What a store stores, where that is one value.
-    value: Reader | None = None
+    #: What a store stores, one by one.
+    values: tuple[Reader, ...] = ()
     is_of_a_library: bool = False
     #: Bytes of an element of what is accessed; 0 where that is not known.
     itemsize: int = 0
@@ -53,6 +55,11 @@ class Plan:
     def needs_written(self, access: Access) -> bool:
         """Whether an access reads what somebody must have written; an exchange only hands on what it reads."""
         return access.use != "stores" and not self.is_of_a_library and "exch" not in self.given.modifiers
+
+    def stored(self, frame: Frame, lanes: np.ndarray, machine: Machine) -> np.ndarray:
+        """The bytes that a store stores, (lanes, bytes)."""
+        values = [np.broadcast_to(np.asarray(value(frame, lanes, machine)), lanes.shape) for value in self.values]
+        return np.hstack([np.ascontiguousarray(each).view(np.uint8).reshape(lanes.size, -1) for each in values])
 
     @staticmethod
     def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
@@ -124,9 +131,9 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 return None
             strong = opcode in ("atom", "red") or not _STRONG.isdisjoint(modifiers)
             releases = not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers) and opcode != "ld"
-            value = None
-            if opcode == "st" and not {"v2", "v4", "v8"} & set(modifiers):
-                value = context.read(given.operands[1], type_of(given))
+            values: tuple[Reader, ...] = ()
+            if opcode == "st":
+                values = tuple(context.read(each, type_of(given)) for each in parts(given.operands[1]))
             return Plan(
                 given,
                 function,
@@ -134,7 +141,7 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 strong,
                 releases,
                 opcode in ("atom", "red") or "acquire" in modifiers,
-                value=value,
+                values=values,
                 is_of_a_library=_is_of_a_library(given),
                 narrow="cta" in modifiers,
                 itemsize=DTYPES[type_of(given)].itemsize if opcode in ("ld", "st", "atom", "red") else 0,

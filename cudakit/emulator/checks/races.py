@@ -190,15 +190,13 @@ class Races:
             bad &= np.array([weak.get(event, False) for event in events.tolist()], bool)
             if not bad.any():
                 return
-        if over is not None and over[1] is not None and plan.value is not None:
+        if over is not None and over[1] is not None and plan.values:
             # Who stores what is there already changes nothing, whoever comes first.
             held, frame = over[0], over[1]
-            values = np.broadcast_to(np.asarray(plan.value(frame, lanes, self._machine)), lanes.shape)
-            stored = np.ascontiguousarray(values).view(np.uint8).reshape(lanes.size, -1)
+            stored = plan.stored(frame, lanes, self._machine)
             bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
             there = held[bytes_at] if shown.name else held[bytes_at // self.row, bytes_at % self.row]
-            if bad.any():
-                self.order.fences.several.add(len(self._events) - 1)
+            self.order.fences.several.add(len(self._events) - 1)
             bad &= (stored != there).any(axis=1)[rows]
             if not bad.any():
                 return
@@ -210,11 +208,11 @@ class Races:
     ) -> None:  # fmt: skip
         """Several lanes store to one place with one instruction: a race where they store different values."""
         machine = self._machine
-        if plan.value is None:
+        if not plan.values:
             return
-        values = np.broadcast_to(np.asarray(plan.value(frame, lanes, machine)), lanes.shape)
-        winner = np.searchsorted(lanes, (won & np.int64(NOBODY)) - self.base)
-        differ = np.flatnonzero(lost & (values != values[np.minimum(winner, lanes.size - 1)]))
+        stored = plan.stored(frame, lanes, machine)
+        winner = np.minimum(np.searchsorted(lanes, (won & np.int64(NOBODY)) - self.base), lanes.size - 1)
+        differ = np.flatnonzero(lost & (stored != stored[winner]).any(axis=1))
         if differ.size:
             self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, shown, True)
 

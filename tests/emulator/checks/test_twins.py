@@ -372,11 +372,23 @@ __global__ void lock_without_zero(float* y, int t) {
     __shared__ int lock;
     if (atomicCAS(&lock, 0, 1) == 0) y[0] = 1;  // uninitialised
 }
+__global__ void pairs(float* y, int t) {
+    *(float2*)(y + 8) = make_float2(threadIdx.x, 1);  // race
+}
+__global__ void pairs_right(float* y, int t) {
+    *(float2*)(y + 8) = make_float2(y[0], 1);
+}
 __global__ void bytes(float* y, int t) {
     __shared__ unsigned char last;
     last = threadIdx.x;  // race
     __syncthreads();
     y[threadIdx.x] = last;
+}
+__global__ void zeros_of_two_signs(float* y, int t) {
+    y[8] = threadIdx.x & 1 ? y[0] : -y[0];  // race
+}
+__global__ void nan_right(float* y, int t) {
+    y[8] = y[0] / y[1];
 }
 }
 """
