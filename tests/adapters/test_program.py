@@ -236,6 +236,35 @@ assert (z.data == 5).all()
 """
 
 
+REDUNDANT = (
+    OF_TRITON.partition("@triton.autotune")[0]
+    + """
+@triton.jit
+def bump(x, n):
+    i = tl.program_id(0)
+    tl.store(x + i, tl.load(x + i) * 2)
+
+@triton.jit
+def totals(x, total, N, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    for k in range(0, N, BLOCK):
+        tl.store(total + row, tl.load(total + row) + tl.sum(tl.load(x + row * N + k + i), axis=0))
+
+@triton.jit
+def first_to_all(x, y, BLOCK: tl.constexpr):
+    first = tl.load(x)
+    tl.store(y + tl.arange(0, BLOCK), first)
+    tl.store(x, first + 1)
+
+x, rows, total, y = (Tensor(np.ones(count, np.float32)) for count in (8, 1024, 4, 256))
+bump[(8,)](x, 8)
+assert (x.data == 2).all()
+totals[(4,)](rows, total, 256, BLOCK=64)
+assert (total.data == 257).all()
+"""
+)
+
+
 OF_TRITON_AND_TORCH = """
 import torch
 import triton
@@ -328,3 +357,12 @@ def test_stepping_through_its_kernel(tmp_path: Path) -> None:
     done = command(tmp_path, PROGRAM, "debug", "app.py:900", "--", "100")
     assert done.returncode == 1
     assert "app.py launches no kernel of threads that has line 900, or any after it" in done.stderr
+
+
+@pytest.mark.bridges
+def test_redundant_threads_of_triton(tmp_path: Path) -> None:
+    pytest.importorskip("triton")
+    done = command(tmp_path, REDUNDANT, "check", "app.py")
+    assert "2 kernels, 2 launches: nothing wrong was found." in done.stdout, done.stdout + done.stderr
+    done = command(tmp_path, REDUNDANT + "first_to_all[(1,)](x, y, BLOCK=256)", "check", "app.py")
+    assert "first_to_all: app.py:28: race" in done.stdout.replace(f"{tmp_path}/", "")

@@ -16,6 +16,7 @@ from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Shadow
 from cudakit.emulator.checks.spaces import Spaces
 from cudakit.emulator.checks.telling import Telling
+from cudakit.emulator.checks.uses import Values
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
@@ -41,6 +42,7 @@ class Checker:
         self._plans: dict[int, Plan | None] = {}
         self._held: list[Decoded] = []
         self._copying: dict[int, Plan] = {}
+        self._values = Values()
         self._constants: tuple[Function, dict[int, str]] | None = None
         self._machine: Scheduler | None = None
         self._launch: Launch | None = None
@@ -63,6 +65,8 @@ class Checker:
             self._held.append(decoded)
             if plan is None:
                 return
+            if decoded.instruction.opcode == "ld":
+                self._values.watch(decoded.instruction, function)
             if function is machine.launch.entry and machine.launch.pointers:
                 plan.constant = self._constant(machine).get(id(plan.given), "")
         if active is not None and active.size == 0:
@@ -74,6 +78,7 @@ class Checker:
         elif plan.does:
             self._orders(plan, machine, frame, active)
         else:
+            self._races.unused.writes(plan, active, len(self._events))
             for access in plan.accesses:
                 self._spaces.access(plan, access, access.address(frame, active, machine), active, frame)
 
@@ -96,7 +101,7 @@ class Checker:
         elif self._machine is not None:
             self._base += self._machine.lanes
         self._machine = machine
-        self._races = Races(machine, self._telling, self._events, self._base, self._unseen)
+        self._races = Races(machine, self._telling, self._events, self._base, self._unseen, self._values)
         self._spaces = Spaces(machine, self._telling, self._races, self._pieces, self._grain)
         self._barriers = Barriers(machine, self._telling, self._plans, self._races.order.warps)
         if machine.late is not None:

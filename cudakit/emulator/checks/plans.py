@@ -39,6 +39,7 @@ class Plan:
     does: str = ""
     #: Of accesses: whether they order for their own block only. Atomic operations acquire from all.
     narrow: bool = False
+    is_volatile: bool = False
     #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
     whole: bool = True
     #: Of barriers: whether all lanes of a warp must come to the same one.
@@ -144,6 +145,7 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 values=values,
                 is_of_a_library=_is_of_a_library(given),
                 narrow="cta" in modifiers,
+                is_volatile="volatile" in modifiers,
                 itemsize=DTYPES[type_of(given)].itemsize if opcode in ("ld", "st", "atom", "red") else 0,
             )
     return None

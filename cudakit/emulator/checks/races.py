@@ -11,6 +11,8 @@ from cudakit.emulator.checks.order import Order
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
 from cudakit.emulator.checks.telling import Telling
+from cudakit.emulator.checks.unused import Unused
+from cudakit.emulator.checks.uses import Values
 from cudakit.emulator.instructions.accesses import Access
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.state import Frame
@@ -41,14 +43,20 @@ class Races:
         Lanes of the launch that ran before the machine's.
     unseen : bool
         Whether shared memory is written in ways that are not seen.
+    values : Values
+        Of the launch.
     """
 
     base: int
     order: Order
+    unused: Unused
 
-    def __init__(self, machine: Scheduler, telling: Telling, events: list[Plan], base: int, unseen: bool) -> None:
+    def __init__(
+        self, machine: Scheduler, telling: Telling, events: list[Plan], base: int, unseen: bool, values: Values
+    ) -> None:
         self._machine, self._telling, self._events, self.base = machine, telling, events, base
-        self._unseen = unseen
+        self._unseen, self._values = unseen, values
+        self.unused = Unused(machine, values)
         self.order = Order(machine, base)
         self._is_cluster = machine.memory.cluster > 1
         #: Bytes of shared memory from one block to the next; the system's own may be put behind the block's later.
@@ -66,6 +74,8 @@ class Races:
         places = shadow.places(offsets, access.size)
         if shadow.under_way is not None and self._early(shadow, plan, access, places, lanes, offsets, name, itemsize):
             return now
+        if access.use == "loads" and self._values.are_conditional:
+            self.unused.loaded(plan, now, lanes, offsets)
         if name and not plan.strong:
             if shadow.defers(now, places, lanes, self.base, access.use == "stores"):
                 return now
@@ -186,8 +196,16 @@ class Races:
             return
         events = others >> LANE_BITS
         if plan.strong:
-            weak = {event: not self._events[event].strong for event in np.unique(events[bad]).tolist()}
-            bad &= np.array([weak.get(event, False) for event in events.tolist()], bool)
+            numbers = np.unique(events[bad]).tolist()
+            weak = {event: not self._events[event].strong for event in numbers}
+            is_weak = np.array([weak.get(event, False) for event in events.tolist()], bool)
+            if plan.is_volatile and not shown.name:
+                trees = {event: self._is_tree(plan, self._events[event]) for event in numbers}
+                is_tree = np.array([trees.get(event, False) for event in events.tolist()], bool)
+                warp_of = self._machine.warp_of
+                same = warp_of[((others & np.int64(NOBODY)) - self.base) % warp_of.size] == warp_of[lanes[rows]]
+                is_weak |= is_tree & same
+            bad &= is_weak
             if not bad.any():
                 return
         if over is not None and over[1] is not None and plan.values:
@@ -200,8 +218,55 @@ class Races:
             bad &= (stored != there).any(axis=1)[rows]
             if not bad.any():
                 return
+        self._excuse(plan, bad, others, rows, lanes, shown, writes)
+        if not bad.any():
+            return
         at = int(np.flatnonzero(bad)[0])
         self._race(plan, int(rows[at]), int(others[at]), lanes, shown, writes)
+
+    def _is_tree(self, plan: Plan, other: Plan) -> bool:
+        """Whether lanes of a warp hand on data as if they ran in step; what is only compared is a flag."""
+        uses = {access.use for each in (plan, other) for access in each.accesses}
+        loads = (each for each in (plan, other) if each.given.opcode == "ld")
+        return (
+            plan.is_volatile
+            and other.is_volatile
+            and uses == {"loads", "stores"}
+            and any(self._values.of(each.given, each.function).is_data for each in loads)
+        )
+
+    def _excuse(
+        self, plan: Plan, bad: np.ndarray, others: np.ndarray, rows: np.ndarray, lanes: np.ndarray, shown: Shown,
+        writes: bool,
+    ) -> None:  # fmt: skip
+        """Races of loads that nobody has used are kept for later."""
+        if not self._values.are_conditional:
+            return
+        events, numbers = others >> LANE_BITS, (others & np.int64(NOBODY)) - self.base
+        here, now = (numbers >= 0) & (numbers < self._machine.lanes), len(self._events) - 1
+        for event in np.unique(events[bad]).tolist():
+            other, at = self._events[event], np.flatnonzero(bad & here & (events == event))
+            load, when = (other, event) if writes else (plan, now)
+            at = at[self.unused.among(load, when, numbers[at] if writes else lanes[rows[at]])]
+            if not at.size:
+                continue
+            bad[at] = False
+            places, stamps = rows[at], others[at]
+            loading = lanes[places]
+            if writes:
+                loading, position = self.unused.alike(load, when, shown.offsets[places])
+                places, stamps = places[position], event << LANE_BITS | loading + self.base
+                racing = self.order.unordered(stamps, lanes[places])
+                loading, places, stamps = loading[racing], places[racing], stamps[racing]
+                used = np.flatnonzero(~self.unused.among(load, when, loading))
+                if used.size:
+                    self._race(plan, int(places[used[0]]), int(stamps[used[0]]), lanes, shown, writes)
+                    continue
+
+            def tell(k: int, places: np.ndarray = places, stamps: np.ndarray = stamps) -> None:
+                self._race(plan, int(places[k]), int(stamps[k]), lanes, shown, writes)
+
+            self.unused.wait(load, plan if writes else other, when, loading, tell)
 
     def _at_once(
         self, plan: Plan, lost: np.ndarray, won: np.ndarray, lanes: np.ndarray, frame: Frame, shown: Shown,
@@ -225,17 +290,19 @@ class Races:
         did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
         text = (
             f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
-            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and {self._why(stamp, int(lanes[at]))}"
+            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and {self._why(plan, stamp, int(lanes[at]))}"
         )
         self._telling.tell("race", plan, text, other)
 
-    def _why(self, stamp: int, lane: int) -> str:
+    def _why(self, plan: Plan, stamp: int, lane: int) -> str:
         order, block = self.order, self._machine.block_of[lane]
         if order.acquired[block] <= stamp >> LANE_BITS < order.told[block]:
             file, line = self._telling.place(self._events[int(order.told_by[block])])
             return f"no fence follows the read at {file}:{line}, which tells that it is there"
         if stamp >> LANE_BITS < order.told[block]:
             return "no fence covers it: another thread's does so only after a barrier"
+        if plan.is_volatile and self._events[stamp >> LANE_BITS].is_volatile:
+            return "nothing orders the two: lanes of a warp need not run in step, and volatile is no __syncwarp()"
         return "nothing orders the two"
 
     def _what(self, shown: Shown, at: int) -> str:

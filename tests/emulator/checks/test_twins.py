@@ -148,6 +148,58 @@ __global__ void lane_of_a_part_waits_right(float* y, int t) {
         y[t] = s[t + 32];
     }
 }
+__global__ void volatile_tree(float* y, int t) {
+    __shared__ float s[64];
+    s[t = threadIdx.x] = y[threadIdx.x];
+    __syncthreads();
+    volatile float* v = s;
+    if (t < 32) {
+        v[t] += v[t + 32];  // race
+        v[t] += v[t + 16];  // race
+        v[t] += v[t + 8];  // race
+        v[t] += v[t + 4];  // race
+        if (t == 0) y[0] = v[0] + v[1] + v[2] + v[3];  // race
+    }
+}
+__global__ void volatile_tree_right(float* y, int t) {
+    __shared__ float s[64];
+    s[t = threadIdx.x] = y[threadIdx.x];
+    __syncthreads();
+    volatile float* v = s;
+    if (t < 32) {
+        for (int half = 32; half > 2; half /= 2) {
+            float a = v[t + half];
+            __syncwarp();
+            v[t] += a;
+            __syncwarp();
+        }
+        if (t == 0) y[0] = v[0] + v[1] + v[2] + v[3];
+    }
+}
+__global__ void volatile_flag_right(float* y, int t) {
+    __shared__ volatile int flag;
+    __shared__ float held;
+    if ((t = threadIdx.x) == 0) flag = 0;
+    __syncthreads();
+    if (t == 0) {
+        held = y[1];
+        __threadfence_block();
+        flag = 1;
+    } else if (t == 1) {
+        while (flag == 0) {}
+        __threadfence_block();
+        y[0] = held;
+    }
+}
+__global__ void volatile_stop_right(float* y, int t) {
+    __shared__ volatile bool stop;
+    if ((t = threadIdx.x) == 0) stop = false;
+    __syncthreads();
+    for (int k = 0; k < 8 && !stop; ++k) {
+        if (t == 3 * k) stop = true;
+        y[t] = k;
+    }
+}
 __global__ void flag_of_one_lane(float* y, int t) {
     __shared__ int flag;
     __shared__ float held[2];
