@@ -20,7 +20,7 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
         return f"byte {offset} of shared memory"
     start, symbol = max(before)
     name, offset = plain(symbol), offset - start
-    extents = _extents(launch.source[1], name)
+    extents = _extents(launch.source[1], name, symbol)
     held = next((f.variables[symbol] for f in launch.module.functions if symbol in f.variables), None)
     variable = launch.module.program.variables.get(symbol) or held
     total = variable.size if variable is not None else 0
@@ -40,12 +40,22 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
     return f"{name}{''.join(f'[{each}]' for each in (number, *indices))} in shared memory"
 
 
-def _extents(text: str, name: str) -> list[int | None] | None:
+def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
     """Extents of a shared variable as the source declares it, None where they cannot be told; none of a single one."""
-    found = re.search(rf"__shared__\b[^;{{}}()]*?[\s*&,>]{re.escape(name)}\s*((?:\[[^\]]*\]\s*)*)\s*[;,=]", text)
+    declared = rf"__shared__\b[^;{{}}()]*?[\s*&,>]{re.escape(name)}\s*((?:\[[^\]]*\]\s*)*)\s*[;,=]"
+    found = re.compile(declared).search(text, _begin(text, symbol)) or re.search(declared, text)
     if found is None:
         return None
     return [_number(text, each) for each in _EXTENT.findall(found[1])]
+
+
+def _begin(text: str, symbol: str) -> int:
+    """Where the function begins that a variable is in: others of the text may have one of that name."""
+    length = re.match(r"_ZZ(\d+)", symbol)
+    if length is None:
+        return 0
+    function = re.escape(symbol[length.end() : length.end() + int(length[1])])
+    return max((head.start() for head in re.finditer(rf"\b{function}\s*\([^;{{}}]*\{{", text)), default=0)
 
 
 def _number(text: str, given: str) -> int | None:

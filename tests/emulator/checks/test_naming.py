@@ -63,6 +63,17 @@ def test_other_places_in_shared_memory() -> None:
     assert in_shared(launch("extern __shared__ int held[];", held=0), 12, 4) == "held[3] in shared memory"
 
 
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [("_ZZ1kPfE4tile", "tile[1][2]"), ("_ZZ5otherPfE4tile", "tile[6]"), ("_ZZ1hPfE4tile", "tile[6]")],
+)
+def test_arrays_of_one_name_in_several_functions(symbol: str, name: str) -> None:
+    text = (
+        "f(); other(float* y) { __shared__ float tile[16]; k(y); }\nk(float* y) {\n__shared__ float tile[4][4]; k(y); }"
+    )
+    assert in_shared(launch(text, **{symbol: 64}), 24, 4) == f"{name} in shared memory"
+
+
 def test_a_finding_is_at_an_instruction_or_at_the_kernels_own_first_line() -> None:
     library = Instruction("add", (), (), None, 3, Source("lib.cuh", 9, Source("k.cu", 5)))
     own, bare = Instruction("ld", (), (), None, 4, Source("k.cu", 7)), Instruction("st", (), (), None, 8, None)
