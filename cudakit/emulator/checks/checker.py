@@ -114,7 +114,11 @@ class Checker:
                 self._barriers.whole(plan, active)
             if plan.aligned:
                 self._barriers.parted(plan, active)
-            order.barrier(active, now)
+            if plan.number is None:
+                order.barrier(active, now)
+            else:
+                numbers = np.asarray(plan.number(frame, active, machine))
+                order.groups.come(numbers, active, not plan.arrives, now)
         elif plan.does == "meeting":
             masks = None if plan.mask is None else np.asarray(plan.mask(frame, active, machine))
             if masks is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cudakit.emulator.checks.groups import Groups
 from cudakit.emulator.checks.warps import Warps
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Machine
@@ -22,6 +23,7 @@ class Fences:
     block : numpy.ndarray
         Number of the access before which all of its block come before what each lane does now.
     warps : Warps
+    groups : Groups
 
     Attributes
     ----------
@@ -34,13 +36,12 @@ class Fences:
     covered: np.ndarray
     several: set[int]
 
-    def __init__(self, machine: Machine, block: np.ndarray, warps: Warps) -> None:
-        self._machine, self._block, self._warps = machine, block, warps
+    def __init__(self, machine: Machine, block: np.ndarray, warps: Warps, groups: Groups) -> None:
+        self._machine, self._block, self._warps, self._groups = machine, block, warps, groups
         #: Each lane's last fence, and what it knew of its block then.
         self._own, self._knew, self.covered = (np.zeros((2, machine.lanes), np.int64) for _ in range(3))
         self.several = set()
-        self._threads = machine.lanes // machine.blocks
-        self._warp_of = np.arange(self._threads) // 32
+        self._warp_of = groups.warp_of
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
         """Lanes run a fence, `whole` for the device."""
@@ -61,21 +62,27 @@ class Fences:
 
         # Of a warp: what the lane knows that releases, or the other's own fence, whichever it has.
         per_block = int(self._warp_of[-1]) + 1
-        warp = number * per_block + self._warp_of[lanes % machine.threads]
+        warp = number * per_block + self._warp_of[lanes % self._warp_of.size]
         in_warp = most(self._warps.whole[lanes], warp, blocks.size * per_block)
         in_warp = in_warp.reshape(blocks.size, -1)[:, self._warp_of]
         if self._warps.part is not None:
             table = most(self._warps.part[lanes], warp, blocks.size * per_block)
-            table = table.reshape(blocks.size, -1)[:, : self._threads]
+            table = table.reshape(blocks.size, -1)[:, : self._warp_of.size]
             in_warp = np.maximum(in_warp, table)
         in_block = most(self._block[lanes], number, blocks.size)[:, None]
+        in_group = np.zeros((blocks.size, 1), np.int64)
+        if self._groups.table is not None:
+            known = self._groups.table[machine.block_of[lanes], self._warp_of[lanes % self._warp_of.size]]
+            in_group = most(known, number, blocks.size)[:, self._warp_of]
         for row in range(1 + whole):
+            any_fence = most(self._own[row, lanes], number, blocks.size)[:, None]
             fence = most(self._own[row, lanes], warp, blocks.size * per_block)
             fence = fence.reshape(blocks.size, -1)[:, self._warp_of]
             for published in (
                 most(self._knew[row, lanes], number, blocks.size)[:, None],
                 np.minimum(own[row], in_block),
                 np.minimum(np.maximum(own[row], fence), in_warp),
+                np.minimum(np.maximum(own[row], any_fence), in_group),
                 np.minimum(covered[0], seen[blocks, None]),
             ):
                 covered[row] = np.maximum(covered[row], published)

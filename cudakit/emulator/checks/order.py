@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.emulator.checks.clusters import Clusters
 from cudakit.emulator.checks.fences import Fences
+from cudakit.emulator.checks.groups import Groups
 from cudakit.emulator.checks.shadow import LANE, LANE_BITS
 from cudakit.emulator.checks.warps import Warps
 from cudakit.emulator.machine.memory import Index
@@ -39,13 +40,15 @@ class Order:
     base: int
     floor: int
     warps: Warps
+    groups: Groups
     fences: Fences
 
     def __init__(self, machine: Machine, base: int) -> None:
         self.machine, self.base = machine, base
         self.block = np.zeros(machine.lanes, np.int64)
         self.warps = Warps(machine, self.block)
-        self.fences = Fences(machine, self.block, self.warps)
+        self.groups = Groups(machine, self.block, self.warps)
+        self.fences = Fences(machine, self.block, self.warps, self.groups)
         #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
         self.told = np.zeros(machine.blocks, np.int64)
         self.acquired = np.zeros(machine.blocks, np.int64)
@@ -140,7 +143,8 @@ class Order:
         here = (other >= 0) & (other < machine.lanes)
         mine = np.where(here, other, 0)
         same_block = here & (machine.block_of[mine] == machine.block_of[lanes])
-        known = np.where(same_block, np.maximum(self.block[lanes], self.warps.known(mine, lanes)), 0)
+        known = np.maximum(self.block[lanes], self.warps.known(mine, lanes))
+        known = np.where(same_block, np.maximum(known, self.groups.known(mine, lanes)), 0)
         if self._clusters is not None:
             known = np.maximum(known, np.where(here, self._clusters.known(mine, lanes), 0))
         told = (self.acquired if is_weak_load else self.told)[machine.block_of[lanes]]

@@ -44,6 +44,9 @@ class Plan:
     whole: bool = True
     #: Of barriers: whether all lanes of a warp must come to the same one.
     aligned: bool = False
+    #: Of barriers that count threads, and whether these go on at once.
+    number: Reader | None = None
+    arrives: bool = False
     mask: Reader | None = None
     #: What a store stores, one by one.
     values: tuple[Reader, ...] = ()
@@ -98,12 +101,15 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
         case "bar" | "barrier" if "warp" in modifiers:
             return Plan(given, function, does="meeting", mask=context.read(given.operands[0], "u32"))
         case "bar" | "barrier" if "cluster" not in modifiers:
-            counted = len(given.operands) - (2 if "red" in modifiers else 0) > 1
+            operands = given.operands[1:-1] if "red" in modifiers else given.operands
+            counted, arrives = len(operands) > 1, "arrive" in modifiers
             return Plan(
                 given,
                 function,
                 does="barrier",
-                whole=not counted and "arrive" not in modifiers,
+                whole=not counted and not arrives,
+                number=context.read(operands[0], "u32") if counted else None,
+                arrives=arrives,
                 aligned=given.opcode == "bar" or "aligned" in modifiers,
             )
         case "barrier":

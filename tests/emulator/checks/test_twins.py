@@ -13,7 +13,7 @@ import cudakit as ck
 pytestmark = pytest.mark.emulator
 
 #: Wrong kernels name their kind on the line of the fault, and of a race on the other line too. Those beside them, with
-#: ``_right`` behind the name, are right. Blocks are of 64 threads; ``2`` after the head: two of them.
+#: ``_right`` behind the name, are right. A block of 64 threads runs them, or what stands after the head: ``2 of 96``.
 KERNELS = """
 #include <cooperative_groups.h>
 #include <cuda/atomic>
@@ -405,6 +405,76 @@ __global__ void same_value_right(float* y, int t) {  // 2
     __syncthreads();
     if (last && t < 2) y[256 + t] = y[128 + t];
 }
+__global__ void half_of_a_block(float* y, int t) {
+    __shared__ float s[64];
+    s[t = threadIdx.x] = y[threadIdx.x];  // race
+    if (t < 32) {
+        asm volatile("bar.sync 1, 32;" ::: "memory");
+        y[t] = s[t + 32];  // race
+    }
+}
+__global__ void arrival_right(float* y, int t) {
+    __shared__ float s[32];
+    for (int k = 0; k < 3; ++k)
+        if ((t = threadIdx.x) >= 32) {
+            if (k) asm volatile("bar.sync 2, 64;" ::: "memory");
+            s[t - 32] = y[t] + k;
+            asm volatile("bar.arrive 1, 64;" ::: "memory");
+        } else {
+            asm volatile("bar.sync 1, 64;" ::: "memory");
+            y[t] += s[31 - t];
+            if (k < 2) asm volatile("bar.arrive 2, 64;" ::: "memory");
+        }
+}
+__global__ void written_after_arrival(float* y, int t) {
+    __shared__ float s[64];
+    if ((t = threadIdx.x) >= 32) {
+        asm volatile("bar.arrive 1, 64;" ::: "memory");
+        s[t] = y[t];  // race
+    } else {
+        s[t + 32] = 1;  // race
+        asm volatile("bar.sync 1, 64;" ::: "memory");
+        y[t] = s[t + 32];  // race
+    }
+}
+__global__ void chain_of_barriers(float* y, int t) {  // 1 of 96
+    __shared__ float s[96];
+    s[t = threadIdx.x] = y[threadIdx.x];  // race
+    if (t >= 32) asm volatile("bar.sync 2, 64;" ::: "memory");
+    if (t < 64) asm volatile("bar.sync 1, 64;" ::: "memory");
+    if (t >= 64) y[t] = s[t - 64];  // race
+}
+__global__ void chain_of_barriers_right(float* y, int t) {  // 1 of 96
+    __shared__ float s[96];
+    s[t = threadIdx.x] = y[threadIdx.x];
+    if (t < 64) asm volatile("bar.sync 1, 64;" ::: "memory");
+    if (t >= 32) asm volatile("bar.sync 2, 64;" ::: "memory");
+    if (t >= 64) y[t] = s[t - 64];
+}
+__global__ void part_counts(float* y, int t) {  // 2 of 96
+    __shared__ bool last;
+    y[128 + blockIdx.x * 96 + threadIdx.x] = 1;  // race
+    if ((t = threadIdx.x) >= 64) return;
+    asm volatile("bar.sync 1, 64;" ::: "memory");
+    if (t == 0) {
+        __threadfence();
+        last = atomicAdd((unsigned*)y, 1) == 1;
+    }
+    asm volatile("bar.sync 1, 64;" ::: "memory");
+    if (last) y[512 + t] = y[320 - 96 * blockIdx.x - 1 - t];  // race
+}
+__global__ void part_counts_right(float* y, int t) {  // 2 of 96
+    __shared__ bool last;
+    y[128 + blockIdx.x * 96 + threadIdx.x] = 1;
+    if ((t = threadIdx.x) >= 64) return;
+    asm volatile("bar.sync 1, 64;" ::: "memory");
+    if (t == 0) {
+        __threadfence();
+        last = atomicAdd((unsigned*)y, 1) == 1;
+    }
+    asm volatile("bar.sync 1, 64;" ::: "memory");
+    if (last) y[512 + t] = y[224 - 96 * blockIdx.x + t];
+}
 __global__ void counter_without_zero(float* y, int t) {
     __shared__ int count;
     atomicAdd(&count, 1);  // uninitialised
@@ -444,36 +514,35 @@ __global__ void nan_right(float* y, int t) {
 }
 }
 """
-HEADS = re.findall(r"^__global__ void (\w+)\(.*?\) \{(?:  // (2))?", KERNELS, re.M)
-FAULTS = {name: int(blocks or 1) for name, blocks in HEADS if not name.endswith("_right")}
-RIGHT = {name: int(blocks or 1) for name, blocks in HEADS if name.endswith("_right")}
+HEADS = re.findall(r"^__global__ void (\w+)\(.*?\) \{(?:  // (\d)(?: of (\d+))?)?", KERNELS, re.M)
+SHAPES = {name: (int(blocks or 1), int(threads or 64)) for name, blocks, threads in HEADS}
 FIRST = Path(__file__).read_text("utf-8").splitlines().index('KERNELS = """') + 1
 
 
-def run(name: str, blocks: int, schedule: int | None = None) -> list[tuple[str, set[int]]]:
+def run(name: str, schedule: int | None = None) -> list[tuple[str, set[int]]]:
     """Kinds of what is found, and its lines in the text."""
     stream = ck.emulator.stream(schedule=schedule, step_budget=100_000)
     with ck.check() as report:
-        ck.Kernel(KERNELS, name)(stream, ck.config(blocks, 64), np.zeros(1024, np.float32), np.int32(0))
+        ck.Kernel(KERNELS, name)(stream, ck.config(*SHAPES[name]), np.zeros(1024, np.float32), np.int32(0))
     return [
         (each.kind, {int(place) - FIRST for place in (each.line, each.other.rpartition(":")[2] or each.line)})
         for each in report.findings
     ]
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", [name for name in SHAPES if not name.endswith("_right")])
 def test_a_fault_is_found(name: str) -> None:
     text = KERNELS.splitlines()
     begin = next(k for k, line in enumerate(text) if f"void {name}(" in line)
     end = text.index("}", begin)
     marked = {k: match[1] for k in range(begin, end) if (match := re.search(r"// (race|uninitialised)$", text[k]))}
-    found = run(name, FAULTS[name])
+    found = run(name)
     assert found
     assert {kind for kind, _ in found} == set(marked.values())
     assert set.union(*(lines for _, lines in found)) <= set(marked)
 
 
-@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("name", [name for name in SHAPES if name.endswith("_right")])
 def test_its_right_twin_passes_in_every_order(name: str) -> None:
     for schedule in (None, 1, 2):
-        assert run(name, RIGHT[name], schedule) == []
+        assert run(name, schedule) == []
