@@ -105,7 +105,13 @@ def parser() -> argparse.ArgumentParser:
     prove = commands.add_parser("prove", help="say whether kernels stay in bounds and never race, for all sizes")
     prove.add_argument("source", type=Path, metavar="FILE", help="the CUDA C++ file")
     prove.add_argument("--kernel", metavar="NAME", help="only this one of its kernels")
-    prove.add_argument("--timeout", type=float, default=10.0, metavar="SECONDS", help="a question's, on a common machine; by default 10")
+    prove.add_argument(
+        "--timeout",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="a question's, on a common machine; by default 10",
+    )
     prove.add_argument("--arch", default="sm_90", help="the architecture that is compiled for; by default sm_90")
     prove.add_argument("--json", action="store_true", help="write JSON")
     prove.set_defaults(run=_prove)

@@ -9,15 +9,15 @@ unknown.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from cudakit.emulator.compiled.flow import Flow, waits
-from cudakit.emulator.ptx.program import Address, Function, Group, Instruction, Operand, Register, Source
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Source
 from cudakit.emulator.ptx.variables import TYPE_BYTES
 from cudakit.proof.instructions import INTEGERS, Registers, Unsupported, Value, step
 from cudakit.proof.numbers import Numbers, Opaque, conjuncts, merged
+from cudakit.proof.problem import Problem
 from cudakit.proof.terms import (
     FALSE,
     TRUE,
@@ -98,38 +98,37 @@ class Loop:
     #: The conditions under which another round follows.
     again: Path = ()
 
+    @property
+    def line(self) -> int:
+        """Of the source, or of the PTX where that is not known."""
+        return self.given.source.line if self.given.source else self.given.line
+
 
 class Inexact(Exception):
     """A loop's number of rounds is not a number."""
 
 
 class Execution:
-    """Runs a function.
+    """Runs a kernel.
 
     Attributes
     ----------
     events : list of Access or Barrier
         In the order of the program.
+    passed : list of Loop
+        Loops that were passed once for all their rounds.
     """
 
-    function: Function
+    problem: Problem
     numbers: Numbers
     flow: Flow
 
-    def __init__(
-        self,
-        function: Function,
-        numbers: Numbers,
-        special: Callable[[str], Value],
-        base_of: Callable[[str], Polynomial],
-        parameter: Callable[[str, int, str], Value],
-        element: Callable[[Polynomial, int, Numbers], Polynomial | None],
-    ) -> None:
-        self.function, self.numbers = function, numbers
-        self.special, self.base_of, self.parameter, self.element = special, base_of, parameter, element
-        self.flow = Flow(function)
+    def __init__(self, problem: Problem, numbers: Numbers) -> None:
+        self.problem, self.numbers, self.function = problem, numbers, problem.entry
+        self.flow = Flow(self.function)
         self.events: list[Access | Barrier] = []
         self.loops: tuple[Loop, ...] = ()
+        self.passed: list[Loop] = []
         self.at: Instruction | None = None
         self._names = itertools.count()
 
@@ -194,7 +193,7 @@ class Execution:
 
     def _registers(self, values: Values, path: Path) -> Registers:
         self.numbers.path = path
-        return Registers(values, self.function.registers, self.numbers, self.special, self.base_of)
+        return Registers(values, self.function.registers, self.numbers, self.problem.special, self.problem.base_of)
 
     def block(self, number: int, way: Way) -> dict[int, list[Way]]:
         """Pass a block; return the ways out of it."""
@@ -247,6 +246,8 @@ class Execution:
             self.memory(given, registers, condition, path)
         else:
             step(given, registers, condition)
+            if given.opcode == "add" and isinstance(address := registers.read(given.operands[0]), Polynomial):
+                registers.write(given.operands[0], self.problem.part(address))
 
     # ── memory ──
 
@@ -260,7 +261,7 @@ class Execution:
         operand = next(each for each in given.operands if isinstance(each, Address))
         if given.opcode == "ld" and "param" in given.modifiers:
             base = operand.base
-            found = self.parameter(getattr(base, "name", ""), operand.offset + getattr(base, "offset", 0), kind)
+            found = self.problem.parameter(getattr(base, "name", ""), operand.offset + getattr(base, "offset", 0), kind)
             if isinstance(found, Polynomial) and kind in INTEGERS and not found.bases().terms:
                 # A part of a number may be read, into a register that is wider than the part.
                 found = registers.numbers.canonical(found, *INTEGERS[kind])
@@ -293,7 +294,7 @@ class Execution:
                 return
             bits, signed = INTEGERS[kind]
             low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-            stated = self.element(address, bits // 8, registers.numbers) if given.opcode == "ld" else None
+            stated = self.problem.element(address, bits // 8, registers.numbers) if given.opcode == "ld" else None
             if stated is not None:
                 registers.write(target, registers.numbers.canonical(stated, bits, signed), condition)
                 return
@@ -345,6 +346,7 @@ class Execution:
         former, compared_outside = self.numbers.inside, self.numbers.compared
         self.numbers.inside = former | {name}
         self.loops = (*outer, loop)
+        self.passed.append(loop)
         try:
             steps = self._steps(members, header, way, carried, scopes)
             start = self._header(values, carried, steps, number)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final, TypeAlias
@@ -12,7 +14,7 @@ import numpy as np
 
 from cudakit.emulator.compiled.shapes import sources
 from cudakit.emulator.machine.memory import plain
-from cudakit.emulator.ptx.program import Function, Program, Variable
+from cudakit.emulator.ptx.program import Function, Immediate, Program, Register, Variable
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Unsupported, Value
@@ -111,6 +113,10 @@ class Problem:
     blocks: tuple[Polynomial, ...] = ()
     _bases: dict[str, Polynomial] = field(default_factory=dict)
     _parts: dict[tuple[str, int, str], Value] = field(default_factory=dict)
+    #: The beginnings of the arrays in a thread's own memory, by their addresses in the variable that holds them.
+    _parts_of: dict[Polynomial, Polynomial] = field(default_factory=dict)
+    #: Axes of the grid that have one block because the kernel never reads them.
+    axes_of_1: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -259,7 +265,8 @@ class Problem:
 
     def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
         if given is None:
-            read = self._axes_read() if what == "grid" else _AXES
+            read: Iterable[str] = self._axes_read() if what == "grid" else _AXES
+            self.axes_of_1 += tuple(axis for axis in _AXES if axis not in read)
             found = [Symbol(f"{what}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
             return tuple(polynomial(1 if each.name[-1] not in read else each) for each in found)
         parts = [given] if isinstance(given, int | str) else list(given)
@@ -329,13 +336,38 @@ class Problem:
             # All of them are the memory that the launch gives.
             base = self._bases.get("dynamic shared memory")
             if base is None:
-                base = self._array("dynamic shared memory", self.shared_bytes, "shared", 16)
+                known = (*self.program.variables.values(), *self.entry.variables.values())
+                align = max(each.align for each in known if each.space == "shared" and each.extern)
+                base = self._array("dynamic shared memory", self.shared_bytes, "shared", align)
                 self._bases["dynamic shared memory"] = base
             self._bases[name] = base
             return base
         shown = "a thread's own memory" if variable.space == "local" else plain(variable.name)
         self._bases[name] = self._array(shown, polynomial(variable.size), variable.space, variable.align)
+        if variable.space == "local":
+            self._part(self._bases[name], variable)
         return self._bases[name]
+
+    def _part(self, base: Polynomial, variable: Variable) -> None:
+        """Tell arrays of a thread apart, which lie in one variable: each begins where an address is taken."""
+        held = {variable.name}
+        starts = {0}
+        for each in self.entry.code:
+            target, *operands = each.operands or (None,)
+            names = {getattr(operand, "name", "") for operand in operands}
+            if isinstance(target, Register) and not held.isdisjoint(names):
+                if each.opcode in ("mov", "cvta"):
+                    held.add(target.name)
+                elif each.opcode == "add":
+                    starts |= {operand.value for operand in operands if isinstance(operand, Immediate)}
+        inside = sorted(each for each in starts if 0 <= each < variable.size)
+        for start, end in itertools.pairwise([*inside, variable.size]):
+            shown, align = f"a thread's own array of {end - start} bytes", math.gcd(start, variable.align)
+            self._parts_of[base + start] = self._array(shown, polynomial(end - start), "local", align)
+
+    def part(self, address: Polynomial) -> Polynomial:
+        """The address of a variable, plus a number, as the beginning of one of the arrays in it, where it is one."""
+        return self._parts_of.get(address, address) if self._parts_of else address
 
     def element(self, address: Polynomial, size: int, numbers: Numbers) -> Polynomial | None:
         """What is read from an array of whose elements something is stated; None for others."""

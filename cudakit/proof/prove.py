@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
@@ -14,6 +15,7 @@ from cudakit.errors import ArgumentError, EmulationError
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.kernel import Kernel
+from cudakit.proof.assumptions import assumptions
 from cudakit.proof.confirm import Example, Wanted, example, ran, small
 from cudakit.proof.execution import Execution
 from cudakit.proof.instructions import Unsupported
@@ -77,19 +79,23 @@ class Proof:
         What was not proved; empty where all was.
     checked : int
         How many accesses and barriers were judged, those of repeated rounds each for itself.
+    assumed : tuple of str
+        What it takes for granted, as far as that applies to the kernel.
     """
 
     kernel: str
     verdict: Verdict
     findings: tuple[Finding, ...] = ()
     checked: int = field(default=0, compare=False)
+    assumed: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.verdict == "proved"
 
     def __str__(self) -> str:
         if self:
-            return f"{self.kernel}: proved: no access out of bounds, no race, for all sizes that meet what is stated"
+            text = f"{self.kernel}: proved: no access out of bounds, no race, for all sizes that meet what is stated"
+            return "\n".join([text, *(f"  taken for granted: {each}" for each in self.assumed)])
         return "\n".join([f"{self.kernel}: {self.verdict}", *(f"- {each}" for each in self.findings)])
 
     def to_json(self) -> dict[str, Any]:
@@ -105,7 +111,13 @@ class Proof:
             }
             for each in self.findings
         ]
-        return {"kernel": self.kernel, "verdict": self.verdict, "checked": self.checked, "findings": findings}
+        return {
+            "kernel": self.kernel,
+            "verdict": self.verdict,
+            "checked": self.checked,
+            "assumed": list(self.assumed),
+            "findings": findings,
+        }
 
 
 def prove(
@@ -163,7 +175,8 @@ def prove(
     if wanted.is_tile:
         return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, "it is a kernel of tiles"),))
     compiled = compiled_of(wanted)
-    program = parse(compiled.code.decode())
+    ptx = compiled.code.decode()
+    program = parse(ptx)
     entry = program.functions[compiled.lowered[name]]
     declarations = declarations_of(wanted.source, wanted.options.cache)
     parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
@@ -177,7 +190,9 @@ def prove(
     verdicts: list[Verdict] = [each.verdict for each in work.findings]
     order: tuple[Verdict, ...] = ("refuted", "not supported", "not decided")
     verdict: Verdict = next((each for each in order if each in verdicts), "proved")
-    return Proof(name, verdict, tuple(work.findings), work.checked)
+    version = re.search(r"release ([\d.]+)", ptx) if wanted.source.code is None else None
+    made = [f"the code is what the compiler of CUDA {version[1]} makes for {arch}"] if version else []
+    return Proof(name, verdict, tuple(work.findings), work.checked, (*made, *work.assumed))
 
 
 class _Work:
@@ -185,17 +200,17 @@ class _Work:
         self.kernel, self.problem, self.solver, self.arch, self.placed = kernel, problem, solver, arch, placed
         self.findings: list[Finding] = []
         self.checked = 0
+        self.assumed: tuple[str, ...] = ()
 
     def run(self) -> None:
         problem = self.problem
         numbers = Numbers(self.solver, problem.given)
         execution: Execution | None = None
         try:
-            execution = Execution(
-                problem.entry, numbers, problem.special, problem.base_of, problem.parameter, problem.element
-            )
+            execution = Execution(problem, numbers)
             execution.run()
             self.checked = len(execution.events)
+            self.assumed = assumptions(execution, problem)
             for each in obligations(execution, problem):
                 if len(self.findings) < _MOST_SAID:
                     self.decide(each)

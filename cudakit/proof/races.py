@@ -53,7 +53,8 @@ class Pairs:
 
     def cases(self, one: Reached, other: Reached) -> tuple[Formula, ...]:
         """Formulas of which one is possible where the two race."""
-        both_atomic = one.access.is_atomic and other.access.is_atomic
+        # Atomic operations of other sizes, on parts of the same bytes, are not atomic for each other.
+        both_atomic = one.access.is_atomic and other.access.is_atomic and one.access.size == other.access.size
         of_block = one.access.is_of_block or other.access.is_of_block
         found: list[Formula] = []
         if not both_atomic:

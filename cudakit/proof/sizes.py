@@ -12,8 +12,10 @@ from cudakit.jit.specialise.specialise import GENERATED, Specialization
 
 #: A type that is only declared has the size 0, and the length of its array is in bytes.
 _SIZE = f"""#line 1 "{GENERATED}"
-template <typename T_, typename = void> struct cudakit_size {{ enum {{ bytes }}; }};
-template <typename T_> struct cudakit_size<T_*, decltype((void)sizeof(T_))> {{ enum {{ bytes = sizeof(T_) }}; }};
+template <typename T_, typename = void> struct cudakit_size {{ enum {{ bytes, alignment }}; }};
+template <typename T_> struct cudakit_size<T_*, decltype((void)sizeof(T_))> {{
+    enum {{ bytes = sizeof(T_), alignment = alignof(T_) }};
+}};
 """
 
 
@@ -31,15 +33,18 @@ def sized(specialization: Specialization, parameters: tuple[BoundParameter, ...]
     if not unknown or specialization.source.code is not None:
         return parameters
     variables = "".join(
-        f"__device__ char cudakit_size_{at}[1 + cudakit_size<{parameters[at].cpp}>::bytes];\n" for at in unknown
+        f"__device__ char cudakit_{name}_{at}[1 + cudakit_size<{parameters[at].cpp}>::{name}];\n"
+        for at in unknown
+        for name in ("bytes", "alignment")
     )
     asking = specialization._replace(postlude=(*specialization.postlude, f'{_SIZE}extern "C" {{\n{variables}}}\n'))
     try:
         found = parse(compiled_of(asking).code.decode()).variables
     except CompileError:  # a type that cannot be named there
         return parameters
-    sizes = {at: found[f"cudakit_size_{at}"].size - 1 for at in unknown}
-    return tuple(
-        each._replace(kind="pointer", dtype=np.dtype("u1"), count=max(1, sizes[at])) if at in sizes else each
-        for at, each in enumerate(parameters)
-    )
+    result = list(parameters)
+    for at in unknown:
+        size, alignment = (max(1, found[f"cudakit_{name}_{at}"].size - 1) for name in ("bytes", "alignment"))
+        made = parameters[at]._replace(kind="pointer", dtype=np.dtype("u1"), count=size, alignment=alignment)
+        result[at] = made
+    return tuple(result)

@@ -319,6 +319,77 @@ def test_rows_whose_bounds_are_read_are_followed(more: str, verdict: str) -> Non
     assert proof.verdict == verdict, proof
 
 
+@pytest.mark.parametrize(("index", "verdict"), [
+    ("n & 3", "proved"),
+    ("n & 7", "not decided"),  # the emulator, too, has both arrays in one piece of memory
+    ("(n & 3) - 1", "not decided"),
+    *(pytest.param(*case, marks=pytest.mark.slow) for case in [("(n & 3) + 4", "not decided"), ("(n & 15) + 8", "refuted")]),
+])  # fmt: skip
+def test_an_index_past_one_array_of_a_thread_into_the_next_is_seen(index: str, verdict: str) -> None:
+    text = f"""__global__ void k(int* x, int n) {{
+        int a[4], b[4];
+        for (int j = 0; j < 4; ++j) {{ a[j] = j + x[j]; b[j] = 100 + x[j]; }}
+        b[{index}] = -1;
+        x[4] = a[n & 3] * 1000 + b[n & 3];
+        if (n & 1) x[4] = a[n & 2];
+    }}"""
+    proof = ck.prove(ck.Kernel(text), "len(x) >= 5", block=1, grid=1)
+    assert proof.verdict == verdict, proof
+    assert proof or "a thread's own array of 16 bytes" in proof.findings[0].text
+
+
+#: Kernels with one array in a thread's own memory, whose addresses the compiler takes in several ways.
+ONE_ARRAY = (
+    "for (int k = 0; k < 8; ++k) h[k] = x[8 * i + k]; for (int k = 0; k < 8; ++k) y[i] += h[7 - k] * k + h[n & 7];",
+    "h[0] = 1;\n#pragma unroll 1\nfor (int k = 0; k < 7; ++k) h[k + 1] = x[k]; y[i] = h[n & 7] + h[3];",
+    "for (int k = 0; k < 8; ++k) h[k] = sinf(x[i + k]); y[i] = h[n & 7];",
+)
+
+
+@pytest.mark.parametrize("body", slow(*ONE_ARRAY))
+def test_an_array_of_a_thread_is_not_taken_for_several(body: str) -> None:
+    text = f"__global__ void k(const float* x, float* y, int n) {{ int i = threadIdx.x; float h[8]; {body} }}"
+    assert ck.prove(ck.Kernel(text), "len(x) >= 1000", "len(y) >= 64", block=64, grid=1)
+
+
+ASSUMED = """struct Pair { float a, b; };
+__global__ void k(const float* x, float* y, Pair* p, int n) {
+    __shared__ float s[64];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = 0;
+    for (int k = 0; k < n; ++k) s[threadIdx.x] += k;
+    __syncthreads();
+    if (4 * i + 3 < n) ((float4*)y)[i] = ((const float4*)x)[i];
+    if (i < n) p[i].a = s[63 - threadIdx.x];
+}"""
+
+
+def test_a_proof_says_what_it_takes_for_granted() -> None:
+    stated: Any = ("n <= len(x)", "n <= len(y)", "n <= len(p)", "n <= 1 << 20", "gridDim.x <= 1 << 15")
+    proof = ck.prove(ck.Kernel(ASSUMED), *stated, block=64)
+    assert proof, proof
+    assert proof.assumed[0].startswith("the code is what the compiler of CUDA 1")
+    assert proof.assumed[1:] == (
+        "x, y and p do not overlap",
+        "x begins at a multiple of 16 bytes",
+        "y begins at a multiple of 16 bytes",
+        "gridDim.y == 1 and gridDim.z == 1: the kernel never reads these axes",
+        "nothing else writes x, y or p, or reads y or p, while the kernel runs",
+        "the loop of line 6 ends",
+    )
+    assert str(proof).count("\n  taken for granted: ") == 7
+    assert proof.to_json()["assumed"] == list(proof.assumed)
+
+
+def test_a_proof_takes_nothing_for_granted_that_does_not_apply() -> None:
+    kernel = ck.Kernel.from_ptx(PTX, signature="void k(int n, int* x)")
+    proof = ck.prove(kernel, "n <= len(x)", block=64, grid=1, arch="sm_80")
+    assert proof.assumed == ("nothing else writes x, or reads x, while the kernel runs",)
+    text = "__global__ void k(const float4* x, const double* y, int n) { if (threadIdx.x < n) __ldg(&x[0]); }"
+    proof = ck.prove(ck.Kernel(text), block=32, grid=1)
+    assert proof.assumed[1:] == ("nothing else writes x while the kernel runs",)
+
+
 PTX = """
 .version 8.0
 .target sm_80

@@ -701,6 +701,15 @@ FAULTY = [
         {"block": 32, "grid": 4},
     ),
     Case(
+        "atomics_of_two_sizes",
+        """__global__ void atomics_of_two_sizes(unsigned long long* y) {
+                if (threadIdx.x % 2) atomicAdd((unsigned*)y + 1, 1u);
+                else atomicAdd(y, 1ull);
+            }""",
+        ("len(y) >= 1",),
+        {"block": 32, "grid": 1},
+    ),
+    Case(
         "atomic_and_plain",
         """__global__ void atomic_and_plain(int* y) {
                 atomicAdd(y, 1);
