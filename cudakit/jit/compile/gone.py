@@ -28,9 +28,9 @@ _THRUST: Final = (
 
 def _atomic(match: re.Match[str]) -> str:
     name, signed = match["function"], match["sign"] is None
-    kind = "long long" if name in ("atomicMin", "atomicMax") and signed else "unsigned long long"
+    cpp = "long long" if name in ("atomicMin", "atomicMax") and signed else "unsigned long long"
     wraps = ", which adds signed numbers too" if name == "atomicAdd" and signed else ""
-    return f"hint: {name} of 64 bits takes {kind}: cast the address, as in {name}(({kind}*)p, ({kind})v){wraps}"
+    return f"hint: {name} of 64 bits takes {cpp}: cast the address, as in {name}(({cpp}*)p, ({cpp})v){wraps}"
 
 
 #: What the message and the lines under it say, and what to do.
@@ -75,5 +75,5 @@ def gone_hints(message: str, context: str) -> list[str]:
     context : str
         The lines under it.
     """
-    found = ((re.search(pattern, f"{message}\n{context}"), hint) for pattern, hint in _HINTS)
-    return next(([hint(match)] for match, hint in found if match), [])
+    matches = ((re.search(pattern, f"{message}\n{context}"), hint) for pattern, hint in _HINTS)
+    return next(([hint(match)] for match, hint in matches if match), [])

@@ -84,12 +84,12 @@ class Conditionals:
         wanted = set(self.used)
         left = self._all
         while left:
-            found = [each for each in left if self._decides(each, wanted, filled)]
-            if not found:
+            more = [group for group in left if self._decides(group, wanted, filled)]
+            if not more:
                 return
-            self.deciding += found
-            left = [each for each in left if each not in found]
-            wanted |= {name for each in found for name in each.names}
+            self.deciding += more
+            left = [group for group in left if group not in more]
+            wanted |= {name for group in more for name in group.names}
 
     def _decides(self, conditional: Conditional, wanted: set[str], filled: list[int]) -> bool:
         if conditional.guards and conditional.guards not in wanted:
@@ -105,7 +105,7 @@ class Conditionals:
         They are those that nothing before the conditional defines; each with the offset of the conditional.
         """
         asked: dict[str, int] = {}
-        for conditional in sorted(self.deciding, key=lambda each: each.start):
+        for conditional in sorted(self.deciding, key=lambda group: group.start):
             if conditional.start < offset:
                 continue
             known = {name for position, name in self._defined if position < conditional.start}
@@ -117,9 +117,9 @@ class Conditionals:
     def matters(self, offset: int) -> bool:
         """Whether an ``#error`` at `offset` is of a condition that device code depends on, or of none."""
         names = {
-            name for each in self._all if each.start < offset < each.end and not each.guards for name in each.names
+            name for group in self._all if group.start < offset < group.end and not group.guards for name in group.names
         }
-        wanted = {name for each in self.deciding for name in each.names} | self.used
+        wanted = {name for group in self.deciding for name in group.names} | self.used
         return not names or any(
             name in _OF_DEVICE or (name in wanted and not _OTHERS.fullmatch(name)) for name in names
         )

@@ -13,26 +13,26 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cudakit.jit.signature.conditionals import Conditionals
-from cudakit.jit.signature.macros import CalledMacros
+from cudakit.jit.signature.macros import CalledMacros, qualified_names, words_of_macros
 from cudakit.jit.signature.outline import (
     Outline,
     Piece,
     after_template,
-    closing_angle,
     outline,
     record_name,
     without_attributes,
     without_groups,
 )
 from cudakit.jit.signature.repair import split
+from cudakit.jit.signature.rewritten import with_written_kernels, without_gnu
+from cudakit.jit.signature.template_arguments import written_by_host
 from cudakit.jit.signature.undeclared import undeclared
 from cudakit.jit.source.declared_in import headers_of
 from cudakit.jit.source.flatten import MISSING, flatten
-from cudakit.jit.source.lexical import DIRECTIVE, blank, closing, without_literals
+from cudakit.jit.source.lexical import DIRECTIVE, blank, without_literals
 from cudakit.jit.source.source import Source
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
-_QUALIFIED_WORD: Final = re.compile(r"(?:\bstd\s*::\s*)?\b[A-Za-z_]\w*")
 _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__"})
 _VARIABLES: Final = frozenset({"__constant__", "__managed__"})
 _LABELS: Final = re.compile(r"\s*(?:(?:public|private|protected)\s*:(?!:)\s*)*")
@@ -47,16 +47,6 @@ _POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_
 _MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
 _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
 _MISSING: Final = re.compile(rf"^[ \t]*{MISSING} (.*)", re.MULTILINE)
-_COMPOUND: Final = re.compile(
-    r"(\breturn\s*|[=,(?:]\s*|^[ \t]*#[ \t]*define[ \t]+\w+(?:\([^()]*\))?[ \t]+)"
-    r"\(([ \t]*[A-Za-z_]\w*[ \t]*)\)(\s*\{)",
-    re.MULTILINE,
-)
-_CALL: Final = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-#: Whether a macro's body may have a kernel.
-_KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__global__", re.MULTILINE)
-_OPEN_ANGLE: Final = re.compile(r"\w\s*<(?!<)")
-_MOST_IN_ANGLES: Final = 400
 _REFERENCE: Final = re.compile(r"\s*(?:(?:static|extern)\s+)*(?:texture|surface)\s*<")
 _LEADING_WORD: Final = re.compile(r"\s*([A-Za-z_]\w*)")
 _MACRO_CALL: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*\(")
@@ -65,8 +55,6 @@ _INSTANTIATION: Final = re.compile(r"\s*(?:extern\s+)?template\b\s*(?!<|class\b|
 _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__typeof", "__typeof__"})
 _STATIC_ASSERT: Final = re.compile(r"\s*(?:static_assert|_Static_assert)\b")
 _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
-_STATEMENTS: Final = re.compile(r"\(\s*\{")
-_BRACKET: Final = re.compile(r"[\s\\]*\)")
 _ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
 #: What device code surely has not.
 _OF_HOST: Final = re.compile(
@@ -93,7 +81,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
     # NVRTC is no nvcc for CUDA's headers, but for the program it is.
     text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat.text))
-    cutter = _Cutter(_with_written_kernels(text), frozenset(defined))
+    cutter = _Cutter(with_written_kernels(text), frozenset(defined))
     kept = cutter.kept()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
     includes = "".join(f"#include <{header}>\n" for header in headers)
@@ -130,12 +118,12 @@ class _Cutter:
         self._text = text
         self._defined = defined
         self._outline: Outline = outline(text)
-        self._macros = dict(_macros(text))
+        self._macros = words_of_macros(text)
         self._called = CalledMacros(text)
         self._braces = {macro.name for macro in self._outline.macros if macro.body.count("{") != macro.body.count("}")}
         self._annotations = self._annotating()
         self._launching = frozenset(self._named_at_launches())
-        self._arguments, self._launched = self._template_arguments()
+        self._arguments, self._launched = written_by_host(self._outline, self._annotations)
         self._cut: list[tuple[int, int]] = []
         self._of_host: set[str] = set()
         self._taken: set[str] | None = None
@@ -166,8 +154,7 @@ class _Cutter:
         )
         text = _MISSING.sub(lambda match: self._refusal(match, is_inside(match.start()), conditionals, text), text)
         text = DIRECTIVE.sub(self._without_instantiations, text)
-        # A cast of braces is GNU's; without the brackets it is C++.
-        return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
+        return without_gnu(text)
 
     def _first(self, piece: Piece) -> int:
         """Where `piece` begins, behind the labels of a class and macros that open or close a namespace."""
@@ -265,23 +252,6 @@ class _Cutter:
             body = self._outline.text[piece.start : piece.end] if piece.kind == "function" else ""
             if "<<<" in body:
                 yield from _WORD.findall(body)
-
-    def _template_arguments(self) -> tuple[set[str], set[str]]:
-        """Names in the template arguments that host code writes; of these, the names in those of kernels' launches."""
-        named: set[str] = set()
-        launched: set[str] = set()
-        for piece in self._outline.pieces:
-            if piece.kind != "function" or self._annotations & set(_WORD.findall(piece.text)):
-                continue
-            body = self._outline.text[piece.start : piece.end]
-            for match in _OPEN_ANGLE.finditer(body):
-                part = body[match.end() - 1 : match.end() + _MOST_IN_ANGLES]
-                end = closing_angle(part, 0)
-                if end > 0 and "{" not in part[:end] and ";" not in part[:end]:
-                    words = _WORD.findall(part[:end])
-                    named.update(words)
-                    launched.update(words if part[end + 1 :].lstrip().startswith("<<<") else ())
-        return named, launched
 
     def _may_be_given(self, item: _Item) -> bool:
         """Whether a declaration may be a template argument of a kernel though the text does not name it as one.
@@ -394,12 +364,12 @@ class _Cutter:
 
     def _with_macros(self, words: set[str]) -> set[str]:
         """`words`, and those that the macros among them stand for."""
-        found, pending = set(words), list(words)
+        reached, pending = set(words), list(words)
         while pending:
-            more = {word.rpartition("::")[2] for word in self._macros.get(pending.pop(), ())} - found
-            found |= more
+            more = {word.rpartition("::")[2] for word in self._macros.get(pending.pop(), ())} - reached
+            reached |= more
             pending += more
-        return found
+        return reached
 
     def _may_be_argument(self, piece: Piece, members: list[Piece]) -> bool:
         """Whether a class may be an instance's template argument though no kernel names it, as functors and traits are.
@@ -465,7 +435,7 @@ class _Cutter:
         for start, end in cut:
             low, high = start - item.piece.start, end - item.piece.start
             text = text[:low] + blank(text[low:high]) + text[high:]
-        return {"".join(word.split()) for word in _QUALIFIED_WORD.findall(text)}
+        return qualified_names(text)
 
     def _is_host(self, member: Piece) -> bool:
         """Whether a member of a class is a function of the host's."""
@@ -481,66 +451,11 @@ class _Cutter:
         return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
 
 
-def _with_written_kernels(text: str) -> str:
-    """`text` with what macros write in the place of their calls, where that is kernels."""
-    if not _KERNEL_MACRO.search(text):
-        return text
-    called, macros = CalledMacros(text), dict(_macros(text))
-    writing = {"__global__"}
-    while more := {name for name, words in macros.items() if name not in writing and words & writing}:
-        writing |= more
-    found = outline(text)
-    parts, behind = [], 0
-    for piece in found.pieces:
-        head = piece.text.partition("{")[0]
-        for match in () if piece.in_class else _CALL.finditer(head):
-            start, opening = piece.start + match.start(), piece.start + match.end() - 1
-            end = closing(found.text, opening) + 1
-            names = set(_WORD.findall(found.text[start:end])) & writing
-            if start < behind or not end or match[1] not in called or not names - {"__global__"}:
-                continue
-            if not all(called.is_certain(name, start) for name in {match[1], *names} if name in called):
-                continue
-            call = text[start:end]
-            new = called.expanded(call, start, lambda part: not writing.isdisjoint(_WORD.findall(part)))
-            # The call stays as a comment, for who reads the line in a message.
-            parts += [text[behind:start], f"/* {' '.join(call.split())} */ {new}", "\n" * call.count("\n")]
-            behind = end
-    return "".join([*parts, text[behind:]])
-
-
-def _statements_called(text: str) -> str:
-    """`text` with GNU's statements in brackets, ``({ int a = f(); a; })``, as calls of lambdas."""
-    position = 0
-    while found := _STATEMENTS.search(text, position):
-        position = found.end()
-        end = closing(text, position - 1, "{}")
-        behind = _BRACKET.match(text, end + 1) if end >= 0 else None
-        body, semicolon, last = text[position:end].rstrip("; \t\n\\").rpartition(";")
-        if behind and semicolon and "return" not in body:
-            lead = len(last) - len(last.lstrip(" \t\n\\"))
-            called = f"[&]{{{body};{last[:lead]} return {last[lead:]}; }}()"
-            lines = "\\\n" * (text[found.start() : behind.end()].count("\\\n") - called.count("\\\n"))
-            text = f"{text[: found.start()]}{called}{lines}{text[behind.end() :]}"
-            position = found.start() + 4
-    return text
-
-
 def _without_angles(text: str) -> str:
     """`text` without the template arguments behind its names."""
     while (shorter := _ANGLES.sub("", text)) != text:
         text = shorter
     return text
-
-
-def _macros(text: str) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each macro with the names in all its definitions."""
-    found: dict[str, set[str]] = {}
-    for match in DIRECTIVE.finditer(without_literals(text)):
-        if match[1] == "define" and (macro := _DEFINE.match(match[2])):
-            words = {"".join(word.split()) for word in _QUALIFIED_WORD.findall(macro[3])}
-            found.setdefault(macro[1], set()).update(words)
-    return ((name, frozenset(words)) for name, words in found.items())
 
 
 def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:

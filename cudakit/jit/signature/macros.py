@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from cudakit.jit.source.lexical import DIRECTIVE, closing, split_at, without_comments, without_literals
 
 _DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)\(([^)]*)\)((?s:.*))")
+_DEFINE_ANY: Final = re.compile(r"\s*([A-Za-z_]\w*)(?:\([^)]*\))?((?s:.*))")
+_QUALIFIED_NAME: Final = re.compile(r"(?:\bstd\s*::\s*)?\b[A-Za-z_]\w*")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _CALL: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
 #: What is replaced in the body of a macro: names, what is before a name, and what joins two.
@@ -19,6 +21,20 @@ _PART: Final = re.compile(
 #: How often macros in what macros stand for are replaced, and how long a text that comes of it may be.
 _MOST_DEEP: Final = 12
 _MOST_LONG: Final = 500_000
+
+
+def words_of_macros(text: str) -> dict[str, frozenset[str]]:
+    """Each macro of a text, with the names in all its definitions; those of ``std`` are qualified."""
+    words: dict[str, set[str]] = {}
+    for match in DIRECTIVE.finditer(without_literals(text)):
+        if match[1] == "define" and (macro := _DEFINE_ANY.match(match[2])):
+            words.setdefault(macro[1], set()).update(qualified_names(macro[2]))
+    return {name: frozenset(names) for name, names in words.items()}
+
+
+def qualified_names(text: str) -> set[str]:
+    """Names in `text`, those of ``std`` qualified."""
+    return {"".join(name.split()) for name in _QUALIFIED_NAME.findall(text)}
 
 
 class _Definition(NamedTuple):
