@@ -84,11 +84,12 @@ class Conditionals:
         wanted = set(self.used)
         left = self._all
         while left:
-            more = [group for group in left if self._decides(group, wanted, filled)]
+            decided = [(group, self._decides(group, wanted, filled)) for group in left]
+            more = [group for group, decides in decided if decides]
             if not more:
                 return
             self.deciding += more
-            left = [group for group in left if group not in more]
+            left = [group for group, decides in decided if not decides]
             wanted |= {name for group in more for name in group.names}
 
     def _decides(self, conditional: Conditional, wanted: set[str], filled: list[int]) -> bool:
@@ -97,7 +98,9 @@ class Conditionals:
         position = bisect.bisect_left(filled, conditional.start)
         if position < len(filled) and filled[position] < conditional.end:
             return True
-        return any(conditional.start < offset < conditional.end and name in wanted for offset, name in self._defined)
+        low = bisect.bisect_left(self._defined, (conditional.start, ""))
+        high = bisect.bisect_left(self._defined, (conditional.end, ""))
+        return any(name in wanted for _, name in self._defined[low:high])
 
     def asked_behind(self, offset: int) -> list[tuple[int, str]]:
         """Macros that a header at `offset` may define, by which conditionals behind it decide over device code.
@@ -105,11 +108,15 @@ class Conditionals:
         They are those that nothing before the conditional defines; each with the offset of the conditional.
         """
         asked: dict[str, int] = {}
+        first: dict[str, int] = {}
+        for position, name in self._defined:
+            first.setdefault(name, position)
         for conditional in sorted(self.deciding, key=lambda group: group.start):
             if conditional.start < offset:
                 continue
-            known = {name for position, name in self._defined if position < conditional.start}
-            for name in sorted(conditional.names - known):
+            for name in sorted(conditional.names):
+                if first.get(name, conditional.start) < conditional.start:
+                    continue
                 if not _OTHERS.fullmatch(name) and header_of(name) is None:
                     asked.setdefault(name, conditional.start)
         return [(start, name) for name, start in asked.items()]

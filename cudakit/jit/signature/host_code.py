@@ -460,12 +460,15 @@ def _without_angles(text: str) -> str:
 
 def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
     """`text` with spaces for all that is in `cut` but directives."""
-    kept = [match.span() for match in DIRECTIVE.finditer(without_literals(text))]
-    for start, end in cut:
-        part = list(blank(text[start:end]))
-        for low, high in kept:
-            low, high = max(low, start), min(high, end)
-            if low < high:
-                part[low - start : high - start] = text[low:high]
-        text = text[:start] + "".join(part) + text[end:]
-    return text
+    directives = [match.span() for match in DIRECTIVE.finditer(without_literals(text))]
+    parts, behind, following = [], 0, 0
+    for start, end in sorted(cut):
+        position = max(start, behind)
+        while position < end:
+            while following < len(directives) and directives[following][1] <= position:
+                following += 1
+            low, high = directives[following] if following < len(directives) else (end, end)
+            stop = min(max(low, position), end)
+            parts += [text[behind:position], blank(text[position:stop])]
+            behind, position = stop, max(high, stop) if low < end else end
+    return "".join([*parts, text[behind:]])
