@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from cudakit.errors import CudakitError
+from cudakit.errors import CudakitError, shortened
 from cudakit.jit.cache.cache import default_cache
 
 if TYPE_CHECKING:
@@ -237,10 +237,14 @@ def split_arguments(text: str) -> tuple[str | int, ...]:
             while opened and opened.pop() != _OPENING[character]:
                 pass
     if not {"(", "[", "{"}.isdisjoint(opened):
-        raise CudakitError(f"--args {text!r} has a bracket that is not closed; expected a list such as float,256.")
+        raise CudakitError(
+            f"--args {shortened(text)} has a bracket that is not closed; expected a list such as float,256."
+        )
     stripped = [piece.strip() for piece in pieces] if text.strip() else []
     if "" in stripped:
-        raise CudakitError(f"--args {text!r} has an empty template argument; expected a list such as float,256.")
+        raise CudakitError(
+            f"--args {shortened(text)} has an empty template argument; expected a list such as float,256."
+        )
     return tuple(int(piece) if re.fullmatch(r"[+-]?[0-9]+", piece) else piece for piece in stripped)
 
 

@@ -2,11 +2,92 @@
 
 from __future__ import annotations
 
+import reprlib
+from itertools import islice
+from typing import Any
+
 import numpy as np
+
+#: Characters of a value in a message, and of a message without a compiler's log.
+_MOST_OF_VALUE, _MOST_OF_MESSAGE = 160, 800
+
+
+class _Repr(reprlib.Repr):
+    """The `repr` of a value, without most of a large one, and whatever its class raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = self.maxdict = self.maxdeque = 8
+        self.maxstring = self.maxlong = self.maxother = _MOST_OF_VALUE - 2
+
+    def repr_str(self, value: str, level: int) -> str:
+        return repr(value) if len(value) <= self.maxstring else f"{value[:100]!r}… ({len(value)} characters)"
+
+    def repr_bytes(self, value: bytes, level: int) -> str:
+        return repr(value) if len(value) <= self.maxstring else f"{bytes(value[:40])!r}… ({len(value)} bytes)"
+
+    repr_bytearray = repr_bytes
+
+    def repr_int(self, value: int, level: int) -> str:
+        return repr(value) if value.bit_length() < 400 else f"an int of {value.bit_length()} bits"
+
+    def repr_ndarray(self, value: np.ndarray, level: int) -> str:
+        is_small = value.size <= 16 and not value.dtype.hasobject
+        return self.repr_instance(value, level) if is_small else f"array of {value.dtype} with shape {value.shape}"
+
+    def repr_dict(self, value: dict[Any, Any], level: int) -> str:
+        if level <= 0:
+            return "{…}"
+        items = islice(value.items(), self.maxdict)
+        shown = [f"{self.repr1(key, level - 1)}: {self.repr1(item, level - 1)}" for key, item in items]
+        return f"{{{', '.join([*shown, *['…'] * (len(value) > self.maxdict)])}}}"
+
+    def repr_set(self, value: set[Any], level: int) -> str:
+        return repr(value) if len(value) <= self.maxset else f"a set of {len(value)}"
+
+    def repr_instance(self, value: Any, level: int) -> str:
+        try:
+            return repr(value)
+        except Exception:
+            return f"<{type(value).__name__} whose repr fails>"
+
+
+_repr = _Repr()
+
+
+def shortened(value: object) -> str:
+    """The `repr` of a value for a message: of a large one its beginning and its size, of a broken one its class."""
+    try:
+        shown = _repr.repr(value)
+    except Exception:
+        shown = f"<{type(value).__name__} whose repr fails>"
+    if len(shown) <= _MOST_OF_VALUE:
+        return shown
+    size = f" ({len(value)} elements)" if isinstance(value, list | tuple | dict | set | frozenset) else ""
+    return f"{shown[: _MOST_OF_VALUE - 1]}…{size}"
+
+
+def told(error: BaseException) -> str:
+    """What an error says, for the message of another: of a broken one its class."""
+    try:
+        text = str(error)
+    except Exception:
+        return type(error).__name__
+    return text if len(text) <= _MOST_OF_VALUE else f"{text[: _MOST_OF_VALUE - 1]}…"
+
+
+def _shortened_message(message: Any) -> Any:
+    """A message of no more than some hundred characters; its end, which says what to do, stays."""
+    if not isinstance(message, str) or len(message) <= _MOST_OF_MESSAGE:
+        return message
+    return f"{message[: _MOST_OF_MESSAGE // 2]} … {message[-_MOST_OF_MESSAGE // 2 :]}"
 
 
 class CudakitError(Exception):
     """Base of every error that cudakit raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*map(_shortened_message, args))
 
 
 class TemplateError(CudakitError, ValueError):
@@ -25,7 +106,7 @@ class AxisError(ArgumentError, np.exceptions.AxisError):
     """An axis is none of the array's; NumPy's class too, and so an `IndexError`."""
 
     def __init__(self, message: str) -> None:
-        np.exceptions.AxisError.__init__(self, message)
+        np.exceptions.AxisError.__init__(self, _shortened_message(message))
 
 
 class BoundsError(ArgumentError, IndexError):
@@ -67,7 +148,7 @@ class CompileError(CudakitError, RuntimeError):
         options: tuple[str, ...] = (),
         template_arguments: str = "",
     ) -> None:
-        super().__init__(message)
+        Exception.__init__(self, message)  # with the compiler's log, which is not shortened
         self.log = log
         self.source = source
         self.options = options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.jit.source.source import from_text
@@ -56,7 +56,7 @@ def from_cupy(kernel: Any) -> Kernel | Module | Elementwise | Reduction:
         )  # fmt: skip
     raise ArgumentError(
         "from_cupy takes a RawKernel, RawModule, ElementwiseKernel or ReductionKernel of CuPy, got "
-        f"{type(kernel).__name__}: {kernel!r}"
+        f"{type(kernel).__name__}: {shortened(kernel)}"
     )
 
 
@@ -92,5 +92,5 @@ def compile_options(given: Iterable[str]) -> CompileOptions:
         elif name in ("maxrregcount", "lineinfo", "generate-line-info"):
             found |= {"max_registers": int(value)} if name == "maxrregcount" else {"lineinfo": True}
         else:
-            raise ArgumentError(f"the compiler's option {option!r} has no counterpart in CompileOptions")
+            raise ArgumentError(f"the compiler's option {shortened(option)} has no counterpart in CompileOptions")
     return CompileOptions(defines=defines, include_paths=folders, **found)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, Cover
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import place_of
@@ -81,7 +81,9 @@ def from_numba(kernel: Any) -> NumbaKernel:
     """
     function = getattr(kernel, "py_func", kernel)
     if not callable(function) or not hasattr(function, "__code__"):
-        raise ArgumentError(f"from_numba takes a function, decorated with numba.cuda.jit or not, got {kernel!r}")
+        raise ArgumentError(
+            f"from_numba takes a function, decorated with numba.cuda.jit or not, got {shortened(kernel)}"
+        )
     return NumbaKernel(function)
 
 
@@ -114,7 +116,9 @@ def _type_of(value: Any) -> Any:
     if isinstance(value, float):
         return types.float64
     if dtype is None:
-        raise ArgumentError(f"from_numba: an argument is an array or a number, got {type(value).__name__}: {value!r}")
+        raise ArgumentError(
+            f"from_numba: an argument is an array or a number, got {type(value).__name__}: {shortened(value)}"
+        )
     return numpy_support.from_dtype(dtype)
 
 

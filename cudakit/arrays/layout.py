@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from cudakit.errors import ArgumentError, AxisError
+from cudakit.errors import ArgumentError, AxisError, shortened, told
 
 Axis: TypeAlias = int | Sequence[int] | None
 
@@ -39,9 +39,9 @@ def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
         named = axes if isinstance(axes, list | tuple) else (axes,)
         found: tuple[int, ...] = normalize_axis_tuple([_index(each) for each in named], ndim)
         return found
-    except (ValueError, TypeError) as error:
-        kind = AxisError if isinstance(error, np.exceptions.AxisError) else ArgumentError
-        raise kind(f"{op}: {name} {axes!r} of an array of {ndim} dimensions: {error}") from None
+    except (ValueError, TypeError, OverflowError) as error:
+        kind = AxisError if isinstance(error, np.exceptions.AxisError | OverflowError) else ArgumentError
+        raise kind(f"{op}: {name} {shortened(axes)} of an array of {ndim} dimensions: {told(error)}") from None
 
 
 def axis_of(op: str, axis: int, ndim: int) -> int:
@@ -51,7 +51,10 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
     ------
     ArgumentError
     """
-    return axes_of(op, axis, ndim)[0]
+    found = one_axis(op, axis)
+    if found is None:
+        raise ArgumentError(f"{op}: axis must be an int, got None")
+    return axes_of(op, found, ndim)[0]
 
 
 def one_axis(op: str, axis: Any) -> int | None:
@@ -63,7 +66,7 @@ def one_axis(op: str, axis: Any) -> int | None:
     """
     found = integers(op, "axis", axis)
     if not (found is None or isinstance(found, int)):
-        raise ArgumentError(f"{op}: axis must be an int or None, got {axis!r}")
+        raise ArgumentError(f"{op}: axis must be an int or None, got {shortened(axis)}")
     return found
 
 
@@ -81,11 +84,11 @@ def integers(op: str, name: str, value: Any) -> Axis:
     except TypeError:
         pass
     try:
-        if isinstance(value, Sequence | np.ndarray):
+        if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
             return tuple([_index(each) for each in value])
     except TypeError:
         pass
-    raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {value!r}")
+    raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {shortened(value)}")
 
 
 def _index(value: Any) -> int:

@@ -97,7 +97,10 @@ class Repeats:
         arrays: list[Any] = []
         varying = [arguments[name] for name in numbers]
         rest = [value for name, value in arguments.items() if name not in numbers]
-        key = _kind(varying, cupy.ndarray, arrays, True), _kind(rest, cupy.ndarray, arrays)
+        try:
+            key = _kind(varying, cupy.ndarray, arrays, True), _kind(rest, cupy.ndarray, arrays)
+        except RecursionError:  # lists in lists, which no op takes
+            return run(stream)
         if None in key or not arrays:
             return run(stream)
         marked = mark(key, arrays)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.bridges.parameters import library
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 
@@ -102,7 +102,7 @@ def derivatives(function: Elementwise, names: Sequence[str]) -> Derivatives:
             sympy.Symbol(f"d{p.name}", real=True) * sympy.diff(found[p.name].of, symbol) for p in recipe.outputs
         )
         if total.has(sympy.Derivative, sympy.Subs) or not _is_printed(total):
-            raise _refusal(recipe.name, f"the derivative by {name} of {recipe.body!r} is not known")
+            raise _refusal(recipe.name, f"the derivative by {name} of {shortened(recipe.body)} is not known")
         gradients[name] = total
     free = set().union(*({str(symbol) for symbol in each.free_symbols} for each in gradients.values()))
     return Derivatives(recipe, gradients, tuple(p.name for p in recipe.inputs if p.name in free))
@@ -144,7 +144,7 @@ class _Reader:
         text = f"void f() {{\n{recipe.body}\n;}}"
         root = Parser(Language(language())).parse(text.encode()).root_node
         if root.has_error:
-            self._refuse(f"the expression {recipe.body!r} is not understood")
+            self._refuse(f"the expression {shortened(recipe.body)} is not understood")
         body = root.children[0].child_by_field_name("body")
         assert body is not None
         names = {
@@ -178,7 +178,7 @@ class _Reader:
             case "if_statement":
                 self._choice(node, names)
             case _:
-                self._refuse(f"{_text(node)!r} is no assignment")
+                self._refuse(f"{shortened(_text(node))} is no assignment")
 
     def _declaration(self, node: Node, cpp: str, names: dict[str, Value]) -> None:
         value = node.child_by_field_name("value")
@@ -200,7 +200,7 @@ class _Reader:
             return
         left = node.child_by_field_name("left")
         if node.type != "assignment_expression" or left is None or left.type != "identifier":
-            self._refuse(f"{_text(node)!r} is no assignment")
+            self._refuse(f"{shortened(_text(node))} is no assignment")
         operator, name = _text(node.child_by_field_name("operator")), _text(left)
         found = self._value(node.child_by_field_name("right"), names)
         if operator != "=":
@@ -262,7 +262,7 @@ class _Reader:
                 return self._as(_text(field("type")), self._value(field("value"), names))
             case "call_expression":
                 return self._call(_text(field("function")), field("arguments"), names)
-        self._refuse(f"{_text(node)!r} is not understood")
+        self._refuse(f"{shortened(_text(node))} is not understood")
         raise AssertionError
 
     def _number(self, text: str) -> Value:

@@ -15,11 +15,12 @@ from cudakit.bridges.derivative import derivatives
 from cudakit.bridges.parameters import library, names_of, picked, roles, taking
 from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel
 from cudakit.bridges.xla_frame import Buffer, Call, handler
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
 from cudakit.streams.streams import cupy_stream, known, of_handle
+from cudakit.types.checked import is_one_of
 
 #: What XLA knows the handler by.
 _TARGET = "cudakit"
@@ -90,14 +91,16 @@ def call(
     >>> z = jax.jit(lambda x, y: axpy(2.0, x, y))(x, y)
     """
     jax = library("jax", "ck.jax.call", "pip install jax, or jax[cuda13] for a GPU")
-    if vmap_method not in _VMAP:
-        raise ArgumentError(f"ck.jax.call: vmap_method is one of {', '.join(map(repr, _VMAP))}, got {vmap_method!r}")
+    if not is_one_of(vmap_method, _VMAP):
+        raise ArgumentError(
+            f"ck.jax.call: vmap_method is one of {', '.join(map(repr, _VMAP))}, got {shortened(vmap_method)}"
+        )
     if isinstance(function, Kernel):
         name = function.name
         named = names_of(name, "out", out) if callable(out) else ()
         written = [role.name for role in roles(name, function) if role.kind == "written"]
         if isinstance(aliases, str) or set(aliases) - set(written):
-            raise ArgumentError(f"{name}: aliases names parameters T*, {', '.join(written)}; got {aliases!r}")
+            raise ArgumentError(f"{name}: aliases names parameters T*, {', '.join(written)}; got {shortened(aliases)}")
         if aliases and isinstance(backward, Kernel | Elementwise):
             raise ArgumentError(
                 f"{name}: with aliases d{aliases[0]} is the gradient of an argument and of a result: backward= is a "
@@ -191,7 +194,8 @@ class _Function:
         if isinstance(value, self._jax.core.Tracer):
             raise ArgumentError(
                 f"{self._name}: {name} is a number that goes by value, and is not known while JAX traces; give a "
-                f"Python number, as a static argument (static_argnames={name!r}) or a constant of the function is"
+                f"Python number, as a static argument (static_argnames={shortened(name)}) or a constant of the "
+                "function is"
             )
         if isinstance(value, self._jax.Array):
             value = value.item()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from cudakit.errors import ArgumentError, CudakitError
+from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.kernel.kernel import Kernel
 from cudakit.streams.generated import make_function
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, scalar, without_const
@@ -126,7 +126,7 @@ def parameters_of(op: str, what: str, function: Callable[..., Any]) -> Mapping[s
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        raise ArgumentError(f"{op}: {what} is a function such as lambda x, y: …, got {function!r}") from None
+        raise ArgumentError(f"{op}: {what} is a function such as lambda x, y: …, got {shortened(function)}") from None
     if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found.values()):
         raise ArgumentError(
             f"{op}: {what} takes arguments by their names, and has {', '.join(map(str, found.values()))}; write it as "
@@ -229,7 +229,7 @@ def arranged(
         elif role.name not in values:
             order.append(Picked(size_of, (names.index(outputs[0]),)))
         elif callable(values[role.name]):
-            order.append(picked(op, f"values[{role.name!r}]", values[role.name], names))
+            order.append(picked(op, f"values[{shortened(role.name)}]", values[role.name], names))
         else:
             order.append((values[role.name],))
     return Arrangement(tuple(left), tuple(outputs), tuple(order))

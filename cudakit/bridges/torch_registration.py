@@ -7,7 +7,7 @@ from typing import Any
 
 from cudakit.bridges.tensors import Streams, dtype_in_torch, kind_of, told
 from cudakit.bridges.work import Work
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.places import emulator
 from cudakit.streams.order.order import order
@@ -36,7 +36,7 @@ def check_name(torch: Any, name: Any) -> None:
     """Raise for a name that is taken or is none."""
     space, _, own = name.partition("::") if isinstance(name, str) else ("", "", "")
     if not (space.isidentifier() and own.isidentifier()):
-        raise ArgumentError(f"an op of torch is called 'library::name', as in 'mylib::axpy'; got {name!r}")
+        raise ArgumentError(f"an op of torch is called 'library::name', as in 'mylib::axpy'; got {shortened(name)}")
     if hasattr(getattr(torch.ops, space), own):
         raise ArgumentError(f"{name}: torch has an op of that name already; give this one another, or keep that one")
 

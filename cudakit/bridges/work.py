@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from cudakit.arrays.job import Job
 from cudakit.bridges.parameters import Picked, Role, arranged, parameters_of, picked, size_of
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover
 from cudakit.kernel.kernel import Kernel
@@ -225,7 +225,9 @@ def taken(op: str, names: Sequence[str], numbers: Sequence[str], mutates: Sequen
     """
     for what, given in (("numbers", numbers), ("mutates", mutates)):
         if isinstance(given, str) or set(given) - set(names):
-            raise ArgumentError(f"{op}: {what}= names some of {', '.join(names)}, as in {what}=['x']; got {given!r}")
+            raise ArgumentError(
+                f"{op}: {what}= names some of {', '.join(names)}, as in {what}=['x']; got {shortened(given)}"
+            )
     return tuple(
         Role(name, "number" if name in numbers else "written" if name in mutates else "array") for name in names
     )

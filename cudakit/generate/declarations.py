@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.types.cpp import canonical_name, scalar, spelling
 from cudakit.types.text import split_arguments
 
@@ -83,9 +83,9 @@ def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble:
         For a declaration that cannot be read, a type that is not known, a name that is taken.
     """
     if not isinstance(text, str):
-        raise TemplateError(f"{op}: arguments are declared by a str such as 'T x, float32 y', got {text!r}")
+        raise TemplateError(f"{op}: arguments are declared by a str such as 'T x, float32 y', got {shortened(text)}")
     if not isinstance(preamble, str):
-        raise TemplateError(f"{op}: the preamble must be C++ text, got {preamble!r}")
+        raise TemplateError(f"{op}: the preamble must be C++ text, got {shortened(preamble)}")
     return _parsed(op, text, reserved, preamble)
 
 
@@ -96,7 +96,7 @@ def _parsed(op: str, text: str, reserved: tuple[str, ...], preamble: str) -> tup
         parameter = _parameter(op, part, frozenset(structs_in(preamble)))
         check_name(op, parameter.name, reserved)
         if parameter.name in [other.name for other in found]:
-            raise TemplateError(f"{op}: two arguments are called {parameter.name!r} in {text!r}")
+            raise TemplateError(f"{op}: two arguments are called {shortened(parameter.name)} in {shortened(text)}")
         found.append(parameter)
     return tuple(found)
 
@@ -109,11 +109,11 @@ def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> N
     TemplateError
     """
     if name in reserved:
-        raise TemplateError(f"{op}: an argument cannot be called {name!r}, which the expression has already")
+        raise TemplateError(f"{op}: an argument cannot be called {shortened(name)}, which the expression has already")
     if name in _CPP_WORDS or keyword.iskeyword(name):
-        raise TemplateError(f"{op}: an argument cannot be called {name!r}, a word of C++ or Python")
+        raise TemplateError(f"{op}: an argument cannot be called {shortened(name)}, a word of C++ or Python")
     if name.startswith("__") or name.endswith("_"):
-        raise TemplateError(f"{op}: the argument name {name!r} is for generated code; take another")
+        raise TemplateError(f"{op}: the argument name {shortened(name)} is for generated code; take another")
 
 
 def structs_in(text: str) -> list[str]:
@@ -127,7 +127,7 @@ def type_variables(*parameters: Parameter) -> tuple[str, ...]:
 
 
 def _parameter(op: str, part: str, structs: frozenset[str]) -> Parameter:
-    shown = f"{op}: cannot read the argument {part!r}"
+    shown = f"{op}: cannot read the argument {shortened(part)}"
     matched = re.fullmatch(r"(?P<type>.*[\s*>])(?P<name>[A-Za-z_]\w*)", part, re.DOTALL)
     if matched is None:
         raise TemplateError(f"{shown}; it is a type and a name, as in 'T x' or 'raw float32 x'")
@@ -166,6 +166,7 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
     near = difflib.get_close_matches(name, [*_NUMPY_NAMES, "bfloat16", "float", "double", "half", *structs], 3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise TemplateError(
-        f"{shown}: no type is called {name!r}{hint or '.'} A type variable has one letter or a capital first; a struct "
+        f"{shown}: no type is called {shortened(name)}{hint or '.'} A type variable has one letter or a capital "
+        "first; a struct "
         "is declared in the preamble"
     )

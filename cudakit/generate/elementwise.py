@@ -12,7 +12,7 @@ import numpy as np
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
 from cudakit.arrays.place import ArrayPlace, address_of, check_apart, output, overlaps
-from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
@@ -76,14 +76,14 @@ def elementwise(
     >>> z = axpby(2.0, x, 3.0, y)
     """
     if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(f"the name of an elementwise kernel must be a C++ identifier, got {name!r}")
+        raise TemplateError(f"the name of an elementwise kernel must be a C++ identifier, got {shortened(name)}")
     declared = parse(name, inputs, RESERVED, preamble), parse(name, outputs, RESERVED, preamble)
     if not declared[1]:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'T z'")
     both = {p.name for p in declared[0]} & {p.name for p in declared[1]}
     if both:
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
-    if body != "":
+    if not isinstance(body, str) or body != "":
         statement(name, "expression", body)
         check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
     return Elementwise(ElementwiseRecipe(name, *declared, body, preamble), options)
@@ -413,7 +413,7 @@ class Elementwise(ArrayFunction):
         """A block's threads, where the call says how many."""
         if size is None or (isinstance(size, int | np.integer) and 0 < size <= 1024):
             return size if size is None else int(size)
-        raise ArgumentError(f"{self.recipe.name}: block_size must be an int, 1 to 1024 threads, got {size!r}")
+        raise ArgumentError(f"{self.recipe.name}: block_size must be an int, 1 to 1024 threads, got {shortened(size)}")
 
     def _shown(self, p: Parameter) -> str:
         """What messages call an output."""

@@ -12,7 +12,7 @@ import numpy as np
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import integers, merged
 from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import BLOCKS, ElementwiseRecipe, Form, Role, needs_layout
 from cudakit.generate.expression import is_set_first
@@ -82,7 +82,7 @@ def common_shape(
         found = integers(op, "size", size)
         extents = (found,) if isinstance(found, int) else tuple(found or ())
         if min(extents, default=0) < 0:
-            raise ArgumentError(f"{op}: size {size!r} is negative")
+            raise ArgumentError(f"{op}: size {shortened(size)} is negative")
         return extents
     if len({shape for _, shape in arrays}) > 1:
         given = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)

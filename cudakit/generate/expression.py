@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Iterable
 
-from cudakit.errors import CompileError, TemplateError
+from cudakit.errors import CompileError, TemplateError, shortened
 
 #: Comments, then literals: what holds no names.
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL)
@@ -53,7 +53,7 @@ def statement(op: str, what: str, text: str) -> str:
         For something that is no text, or none.
     """
     if not isinstance(text, str) or not text.strip():
-        raise TemplateError(f"{op}: the {what} must be C++ text, got {text!r}")
+        raise TemplateError(f"{op}: the {what} must be C++ text, got {shortened(text)}")
     return text if code_of(text).rstrip().endswith(";") else f"{text}\n;"
 
 
@@ -67,7 +67,7 @@ def check_set(op: str, what: str, text: str, names: Iterable[str], preamble: str
     macros = names_in(preamble) if "#define" in preamble else frozenset()
     missing = [name for name in names if name not in names_in(text) | macros]
     if missing:
-        raise TemplateError(f"{op}: the {what} {text!r} never sets {missing[0]}; write '{missing[0]} = …'")
+        raise TemplateError(f"{op}: the {what} {shortened(text)} never sets {missing[0]}; write '{missing[0]} = …'")
 
 
 @functools.lru_cache(1024)

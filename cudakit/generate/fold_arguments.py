@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.place import ArrayPlace, as_array, device_limits, output, overlaps
-from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
 from cudakit.generate.elementwise_call import is_array, place_for
 from cudakit.generate.elementwise_plan import common_shape
@@ -109,7 +109,9 @@ def declared(
     TemplateError
     """
     if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(f"the name of a kernel must be a C++ identifier that does not end in _, got {name!r}")
+        raise TemplateError(
+            f"the name of a kernel must be a C++ identifier that does not end in _, got {shortened(name)}"
+        )
     made = Declared(
         name,
         parse(name, inputs, (*before, *NAMESPACES), preamble),
@@ -134,7 +136,7 @@ def expression(op: str, what: str, text: Any) -> str:
     TemplateError
     """
     if not isinstance(text, str) or not text.strip():
-        raise TemplateError(f"{op}: the {what} must be C++ text, got {text!r}")
+        raise TemplateError(f"{op}: the {what} must be C++ text, got {shortened(text)}")
     return text.strip().rstrip(";")
 
 
@@ -210,7 +212,8 @@ def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
     if isinstance(block_size, int | np.integer) and block_size in range(_WARP, most + 1, _WARP):
         return int(block_size)
     raise ArgumentError(
-        f"{of.name}: block_size must be whole warps, a multiple of {_WARP} up to {most} threads, got {block_size!r}"
+        f"{of.name}: block_size must be whole warps, a multiple of {_WARP} up to {most} threads, got "
+        f"{shortened(block_size)}"
     )
 
 
@@ -321,7 +324,9 @@ def initial_types(of: Declared, acc: str | None, initial: Any, kept: np.dtype | 
     dtype = np.dtype(kind)
     if not is_array(of.name, of.inputs[0]._replace(name="initial", raw=False), initial) and dtype.names is None:
         if kept is not None and _RANKS.get(dtype.kind, 0) > _RANKS.get(kept.kind, 0):
-            raise ArgumentError(f"{of.name}: initial {initial!r} would lose as {kept}, which elements are combined in")
+            raise ArgumentError(
+                f"{of.name}: initial {shortened(initial)} would lose as {kept}, which elements are combined in"
+            )
         return {"Initial_": dtype}
     raise ArgumentError(f"{of.name}: initial must be a number, got {type(initial).__name__}")
 

@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.place import as_array
 from cudakit.arrays.repeated import Repeats
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.fuse_stages import Source, Stages, Value
 from cudakit.generate.outside import Outside
 from cudakit.generate.trace import Trace
@@ -75,13 +75,13 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
     if isinstance(static, str):
         static = (static,)
     if not isinstance(static, Sequence) or not all(isinstance(each, str) for each in static):
-        raise TemplateError(f"fuse: static names arguments, as in static=('n',), got {static!r}")
+        raise TemplateError(f"fuse: static names arguments, as in static=('n',), got {shortened(static)}")
     if name is not None:
         text_of("fuse: name", name)
     if function is None:
         return functools.partial(fuse, static=static, name=name)
     if not callable(function):
-        raise TemplateError(f"fuse: it takes a function of arrays, got {function!r}")
+        raise TemplateError(f"fuse: it takes a function of arrays, got {shortened(function)}")
     return Fused(function, tuple(static), name or str(getattr(function, "__name__", "fused")))
 
 
@@ -192,7 +192,7 @@ class Fused(Function, Generic[_P, _R]):
         try:
             made = self._made.get(told)
         except TypeError:
-            shown = ", ".join(f"{label} is {value!r}" for label, _, value in key if label in self.static)
+            shown = ", ".join(f"{label} is {shortened(value)}" for label, _, value in key if label in self.static)
             raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {shown}") from None
         if made is None or made.asks_shapes:
             shapes = tuple([getattr(value, "shape", ()) for value in values])

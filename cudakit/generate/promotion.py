@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import Parameter
 from cudakit.types import structs
 from cudakit.types.arguments import texture_handle
@@ -142,13 +142,13 @@ def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtyp
     if parameter.raw:
         raise ArgumentError(
             f"{op}: {name} is of {given} and {parameter.type} is {wanted}: a raw argument is not converted; give "
-            f"{name}.astype({str(wanted)!r})"
+            f"{name}.astype({shortened(str(wanted))})"
         )
     check_dtype(op, name, given)
     if not can_convert(given, wanted):
         raise ArgumentError(
             f"{op}: {name} is of {given} and would lose as {wanted} ({parameter}); convert it with "
-            f"{name}.astype({str(wanted)!r})"
+            f"{name}.astype({shortened(str(wanted))})"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from cudakit.arrays.elements import as_number
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, parse
 from cudakit.generate.expression import check_set
 from cudakit.generate.outside import Outside
@@ -21,7 +21,7 @@ from cudakit.generate.stencil_code import BORDERS, RESERVED, StencilRecipe, call
 from cudakit.generate.stencil_traced import PREAMBLE, traced
 from cudakit.generate.ufuncs import OPTIONS
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.types.checked import whole
+from cudakit.types.checked import is_one_of, listed, whole
 
 #: How far away an expression may look.
 _FURTHEST = 16
@@ -123,7 +123,7 @@ def stencil(
     if not made:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'float out'")
     if not isinstance(body, str) or not body.strip():
-        raise TemplateError(f"{name}: the expression must be C++ text, got {body!r}")
+        raise TemplateError(f"{name}: the expression must be C++ text, got {shortened(body)}")
     if inputs is None:
         found = [each for each in called_with_offsets(body) if each not in [p.name for p in made]]
         given = tuple(made[0]._replace(name=each) for each in found)
@@ -139,7 +139,7 @@ def stencil(
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(f"the name of a stencil must be a C++ identifier, got {name!r}")
+        raise TemplateError(f"the name of a stencil must be a C++ identifier, got {shortened(name)}")
 
 
 def _name_of(function: Any) -> str:
@@ -160,8 +160,8 @@ def _recipe(
     halos, rank, points = _halos(name, inputs, body, preamble, radius)
     modes = _per_axis(name, "mode", mode, rank, "nearest")
     for each in modes:
-        if each not in BORDERS:
-            raise TemplateError(f"{name}: mode {each!r} is none of {', '.join(BORDERS)}")
+        if not is_one_of(each, BORDERS):
+            raise TemplateError(f"{name}: mode {shortened(each)} is none of {', '.join(BORDERS)}")
     try:
         beyond = float(as_number(name, "cval", cval, np.dtype(np.float64)))
     except ArgumentError as error:
@@ -171,7 +171,7 @@ def _recipe(
 
 def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
     """One of a kind for each of three axes, the last `rank` of which are the arrays'."""
-    each = [given] * rank if isinstance(given, str | int) else list(given)
+    each = [given] * rank if isinstance(given, str | int) else listed(f"{op}: {what}", given)
     if len(each) != rank:
         raise TemplateError(f"{op}: {what} has {len(each)} entries, and the expression {rank} axes")
     first, second, third = [filler] * (3 - rank) + each

@@ -11,7 +11,7 @@ import numpy as np
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.place import ArrayPlace, array_place, check_apart, output, overlaps
-from cudakit.errors import ArgumentError, CompileError
+from cudakit.errors import ArgumentError, CompileError, shortened
 from cudakit.generate.elementwise_call import is_array, split
 from cudakit.generate.expression import explained
 from cudakit.generate.promotion import can_convert, deduce_types, dtype_of
@@ -24,6 +24,8 @@ from cudakit.types.checked import whole
 
 #: Planes and rows of a thread's cells, and threads of a block, by the rank.
 _SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
+#: Of a call.
+_MOST_STEPS = 2**24
 #: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
 _TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
 #: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
@@ -105,6 +107,8 @@ class Stencil(ArrayFunction):
         recipe, op = self.recipe, self.recipe.name
         args, outs = split(recipe, args, out)
         times = whole(f"{op}: steps", steps, 1)
+        if times > _MOST_STEPS:
+            raise ArgumentError(f"{op}: steps is {_MOST_STEPS} at most, got {shortened(steps)}; call it several times")
         named = self._arrays(args)
         given = [(p.name, value) for p, value in zip(recipe.outputs, outs, strict=True) if value is not None]
         place, arrays = array_place(op, stream, *named, *((f"out ({each})", value) for each, value in given))
@@ -167,7 +171,7 @@ class Stencil(ArrayFunction):
                 least = {"MIRROR": reach + 1, "REFLECT": reach, "WRAP": reach}.get(BORDERS[mode], 1)
                 if n < least:
                     raise ArgumentError(
-                        f"{op}: axis {axis} of {p.name} has {n} elements, and mode {mode!r} needs {least} for "
+                        f"{op}: axis {axis} of {p.name} has {n} elements, and mode {shortened(mode)} needs {least} for "
                         f"neighbours {reach} away; give a larger array, or mode 'nearest' or 'constant'"
                     )
         return shape

@@ -9,6 +9,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from cudakit.errors import shortened
+
 #: What a Python number is computed as while only Python numbers meet it.
 OWN: dict[type, np.dtype] = {
     bool: np.dtype("?"),
@@ -172,7 +174,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if self.dtype.kind in "iu" and decimals >= 0:
             return _put(trace, out, self.copy())
         if self.dtype.kind in "iub" or not isinstance(decimals, int):
-            trace.refuse(f"round of {self.dtype} to {decimals!r} decimals cannot be fused")
+            trace.refuse(f"round of {self.dtype} to {shortened(decimals)} decimals cannot be fused")
         if self.dtype.kind == "c":
             parts = [trace.cast(part.round(decimals), self.dtype) for part in (self.real, self.imag)]
             return _put(trace, out, parts[0] + parts[1] * np.array(1j, self.dtype)[()])
@@ -214,7 +216,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Traced:
         """The same elements in row-major order, in another shape."""
         if order not in ("C", "A"):
-            self.trace.refuse(f"{self.shown}.reshape(order={order!r}) cannot be fused, order 'C' can")
+            self.trace.refuse(f"{self.shown}.reshape(order={shortened(order)}) cannot be fused, order 'C' can")
         return self.trace.view(self, lambda array: array.reshape(*shape), is_dense=True)
 
     def swapaxes(self, axis1: int, axis2: int) -> Traced:

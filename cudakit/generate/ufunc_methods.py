@@ -24,6 +24,7 @@ from cudakit.generate.promotion import can_convert
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.scan import Scan, scan
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.types.checked import array_of, dtype_or_none, flag
 from cudakit.types.cpp import HEADER, spelling
 
 _NAMESPACE = "cudakit::ufunc::"
@@ -58,10 +59,7 @@ def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = N
     op = f"{ufunc.__name__}.{method}"
     if ufunc.nin != 2 or ufunc.nout != 1:
         raise ArgumentError(f"{op}: only functions of two arrays with one result have it")
-    try:
-        wanted = None if dtype is None else np.dtype(dtype)
-    except TypeError as error:
-        raise ArgumentError(f"{op}: dtype {dtype!r}: {error}") from None
+    wanted = dtype_or_none(f"{op}: dtype", dtype)
     if wanted is None and ufunc.__name__ in ("add", "multiply"):
         # As wide as a sum of them, in NumPy: bool and integers of less than 64 bits.
         of = getattr(out, "dtype", None)
@@ -99,7 +97,7 @@ def reduce(
     """What `numpy.ufunc.reduce` does; `function` is the `Ufunc`."""
     ufunc: np.ufunc = function.ufunc
     op = f"{ufunc.__name__}.reduce"
-    where = None if where is True else where
+    where, keepdims = None if where is True else where, flag(f"{op}: keepdims", keepdims)
     place, (x, *masks) = array_place(op, stream, ("x", x), *([] if where is None else [("where", where)]))
     kind = types_of(ufunc, "reduce", x.dtype, dtype, out)
     axes = axes_of(op, axis, x.ndim)
@@ -246,7 +244,7 @@ def _mask(op: str, place: ArrayPlace, where: Any, x: Any) -> Any:
 
 def _indices(op: str, place: ArrayPlace, given: Any) -> Any:
     if isinstance(given, int | list | np.integer) and not isinstance(given, bool):
-        given = place.upload(np.asarray(given))
+        given = place.upload(array_of(f"{op}: indices", given))
     found = as_array(op, "indices", given)[0]
     if found.dtype.kind not in "iu":
         raise ArgumentError(f"{op}: indices are of {found.dtype}; give integers")
@@ -258,7 +256,7 @@ def _is_part(index: Any) -> bool:
     if index is None or index is ... or isinstance(index, slice | bool | np.bool_):
         return True
     if isinstance(index, list):
-        index = np.asarray(index)
+        index = array_of("at: indices", index)
     return getattr(index, "dtype", None) == np.bool_
 
 
@@ -298,7 +296,8 @@ def _preamble(*dtypes: np.dtype) -> str:
 def _kept(dtype: np.dtype) -> str:
     """The C++ type that elements are combined in: float for half and bfloat16."""
     name = spelling(dtype)
-    assert name is not None  # as was checked
+    if name is None:
+        raise ArgumentError(f"{dtype} has no C++ equivalent")
     return "float" if name in ("__half", "__nv_bfloat16") else name
 
 

@@ -11,19 +11,19 @@ import numpy as np
 
 from cudakit.arrays.layout import Axis
 from cudakit.arrays.log import current_log
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate import ufunc_methods
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.promotion import check_dtype, dtype_of
 from cudakit.jit.specialise.options import CompileOptions
+from cudakit.types.checked import CASTINGS, dtype_or_none, is_one_of
 
 #: Type variables and names of a function's inputs, and of its outputs.
 _INPUTS, _OUTPUTS = (("A", "x"), ("B", "y")), (("R", "z"), ("S", "w"))
 _PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
 _COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
-_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 #: What any floating point holds.
 _HALF_MOST = 65504
 #: What is rounded once must not become part of a fused multiply-add.
@@ -133,7 +133,7 @@ class Ufunc(Elementwise):
         """What a call does that is not frozen."""
         if where is True:
             where = None
-        if dtype is not None or casting != "same_kind":
+        if dtype is not None or casting.__class__ is not str or casting != "same_kind":
             return self._other(dtype, casting)._ordinary(args, out, stream, where, size, block_size)
         return super()._ordinary(self._weak(args), out, stream, where, size, block_size)
 
@@ -231,12 +231,9 @@ class Ufunc(Elementwise):
 
     def _other(self, dtype: Any, casting: str) -> Ufunc:
         """The same with another dtype of results, or another rule of casting."""
-        if casting not in _CASTINGS:
-            raise ArgumentError(f"{self.recipe.name}: casting is {casting!r}; there are {', '.join(_CASTINGS)}")
-        try:
-            key = None if dtype is None else np.dtype(dtype), casting
-        except TypeError as error:
-            raise ArgumentError(f"{self.recipe.name}: dtype {dtype!r}: {error}") from None
+        if not is_one_of(casting, CASTINGS):
+            raise ArgumentError(f"{self.recipe.name}: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
+        key = dtype_or_none(f"{self.recipe.name}: dtype", dtype), casting
         found = self._others.get(key)
         if found is None:
             found = self._others[key] = type(self)(self.recipe.name, *key)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cudakit.errors import ArgumentError, LaunchError, UnknownNameError
+from cudakit.errors import ArgumentError, LaunchError, UnknownNameError, shortened
 from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
@@ -65,7 +65,7 @@ class Graph:
         """The argument of a name, to be given to calls inside the block; numbers must be taken from here."""
         if not isinstance(name, str) or name not in self._named.values:
             known_names = ", ".join(self._named.values) or "none"
-            raise UnknownNameError(f"graph: no argument is named {name!r}; named at capture: {known_names}")
+            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {known_names}")
         return self._named.values[name]
 
     def keep(self, *things: Any) -> None:
@@ -100,7 +100,7 @@ class Graph:
         ...         relax(inner, ck.cover(x.size), x, unfinished, x.size)
         """
         if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-            raise ArgumentError(f"graph.loop: limit is a number of rounds, 0 or more, got {limit!r}")
+            raise ArgumentError(f"graph.loop: limit is a number of rounds, 0 or more, got {shortened(limit)}")
         return self._conditional("loop", flag, limit, True)
 
     def branch(self, flag: Any) -> contextlib.AbstractContextManager[Any]:
@@ -195,7 +195,7 @@ class Graph:
         unused = self._named.unused(name for node in executable.nodes for name, _ in node.uses)
         if unused:
             name = unused[0]
-            hint = "as it is" if name in self._named.arrays else f"as graph[{name!r}], not a number made of it"
+            hint = "as it is" if name in self._named.arrays else f"as graph[{shortened(name)}], not a number made of it"
             raise ArgumentError(f"capture: nothing in the graph uses {name}; give it to a call {hint}")
         self._executable = executable
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, UnknownNameError
+from cudakit.errors import ArgumentError, UnknownNameError, shortened
 from cudakit.types.arguments import describe, texture_handle
 from cudakit.types.host import as_numpy, refuse_masked
 
@@ -220,7 +220,7 @@ class Named:
         """
         if name not in self.values:
             known = ", ".join(self.values) or "none"
-            raise UnknownNameError(f"graph: no argument is named {name!r}; named at capture: {known}")
+            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {known}")
         memory = memory_of(value)
         wanted = self.arrays.get(name)
         if wanted is None:

@@ -7,7 +7,7 @@ from inspect import Parameter
 from keyword import iskeyword
 from typing import Any
 
-from cudakit.errors import TemplateError, raise_launch_error
+from cudakit.errors import TemplateError, raise_launch_error, shortened
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.call_arguments import (
     defaults_of,
@@ -83,7 +83,7 @@ class Calls:
         if self.signature.overloads:
             raise TemplateError(
                 f"there are several kernels {self.signature.name}: {listed(self.signature.overloads)}; name one with "
-                f"the types of its parameters, as in Kernel(source, {self.signature.overloads[0].full_name!r})"
+                f"the types of its parameters, as in Kernel(source, {shortened(self.signature.overloads[0].full_name)})"
             )
         declarations, options = self.unit.declarations, self.unit.options
         book = TypeBook(declarations, dict(self.book.structs), dict(self.book.snippets))

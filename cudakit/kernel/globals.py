@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.compile.demangle import variable_name, variable_type
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
@@ -106,7 +106,7 @@ class Globals(Mapping[str, np.ndarray]):
             near = difflib.get_close_matches(str(name), self._symbols, n=3)
             known = ", ".join(self._symbols) or "none"
             more = f"did you mean {' or '.join(near)}?" if near else f"the source has {known}"
-            raise UnknownVariable(f"no __constant__, __device__ or __managed__ variable {name!r}; {more}")
+            raise UnknownVariable(f"no __constant__, __device__ or __managed__ variable {shortened(name)}; {more}")
         with self._loaded(stream) as (variables, lowered):
             symbol = lowered.get(f"&{name}") or next(
                 known for known in variables.names() if variable_name(known) == name

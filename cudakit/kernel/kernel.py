@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.call_arguments import evidence_of_types
@@ -20,7 +20,7 @@ from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
-from cudakit.jit.specialise.options import CompileOptions, Target, options_of
+from cudakit.jit.specialise.options import CompileOptions, Target, check_target, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
 from cudakit.kernel.calls import Calls
@@ -28,7 +28,7 @@ from cudakit.kernel.overloads import choose
 from cudakit.kernel.unit import Unit
 from cudakit.places import DEVICES, default_place
 from cudakit.streams import devices
-from cudakit.types.checked import text_of, whole
+from cudakit.types.checked import is_one_of, listed, text_of, whole
 from cudakit.types.parameters_shown import ShownSignature
 from cudakit.types.text import split_arguments
 
@@ -290,7 +290,9 @@ class Kernel(functools.partial[None]):
         """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
         concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
         if not slash:
-            raise TemplateError(f"a packaged template is named 'concept/name', as in 'image/gray'; got {path!r}")
+            raise TemplateError(
+                f"a packaged template is named 'concept/name', as in 'image/gray'; got {shortened(path)}"
+            )
         return cls._make(source.from_template(concept), name, options, arch)
 
     @classmethod
@@ -402,6 +404,8 @@ class Kernel(functools.partial[None]):
         ------
         ArgumentError, TemplateError
         """
+        if arch is not None:
+            check_target(self.name, arch, "cubin" if target is None else target)
         place = DEVICES if arch else default_place()
         chosen = arch or self.arch or place.limits().arch
         emulated = place is not DEVICES and target in (None, "ptx")
@@ -538,8 +542,8 @@ class Kernel(functools.partial[None]):
 
 
 def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
-    if host_code not in ("keep", "skip"):
-        raise ArgumentError(f"host_code is 'keep' or 'skip', got {host_code!r}")
+    if not is_one_of(host_code, ("keep", "skip")):
+        raise ArgumentError(f"host_code is 'keep' or 'skip', got {shortened(host_code)}")
     if host_code == "keep":
         return origin
     from cudakit.jit.signature.host_code import device_part  # with the parser, which most programs never load
@@ -597,17 +601,17 @@ def prewarm(
 
     if isinstance(kernels, Kernel):
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
-    if not isinstance(kernels, Iterable):
-        raise ArgumentError(f"prewarm takes several kernels, got {kernels!r}; put them into a list")
-    if isinstance(archs, str) or not isinstance(archs, Iterable):
-        raise ArgumentError(f"prewarm: archs are several, as in archs=['sm_80', 'sm_90'], got {archs!r}")
+    kernels = listed("prewarm: kernels", kernels)
+    archs = listed("prewarm: archs", archs)
+    for each in archs:
+        check_target("prewarm", each, "cubin")
     if workers is not None:
         whole("prewarm: workers", workers, 1)
     every_arch: list[str | None] = [*archs, *([arch] if arch is not None else [])] or [None]
     alone, together = list[Specialization](), dict[Unit, list[Specialization]]()
-    for kernel in (kernels := list(kernels)):
+    for kernel in kernels:
         if not isinstance(kernel, Kernel):
-            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {kernel!r}")
+            raise ArgumentError(f"prewarm takes kernels, such as kernel[np.float32], got {shortened(kernel)}")
     for kernel in kernels:
         unit = kernel._calls.unit
         # Instances that share variables must be in one piece of code.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from cudakit.errors import ArgumentError, CompileError, TemplateError
+from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.jit.signature.signature import Signature, listed
 
 _T = TypeVar("_T")
@@ -33,6 +33,6 @@ def choose(overloads: Iterable[Signature], attempt: Callable[[Signature], _T], c
     if found:
         raise ArgumentError(
             f"{name} has several kernels that these arguments fit: {listed(kernel for kernel, _ in found)}; name one "
-            f"with the types of its parameters, as in Kernel(source, {found[0][0].full_name!r})"
+            f"with the types of its parameters, as in Kernel(source, {shortened(found[0][0].full_name)})"
         )
     raise ArgumentError(f"no kernel {name} takes these {count} arguments:\n" + "\n".join(refused))

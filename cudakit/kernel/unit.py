@@ -17,7 +17,7 @@ from cudakit.jit.load.image import Image
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.options import CompileOptions, check_target, options_of
 from cudakit.jit.specialise.specialise import Specialization, bare
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.places import default_place, place_of
@@ -62,6 +62,8 @@ class Unit:
             from cudakit.jit.compile.linked import linked_files
 
             files = linked_files(options)
+        if arch is not None and not isinstance(arch, str | int):  # what may have no hash
+            check_target(origin.name, arch, "cubin")
         key = origin, options, arch, files
         with _units.lock:
             found: Unit | None = _units.known.get(key)

@@ -9,12 +9,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.memory import pinned
 from cudakit.memory.kernel_limits import set_kernel_limit
 from cudakit.memory.spare_buffers import spares
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
+from cudakit.types.checked import is_one_of, whole
 
 
 class Held(NamedTuple):
@@ -170,10 +171,10 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     ------
     ArgumentError
     """
-    if size is not None and (isinstance(size, bool) or not hasattr(size, "__index__") or size <= 0):
-        raise ArgumentError(f"a limit is a positive number of bytes, or None for none, got {size!r}")
-    if kind not in ("device", "pinned", "managed", "stack", "heap"):
-        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', 'stack', 'heap', got {kind!r}")
+    if size is not None:
+        size = whole("memory.limit: size", size, 1)
+    if not is_one_of(kind, ("device", "pinned", "managed", "stack", "heap")):
+        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', 'stack', 'heap', got {shortened(kind)}")
     return Limit(size, kind)
 
 

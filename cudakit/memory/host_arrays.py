@@ -15,6 +15,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
+from cudakit.types.checked import flag
 from cudakit.types.cpp import Pointer
 from cudakit.types.host import as_numpy, refuse_masked
 
@@ -73,7 +74,7 @@ class HostArray:
             raise ArgumentError(f"{self._word}: the array has dtype {dtype}, which no kernel takes; convert it")
         if self.copied_out and not host.flags.writeable:
             raise ArgumentError(f"{self._word} writes to the array, and it is read-only; give ck.In(a), or a copy")
-        if const:
+        if flag(f"{self._word}: const", const):
             if self.copied_out:
                 raise ArgumentError(f"{self._word} brings back what the kernel writes; const=True is for ck.In")
             # Another class, so that calls which compare types have nothing more to compare.

@@ -16,14 +16,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
+from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, shortened
 from cudakit.memory import managed, pinned
 from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
 from cudakit.memory.registered import register
-from cudakit.types.checked import dtype_of, flag
+from cudakit.types.checked import dtype_of, flag, is_one_of
 
 __all__ = [
     "Report",
@@ -78,22 +78,23 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         Where there is not that much memory, or `limit` forbids it; says what was asked for and what is held. Managed
         memory is refused beyond what the device has free, though the driver would give it.
     """
-    if kind not in KINDS:
-        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {kind!r}")
+    if not is_one_of(kind, KINDS):
+        raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {shortened(kind)}")
     try:
         extents = tuple(operator.index(extent) for extent in (shape if isinstance(shape, tuple | list) else (shape,)))
     except TypeError:
-        raise ArgumentError(f"shape is an int or a tuple of ints, got {shape!r}") from None
+        raise ArgumentError(f"shape is an int or a tuple of ints, got {shortened(shape)}") from None
     if any(extent < 0 for extent in extents):
-        raise ArgumentError(f"shape has a negative extent: {extents}")
+        raise ArgumentError(f"shape has a negative extent: {shortened(extents)}")
     if len(extents) > _MOST_DIMENSIONS:
         raise ArgumentError(f"shape has {len(extents)} extents, and an array {_MOST_DIMENSIONS} at most")
     found = dtype_of("empty: dtype", dtype)
-    if found.hasobject:
+    if found.hasobject or not found.itemsize:
         raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
     size = math.prod(extents) * found.itemsize
     if size > sys.maxsize:
-        raise LaunchError(f"shape {extents} of {found} takes {size:,} bytes, more than any memory has")
+        taken = f"{size:,} bytes, " if size < 2**128 else ""
+        raise LaunchError(f"shape {shortened(extents)} of {found} takes {taken}more than any memory has")
     if kind == "pinned":
         made = pinned.lend(pinned.take(size), extents, found)
         tell_emulator(made)
@@ -121,12 +122,12 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     LaunchError
     """
     if not isinstance(shape, tuple | list) or len(shape) < 2:
-        raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shape!r}")
+        raise ArgumentError(f"shape is a tuple of two or more ints, (…, height, width), got {shortened(shape)}")
     itemsize = dtype_of("empty_pitched: dtype", dtype).itemsize
     unit = math.lcm(_PITCH, itemsize or 1) // (itemsize or 1)
     *outer, width = shape
     if not hasattr(width, "__index__") or width < 0:
-        raise ArgumentError(f"shape has positive ints as extents, got {shape!r}")
+        raise ArgumentError(f"shape has positive ints as extents, got {shortened(shape)}")
     return empty((*outer, -(-width // unit) * unit), dtype, kind, stream)[..., :width]
 
 
@@ -174,8 +175,8 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
     ArgumentError
         For an array that `empty` did not make as managed, and another `to`.
     """
-    if to not in ("device", "host"):
-        raise ArgumentError(f"a managed array is moved to 'device' or 'host', got {to!r}")
+    if not is_one_of(to, ("device", "host")):
+        raise ArgumentError(f"a managed array is moved to 'device' or 'host', got {shortened(to)}")
     backend_of(stream).prefetch(array, stream, to)
 
 

@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.streams import devices
+from cudakit.types.checked import is_one_of
 from cudakit.types.host import as_numpy
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
@@ -67,8 +68,8 @@ def tensor_map(
         ("interleave", interleave, ("none", "16B", "32B")),
         ("l2_promotion", l2_promotion, ("none", "64B", "128B", "256B")),
     ):
-        if value not in known:
-            raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, known))}, got {value!r}")
+        if not is_one_of(value, known):
+            raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, known))}, got {shortened(value)}")
     box = _numbers("box", box)
     steps = None if element_strides is None else _numbers("element_strides", element_strides)
     host = as_numpy(array)
@@ -77,7 +78,9 @@ def tensor_map(
             _check_numbers(len(shape), box, steps or (1,) * len(shape))
         return _on_device(array, box, steps, swizzle, fill, interleave, l2_promotion)
     if interleave != "none":
-        raise ArgumentError(f"tensor_map: the emulator has no interleaved tensors, got interleave={interleave!r}")
+        raise ArgumentError(
+            f"tensor_map: the emulator has no interleaved tensors, got interleave={shortened(interleave)}"
+        )
     steps = steps or (1,) * host.ndim
     _check(host, box, steps, swizzle, fill)
     from cudakit.emulator.resources.tensor_map import make
@@ -89,7 +92,7 @@ def _numbers(name: str, given: Any) -> tuple[int, ...]:
     try:
         return tuple([index(each) for each in given])
     except TypeError:
-        raise ArgumentError(f"tensor_map: {name} is a number for each dimension, got {given!r}") from None
+        raise ArgumentError(f"tensor_map: {name} is a number for each dimension, got {shortened(given)}") from None
 
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:

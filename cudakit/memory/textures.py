@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.streams import devices, streams
-from cudakit.types.checked import flag
+from cudakit.types.checked import flag, is_one_of, whole
 from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def texture(
     normalized, layered = flag("texture: normalized", normalized), flag("texture: layered", layered)
     surface = array if type(array).__name__ == "SurfaceObject" and hasattr(array, "channels") else None
     if surface is not None:
-        if memory == "linear":
+        if isinstance(memory, str) and memory == "linear":
             raise ArgumentError("a texture of a surface is of array memory, not linear")
         channels, layered = surface.channels, surface.layered
         array = getattr(surface, "values", surface)  # of the emulator's, its memory
@@ -85,7 +85,7 @@ def texture(
     _check_format(array.dtype, filter, read)
     _check_shape(array, rank, memory, layered, filter, normalized)
     if not normalized and not {"wrap", "mirror"}.isdisjoint(modes):
-        raise ArgumentError(f"address {address!r} needs normalized=True: coordinates from 0 to 1")
+        raise ArgumentError(f"address {shortened(address)} needs normalized=True: coordinates from 0 to 1")
     refuse_masked(array)
     if not isinstance(array, np.ndarray):
         return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
@@ -117,8 +117,8 @@ def texel_shape(array: Any, channels: int, noun: str) -> tuple[int, ...]:
     ------
     ArgumentError
     """
-    if channels not in (1, 2, 4):
-        raise ArgumentError(f"a texel has 1, 2 or 4 channels, got {channels}")
+    if whole(f"{noun}: channels", channels, 1) not in (1, 2, 4):
+        raise ArgumentError(f"a texel has 1, 2 or 4 channels, got {shortened(channels)}")
     shape = tuple(array.shape)
     if channels > 1 and (not shape or shape[-1] != channels):
         raise ArgumentError(f"with channels={channels} the last axis has {channels} elements, got shape {shape}")
@@ -130,8 +130,8 @@ def texel_shape(array: Any, channels: int, noun: str) -> tuple[int, ...]:
 
 def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
     modes = (address,) * rank if isinstance(address, str) else address
-    if not isinstance(modes, tuple | list) or not all(mode in _MODES for mode in modes):
-        raise ArgumentError(f"address is one of {', '.join(_MODES)}, or one for each axis, got {address!r}")
+    if not isinstance(modes, tuple | list) or not all(is_one_of(mode, _MODES) for mode in modes):
+        raise ArgumentError(f"address is one of {', '.join(_MODES)}, or one for each axis, got {shortened(address)}")
     if len(modes) != rank:
         raise ArgumentError(f"address names {len(modes)} axes of a texture that has {', '.join(_AXES[:rank])}")
     return tuple(modes)
@@ -139,10 +139,10 @@ def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
 
 def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
     """Check that the hardware has such texels, and reads them so."""
-    if filter not in ("point", "linear"):
-        raise ArgumentError(f"filter is point or linear, got {filter!r}")
-    if read not in ("element", "normalized"):
-        raise ArgumentError(f"read is element or normalized, got {read!r}")
+    if not is_one_of(filter, ("point", "linear")):
+        raise ArgumentError(f"filter is point or linear, got {shortened(filter)}")
+    if not is_one_of(read, ("element", "normalized")):
+        raise ArgumentError(f"read is element or normalized, got {shortened(read)}")
     if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
         raise ArgumentError(
             f"texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
@@ -155,8 +155,8 @@ def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
 
 
 def _check_shape(array: Any, rank: int, memory: str, layered: bool, filter: str, normalized: bool) -> None:
-    if memory not in ("array", "linear"):
-        raise ArgumentError(f"memory is array or linear, got {memory!r}")
+    if not is_one_of(memory, ("array", "linear")):
+        raise ArgumentError(f"memory is array or linear, got {shortened(memory)}")
     if not 1 <= rank <= (2 if layered or memory == "linear" else 3):
         raise ArgumentError(
             f"a {'layered ' * layered}texture of {memory} memory cannot have {rank} dimensions (array of shape "

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.ops.attention_plan import (
     BLOCKS,
     LEAST_CAPABILITY,
@@ -23,7 +23,7 @@ from cudakit.ops.attention_plan import (
 )
 from cudakit.ops.matmul_tiles import Way, missing
 from cudakit.ops.target import Target, delivered, target
-from cudakit.types.checked import flag
+from cudakit.types.checked import flag, is_one_of
 
 _DTYPES = ("float16", "bfloat16")
 #: What addresses of rows must be multiples of, in bytes, and in elements.
@@ -128,8 +128,8 @@ def _sizes(arrays: list[Any], causal: bool) -> tuple[tuple[int, int, int, int], 
 
 
 def _check_way(place: ArrayPlace, by: Way | None) -> None:
-    if by not in (None, "tiles", "threads"):
-        raise ArgumentError(f"attention: by {by!r}; there are 'tiles' and 'threads'")
+    if not is_one_of(by, (None, "tiles", "threads")):
+        raise ArgumentError(f"attention: by {shortened(by)}; there are 'tiles' and 'threads'")
     limits = device_limits(place.device)
     if limits.compute_capability < LEAST_CAPABILITY:
         raise ArgumentError(

@@ -8,10 +8,9 @@ import numpy as np
 
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
 from cudakit.ops.cast_plan import cast_job
 from cudakit.ops.target import moved
-from cudakit.types.checked import flag
+from cudakit.types.checked import dtype_of, flag
 
 
 @repeated("out")
@@ -52,14 +51,6 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     """
     saturate = flag("cast: saturate", saturate)
     place, (x,) = array_place("cast", stream, ("x", x))
-    target = dtype if isinstance(dtype, np.dtype) else _dtype(dtype)
+    target = dtype if isinstance(dtype, np.dtype) else dtype_of("cast: dtype", dtype)
     source, shape, strides = x.dtype, x.shape, x.strides
     return moved("cast", place, x, out, lambda to: cast_job(source, target, saturate, shape, strides, to), target)
-
-
-def _dtype(given: Any) -> np.dtype:
-    try:
-        found: np.dtype = np.dtype(given)
-    except TypeError as error:
-        raise ArgumentError(f"cast: dtype {given!r}: {error}") from None
-    return found

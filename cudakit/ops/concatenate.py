@@ -14,13 +14,14 @@ from cudakit.arrays.layout import axis_of, merged, one_axis
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
 from cudakit.ops.move_plan import word_of
 from cudakit.ops.target import Casting, Target, delivered, target
 from cudakit.ops.transpose import copy
+from cudakit.types.checked import CASTINGS, is_one_of
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 #: Arrays that one launch takes; more are joined by several.
@@ -90,11 +91,15 @@ def concatenate(
     merged to one is copied by another kernel first.
     """
     if not isinstance(arrays, list | tuple) or not arrays:
-        raise ArgumentError(f"concatenate: arrays must be a list or tuple of arrays, one at least, got {arrays!r}")
+        raise ArgumentError(
+            f"concatenate: arrays must be a list or tuple of arrays, one at least, got {shortened(arrays)}"
+        )
     place, given = array_place("concatenate", stream, *[(f"arrays[{j}]", each) for j, each in enumerate(arrays)])
     if dtype is not None and out is not None:
         raise ArgumentError("concatenate: dtype is out's; give one of the two")
     wanted = None if dtype is None else as_dtype("concatenate", dtype)
+    if not is_one_of(casting, CASTINGS):
+        raise ArgumentError(f"concatenate: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
     job = _job(
         tuple([(each.dtype, each.shape, each.strides) for each in given]),
         one_axis("concatenate", axis),
@@ -123,7 +128,7 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, ca
     for j, (own, _, _) in enumerate(kinds):
         if wanted is not None and not np.can_cast(own, wanted, casting):
             raise ArgumentError(
-                f"concatenate: arrays[{j}] is of {own}, which casting={casting!r} does not take to {wanted}"
+                f"concatenate: arrays[{j}] is of {own}, which casting={shortened(casting)} does not take to {wanted}"
             )
     word = word_of("concatenate", dtype)
     ndim = len(kinds[0][1])

@@ -12,7 +12,7 @@ import numpy as np
 from cudakit.arrays.layout import element_strides, merged
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
 from cudakit.ops.target import Target, delivered, target
 from cudakit.types.checked import flag
@@ -312,9 +312,11 @@ def _bins_of(place: ArrayPlace, dtype: np.dtype, bins: Any, range: tuple[float, 
     try:
         low, high = map(float, range)
     except (TypeError, ValueError):
-        raise ArgumentError(f"histogram: range is {range!r}, expected two numbers") from None
+        raise ArgumentError(f"histogram: range is {shortened(range)}, expected two numbers") from None
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ArgumentError(f"histogram: range is {range!r}, expected two finite numbers, the first not the greater")
+        raise ArgumentError(
+            f"histogram: range is {shortened(range)}, expected two finite numbers, the first not the greater"
+        )
     edges = place.kept(_even_edges(count, low, high, edge, place.device))
     return _Bins("even", edges, place.empty(count + 1, edge), True, count)
 
@@ -378,7 +380,9 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
     except TypeError:
         number = -1
     if isinstance(value, bool) or not least <= number < _MOST_BINS:
-        raise ArgumentError(f"{op}: {name} is {value!r}, expected a whole number from {least} to {_MOST_BINS - 1}")
+        raise ArgumentError(
+            f"{op}: {name} is {shortened(value)}, expected a whole number from {least} to {_MOST_BINS - 1}"
+        )
     return number
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Callable
 from hashlib import sha256
@@ -10,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.expression import numbered, placed, statement
 from cudakit.generate.outside import Outside
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.traced import Traced
 from cudakit.jit.source import source
 from cudakit.kernel.kernel import Kernel
+from cudakit.types.checked import is_one_of
 
 #: What the templates call the functions that a product goes through before it is stored.
 ACTIVATIONS = {None: "identity", "relu": "relu", "gelu": "gelu", "silu": "silu"}
@@ -72,12 +74,12 @@ def activation_of(op: str, given: Any, dtype: np.dtype) -> Activation:
     """
     if callable(given):
         return _traced(op, given, dtype, tuple(Outside(given).values().items()))
-    if given in ACTIVATIONS:
+    if is_one_of(given, ACTIVATIONS):
         return Activation(f"cudakit::{ACTIVATIONS[given]}", shown=given or "none")
     if not isinstance(given, str) or not re.search(r"(?<![\w.])x\b", given):
         raise ArgumentError(
-            f"{op}: activation {given!r} is none of {[*filter(None, ACTIVATIONS)]}, C++ of x such as 'x * x', or a "
-            "function of one value"
+            f"{op}: activation {shortened(given)} is none of {[*filter(None, ACTIVATIONS)]}, C++ of x such as "
+            "'x * x', or a function of one value"
         )
     return _written(op, given)
 
@@ -101,6 +103,12 @@ def _written(op: str, text: str) -> Activation:
 def _traced(op: str, function: Callable[[Any], Any], dtype: np.dtype, _outside: Any) -> Activation:
     """What a Python function does with one value, and with values from outside."""
     trace = Trace(op, {})
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as error:
+        raise TemplateError(f"{op}: activation is a function of one value: {error}") from None
+    except ValueError:  # Python does not know its arguments
+        pass
     made = function(Traced(trace, dtype, "x0", argument="x", is_number=True))
     if not isinstance(made, Traced) or trace.folds or trace.views:
         raise TemplateError(f"{op}: activation returns {type(made).__name__}; it is a function of one value")

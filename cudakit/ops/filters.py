@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.ops.window_plan import (
     AXES,
     NO_WEIGHTS,
@@ -175,8 +175,8 @@ def sobel(
         As for `gaussian_blur`.
     """
     op = "sobel"
-    if axis not in (None, 0, 1) or isinstance(axis, bool):
-        raise ArgumentError(f"{op}: axis is 0 (down), 1 (to the right) or None, of the two axes, got {axis!r}")
+    if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer) or axis not in (0, 1)):
+        raise ArgumentError(f"{op}: axis is 0 (down), 1 (to the right) or None, of the two axes, got {shortened(axis)}")
 
     def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
         result = dtype if axis is None else _DERIVATIVES.get(dtype, dtype)

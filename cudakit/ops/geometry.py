@@ -11,7 +11,7 @@ from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened, told
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import delivered
@@ -155,13 +155,13 @@ def warp_affine(
 
 def _is_linear(op: str, method: Any) -> bool:
     if text_of(f"{op}: method", method) not in _METHODS:
-        raise ArgumentError(f"{op}: method {method!r}; there are {', '.join(_METHODS)}")
+        raise ArgumentError(f"{op}: method {shortened(method)}; there are {', '.join(_METHODS)}")
     return _METHODS[method]
 
 
 def _shape_of(op: str, shape: Any) -> tuple[int, int]:
     if not isinstance(shape, tuple | list) or len(shape) != 2:
-        raise ArgumentError(f"{op}: shape is (rows, columns), got {shape!r}")
+        raise ArgumentError(f"{op}: shape is (rows, columns), got {shortened(shape)}")
     return whole(f"{op}: rows", shape[0], 1), whole(f"{op}: columns", shape[1], 1)
 
 
@@ -180,10 +180,10 @@ def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
     """From points of the result to points of the image, row after row."""
     try:
         given = np.asarray(matrix, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{op}: matrix is not of numbers in host memory: {error}") from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(f"{op}: matrix is not of numbers in host memory: {told(error)}") from None
     if given.shape != (2, 3) or not np.isfinite(given).all():
-        raise ArgumentError(f"{op}: matrix is of 2 × 3 finite numbers, got shape {given.shape}: {given.tolist()}")
+        raise ArgumentError(f"{op}: matrix is of 2 × 3 finite numbers, got shape {given.shape}: {shortened(given)}")
     if not is_inverse:
         try:
             turned = np.linalg.inv(given[:, :2])

@@ -12,13 +12,14 @@ from cudakit.arrays.layout import merged
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import span, steps_of
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.ops import product_plan
 from cudakit.ops.epilogue import Activation, activation_of
 from cudakit.ops.matmul_tiles import Tiled, Way, flat_of, missing, tiled
 from cudakit.ops.move_plan import copy_job
 from cudakit.ops.product_plan import Batch, Side, batch_of, multiplier_of
 from cudakit.ops.target import Target, delivered, target
+from cudakit.types.checked import is_one_of
 
 _HALVES = ("float16", "bfloat16")
 _FP8 = ("float8_e4m3fn", "float8_e5m2")
@@ -147,8 +148,8 @@ class _Call(NamedTuple):
 
 def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, dtype: Any, by: Way | None) -> _Call:
     """The arguments, checked."""
-    if by not in (None, "tiles", "threads"):
-        raise ArgumentError(f"matmul: by {by!r}; there are 'tiles' and 'threads'")
+    if not is_one_of(by, (None, "tiles", "threads")):
+        raise ArgumentError(f"matmul: by {shortened(by)}; there are 'tiles' and 'threads'")
     made = _result_dtype(a.dtype, b.dtype, precision, dtype)
     named = activation_of("matmul", activation, _value_dtype(made))
     fits = made.kind == "f" or made.name in _HALVES or named.is_own or (activation == "relu" and made.kind in "iu")
@@ -286,8 +287,8 @@ def _extra(name: str, place: ArrayPlace, x: Any, shape: tuple[int, ...], dtype: 
 
 
 def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, asked: Any) -> np.dtype:
-    if precision not in (None, "tf32"):
-        raise ArgumentError(f"matmul: precision {precision!r}; there is 'tf32', for float32")
+    if not is_one_of(precision, (None, "tf32")):
+        raise ArgumentError(f"matmul: precision {shortened(precision)}; there is 'tf32', for float32")
     if a != b:
         raise ArgumentError(f"matmul: a is {a} and b is {b}; cast one of them (ck.ops.cast)")
     if a.name not in _DTYPES:

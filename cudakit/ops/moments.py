@@ -11,11 +11,11 @@ from cudakit.arrays.elements import accumulator, as_dtype, cpp
 from cudakit.arrays.layout import Axis, axis_of, without
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.ufunc_methods import assign
 from cudakit.ops.reduction import NamedReduction, Reducer
 from cudakit.ops.target import delivered, target
-from cudakit.types.checked import dtype_or_none, flag
+from cudakit.types.checked import dtype_or_none, flag, is_one_of, real
 
 _INF = float("inf")
 _FLOAT64 = np.dtype(np.float64)
@@ -147,14 +147,14 @@ def norm(
     order = _order(ord)
     matrix = order is not None and (_dimensions(x) if axis is None else _count(axis)) == 2
     if order in ("fro", "nuc") and not matrix:
-        raise ArgumentError(f"norm: ord={ord!r} is of matrices; give two axes, or leave ord out")
+        raise ArgumentError(f"norm: ord={shortened(ord)} is of matrices; give two axes, or leave ord out")
     if not matrix or order not in (1, -1, _INF, -_INF, 2, -2, "nuc"):
         option = 2 if order in (None, "fro") else order
         return _NORM(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream)
     place, (x,) = array_place("norm", stream, ("x", x))
     rows, columns = (0, 1) if axis is None else (axis_of("norm", each, x.ndim) for each in cast("Sequence[int]", axis))
     if rows == columns:
-        raise ArgumentError(f"norm: axis {axis!r} names one axis twice")
+        raise ArgumentError(f"norm: axis {shortened(axis)} names one axis twice")
     if order in (2, -2, "nuc"):
         return _of_singular_values(place, x, (rows, columns), order, flag("norm: keepdims", keepdims), out)
     summed, among = (rows, columns) if order in (1, -1) else (columns, rows)
@@ -189,11 +189,13 @@ def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order:
 
 def _order(given: Any) -> Any:
     """`ord` as None, a text or a number."""
-    if given is None or given in ("fro", "nuc") or given.__class__ is int or given.__class__ is float:
+    if is_one_of(given, (None, "fro", "nuc")) or given.__class__ is float:
+        return given
+    if given.__class__ is int and abs(given) < 2**1000:
         return given
     if isinstance(given, np.integer | np.floating):
         return given.item()
-    raise ArgumentError(f"norm: ord must be a number, inf, -inf, 'fro' or None, got {given!r}")
+    raise ArgumentError(f"norm: ord must be a number, inf, -inf, 'fro' or None, got {shortened(given)}")
 
 
 def _dimensions(x: Any) -> int:
@@ -205,8 +207,8 @@ def _count(axis: Axis) -> int:
 
 
 def _lessened(op: str, ddof: float) -> float:
-    if (ddof.__class__ is not int and ddof.__class__ is not float) or ddof != ddof:
-        raise ArgumentError(f"{op}: ddof must be a number, got {ddof!r}")
+    if (ddof.__class__ is not int and ddof.__class__ is not float) or real(f"{op}: ddof", ddof) != ddof:
+        raise ArgumentError(f"{op}: ddof must be a number, got {shortened(ddof)}")
     return ddof
 
 
@@ -262,7 +264,7 @@ def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
         monoid = "maximum" if order > 0 else "minimum"
         return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::magnitude>", result, size, empty=False)
     if order != order:
-        raise ArgumentError(f"{op}: ord must be a number, inf, -inf, 'fro' or None, got {order!r}")
+        raise ArgumentError(f"{op}: ord must be a number, inf, -inf, 'fro' or None, got {shortened(order)}")
     bits = f"{int(np.float64(order).view(np.uint64))}ull"
     return Reducer(
         f"cudakit::folded<cudakit::plus, {kept}, cudakit::powered<{bits}>, cudakit::rooted<{bits}>>", result, size

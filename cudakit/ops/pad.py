@@ -12,7 +12,7 @@ from cudakit.arrays.job import Job
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.ufunc_methods import assign
 from cudakit.generate.ufuncs import Ufunc
@@ -88,7 +88,7 @@ def pad(
     Of mode median the library of the arrays sorts, CuPy or NumPy.
     """
     if text_of("pad: mode", mode) not in _MODES:
-        raise ArgumentError(f"pad: mode {mode!r}; there are {', '.join(_MODES)}")
+        raise ArgumentError(f"pad: mode {shortened(mode)}; there are {', '.join(_MODES)}")
     place, (x,) = array_place("pad", stream, ("x", x))
     dtype, shape, strides = x.dtype, x.shape, x.strides
     widths = width if width.__class__ is int else _pairs(width)
@@ -185,9 +185,9 @@ def _pairs(width: Any) -> Any:
         numbers = np.asarray(width)
         if numbers.dtype.kind not in "iu" or numbers.ndim > 2:
             raise ValueError("whole numbers are wanted")
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"pad: width {width!r}: {error}; give an int, (before, after), or a pair a dimension"
+            f"pad: width {shortened(width)}: {told(error)}; give an int, (before, after), or a pair a dimension"
         ) from None
     flat = numbers.tolist()
     return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
@@ -203,12 +203,15 @@ def _widths(shape: tuple[int, ...], width: Any) -> list[list[int]]:
         widths: list[list[int]] = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
     except ValueError:
         raise ArgumentError(
-            f"pad: width {width} does not fit an array of {len(shape)} dimensions; give an int, (before, after), or a "
+            f"pad: width {shortened(width)} does not fit an array of {len(shape)} dimensions; give an int, (before, "
+            "after), or a "
             "pair a dimension"
         ) from None
     for d, (before, after) in enumerate(widths):
         if before < 0 or after < 0:
             raise ArgumentError(f"pad: width {(before, after)} of dimension {d} is negative; slice the array instead")
+        if before + shape[d] + after >= 2**62:
+            raise ArgumentError(f"pad: width {shortened(width)} makes a dimension of more elements than an array has")
     return widths
 
 
@@ -224,7 +227,8 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
             found = np.array(numbers, dtype).reshape(found.shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"pad: {name} {given!r} does not fit: {error}; give a number, (before, after), or a pair a dimension"
+            f"pad: {name} {shortened(given)} does not fit: {told(error)}; give a number, (before, after), or a pair a "
+            "dimension"
         ) from None
     pairs: list[Any] = found.tolist()
     return pairs

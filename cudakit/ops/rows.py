@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from cudakit.arrays.layout import Axis, axes_of
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
 from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
 from cudakit.ops.target import Target, delivered, target
-from cudakit.types.checked import flag
+from cudakit.types.checked import flag, real
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
@@ -226,9 +223,7 @@ def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Arra
 
 
 def _number(op: Op, eps: Any) -> float:
-    if isinstance(eps, int | np.floating | np.integer):
-        return float(eps)
-    raise ArgumentError(f"{op.name}: eps must be a number, got {type(eps).__name__}: {eps!r}")
+    return real(f"{op.name}: eps", eps)
 
 
 def _contiguous(place: ArrayPlace, array: Any) -> Any:

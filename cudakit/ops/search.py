@@ -11,7 +11,7 @@ import numpy as np
 from cudakit.arrays.job import Job
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
@@ -19,7 +19,7 @@ from cudakit.ops.sort_plan import order_of
 from cudakit.ops.take import take
 from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
-from cudakit.types.checked import text_of
+from cudakit.types.checked import is_one_of, text_of
 
 _INT64 = np.dtype(np.int64)
 _SIDES = {"left": False, "right": True}
@@ -66,8 +66,8 @@ def searchsorted(
     """
     op = "searchsorted"
     side = text_of(f"{op}: side", side)  # type: ignore[assignment]
-    if side not in _SIDES:
-        raise ArgumentError(f"{op}: side {side!r}; there are left, right")
+    if not is_one_of(side, _SIDES):
+        raise ArgumentError(f"{op}: side {shortened(side)}; there are left, right")
     if isinstance(v, int | float | np.number):
         v = array_place(op, stream, ("a", a))[0].upload(np.asarray(v))
     named = [("a", a), ("v", v), *([] if sorter is None else [("sorter", sorter)])]

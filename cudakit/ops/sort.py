@@ -10,7 +10,7 @@ from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import integers
 from cudakit.arrays.place import array_place, check_apart
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.ops.sort_plan import Sorting, lines_of, order_of, sort_rows
 from cudakit.ops.target import delivered, target
 from cudakit.types.checked import flag
@@ -222,6 +222,6 @@ def _check_kth(op: str, x: Any, kth: Any, axis: int | None) -> None:
     size = lines_of(op, tuple(shape), axis).size
     for each in (found,) if isinstance(found, int) else found or ():
         if not -size <= each < size:
-            raise ArgumentError(f"{op}: kth {each} is out of range for {size} elements")
+            raise ArgumentError(f"{op}: kth {shortened(each)} is out of range for {size} elements")
     if found is None:
         raise ArgumentError(f"{op}: kth is None; give an index, or several")

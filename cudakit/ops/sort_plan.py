@@ -123,15 +123,18 @@ class Lines(NamedTuple):
             job.run(place, rows, to.written)
 
 
-@functools.lru_cache(4096)
-def lines_of(op: str, shape: tuple[int, ...], axis: int | None) -> Lines:
+def lines_of(op: str, shape: tuple[int, ...], axis: Any) -> Lines:
     """An array of `shape` as rows along `axis`.
 
     Raises
     ------
     ArgumentError
     """
-    axis = one_axis(op, axis)
+    return _lines(op, shape, one_axis(op, axis))
+
+
+@functools.lru_cache(4096)
+def _lines(op: str, shape: tuple[int, ...], axis: int | None) -> Lines:
     if axis is None:
         return Lines((prod(shape),), None, 1, prod(shape))
     at = axis_of(op, axis, len(shape))

@@ -13,13 +13,13 @@ from cudakit.arrays.layout import axis_of, merged, one_axis
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, span, steps_of
-from cudakit.errors import ArgumentError, BoundsError
+from cudakit.errors import ArgumentError, BoundsError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import word_of
 from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
-from cudakit.types.checked import text_of
+from cudakit.types.checked import array_of, text_of
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 _MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
@@ -82,7 +82,7 @@ def _taken(
     """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
     if isinstance(indices, int | list | np.integer) and not isinstance(indices, bool):
         place, (x,) = array_place("take", stream, ("x", x))
-        indices = place.upload(np.asarray(indices))
+        indices = place.upload(array_of("take: indices", indices))
     else:
         place, (x, indices) = array_place("take", stream, ("x", x), ("indices", indices))
     axis, mode = one_axis("take", axis), text_of("take: mode", mode)
@@ -121,7 +121,7 @@ def _job(
     """What a call of one kind does, x and the result being aligned so, and whether x is copied for it."""
     word = word_of("take", dtype)
     if mode not in _MODES:
-        raise ArgumentError(f"take: mode {mode!r}; there are {', '.join(_MODES)}")
+        raise ArgumentError(f"take: mode {shortened(mode)}; there are {', '.join(_MODES)}")
     if index_dtype.kind not in "iu":
         raise ArgumentError(f"take: indices are of {index_dtype}; give integers")
     steps = steps_of("take", dtype, strides)

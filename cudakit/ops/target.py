@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.arrays.job import Job
 from cudakit.arrays.place import ArrayPlace, given_output, overlaps
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.ops.cast_plan import cast_job
 from cudakit.ops.move_plan import copy_job
 
@@ -85,7 +85,8 @@ def check_casting(op: str, dtype: np.dtype, given: np.dtype, casting: Casting = 
     """
     if not np.can_cast(dtype, given, casting):
         raise ArgumentError(
-            f"{op}: out has dtype {given}, the result has {dtype}, which casting={casting!r} does not take to it; "
+            f"{op}: out has dtype {given}, the result has {dtype}, which casting={shortened(casting)} does not take "
+            "to it; "
             f"give out of {dtype}, or cast the result"
         )
 

@@ -13,12 +13,12 @@ from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import ArrayPlace, array_place
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
-from cudakit.types.checked import text_of, whole
+from cudakit.types.checked import real, text_of, whole
 from cudakit.types.cpp import spelling
 
 #: Of <cudakit/image/border.cuh>, by SciPy's names; the last ones are others of the same.
@@ -83,7 +83,9 @@ def images_of(op: str, shape: tuple[int, ...], axes: Axis) -> Images:
     """
     found = axes_in_order(op, "axes", axes, len(shape))
     if len(found) != 2 or found[1] != found[0] + 1:
-        raise ArgumentError(f"{op}: axes {axes!r} must be two, of rows and then of columns, next to each other")
+        raise ArgumentError(
+            f"{op}: axes {shortened(axes)} must be two, of rows and then of columns, next to each other"
+        )
     rows, columns = found
     return Images(prod(shape[:rows]), shape[rows], shape[columns], prod(shape[columns + 1 :]))
 
@@ -110,7 +112,7 @@ def mode_of(op: str, mode: Any, more: dict[str, int] | None = None) -> int:
     """
     modes = {**MODES, **(more or {})}
     if text_of(f"{op}: mode", mode) not in modes:
-        raise ArgumentError(f"{op}: mode {mode!r}; there are {', '.join(modes)}")
+        raise ArgumentError(f"{op}: mode {shortened(mode)}; there are {', '.join(modes)}")
     return modes[mode]
 
 
@@ -131,11 +133,10 @@ def number_of(where: str, value: Any, least: float | None = None) -> float:
     ------
     ArgumentError
     """
-    if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        number = float(value)
-        if least is None or (number > least and number < float("inf")):
-            return number
-    raise ArgumentError(f"{where} is a number{'' if least is None else f' above {least:g}'}, got {value!r}")
+    number = real(where, value)
+    if least is None or (number > least and number < float("inf")):
+        return number
+    raise ArgumentError(f"{where} is a number{'' if least is None else f' above {least:g}'}, got {shortened(value)}")
 
 
 def pair_of(value: Any) -> tuple[Any, Any]:
@@ -152,7 +153,7 @@ def size_of(op: str, size: Any) -> tuple[int, int]:
     """
     found = [whole(f"{op}: size", each, 1) for each in pair_of(size)]
     if not all(each % 2 for each in found):
-        raise ArgumentError(f"{op}: size {size!r} must be odd, so that the window has a middle")
+        raise ArgumentError(f"{op}: size {shortened(size)} must be odd, so that the window has a middle")
     return found[0], found[1]
 
 

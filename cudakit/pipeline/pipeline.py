@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, PipelineError
+from cudakit.errors import ArgumentError, PipelineError, shortened
 from cudakit.pipeline.counters import Counters, Line
 from cudakit.pipeline.gate import Gate
 from cudakit.pipeline.io.sinks import Sink, told
@@ -24,7 +24,7 @@ from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.devices import device_count, has_gpu, on_device
 from cudakit.streams.streams import require_stream
-from cudakit.types.checked import flag, whole
+from cudakit.types.checked import flag, is_one_of, listed, whole
 
 if TYPE_CHECKING:
     from cudakit.pipeline.streams import Lanes
@@ -110,7 +110,7 @@ class Pipeline:
         self.stages: tuple[Stage, ...] = as_stages(stages)
         for name, number in (("depth", depth), ("streams", streams)):
             if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-                raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {number!r}")
+                raise ArgumentError(f"Pipeline: {name} is a number from 1 up, or None; got {shortened(number)}")
         graph = flag("Pipeline: graph", graph)
         if stream is not None and place_of(stream) is DEVICES:
             require_stream(stream)
@@ -118,10 +118,14 @@ class Pipeline:
             devices = _checked_devices(devices, stream, graph)
         if graph and all(stage.on_host for stage in self.stages):
             raise ArgumentError("Pipeline: graph=True captures device stages, and all stages are the host's")
-        if on_error not in ("raise", "skip") and not callable(on_error):
-            raise ArgumentError(f'Pipeline: on_error is "raise", "skip" or a function of the error, got {on_error!r}')
+        if not is_one_of(on_error, ("raise", "skip")) and not callable(on_error):
+            raise ArgumentError(
+                f'Pipeline: on_error is "raise", "skip" or a function of the error, got {shortened(on_error)}'
+            )
         if not (isinstance(progress, bool) or callable(progress)):
-            raise ArgumentError(f"Pipeline: progress is True, False or a function of the counters, got {progress!r}")
+            raise ArgumentError(
+                f"Pipeline: progress is True, False or a function of the counters, got {shortened(progress)}"
+            )
         check_calls(self.stages)
         self.stream = stream
         self.depth = depth
@@ -355,10 +359,10 @@ class Pipeline:
 def _require_source(source: Any) -> None:
     if isinstance(source, (str, bytes, os.PathLike)):
         raise ArgumentError(
-            f"Pipeline: a source gives items, and {source!r} is a path; give pipeline.from_array(path), from_npy, "
-            "from_images or from_zarr"
+            f"Pipeline: a source gives items, and {shortened(source)} is a path; give pipeline.from_array(path), "
+            "from_npy, from_images or from_zarr"
         )
-    if not isinstance(source, (Iterable, AsyncIterable)):
+    if not isinstance(source, (Iterable, AsyncIterable)) or getattr(source, "shape", None) == ():
         raise ArgumentError(f"Pipeline: a source is an iterable of items, got {type(source).__name__}")
 
 
@@ -384,9 +388,7 @@ def _restore(
 
 
 def _checked_devices(given: Any, stream: Any, graph: bool) -> tuple[int, ...]:
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise ArgumentError(f"Pipeline: devices are numbers, as in devices=[0, 1], got {given!r}")
-    found = tuple(whole("Pipeline: devices: each", number) for number in given)
+    found = tuple(whole("Pipeline: devices: each", number) for number in listed("Pipeline: devices", given))
     if not found:
         raise ArgumentError("Pipeline: devices are one at least, as in devices=[0, 1]")
     if stream is not None:

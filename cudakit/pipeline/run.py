@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, CudakitError, PipelineError
+from cudakit.errors import ArgumentError, CudakitError, PipelineError, shortened
 from cudakit.pipeline.closing import Closing
 from cudakit.pipeline.counters import Counters, size_of
 from cudakit.pipeline.nodes import Node, Reader
@@ -220,7 +220,7 @@ class Run(Closing, AsyncIterator[Any]):
         where, hint = "the source" if failure.stage == "source" else f"the {failure.stage}", ""
         if failure.stage in names:
             index = names.index(failure.stage)
-            where = f"stage {failure.stage!r}"
+            where = f"stage {shortened(failure.stage)}"
             if names.count(failure.stage) == 1:
                 where += f" ({index + 1} of {len(names)})"
             if isinstance(error, TypeError) and not (isinstance(error, CudakitError) or self._stages[index].on_host):

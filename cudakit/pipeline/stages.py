@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
-from cudakit.types.checked import text_of, whole
+from cudakit.types.checked import listed, text_of, whole
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,7 @@ def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     """
     if callable(stages) or isinstance(stages, Stage):
         raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
-    if not isinstance(stages, Iterable):
-        raise ArgumentError(f"Pipeline: stages are a list of them, as in Pipeline([stage]), got {stages!r}")
-    found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in stages)
+    found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in listed("Pipeline: stages", stages))
     if not found:
         raise ArgumentError("Pipeline: there is no stage; give at least one function")
     return found

@@ -35,7 +35,7 @@ from cudakit.streams.order.ranges import span_of
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.order.stream_state import Track
 from cudakit.streams.witnesses import Call, Witness, Work, doing, witnessing
-from cudakit.types.checked import flag, text_of
+from cudakit.types.checked import flag, listed, text_of
 
 Status: TypeAlias = Literal["put in", "implied", "missing", "unseen"]
 _UNKNOWN = "before the trace"
@@ -418,6 +418,7 @@ def foreign(
     """
     place = place_of(stream)
     given = place.check(stream)
+    reads, writes = listed("hazards.foreign: reads", reads), listed("hazards.foreign: writes", writes)
     put_in = order().around(given, reads, writes) if place.unit == "ms" else contextlib.nullcontext()
     size = sum(getattr(array, "nbytes", 0) for array in writes)
     with doing("copy", text_of("hazards.foreign: name", name), given, tuple(reads), tuple(writes), size), put_in:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
 
-from cudakit.errors import ArgumentError, raise_launch_error
+from cudakit.errors import ArgumentError, raise_launch_error, shortened
 from cudakit.places import place_of
 from cudakit.profile.timeline import EMULATOR, HOST, Span
 from cudakit.streams import devices
@@ -278,7 +278,7 @@ def _identity(name: str, given: Any) -> int:
     try:
         return place_of(given).identity(given)
     except ArgumentError:
-        raise ArgumentError(f"trace: streams[{name!r}] is {type(given).__name__}, not a stream") from None
+        raise ArgumentError(f"trace: streams[{shortened(name)}] is {type(given).__name__}, not a stream") from None
 
 
 def _address(array: Any) -> int | None:

@@ -19,7 +19,7 @@ from cudakit.profile.drawing import timelines
 from cudakit.profile.recorder import Recorder
 from cudakit.profile.timeline import COLOURS, Lane, Span, Stage, Timeline, by_clock
 from cudakit.streams.witnesses import Work, witnessing
-from cudakit.types.checked import text_of, whole
+from cudakit.types.checked import flag, text_of, whole
 from cudakit.types.markup import titled
 
 #: Spans that a trace keeps unless told otherwise: some 50 MB.
@@ -187,7 +187,7 @@ class _Ranges:
 
 
 def _ranges(wanted: bool | None) -> _Ranges | None:
-    if wanted is False:
+    if wanted is not None and not flag("trace: nvtx", wanted):
         return None
     try:
         import nvtx

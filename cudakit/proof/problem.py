@@ -15,7 +15,7 @@ import numpy as np
 from cudakit.emulator.compiled.shapes import sources
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.ptx.program import Function, Immediate, Program, Register, Variable
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Unsupported, Value
 from cudakit.proof.numbers import Numbers, Opaque
@@ -34,6 +34,7 @@ from cudakit.proof.terms import (
     polynomial,
     some,
 )
+from cudakit.types.checked import listed
 
 #: Bytes that an array has at most, and where its memory ends.
 _MOST_BYTES: Final = 1 << 47
@@ -251,7 +252,9 @@ class Problem:
             types = {(every.dtype, every.count) for every in self.parameters if every.name in (first, second)}
             known = {first, second} <= set(self.lengths) and first != second
             if not known or len(types) != 1 or self.same.keys() & {first, second}:
-                raise ArgumentError(f"{self.name}: {each.strip()!r} is stated of what are not two arrays of one type")
+                raise ArgumentError(
+                    f"{self.name}: {shortened(each.strip())} is stated of what are not two arrays of one type"
+                )
             (base,) = self._bases[second].symbols
             del self.arrays[base], self.lengths[second], self.pointers[second]
             # What was the second is the first now.
@@ -269,11 +272,15 @@ class Problem:
             self.axes_of_1 += tuple(axis for axis in _AXES if axis not in read)
             found = [Symbol(f"{what}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
             return tuple(polynomial(1 if each.name[-1] not in read else each) for each in found)
-        parts = [given] if isinstance(given, int | str) else list(given)
+        parts = [given] if isinstance(given, int | str) else listed(f"{self.name}: {what}", given)
         if not 1 <= len(parts) <= 3:
-            raise ArgumentError(f"{self.name}: {what} has one to three extents, got {given!r}")
+            raise ArgumentError(f"{self.name}: {what} has one to three extents, got {shortened(given)}")
         sizes = []
         for part, high in zip([*parts, 1, 1], most, strict=False):
+            if isinstance(part, bool) or not isinstance(part, int | str | np.integer):
+                raise ArgumentError(f"{self.name}: {what} has numbers or expressions, got {shortened(part)}")
+            if not isinstance(part, str) and not 1 <= part <= high:
+                raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {shortened(part)}")
             value = reader.number(str(part))
             if value.constant is not None and not 1 <= value.constant <= high:
                 raise ArgumentError(f"{self.name}: an extent of a {what} is from 1 to {high}, got {part}")

@@ -11,8 +11,9 @@ from cudakit.emulator.launch import EmulatedCode
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.emulator.ready import EmulatedThreads
-from cudakit.errors import ArgumentError, EmulationError
+from cudakit.errors import ArgumentError, EmulationError, shortened
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
+from cudakit.jit.specialise.options import check_target
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.kernel import Kernel
 from cudakit.proof.assumptions import assumptions
@@ -25,6 +26,7 @@ from cudakit.proof.problem import Extent, Problem, content_name
 from cudakit.proof.sizes import sized
 from cudakit.proof.solver import Answer, OutOfSteps, Solver, z3_module
 from cudakit.proof.terms import Formula, at_least, equal, everything, negation, polynomial
+from cudakit.types.checked import text_of
 
 Verdict: TypeAlias = Literal["proved", "refuted", "not supported", "not decided"]
 _MOST_SAID = 8
@@ -169,6 +171,13 @@ def prove(
     >>> proof = ck.prove(scale[np.float32], "n <= len(x)", block=256, grid="(n + 255) // 256")
     >>> assert proof, proof
     """
+    if not isinstance(kernel, Kernel):
+        raise ArgumentError(f"prove takes a kernel, as in prove(kernel[np.float32]), got {shortened(kernel)}")
+    for statement in statements:
+        text_of("prove: a statement", statement)
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float) or not 0 < timeout_s < 1e6:
+        raise ArgumentError(f"prove: timeout_s is a number of seconds above 0, got {shortened(timeout_s)}")
+    check_target("prove", arch, "ptx")
     z3_module()  # before anything is compiled
     wanted = EmulatedCode(arch).adapted(kernel.specialization(arch=arch, target="ptx"))
     name = wanted.name_expression

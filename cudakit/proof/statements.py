@@ -7,7 +7,7 @@ import keyword
 import re
 from collections.abc import Mapping
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.proof.terms import (
     Formula,
     Polynomial,
@@ -74,7 +74,8 @@ class Statements:
     def _error(self, text: str, what: str) -> ArgumentError:
         names = ", ".join(self.names)
         return ArgumentError(
-            f"{self.kernel}: cannot read {text.strip()!r}: {what}; expected a comparison or a number of + - * // % "
+            f"{self.kernel}: cannot read {shortened(text.strip())}: {what}; expected a comparison or a number of + - "
+            "* // % "
             f"over whole numbers and {names}, such as 'n <= len(x)'"
         )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.place import ArrayPlace
-from cudakit.errors import ArgumentError, RangeError
+from cudakit.errors import ArgumentError, RangeError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 
@@ -136,13 +136,13 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
         raise ArgumentError(f"{op}: dtype {dtype} is not one of bool and the integers")
     least, greatest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
     if low < least:
-        raise ArgumentError(f"{op}: low={low} is out of bounds for {dtype}, whose least is {least}")
+        raise ArgumentError(f"{op}: low={shortened(low)} is out of bounds for {dtype}, whose least is {least}")
     if last > greatest:
         raise ArgumentError(
-            f"{op}: high is out of bounds for {dtype}, whose greatest is {greatest}; got {last} at most"
+            f"{op}: high is out of bounds for {dtype}, whose greatest is {greatest}; got {shortened(last)} at most"
         )
     if low > last:
-        raise ArgumentError(f"{op}: no integer is from low={low} on and below high")
+        raise ArgumentError(f"{op}: no integer is from low={shortened(low)} on and below high")
     extent = last - low + 1
     size = dtype.itemsize
     if dtype.kind == "b" or extent != 1 << 8 * size:

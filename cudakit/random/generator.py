@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of
 from cudakit.arrays.place import ArrayPlace, as_array, given_output
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.elementwise_call import place_for
 from cudakit.ops.sort import argsort
@@ -26,6 +26,7 @@ from cudakit.types.checked import flag, whole
 
 _NAME = "Philox4x32-10"
 _POSITIONS, _STREAMS = 1 << 64, 1 << 56
+_MOST_CHILDREN, _MOST_DIMENSIONS = 2**20, 64
 #: Whoever has the least comes first.
 _RACE = elementwise("double ran, double weight", "double key", "key = ran / weight", name="race")
 _BOOL, _INT64, _UINT64, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "uint64", "float64"))
@@ -59,8 +60,8 @@ class Generator:
     def __init__(self, seed: Any = None) -> None:
         try:
             self._seeds = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
-        except (TypeError, ValueError) as error:
-            raise ArgumentError(f"Generator: seed {seed!r} is none: {error}") from None
+        except Exception as error:  # NumPy's, or what the repr of a seed raises in its message
+            raise ArgumentError(f"Generator: seed {shortened(seed)} is none: {told(error)}") from None
         key, number = (int(word) for word in self._seeds.generate_state(2, np.uint64))
         self._key, self._number, self._position = key, number % _STREAMS, 0
         self._lock = threading.Lock()
@@ -87,7 +88,9 @@ class Generator:
     def state(self, state: Mapping[str, Any]) -> None:
         names = {"generator", "key", "stream", "position"}
         if not isinstance(state, Mapping) or set(state) != names or state["generator"] != _NAME:
-            raise ArgumentError(f"Generator: the state of a {_NAME} generator has {sorted(names)}; got {state!r}")
+            raise ArgumentError(
+                f"Generator: the state of a {_NAME} generator has {sorted(names)}; got {shortened(state)}"
+            )
         limits = {"key": 1 << 64, "stream": _STREAMS, "position": _POSITIONS}
         found = {name: whole(f"Generator: {name} of the state", state[name]) for name in limits}
         for name, limit in limits.items():
@@ -99,7 +102,10 @@ class Generator:
     def spawn(self, n_children: int) -> list[Generator]:
         """So many generators with streams of their own, as ``numpy.random.Generator.spawn`` has it."""
         with self._lock:
-            children = self._seeds.spawn(whole("Generator.spawn: n_children", n_children))
+            count = whole("Generator.spawn: n_children", n_children)
+            if count > _MOST_CHILDREN:
+                raise ArgumentError(f"Generator.spawn: n_children is {_MOST_CHILDREN} at most, got {shortened(count)}")
+            children = self._seeds.spawn(count)
         return [type(self)(child) for child in children]
 
     def jumped(self, jumps: int = 1) -> Self:
@@ -114,7 +120,7 @@ class Generator:
         try:
             steps = index(delta)
         except TypeError:
-            raise ArgumentError(f"Generator.advance: delta is an int, got {delta!r}") from None
+            raise ArgumentError(f"Generator.advance: delta is an int, got {shortened(delta)}") from None
         with self._lock:
             self._position = (self._position + steps) % _POSITIONS
         return self
@@ -264,7 +270,7 @@ class Generator:
         op = "permutation"
         if isinstance(x, int | np.integer) and not isinstance(x, bool):
             place = _place(op, stream, out)
-            count = whole(f"{op}: x", x)
+            (count,) = _shape(op, whole(f"{op}: x", x))
             _check_out(op, place, out, (count,), _INT64, "no")
             return _in_out(place, self._order(op, place, count), out)
         place, (array,) = place_for(op, stream, [("x", x)])
@@ -415,16 +421,19 @@ def _shape(op: str, size: Any) -> tuple[int, ...]:
     if size is None:
         return ()
     sizes: Sequence[Any] = size if isinstance(size, tuple | list) else (size,)
-    return tuple(whole(f"{op}: size", each) for each in sizes)
+    shape = tuple(whole(f"{op}: size", each) for each in sizes)
+    if prod(shape) >= 2**62 or len(shape) > _MOST_DIMENSIONS:
+        raise ArgumentError(f"{op}: size {shortened(size)} is that of no array")
+    return shape
 
 
 def _number(op: str, name: str, value: Any) -> float:
-    if isinstance(value, str | bytes) or np.ndim(value):
+    if isinstance(value, str | bytes | list | tuple | dict) or np.ndim(value):
         raise ArgumentError(f"{op}: {name} is one number, got {type(value).__name__}")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{op}: {name} is a number, got {value!r}: {error}") from None
+        raise ArgumentError(f"{op}: {name} is a number, got {shortened(value)}: {error}") from None
 
 
 def _integer(op: str, name: str, value: Any) -> int:

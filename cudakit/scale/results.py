@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, PipelineError
+from cudakit.errors import ArgumentError, PipelineError, shortened
 from cudakit.pipeline import Counters, Pipeline
 from cudakit.pipeline.closing import Closing
 from cudakit.pipeline.counters import Line, size_of
 from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.scale.engines import Engine, engine_of
 from cudakit.scale.work import Work
-from cudakit.types.checked import flag, whole
+from cudakit.types.checked import flag, is_one_of, iterated, whole
 
 #: Seconds between two times that it is told how far the work has come.
 _INTERVAL = 0.1
@@ -247,14 +247,17 @@ def run(
 def _start(
     function: Any, chunks: Any, engine: Any, ordered: bool, depth: int | None, progress: Any, on_error: Any, sink: Any
 ) -> Results:
-    if isinstance(chunks, (str, bytes)) or not isinstance(chunks, Iterable):
-        raise ArgumentError(f"scale.map: chunks is an iterable of them, got {type(chunks).__name__}")
+    iterator = iterated("scale.map: chunks", chunks)
     if not callable(function):
-        raise ArgumentError(f"scale.map: the first argument is a pipeline or a function of a chunk, got {function!r}")
+        raise ArgumentError(
+            f"scale.map: the first argument is a pipeline or a function of a chunk, got {shortened(function)}"
+        )
     if engine is not None and isinstance(function, Pipeline):
         function.__reduce__()  # which says what cannot travel
-    if on_error not in ("raise", "skip") and not callable(on_error):
-        raise ArgumentError(f'scale.map: on_error is "raise", "skip" or a function of the error, got {on_error!r}')
+    if not is_one_of(on_error, ("raise", "skip")) and not callable(on_error):
+        raise ArgumentError(
+            f'scale.map: on_error is "raise", "skip" or a function of the error, got {shortened(on_error)}'
+        )
     if depth is not None:
         whole("scale.map: depth", depth, 1)
     is_stored = bool(getattr(chunks, "is_stored", False))
@@ -262,7 +265,7 @@ def _start(
     found = engine_of(engine, Work(function, chunks if is_stored else None, sink))
     shown = Line(total) if progress is True else progress or None
     forgiving: Any = None if on_error == "raise" else _forget if on_error == "skip" else on_error
-    items: Any = _numbers(total) if is_stored else iter(chunks)
+    items: Any = _numbers(total) if is_stored else iterator
     return Results(items, found, depth or 2 * found.width, ordered, forgiving, shown)
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
-from cudakit.types.checked import flag
+from cudakit.types.checked import dtype_of, flag, listed, whole
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -47,7 +47,9 @@ def _hypothesis() -> _Hypothesis:
 
 def dtypes(among: Sequence[DTypeLike] = _DTYPES) -> SearchStrategy[np.dtype]:
     """One of some dtypes; default: integers and floats of all sizes."""
-    return _hypothesis().st.sampled_from([np.dtype(each) for each in among])
+    return _hypothesis().st.sampled_from(
+        [dtype_of("testing.dtypes: each of among", each) for each in listed("testing.dtypes: among", among)]
+    )
 
 
 def shapes(
@@ -63,6 +65,10 @@ def shapes(
     least_side : int
         1 for shapes with no element missing.
     """
+    least_dims = whole("testing.shapes: least_dims", least_dims)
+    most_dims = whole("testing.shapes: most_dims", most_dims, least_dims)
+    least_side = whole("testing.shapes: least_side", least_side)
+    most_elements = whole("testing.shapes: most_elements", most_elements, least_side)
     st = _hypothesis().st
     sides = [size for size in _SIZES if least_side <= size <= most_elements]
     side = st.sampled_from(sides) | st.integers(least_side, max(least_side, min(300, most_elements)))
@@ -81,7 +87,7 @@ def values(dtype: DTypeLike, finite: bool = False) -> SearchStrategy[Any]:
     """
     finite = flag("testing.values: finite", finite)
     st, of_numpy = _hypothesis()
-    of = np.dtype(dtype)
+    of = dtype_of("testing.values: dtype", dtype)
     usual: SearchStrategy[Any] = of_numpy.from_dtype(
         of, **({"allow_nan": not finite, "allow_infinity": not finite} if of.kind == "f" else {})
     )
@@ -125,9 +131,9 @@ def arrays(
     if isinstance(dtype, Sequence) and not isinstance(dtype, str):
         kinds = dtypes(dtype)
     else:
-        kinds = dtype if isinstance(dtype, st.SearchStrategy) else st.just(np.dtype(dtype))
+        kinds = dtype if isinstance(dtype, st.SearchStrategy) else st.just(dtype_of("testing.arrays: dtype", dtype))
     if shape is not None and not isinstance(shape, tuple | st.SearchStrategy):
-        raise ArgumentError(f"testing.arrays: shape is a tuple or a strategy for tuples, got {shape!r}")
+        raise ArgumentError(f"testing.arrays: shape is a tuple or a strategy for tuples, got {shortened(shape)}")
     extents = shapes() if shape is None else st.just(shape) if isinstance(shape, tuple) else shape
 
     def drawn(draw: DrawFn) -> Any:
@@ -158,11 +164,17 @@ def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -
     threads : sequence of int
         Of a block, to choose among; default: any number up to 1,024.
     """
-    if dims not in (1, 2, 3):
-        raise ArgumentError(f"testing.configs: dims is 1, 2 or 3, got {dims!r}")
+    if whole("testing.configs: dims", dims, 1) > 3:
+        raise ArgumentError(f"testing.configs: dims is 1, 2 or 3, got {shortened(dims)}")
+    whole("testing.configs: most_blocks", most_blocks, 1)
+    threads = [
+        whole("testing.configs: each of threads", each, 1) for each in listed("testing.configs: threads", threads)
+    ]
     st = _hypothesis().st
+    if threads and max(threads) > _MOST_THREADS:
+        raise ArgumentError(f"testing.configs: a block has {_MOST_THREADS} threads at most, got {max(threads)}")
     usual = [size for size in (1, 31, 32, 33, 64, 96, 128, 256, 1024) if size <= _MOST_THREADS]
-    size = st.sampled_from(list(threads)) if threads else st.sampled_from(usual) | st.integers(1, _MOST_THREADS)
+    size = st.sampled_from(threads) if threads else st.sampled_from(usual) | st.integers(1, _MOST_THREADS)
 
     def spread(count: int, among: tuple[int, ...]) -> tuple[int, ...]:
         """`count` as a product, over as many axes as there are."""

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
 from cudakit.types.page_locked import is_page_locked
@@ -123,9 +123,9 @@ def describe(value: Any) -> Argument:
     if isinstance(value, _WEAK_TYPES):
         return _number(value)
     if isinstance(value, str):
-        return Argument(value, "text", Evidence("functor", repr(value), text=value))
+        return Argument(value, "text", Evidence("functor", shortened(value), text=value))
     if isinstance(value, tuple | list):
-        return Argument(value, "tuple", Evidence("object", f"{kind.__name__} {value!r}"))
+        return Argument(value, "tuple", Evidence("object", f"{kind.__name__} {shortened(value)}"))
     struct_type: Any = kind
     if structs.is_struct_type(struct_type):
         return _struct(value, structs.struct_dtype(struct_type))
@@ -138,7 +138,7 @@ def _number(value: Any) -> Argument:
     if kind is int and not -(2**31) <= value < 2**31:
         # C++ gives a literal that int cannot hold the next type that can.
         dtype = np.dtype("i8") if value < 2**63 else np.dtype("u8")
-    words = f"{value!r}, a Python {kind.__name__}"
+    words = f"{shortened(value)}, a Python {kind.__name__}"
     return Argument(value, "number", Evidence("weak", words, dtype, python_type=kind))
 
 

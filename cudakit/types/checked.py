@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Iterator
 from operator import index
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened, told
 
 
 def whole(where: str, value: Any, least: int = 0) -> int:
@@ -24,9 +25,27 @@ def whole(where: str, value: Any, least: int = 0) -> int:
     ------
     ArgumentError
     """
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= least:
-        return index(value)
-    raise ArgumentError(f"{where} is a number from {least} up, got {value!r}")
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if value >= 2**64:
+            raise ArgumentError(f"{where} is a number below 2**64, got {shortened(value)}")
+        if value >= least:
+            return index(value)
+    raise ArgumentError(f"{where} is a number from {least} up, got {shortened(value)}")
+
+
+def real(where: str, value: Any) -> float:
+    """`value`, a number, as a float.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    try:
+        if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.timedelta64):
+            return float(value)
+    except OverflowError:  # an int that is greater than every float
+        pass
+    raise ArgumentError(f"{where} must be a number, got {type(value).__name__}: {shortened(value)}")
 
 
 def flag(where: str, value: Any) -> bool:
@@ -38,7 +57,54 @@ def flag(where: str, value: Any) -> bool:
     """
     if isinstance(value, int | np.integer | np.bool_) and value in (0, 1):
         return bool(value)
-    raise ArgumentError(f"{where} is True or False, got {value!r}")
+    raise ArgumentError(f"{where} is True or False, got {shortened(value)}")
+
+
+#: NumPy's rules of casting.
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+def is_one_of(value: Any, words: Container[str | None]) -> bool:
+    """Whether `value` is one of some words, or None among them; what has no hash, or compares as an array, is none."""
+    return (value is None or isinstance(value, str)) and value in words
+
+
+def listed(where: str, value: Any) -> list[Any]:
+    """The elements of an iterable other than a text.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    return list(iterated(where, value))
+
+
+def array_of(where: str, value: Any) -> np.ndarray:
+    """A number, or lists of numbers, as an array.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    try:
+        return np.asarray(value)
+    except Exception as error:  # NumPy's, or what an object in the lists raises
+        raise ArgumentError(f"{where} is no array: {told(error)}; got {shortened(value)}") from None
+
+
+def iterated(where: str, value: Any) -> Iterator[Any]:
+    """The elements of an iterable other than a text, one by one.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    try:
+        if not isinstance(value, str | bytes):
+            return iter(value)
+    except TypeError:  # an array without dimensions is iterable by its class
+        pass
+    raise ArgumentError(f"{where} takes several, as in a list, got {type(value).__name__}: {shortened(value)}")
 
 
 def dtype_of(where: str, value: Any) -> np.dtype:
@@ -50,8 +116,8 @@ def dtype_of(where: str, value: Any) -> np.dtype:
     """
     try:
         found: np.dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError) as error:
-        raise ArgumentError(f"{where} must be a dtype, got {value!r}: {error}") from None
+    except Exception as error:  # NumPy's, or what the repr of a value raises in its message
+        raise ArgumentError(f"{where} must be a dtype, got {shortened(value)}: {told(error)}") from None
     return found
 
 
@@ -74,7 +140,7 @@ def path_of(where: str, value: Any) -> Path:
     """
     if isinstance(value, str | os.PathLike):
         return Path(value)
-    raise ArgumentError(f"{where} is a path, got {type(value).__name__}: {value!r}")
+    raise ArgumentError(f"{where} is a path, got {type(value).__name__}: {shortened(value)}")
 
 
 def text_of(where: str, value: Any) -> str:
@@ -86,4 +152,4 @@ def text_of(where: str, value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    raise ArgumentError(f"{where} is a str, got {type(value).__name__}: {value!r}")
+    raise ArgumentError(f"{where} is a str, got {type(value).__name__}: {shortened(value)}")

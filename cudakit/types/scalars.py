@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, RangeError
+from cudakit.errors import ArgumentError, RangeError, shortened
 
 #: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
 #: double, a complex as two doubles.
@@ -59,7 +59,7 @@ def converter(dtype: np.dtype, where: str) -> Converter:
 def _refuse(
     where: str, dtype: np.dtype, value: Any, why: str, kind: type[ArgumentError] = ArgumentError
 ) -> ArgumentError:
-    return kind(f"{where} takes {dtype}, got {value!r} ({type(value).__name__}): {why}")
+    return kind(f"{where} takes {dtype}, got {shortened(value)} ({type(value).__name__}): {why}")
 
 
 def _integer(dtype: np.dtype, where: str) -> Converter:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.types.cpp import spelling as scalar_spelling
 
 
@@ -52,7 +52,8 @@ def struct_dtype(kind: Any) -> np.dtype:
             dtype = np.dtype(object)
         if dtype.names is None and scalar_spelling(dtype) is None:
             raise TemplateError(
-                f"field {field.name!r} of {kind.__name__} has type {hint!r}, which has no C++ equivalent; "
+                f"field {shortened(field.name)} of {kind.__name__} has type {shortened(hint)}, which has no C++ "
+                "equivalent; "
                 "use a NumPy scalar type such as numpy.float32"
             )
         fields.append((field.name, np.dtype((dtype, shape))))
@@ -88,7 +89,7 @@ def identifier(name: str, what: str) -> str:
     TemplateError
     """
     if not name.isidentifier():
-        raise TemplateError(f"{what} has the name {name!r}, which is no C++ identifier; rename it")
+        raise TemplateError(f"{what} has the name {shortened(name)}, which is no C++ identifier; rename it")
     return name
 
 
@@ -126,11 +127,12 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
                 known[base] = nested_name
             spelled = known[base]
         else:
-            spelled = spelling(base, f"field {field!r} of struct {name}")
+            spelled = spelling(base, f"field {shortened(field)} of struct {name}")
         alignment = _alignment(base)
         if offset % alignment:
             raise TemplateError(
-                f"field {field!r} of struct {name} is at byte {offset}, which is not a multiple of {spelled}'s "
+                f"field {shortened(field)} of struct {name} is at byte {offset}, which is not a multiple of "
+                f"{spelled}'s "
                 f"alignment {alignment}; build the dtype with align=True"
             )
         natural = -(-end // alignment) * alignment

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cudakit.emulator.counters.kinds import Precision
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def card_of(name: str) -> Card:
     """
     found = next((card for card in CARDS.values() if card.name.lower() == str(name).lower()), None)
     if found is None:
-        raise ArgumentError(f"no figures of a card {name!r}; there are those of {', '.join(CARDS)}")
+        raise ArgumentError(f"no figures of a card {shortened(name)}; there are those of {', '.join(CARDS)}")
     return found
 
 

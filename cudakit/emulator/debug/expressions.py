@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from cudakit.emulator.debug.dwarf import Entry
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 
 _SPELLED: Final = {"&&": " and ", "||": " or ", "->": ".", "::": "."}
 _OPERATOR = re.compile(r"&&|\|\||->|!(?!=)|\b(?:true|false)\b|(?<=[\d.])[fFuUlL]+\b")
@@ -72,7 +72,7 @@ def evaluate(text: str, scope: Scope) -> Value:
     try:
         tree = ast.parse(spelled, mode="eval").body
     except (SyntaxError, ValueError):
-        raise ArgumentError(f"{text!r} is no expression of variables, numbers, [ ], . and operators") from None
+        raise ArgumentError(f"{shortened(text)} is no expression of variables, numbers, [ ], . and operators") from None
     with np.errstate(all="ignore"):
         return _Evaluation(text, scope).of(tree)
 
@@ -113,13 +113,13 @@ class _Evaluation:
                 return self._joined(_COMPARE[type(operation)], self.of(left), self.of(right))
             case ast.BinOp(left=left, op=operation, right=right):
                 return self._binary(type(operation), self.of(left), self.of(right))
-        raise ArgumentError(f"{self.text!r}: {ast.unparse(node)!r} cannot be computed here")
+        raise ArgumentError(f"{shortened(self.text)}: {shortened(ast.unparse(node))} cannot be computed here")
 
     def _joined(self, join: Callable[[Any, Any], Any], left: Value, right: Value) -> Value:
         try:
             data = np.asarray(join(_wide(left.data), _wide(right.data)))
         except (TypeError, ValueError) as error:
-            raise ArgumentError(f"{self.text!r} cannot be computed: {error}") from None
+            raise ArgumentError(f"{shortened(self.text)} cannot be computed: {error}") from None
         known = [each.known for each in (left, right) if each.known is not None]
         return Value(data, None, np.logical_and.reduce(known) if known else None)
 
@@ -131,29 +131,29 @@ class _Evaluation:
         if operation is ast.Mod:
             return self._joined(np.fmod, left, right)
         if operation not in _BINARY:
-            raise ArgumentError(f"{self.text!r}: this operator is not known here")
+            raise ArgumentError(f"{shortened(self.text)}: this operator is not known here")
         return self._joined(_BINARY[operation], left, right)
 
     def _member(self, value: Value, name: str) -> Value:
         if value.target is not None:
             value = self.scope.pointed(value, np.zeros(1, np.int64))
         if value.data.dtype.names is None or name not in value.data.dtype.names:
-            raise ArgumentError(f"{self.text!r}: there is no member {name}")
+            raise ArgumentError(f"{shortened(self.text)}: there is no member {name}")
         return Value(value.data[name], None, value.known)
 
     def _element(self, value: Value, index: Value) -> Value:
         if index.data.dtype.kind not in "iub":
-            raise ArgumentError(f"{self.text!r}: an index is a whole number")
+            raise ArgumentError(f"{shortened(self.text)}: an index is a whole number")
         at = index.data.astype(np.int64)
         if value.target is not None and value.data.ndim == 1:
             return self.scope.pointed(value, at)
         if value.data.ndim < 2:
-            raise ArgumentError(f"{self.text!r}: what stands before [ ] is no array")
+            raise ArgumentError(f"{shortened(self.text)}: what stands before [ ] is no array")
         lanes = max(value.data.shape[0], at.shape[0])
         at = np.broadcast_to(at, lanes)
         inside = (at >= 0) & (at < value.data.shape[1])
         if not inside.any():
-            raise ArgumentError(f"{self.text!r}: index {at[0]} is outside the {value.data.shape[1]} elements")
+            raise ArgumentError(f"{shortened(self.text)}: index {at[0]} is outside the {value.data.shape[1]} elements")
         rows = np.broadcast_to(np.arange(value.data.shape[0]), lanes)
         known = inside if value.known is None else inside & value.known
         if index.known is not None:

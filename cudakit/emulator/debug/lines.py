@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudakit.emulator.machine.module import Module
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.source.headers import search_folders
 from cudakit.jit.source.source import Source as Text
 
@@ -98,7 +98,7 @@ class Lines:
         if isinstance(wanted, str):
             found = min((line for line in lines if wanted in line.text), default=None, key=lambda line: line.line)
             if found is None:
-                raise ArgumentError(f"no line with code has {wanted!r} in it")
+                raise ArgumentError(f"no line with code has {shortened(wanted)} in it")
         else:
             after = [line for line in lines if line.line >= wanted]
             if not after:

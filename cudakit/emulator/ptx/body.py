@@ -16,6 +16,7 @@ from cudakit.emulator.ptx.operands import Scope, read_operands
 from cudakit.emulator.ptx.program import Function, Group, Instruction, Operand, Register, Source, Symbol
 from cudakit.emulator.ptx.tokens import Tokens, is_name
 from cudakit.emulator.ptx.variables import TYPE_BYTES, variable
+from cudakit.errors import shortened
 
 _STATEMENT = re.compile(
     r"""\s*+(?:
@@ -168,12 +169,14 @@ class Body:
         token = self.tokens.token
         if not token:
             return self.tokens.error(f"the text ends within function {self.function.name}")
-        return self.tokens.error(f"the statement that begins with {token!r} is no PTX, or does not end")
+        return self.tokens.error(f"the statement that begins with {shortened(token)} is no PTX, or does not end")
 
     def label(self, name: str, scope: Scope, start: int) -> str:
         if not is_name(name) or name in scope.names:
             self.tokens.jump(start)
-            raise self.tokens.error(f"{name!r} cannot be a label here: it is no name, or has a meaning already")
+            raise self.tokens.error(
+                f"{shortened(name)} cannot be a label here: it is no name, or has a meaning already"
+            )
         unique = name + scope.suffix
         scope.names[name] = Symbol(unique)
         self.function.labels[unique] = len(self.statements)
@@ -217,7 +220,7 @@ class Body:
         length = int(tokens.take()[2]) if tokens.token in (".v2", ".v4") else 1
         kind = tokens.token[1:]
         if kind not in TYPE_BYTES or not tokens.token.startswith("."):
-            raise tokens.error(f"{tokens.token!r} is no type of a register")
+            raise tokens.error(f"{shortened(tokens.token)} is no type of a register")
         tokens.take()
         while True:
             name = tokens.name()

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cudakit.emulator.ptx.program import Immediate
 from cudakit.emulator.ptx.tokens import Tokens, is_number
+from cudakit.errors import shortened
 
 _DEEPEST = 64
 _WORD = 2**64
@@ -154,7 +155,7 @@ def _literal(tokens: Tokens) -> _Value:
             if number >= _WORD:
                 raise tokens.error(f"{token[:40]} does not fit 64 bits")
     except ValueError:
-        raise tokens.error(f"{token[:40]!r} is no number that may stand here") from None
+        raise tokens.error(f"{shortened(token[:40])} is no number that may stand here") from None
     tokens.take()
     return value
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from cudakit.emulator.ptx.constants import constant
 from cudakit.emulator.ptx.program import Address, Group, Immediate, Operand, Register, Symbol
 from cudakit.emulator.ptx.tokens import Tokens, is_name
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, shortened
 
 #: One operand with its brackets, and the comma behind it.
 _OPERAND = re.compile(r"((?:[^\[\](){},]|\[[^\]]*+\]|\{[^}]*+\}|\([^()]*+(?:\([^()]*+\)[^()]*+)*+\))*+)(?:(,)|\Z)")
@@ -53,7 +53,9 @@ def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple
     bracketed = "[" in text or "{" in text or "(" in text
     parts = _split(text) if bracketed else text.split(",")
     if parts is None:
-        raise EmulationError(f"PTX line {line}: {instruction}: the brackets in {text.strip()[:60]!r} do not match")
+        raise EmulationError(
+            f"PTX line {line}: {instruction}: the brackets in {shortened(text.strip()[:60])} do not match"
+        )
     if instruction.startswith("call"):
         # Brackets here hold arguments, and elsewhere expressions.
         return tuple(_read(part, scope, instruction, line) for part in parts)
@@ -91,7 +93,9 @@ def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
     else:
         found = _operand(tokens, scope)
     if tokens.token:
-        raise tokens.error(f"{instruction}: {tokens.token!r} cannot follow in operand {text.strip()[:60]!r}")
+        raise tokens.error(
+            f"{instruction}: {shortened(tokens.token)} cannot follow in operand {shortened(text.strip()[:60])}"
+        )
     return found
 
 

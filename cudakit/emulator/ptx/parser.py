@@ -10,7 +10,7 @@ from cudakit.emulator.ptx.linking import modules_in
 from cudakit.emulator.ptx.program import Function, Program, Variable
 from cudakit.emulator.ptx.tokens import Tokens, is_number, without_comments
 from cudakit.emulator.ptx.variables import attribute, variable
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, shortened
 from cudakit.types.checked import text_of
 
 #: Major versions of the PTX ISA that have what this parser takes for granted: an ABI, and 64-bit addresses.
@@ -78,7 +78,7 @@ class _Module:
             elif token == ".pragma":
                 tokens.skip_past(";")
             else:
-                raise tokens.error(f"unknown directive {token!r}")
+                raise tokens.error(f"unknown directive {shortened(token)}")
 
     def version(self) -> None:
         tokens = self.tokens
@@ -97,7 +97,7 @@ class _Module:
         tokens = self.tokens
         tokens.take()
         if not re.fullmatch(r"sm_[0-9]+[af]?", tokens.token):
-            raise tokens.error(f"target {tokens.token!r} is not emulated; a target is named as in 'sm_90'")
+            raise tokens.error(f"target {shortened(tokens.token)} is not emulated; a target is named as in 'sm_90'")
         self.program.target = tokens.take()
         while tokens.skip(","):
             tokens.name()

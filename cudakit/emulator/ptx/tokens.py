@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, shortened
 
 #: An identifier; dots join the parts of special registers (``%tid.x``) and of vector elements (``v.x``).
 NAME = r"(?:%(?=[^\W\d]|\$)|[^\W\d]|\$)[\w$%]*+(?:\.\w+)*+"
@@ -68,7 +68,7 @@ class Tokens:
         if match is None:
             space = _SPACE.match(self.text, position)
             self.start = position if space is None else space.end()
-            raise self.error(f"{self.text[self.start : self.start + 20]!r} is no PTX")
+            raise self.error(f"{shortened(self.text[self.start : self.start + 20])} is no PTX")
         self.start, self.end = match.span(1)
         self.token: str = match[1]
 
@@ -76,7 +76,7 @@ class Tokens:
         """The token at hand, going on to the next."""
         token = self.token
         if expected is not None and token != expected:
-            raise self.error(f"expected {expected!r}, found {token or 'the end of the text'!r}")
+            raise self.error(f"expected {shortened(expected)}, found {token or 'the end of the text'!r}")
         if not token:
             raise self.error("the text ends in the middle of a statement")
         self.jump(self.end)

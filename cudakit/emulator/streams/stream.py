@@ -14,11 +14,11 @@ from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import COPY_BYTES, order
-from cudakit.errors import ArgumentError, EmulationError, LaunchError
+from cudakit.errors import ArgumentError, EmulationError, LaunchError, shortened
 from cudakit.jit.cache import settings
 from cudakit.streams.order.segments import Use
 from cudakit.streams.witnesses import Work
-from cudakit.types.checked import flag, whole
+from cudakit.types.checked import flag, is_one_of, whole
 
 
 def _print(text: str) -> None:
@@ -338,7 +338,7 @@ def stream(
         a tuple of such.
     """
     if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
-        raise EmulationError(f"an arch is named as in 'sm_90', got {arch!r}")
+        raise EmulationError(f"an arch is named as in 'sm_90', got {shortened(arch)}")
     if step_budget is not None:
         whole("emulator.stream: step_budget", step_budget, 1)
     if block_order is not None:
@@ -346,13 +346,13 @@ def stream(
     if schedule is not None:
         for each in schedule if isinstance(schedule, tuple) and schedule else (schedule,):
             whole("emulator.stream: schedule", each, 0)
-    if check not in ("raise", "warn", "off"):
-        raise ArgumentError(f"emulator.stream: check is 'raise', 'warn' or 'off', got {check!r}")
+    if not is_one_of(check, ("raise", "warn", "off")):
+        raise ArgumentError(f"emulator.stream: check is 'raise', 'warn' or 'off', got {shortened(check)}")
     if output is not None and not callable(output):
-        raise ArgumentError(f"emulator.stream: output is a function of a text, got {output!r}")
+        raise ArgumentError(f"emulator.stream: output is a function of a text, got {shortened(output)}")
     wanted = settings.machine() if machine is None else machine
-    if wanted not in ("auto", "compiled", "numpy"):
-        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {wanted!r}")
+    if not is_one_of(wanted, ("auto", "compiled", "numpy")):
+        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {shortened(wanted)}")
     if wanted == "compiled" and importlib.util.find_spec("llvmlite") is None:
         raise ArgumentError("emulator.stream: machine='compiled' needs llvmlite: pip install 'cudakit[cpu]'")
     strict = flag("emulator.stream: strict", strict)

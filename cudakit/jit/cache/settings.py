@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cudakit.errors import CudakitError
+from cudakit.errors import CudakitError, shortened
 
 _DEFAULT_CACHE_BYTES: Final = 1 << 30
 _UNIT_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -77,7 +77,7 @@ def _cache_folder(value: str | None) -> Path | None:
         return Path(value).expanduser().absolute()
     except RuntimeError as error:
         raise CudakitError(
-            f"CUDAKIT_CACHE_DIR={value!r} cannot be used: {error}. Give the folder's full path."
+            f"CUDAKIT_CACHE_DIR={shortened(value)} cannot be used: {error}. Give the folder's full path."
         ) from error
 
 
@@ -87,7 +87,8 @@ def _cache_bytes(value: str | None) -> int:
     match = re.fullmatch(r"\s*([0-9]+)\s*([KMG]?)\s*", value, re.IGNORECASE)
     if match is None or int(match[1]) == 0:
         raise CudakitError(
-            f"CUDAKIT_CACHE_BYTES={value!r} is not a size: expected a whole number above 0, with K, M or G after it if "
+            f"CUDAKIT_CACHE_BYTES={shortened(value)} is not a size: expected a whole number above 0, with K, M or G "
+            "after it if "
             'you like, such as 500M. For no cache on disk set CUDAKIT_CACHE_DIR="".'
         )
     return int(match[1]) * _UNIT_BYTES[match[2].upper()]

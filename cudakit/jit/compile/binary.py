@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import LaunchError, TemplateError
+from cudakit.errors import LaunchError, TemplateError, shortened
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.demangle import demangle, types_in
@@ -66,7 +66,9 @@ def signature(origin: Source) -> Signature:
     match = _HEAD.fullmatch(origin.head or "")
     (kernel,) = (match and parse(f"__global__ void kernel({match['types']}) {{}}").kernels) or (None,)
     if match is None or kernel is None or kernel.parameters is None:
-        raise TemplateError(f"signature {origin.head!r} is no kernel's head, as in 'void scale(float* x, int n)'")
+        raise TemplateError(
+            f"signature {shortened(origin.head)} is no kernel's head, as in 'void scale(float* x, int n)'"
+        )
     name = _plain(match["name"])
     if _is_readable(origin):
         found = [entry for entry in _entries(origin) if name in (entry.name, entry.symbol)]
@@ -88,8 +90,9 @@ def _check_head(origin: Source, parameters: tuple[Parameter, ...], symbol: str) 
     types = types_in(behind)
     if bracket and (len(types) != len(parameters) or not all(map(_fits, (one.type for one in parameters), types))):
         raise TemplateError(
-            f"signature {origin.head!r} is not the kernel's own in {origin.name}: its name {symbol} says "
-            f"({', '.join(map(str, types))}); leave signature out, and name the kernel: from_file(path, {symbol!r})"
+            f"signature {shortened(origin.head)} is not the kernel's own in {origin.name}: its name {symbol} says "
+            f"({', '.join(map(str, types))}); leave signature out, and name the kernel: from_file(path, "
+            f"{shortened(symbol)})"
         )
 
 

@@ -7,7 +7,7 @@ import re
 from functools import cache
 from typing import Any
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name
 from cudakit.types.text import parse_type, split_arguments
 
@@ -25,7 +25,7 @@ def parameter_types(lowered: str) -> tuple[CppType, ...]:
     text = demangle(lowered)
     start = text.find("(*)(")
     if start < 0:
-        raise TemplateError(f"the compiler's name {text!r} holds no function type; give a simpler kernel head")
+        raise TemplateError(f"the compiler's name {shortened(text)} holds no function type; give a simpler kernel head")
     return types_in(text[start + 4 :])
 
 
@@ -78,7 +78,7 @@ def demangle(name: str) -> str:
     status = ctypes.c_int()
     address = function(name.encode(), None, None, ctypes.byref(status))
     if status.value != 0 or not address:
-        raise TemplateError(f"cannot demangle {name!r}")
+        raise TemplateError(f"cannot demangle {shortened(name)}")
     try:
         return ctypes.string_at(address).decode()
     finally:

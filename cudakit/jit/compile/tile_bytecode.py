@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Final
 
-from cudakit.errors import CompileError
+from cudakit.errors import CompileError, shortened
 from cudakit.jit.compile.tile_forms import ENUMERATIONS, FORMS, PADDINGS
 from cudakit.jit.compile.tile_ir import (
     Bounded,
@@ -60,7 +60,9 @@ def read(code: bytes) -> TileModule:
     try:
         return _Module(code, version).module()
     except (IndexError, KeyError, ValueError, RecursionError) as error:
-        raise CompileError(f"this Tile IR bytecode is damaged, or has what is not known here: {error!r}") from error
+        raise CompileError(
+            f"this Tile IR bytecode is damaged, or has what is not known here: {shortened(error)}"
+        ) from error
 
 
 class _Bytes:

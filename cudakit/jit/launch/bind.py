@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.launch.whole_arrays import WholeArray
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.types import scalars
@@ -131,7 +131,7 @@ def check_memory(argument: Argument, parameter: BoundParameter, target: Target, 
         )
         raise ArgumentError(
             f"{where} takes elements of {expected}, {_got(argument)}; convert it with "
-            f"x.astype({str(parameter.dtype)!r}), or give other template arguments"
+            f"x.astype({shortened(str(parameter.dtype))}), or give other template arguments"
         )
     if evidence.readonly and not parameter.const:
         raise ArgumentError(f"{where} may be written, {_got(argument)}, which is read-only; copy it, or take const T*")
@@ -393,6 +393,9 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
             items = value
         if array and value.ndim != 1:
             raise ArgumentError(f"{where} takes {count} numbers, got an array of shape {value.shape}")
+        # Before a million elements are converted.
+        if isinstance(items, list | tuple | np.ndarray) and len(items) != count:
+            raise ArgumentError(f"{where} takes {count} numbers, got {len(items)}: {shortened(value)}")
         try:
             parts = [scalars.to_bytes(convert(item), dtype) for item in items]
         except TypeError as error:
@@ -400,7 +403,7 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
                 raise
             raise ArgumentError(f"{where} takes {count} numbers, as in a tuple, {_got(describe(value))}") from None
         if len(parts) != count:
-            raise ArgumentError(f"{where} takes {count} numbers, got {len(parts)}: {value!r}")
+            raise ArgumentError(f"{where} takes {count} numbers, got {len(parts)}: {shortened(value)}")
         return b"".join(parts)
 
     to_bytes(argument.value)

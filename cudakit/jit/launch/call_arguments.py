@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.jit.signature.signature import Signature
 from cudakit.jit.specialise.deduce import Deduced, pair_up
@@ -80,7 +80,7 @@ def in_order(
     for name, value in named.items():
         if name not in parameters:
             hint = "; a call is kernel(stream, ck.config(grid, block), *arguments)" if name in _LAUNCH_WORDS else ""
-            raise ArgumentError(f"{kernel} has no parameter {name!r}; it has {', '.join(parameters)}{hint}")
+            raise ArgumentError(f"{kernel} has no parameter {shortened(name)}; it has {', '.join(parameters)}{hint}")
         if name in ordered:
             raise ArgumentError(f"{kernel}: argument {name} is given twice")
         ordered[name] = value
@@ -152,7 +152,7 @@ def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
     try:
         dtype = structs.struct_dtype(given) if structs.is_struct_type(given) else np.dtype(given)
     except TypeError:
-        raise TemplateError(f"the type of argument {name} must be a dtype or None, got {given!r}") from None
+        raise TemplateError(f"the type of argument {name} must be a dtype or None, got {shortened(given)}") from None
     plain = without_const(cpp) if cpp is not None else None
     scalar = isinstance(plain, Named) and plain.name.split("::")[-1] not in ("strided", "tensor")
     return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.types.checked import flag
 
@@ -114,7 +114,7 @@ def _config(
     if cluster3 and any(g % c for g, c in zip(grid3, cluster3, strict=True)):
         raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
     if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
-        raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shared_bytes!r}")
+        raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shortened(shared_bytes)}")
     return Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic)
 
 
@@ -156,7 +156,7 @@ def _cover_of_numbers(shape: Extent, block: Extent | None = None, tile: Extent |
 def _cover(shape: Extent, block: Extent | None, tile: Extent | None) -> Cover:
     if hasattr(shape, "shape") and shape.shape != ():
         raise LaunchError("cover takes a shape or a size, got an array; give its .size, or its .shape")
-    extents = tuple(shape) if isinstance(shape, Sequence) else (shape,)
+    extents = _extents(shape)
     if not 1 <= len(extents) <= 3:
         raise LaunchError(f"cover takes one to three extents, got shape {tuple(extents)}; cover its size instead")
     _three(extents, "shape", 0)
@@ -168,10 +168,17 @@ def _cover(shape: Extent, block: Extent | None, tile: Extent | None) -> Cover:
     return made
 
 
+def _extents(given: Extent) -> tuple[int, ...]:
+    if isinstance(given, Sequence) and not isinstance(given, bytes):
+        return tuple(given)
+    extents: tuple[Any, ...] = (given,)
+    return extents
+
+
 def _tile(given: Extent, rank: int) -> tuple[int, ...]:
-    extents = tuple(given) if isinstance(given, Sequence) else (given,)
+    extents = _extents(given)
     if len(extents) != rank:
-        raise LaunchError(f"cover: the tile has an extent for each of the shape's {rank}, got {given!r}")
+        raise LaunchError(f"cover: the tile has an extent for each of the shape's {rank}, got {shortened(given)}")
     _three(extents, "tile", 1)
     return tuple(int(extent) for extent in extents)
 
@@ -185,13 +192,15 @@ def _same(made: Any) -> Any:
 def _three(given: Extent, what: str, least: int) -> tuple[int, int, int]:
     values = (given,) if not isinstance(given, list | tuple) else tuple(given)
     if not 1 <= len(values) <= 3:
-        raise LaunchError(f"{what} takes one to three numbers (x, y, z), got {given!r}")
+        raise LaunchError(f"{what} takes one to three numbers (x, y, z), got {shortened(given)}")
     try:
         numbers = [value.__index__() for value in values]
     except (AttributeError, TypeError):
-        raise LaunchError(f"{what} must be whole numbers, got {given!r}") from None
+        raise LaunchError(f"{what} must be whole numbers, got {shortened(given)}") from None
     if any(isinstance(value, bool) for value in values) or min(numbers) < least:
-        raise LaunchError(f"{what} must be {least} or more in each direction, got {given!r}")
+        raise LaunchError(f"{what} must be {least} or more in each direction, got {shortened(given)}")
+    if max(numbers) >= 2**63:
+        raise LaunchError(f"{what} must be below 2**63 in each direction, got {shortened(given)}")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.jit.signature.declarations import (
     RECORDS_FORMAT,
     Declarations,
@@ -84,14 +84,16 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
             raise TemplateError(f"{source_name} has {len(kernels)} kernels; name one of them: {', '.join(kernels)}")
         found = list(kernels)
     elif not isinstance(name, str):
-        raise TemplateError(f"{source_name}: a kernel's name is a str, got {name!r}; it has {', '.join(kernels)}")
+        raise TemplateError(
+            f"{source_name}: a kernel's name is a str, got {shortened(name)}; it has {', '.join(kernels)}"
+        )
     else:
         wanted = _squeezed(name)
         found = _named(kernels, name)
         if len(found) > 1:
-            raise TemplateError(f"{source_name} has several kernels {wanted!r}; say which: {', '.join(found)}")
+            raise TemplateError(f"{source_name} has several kernels {shortened(wanted)}; say which: {', '.join(found)}")
         if not found:
-            raise TemplateError(f"{source_name} has no kernel {name!r}; {_near(wanted, list(kernels))}")
+            raise TemplateError(f"{source_name} has no kernel {shortened(name)}; {_near(wanted, list(kernels))}")
     same = kernels[found[0]]
     if len(same) > 1:
         same = [replace(kernel, is_overload=kernel.parameters is not None) for kernel in same]
@@ -124,7 +126,7 @@ def _overload(overloads: Iterable[Signature], name: str, source_name: str) -> Si
         types = [without_const(parameter.type) for parameter in kernel.parameters or ()]
         if [str(cpp).replace(" __restrict__", "") for cpp in types] == wanted:
             return kernel
-    raise TemplateError(f"{source_name} has no kernel {name!r}; it has {listed(overloads)}")
+    raise TemplateError(f"{source_name} has no kernel {shortened(name)}; it has {listed(overloads)}")
 
 
 def listed(overloads: Iterable[Signature]) -> str:
@@ -138,7 +140,7 @@ def _near(wanted: str, names: list[str]) -> str:
 
     bare = wanted.partition("<")[0]
     if bare != wanted and any(bare in (name, name.rpartition("::")[2]) for name in names):
-        return f"name it {bare!r} and give its template arguments in brackets, kernel[...]"
+        return f"name it {shortened(bare)} and give its template arguments in brackets, kernel[...]"
     by_last = {name.rpartition("::")[2]: name for name in names}
     near = difflib.get_close_matches(wanted, names, n=3)
     near += [by_last[last] for last in difflib.get_close_matches(wanted.rpartition("::")[2], by_last, n=3)]

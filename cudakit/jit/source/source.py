@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.jit.source import headers
 from cudakit.jit.source.code import kind_of
 from cudakit.types.checked import path_of, text_of
@@ -73,7 +73,9 @@ def from_text(text: str, depth: int = 1) -> Source:
     if not isinstance(text, str):
         raise TemplateError(f"Kernel takes CUDA C++ source as a str, got {type(text).__name__}; see Kernel.from_file")
     if text.strip().endswith((".cu", ".cuh")) and "{" not in text:
-        raise TemplateError(f"Kernel takes CUDA C++ source, got a name: {text!r}; a file is Kernel.from_file(…)")
+        raise TemplateError(
+            f"Kernel takes CUDA C++ source, got a name: {shortened(text)}; a file is Kernel.from_file(…)"
+        )
     _check_whole(text, "the kernel text")
     frame = sys._getframe(depth)
     return Source(text, "<kernel text>", None, (frame.f_code.co_filename, frame.f_lineno))
@@ -122,7 +124,8 @@ def from_ptx(text: str, head: str | None = None) -> Source:
         text_of("Kernel.from_ptx: signature", head)
     if kind_of(data) != "ptx":
         raise TemplateError(
-            f"Kernel.from_ptx takes the text of a PTX module, which begins with .version, got {text.strip()[:40]!r}; "
+            f"Kernel.from_ptx takes the text of a PTX module, which begins with .version, got "
+            f"{shortened(text.strip()[:40])}; "
             "CUDA C++ is Kernel(text), a file Kernel.from_file(path)"
         )
     return Source("", "<PTX text>", None, code=data, head=head)
@@ -150,5 +153,5 @@ def from_template(concept: str) -> Source:
     path = folder / f"{concept}.cuh"
     if not path.is_file():
         known = ", ".join(sorted(_concepts(folder))) or "none"
-        raise TemplateError(f"no packaged template {concept!r}; there are: {known}")
+        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {known}")
     return from_file(path)

@@ -11,9 +11,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
 
-from cudakit.errors import ArgumentError, TemplateError
+from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.source.source import Source
-from cudakit.types.checked import flag, path_of, text_of, whole
+from cudakit.types.checked import flag, is_one_of, listed, path_of, text_of, whole
 
 #: What a text is compiled to: machine code, PTX, what is linked (relocatable machine code, LTO IR), and Tile IR.
 Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir", "tileir"]
@@ -92,16 +92,16 @@ class CompileOptions:
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
         # Fields left out are not looked into: kernels are mostly made without options.
-        if self.defines != ():
+        if not _is_empty(self.defines):
             object.__setattr__(self, "defines", _defines(self.defines))
-        if self.include_paths != ():
+        if not _is_empty(self.include_paths):
             object.__setattr__(self, "include_paths", _paths(self.include_paths))
-        if self.link != ():
+        if not _is_empty(self.link):
             # Compiled code is a tuple of its own.
             several = isinstance(self.link, list | tuple) and not hasattr(self.link, "code")
             given = self.link if several else (self.link,)
             object.__setattr__(self, "link", tuple(map(_linkable, given)))
-        if self.extra != ():
+        if not _is_empty(self.extra):
             extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
             for name in dict(extra).keys() & _NOT_EXTRA:
                 raise ArgumentError(f"CompileOptions: extra cannot set {name}; {_NOT_EXTRA[name]}")
@@ -125,11 +125,16 @@ class CompileOptions:
         return dataclasses.replace(self, **changes)
 
 
+def _is_empty(value: Any) -> bool:
+    """Whether a field is left out, as a tuple of nothing."""
+    return isinstance(value, tuple) and not value
+
+
 def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -> tuple[tuple[str, str], ...]:
     if isinstance(given, str):
         given = (given,)
     if isinstance(given, Iterable) and not isinstance(given, Mapping):
-        given = [(each, "1") if isinstance(each, str) else each for each in given]
+        given = [(each, "1") if isinstance(each, str) else each for each in listed("CompileOptions: defines", given)]
     pairs = _pairs("defines", given)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
 
@@ -147,39 +152,44 @@ def _linkable(given: Any) -> Source | Path | bytes:
             return found
     raise ArgumentError(
         f'link takes CUDA C++ text, files, kernels and compiled code, as in link=["lib.cu", kernel.compile(...)], got '
-        f"{given!r}"
+        f"{shortened(given)}"
     )
 
 
 def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
-    pairs = list(given.items() if isinstance(given, Mapping) else given if isinstance(given, Iterable) else [given])
+    pairs = list(given.items()) if isinstance(given, Mapping) else None
+    if pairs is None:
+        pairs = listed(f"CompileOptions: {field}", given) if isinstance(given, Iterable) else [given]
     if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         return pairs
-    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {given!r}")
+    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {shortened(given)}")
 
 
 def _paths(given: Any) -> tuple[str, ...]:
     if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
         given = (given,)
-    return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in given)
+    paths = listed("CompileOptions: include_paths", given)
+    return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in paths)
 
 
 def _folder(given: Any) -> str:
     """A folder as it is named whatever the working directory becomes."""
     text = str(path_of("CompileOptions: cache", given))
     if not os.fspath(given) or "\0" in text:
-        raise ArgumentError(f"CompileOptions: cache is a folder, got {given!r}")
+        raise ArgumentError(f"CompileOptions: cache is a folder, got {shortened(given)}")
     try:
         return os.path.abspath(Path(text).expanduser())
     except RuntimeError as error:
-        raise ArgumentError(f"CompileOptions: cache={given!r} cannot be used: {error}") from error
+        raise ArgumentError(f"CompileOptions: cache={shortened(given)} cannot be used: {error}") from error
 
 
 def _hashable(name: str, value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_hashable(name, item) for item in value)
     if not isinstance(value, Hashable):
-        raise ArgumentError(f"CompileOptions: extra field {name} is a number, a text, or several, got {value!r}")
+        raise ArgumentError(
+            f"CompileOptions: extra field {name} is a number, a text, or several, got {shortened(value)}"
+        )
     return value
 
 
@@ -191,9 +201,11 @@ def check_target(kernel: str, arch: Any, target: Any) -> None:
     TemplateError
     """
     if not isinstance(arch, str) or re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {arch!r}")
-    if target not in get_args(Target):
-        raise TemplateError(f"{kernel}: a target is one of {', '.join(map(repr, get_args(Target)))}, got {target!r}")
+        raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {shortened(arch)}")
+    if not is_one_of(target, get_args(Target)):
+        raise TemplateError(
+            f"{kernel}: a target is one of {', '.join(map(repr, get_args(Target)))}, got {shortened(target)}"
+        )
 
 
 def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:
@@ -207,5 +219,5 @@ def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:
     if given is None or isinstance(given, CompileOptions):
         return given or CompileOptions()
     raise ArgumentError(
-        f"{kernel}: options are a ck.CompileOptions, as in ck.CompileOptions(fast_math=True), got {given!r}"
+        f"{kernel}: options are a ck.CompileOptions, as in ck.CompileOptions(fast_math=True), got {shortened(given)}"
     )

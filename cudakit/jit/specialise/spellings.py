@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.names import Names
 from cudakit.types import layout, structs
@@ -84,7 +84,8 @@ class TypeBook:
             )
         else:
             raise TemplateError(
-                f"template argument {parameter}: {text!r} is neither a type's name, a struct nor a lambda such as "
+                f"template argument {parameter}: {shortened(text)} is neither a type's name, a struct nor a lambda "
+                "such as "
                 "'[](auto a, auto b) { return a + b; }'"
             )
         self.snippets[name] = f'#line 1 "<template argument {parameter}>"\n{body}\n'

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import TemplateError
+from cudakit.errors import TemplateError, shortened
 from cudakit.jit.signature.signature import Signature, TemplateParameter
 from cudakit.jit.specialise.deduce import Deduced
 from cudakit.jit.specialise.spellings import TypeBook
@@ -54,13 +54,15 @@ def explicit_arguments(signature: Signature, given: Any, book: TypeBook) -> dict
             for name, value in named.items():
                 if name not in by_name:
                     known = ", ".join(by_name) or "none; it is not a template"
-                    raise TemplateError(f"{signature.name} has no template parameter {name!r}; it has {known}")
+                    raise TemplateError(f"{signature.name} has no template parameter {shortened(name)}; it has {known}")
                 for one in value if by_name[name].pack and isinstance(value, tuple | list) else (value,):
                     put(by_name[name], one)
             continue
         if position >= len(parameters):
             takes = f"takes {len(parameters)} template argument{'s' * (len(parameters) != 1)}"
-            raise TemplateError(f"{signature.name} {takes if parameters else 'is not a template'}, got {item!r} too")
+            raise TemplateError(
+                f"{signature.name} {takes if parameters else 'is not a template'}, got {shortened(item)} too"
+            )
         put(parameters[position], item)
         position += not parameters[position].pack
     return result
@@ -85,18 +87,20 @@ def argument_text(signature: Signature, parameter: TemplateParameter, value: Any
     if parameter.kind == "type":
         return _type_text(where, value, book)
     if parameter.kind == "template":
-        raise TemplateError(f"{where} is a template; give its name as a string, got {value!r}")
+        raise TemplateError(f"{where} is a template; give its name as a string, got {shortened(value)}")
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if not isinstance(value, int | np.integer):
         kind = f" of type {parameter.value_type}" if parameter.value_type else ""
-        raise TemplateError(f"{where} is a value{kind}; give an int, a bool, or C++ text, got {value!r}")
+        raise TemplateError(f"{where} is a value{kind}; give an int, a bool, or C++ text, got {shortened(value)}")
     enums = {name for name, *_ in book.declarations.enums}
     if isinstance(parameter.value_type, Named) and parameter.value_type.name in enums:
         return f"static_cast<{parameter.value_type.name}>({int(value)})"
     number = int(value)
+    if not -(2**63) <= number < 2**64:
+        raise TemplateError(f"{where} is a value of at most 64 bits, got {shortened(value)}")
     # Of the least there is no literal: C++ has the number, and takes its opposite.
     return f"({number + 1}LL - 1)" if number == -(2**63) else str(number)
 
@@ -113,14 +117,16 @@ def _named_dtype(text: str, book: TypeBook) -> np.dtype | None:
 
 def _type_text(where: str, value: Any, book: TypeBook) -> str:
     if isinstance(value, bool | int | float | np.number) and not isinstance(value, type):
-        raise TemplateError(f"{where} is a type; give a dtype such as numpy.float32, or C++ text, got {value!r}")
+        raise TemplateError(
+            f"{where} is a type; give a dtype such as numpy.float32, or C++ text, got {shortened(value)}"
+        )
     if structs.is_struct_type(value):
         dtype = structs.struct_dtype(value)
         return book.name_struct(dtype, structs.struct_name(value))
     known = torch_dtype(value) if type(value).__module__ == "torch" else _dtype(value)
     if known is None:
         raise TemplateError(
-            f"{where} is a type; give a dtype, a NumPy scalar type, a dataclass or C++ text, got {value!r}"
+            f"{where} is a type; give a dtype, a NumPy scalar type, a dataclass or C++ text, got {shortened(value)}"
         )
     return book.spell(known, where)
 
@@ -131,9 +137,9 @@ def _dtype(value: Any) -> np.dtype | None:
         return None
     try:
         found: np.dtype = np.dtype(value)
-    except (TypeError, ValueError, SyntaxError):
+    except Exception:  # NumPy's, or what the repr of a value raises in its message
         return None
-    return found
+    return found if found.itemsize else None
 
 
 def hashable(item: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
-from cudakit.errors import ArgumentError, FrameError
+from cudakit.errors import ArgumentError, FrameError, shortened
 from cudakit.types.host import refuse_masked
 
 #: Bytes of the largest frame that is taken where nothing else is said.
@@ -81,7 +81,7 @@ def receive(connection: socket.socket, max_bytes: int = LARGEST_FRAME) -> np.nda
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise FrameError(f"a frame begins as an .npy file does, and something else came: {reason}") from error
     if not _is_number(dtype):
-        raise FrameError(f"a frame's dtype is a number's, such as '<f4'; {str(dtype)!r} came")
+        raise FrameError(f"a frame's dtype is a number's, such as '<f4'; {shortened(str(dtype))} came")
     good = len(shape) <= _MOST_DIMENSIONS and all(type(extent) is int and extent >= 0 for extent in shape)
     # An empty array's other extents are bounded too.
     if not good or math.prod(max(extent, 1) for extent in shape) >= _MOST_ELEMENTS:

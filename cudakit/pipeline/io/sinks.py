@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, shortened
 from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.io.frames import send, send_end
 from cudakit.pipeline.io.libraries import pillow, writes_images, zarr_for
 from cudakit.pipeline.io.sources import Chunks
-from cudakit.types.checked import dtype_of, path_of, text_of, whole
+from cudakit.types.checked import dtype_of, flag, path_of, text_of, whole
 from cudakit.types.host import refuse_masked
 
 
@@ -175,7 +175,9 @@ class ImageSink(_Sink):
         file = self._template.format(self._count, name=name)
         if self._is_named:
             if name is None or name in ("", ".", "..") or set(name) & set("/\\\0"):
-                raise ArgumentError(f"to_images: result {self._count} has the name {name!r}, which is no file's")
+                raise ArgumentError(
+                    f"to_images: result {self._count} has the name {shortened(name)}, which is no file's"
+                )
             if file in self._written:
                 raise ArgumentError(
                     f"to_images: there are two results for the file {file}; number them, as in '{{name}}-{{}}.png'"
@@ -284,7 +286,7 @@ def to_array(out: np.ndarray) -> ArraySink:
 
 def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
     """One ``.npy`` file of all results: their rows one behind the other, or, with `stack`, each result a row."""
-    return NpySink(path_of("to_npy: what is written", path), stack)
+    return NpySink(path_of("to_npy: what is written", path), flag("to_npy: stack", stack))
 
 
 def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> ImageSink:
@@ -304,9 +306,13 @@ def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> Image
     try:
         is_numbered = name.format(0, name="0") != name.format(1, name="1")
     except (LookupError, ValueError) as error:
-        raise ArgumentError(f"to_images: name {name!r} cannot be formatted with a number: {error!r}") from None
+        raise ArgumentError(
+            f"to_images: name {shortened(name)} cannot be formatted with a number: {shortened(error)}"
+        ) from None
     if not is_numbered:
-        raise ArgumentError(f"to_images: name {name!r} is the same for all results; number it, as in '{{:06d}}.png'")
+        raise ArgumentError(
+            f"to_images: name {shortened(name)} is the same for all results; number it, as in '{{:06d}}.png'"
+        )
     if writes_images("to_images", place.suffix) and not place.is_dir():
         raise ArgumentError(
             f"to_images: {folder} is named as an image, and a folder is wanted, with a file in it for each result; one "
@@ -397,7 +403,9 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
 def _check_suffix(what: str, path: Path) -> None:
     """Raise where a file's name does not say an image's format."""
     if not writes_images(what, path.suffix):
-        raise ArgumentError(f"{what}: {str(path)!r} has an unknown file extension; take .png, .jpg, .tif or the like")
+        raise ArgumentError(
+            f"{what}: {shortened(str(path))} has an unknown file extension; take .png, .jpg, .tif or the like"
+        )
 
 
 def _rows_of(item: Any, stack: bool, what: str) -> np.ndarray:

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, CudakitError
+from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.pipeline.io.frames import LARGEST_FRAME, receive
 from cudakit.pipeline.io.libraries import pillow, zarr_for
-from cudakit.types.checked import path_of, text_of, whole
+from cudakit.types.checked import iterated, path_of, text_of, whole
 
 _CHUNK_BYTES = 64 << 20
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -207,7 +207,7 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     """
     known = pillow("from_images").MODES
     if text_of("from_images: mode", mode) not in known:
-        raise ArgumentError(f"from_images: mode {mode!r}; Pillow has {', '.join(known)}")
+        raise ArgumentError(f"from_images: mode {shortened(mode)}; Pillow has {', '.join(known)}")
     return Files(_listed("from_images", paths, _IMAGES), mode)
 
 
@@ -289,7 +289,7 @@ class Named(_Wrapped):
 
     def named_items(self) -> Iterator[tuple[str, Any]]:
         """The pairs, looked at."""
-        pairs = iter(self._source)
+        pairs = iterated("named: pairs", self._source)
         try:
             for pair in pairs:
                 if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
@@ -327,7 +327,7 @@ def ahead(source: Iterable[Any]) -> Ahead:
     ------
     ArgumentError
     """
-    if not isinstance(source, Iterable):
+    if not isinstance(source, Iterable) or isinstance(source, str | bytes) or getattr(source, "shape", None) == ():
         raise ArgumentError(f"ahead: a source is an iterable of items, got {type(source).__name__}")
     return Ahead(source)
 
@@ -336,10 +336,13 @@ def _listed(
     what: str, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], suffixes: tuple[str, ...]
 ) -> list[Path]:
     if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike)):
-        return [path_of(f"{what}: each of several", path) for path in paths]
+        return [path_of(f"{what}: each of several", path) for path in iterated(what, paths)]
     folder = path_of(f"{what}: what is read", paths)
-    if not folder.is_dir():
-        return [folder]
+    try:
+        if not folder.is_dir():
+            return [folder]
+    except OSError as error:
+        raise ArgumentError(f"{what}: {shortened(str(folder))} cannot be read: {error.strerror}") from None
     found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
     if not found:
         raise ArgumentError(f"{what}: {folder} has no file that ends in {', '.join(suffixes)}")
