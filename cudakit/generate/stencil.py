@@ -171,7 +171,9 @@ def _recipe(
 
 def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
     """One of a kind for each of three axes, the last `rank` of which are the arrays'."""
-    each = [given] * rank if isinstance(given, str | int) else listed(f"{op}: {what}", given)
+    each = (
+        [given] * rank if isinstance(given, str | int) else listed(f"{op}: {what} is one, or one for each axis", given)
+    )
     if len(each) != rank:
         raise TemplateError(f"{op}: {what} has {len(each)} entries, and the expression {rank} axes")
     first, second, third = [filler] * (3 - rank) + each

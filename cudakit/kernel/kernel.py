@@ -601,8 +601,8 @@ def prewarm(
 
     if isinstance(kernels, Kernel):
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
-    kernels = listed("prewarm: kernels", kernels)
-    archs = listed("prewarm: archs", archs)
+    kernels = listed("prewarm takes several kernels", kernels, "; put them into a list")
+    archs = listed("prewarm: archs are several, as in archs=['sm_80', 'sm_90']", archs)
     for each in archs:
         check_target("prewarm", each, "cubin")
     if workers is not None:

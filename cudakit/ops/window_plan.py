@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from math import prod
@@ -133,9 +134,10 @@ def number_of(where: str, value: Any, least: float | None = None) -> float:
     ------
     ArgumentError
     """
-    number = real(where, value)
-    if least is None or (number > least and number < float("inf")):
-        return number
+    with contextlib.suppress(ArgumentError):
+        number = real(where, value)
+        if least is None or (number > least and number < float("inf")):
+            return number
     raise ArgumentError(f"{where} is a number{'' if least is None else f' above {least:g}'}, got {shortened(value)}")
 
 

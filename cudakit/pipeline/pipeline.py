@@ -388,7 +388,10 @@ def _restore(
 
 
 def _checked_devices(given: Any, stream: Any, graph: bool) -> tuple[int, ...]:
-    found = tuple(whole("Pipeline: devices: each", number) for number in listed("Pipeline: devices", given))
+    found = tuple(
+        whole("Pipeline: devices: each", number)
+        for number in listed("Pipeline: devices are numbers, as in devices=[0, 1]", given)
+    )
     if not found:
         raise ArgumentError("Pipeline: devices are one at least, as in devices=[0, 1]")
     if stream is not None:

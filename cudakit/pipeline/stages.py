@@ -104,7 +104,10 @@ def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     """
     if callable(stages) or isinstance(stages, Stage):
         raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
-    found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in listed("Pipeline: stages", stages))
+    given = (
+        [stages] if isinstance(stages, str) else listed("Pipeline: stages are a list, as in Pipeline([stage])", stages)
+    )
+    found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in given)
     if not found:
         raise ArgumentError("Pipeline: there is no stage; give at least one function")
     return found

@@ -418,7 +418,10 @@ def foreign(
     """
     place = place_of(stream)
     given = place.check(stream)
-    reads, writes = listed("hazards.foreign: reads", reads), listed("hazards.foreign: writes", writes)
+    reads, writes = (
+        listed("hazards.foreign: reads are several arrays", reads),
+        listed("hazards.foreign: writes are several arrays", writes),
+    )
     put_in = order().around(given, reads, writes) if place.unit == "ms" else contextlib.nullcontext()
     size = sum(getattr(array, "nbytes", 0) for array in writes)
     with doing("copy", text_of("hazards.foreign: name", name), given, tuple(reads), tuple(writes), size), put_in:

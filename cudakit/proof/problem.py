@@ -272,7 +272,9 @@ class Problem:
             self.axes_of_1 += tuple(axis for axis in _AXES if axis not in read)
             found = [Symbol(f"{what}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
             return tuple(polynomial(1 if each.name[-1] not in read else each) for each in found)
-        parts = [given] if isinstance(given, int | str) else listed(f"{self.name}: {what}", given)
+        parts = (
+            [given] if isinstance(given, int | str) else listed(f"{self.name}: {what} is an extent, or several", given)
+        )
         if not 1 <= len(parts) <= 3:
             raise ArgumentError(f"{self.name}: {what} has one to three extents, got {shortened(given)}")
         sizes = []

@@ -247,7 +247,7 @@ def run(
 def _start(
     function: Any, chunks: Any, engine: Any, ordered: bool, depth: int | None, progress: Any, on_error: Any, sink: Any
 ) -> Results:
-    iterator = iterated("scale.map: chunks", chunks)
+    iterator = iterated("scale.map: chunks is an iterable of them", chunks)
     if not callable(function):
         raise ArgumentError(
             f"scale.map: the first argument is a pipeline or a function of a chunk, got {shortened(function)}"

@@ -48,7 +48,10 @@ def _hypothesis() -> _Hypothesis:
 def dtypes(among: Sequence[DTypeLike] = _DTYPES) -> SearchStrategy[np.dtype]:
     """One of some dtypes; default: integers and floats of all sizes."""
     return _hypothesis().st.sampled_from(
-        [dtype_of("testing.dtypes: each of among", each) for each in listed("testing.dtypes: among", among)]
+        [
+            dtype_of("testing.dtypes: each of among", each)
+            for each in listed("testing.dtypes: among are several dtypes", among)
+        ]
     )
 
 
@@ -168,7 +171,8 @@ def configs(most_blocks: int = 64, dims: int = 1, threads: Sequence[int] = ()) -
         raise ArgumentError(f"testing.configs: dims is 1, 2 or 3, got {shortened(dims)}")
     whole("testing.configs: most_blocks", most_blocks, 1)
     threads = [
-        whole("testing.configs: each of threads", each, 1) for each in listed("testing.configs: threads", threads)
+        whole("testing.configs: each of threads", each, 1)
+        for each in listed("testing.configs: threads are several numbers", threads)
     ]
     st = _hypothesis().st
     if threads and max(threads) > _MOST_THREADS:

@@ -26,8 +26,8 @@ def whole(where: str, value: Any, least: int = 0) -> int:
     ArgumentError
     """
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if value >= 2**64:
-            raise ArgumentError(f"{where} is a number below 2**64, got {shortened(value)}")
+        if value >= 2**1000:
+            raise ArgumentError(f"{where} is a number below 2**1000, got {shortened(value)}")
         if value >= least:
             return index(value)
     raise ArgumentError(f"{where} is a number from {least} up, got {shortened(value)}")
@@ -69,14 +69,14 @@ def is_one_of(value: Any, words: Container[str | None]) -> bool:
     return (value is None or isinstance(value, str)) and value in words
 
 
-def listed(where: str, value: Any) -> list[Any]:
+def listed(clause: str, value: Any, hint: str = "") -> list[Any]:
     """The elements of an iterable other than a text.
 
     Raises
     ------
     ArgumentError
     """
-    return list(iterated(where, value))
+    return list(iterated(clause, value, hint))
 
 
 def array_of(where: str, value: Any) -> np.ndarray:
@@ -92,8 +92,15 @@ def array_of(where: str, value: Any) -> np.ndarray:
         raise ArgumentError(f"{where} is no array: {told(error)}; got {shortened(value)}") from None
 
 
-def iterated(where: str, value: Any) -> Iterator[Any]:
+def iterated(clause: str, value: Any, hint: str = "") -> Iterator[Any]:
     """The elements of an iterable other than a text, one by one.
+
+    Parameters
+    ----------
+    clause : str
+        What the argument is, for the error: "prewarm: archs are several".
+    hint : str
+        What to do.
 
     Raises
     ------
@@ -104,7 +111,7 @@ def iterated(where: str, value: Any) -> Iterator[Any]:
             return iter(value)
     except TypeError:  # an array without dimensions is iterable by its class
         pass
-    raise ArgumentError(f"{where} takes several, as in a list, got {type(value).__name__}: {shortened(value)}")
+    raise ArgumentError(f"{clause}, got {shortened(value)}{hint}")
 
 
 def dtype_of(where: str, value: Any) -> np.dtype:

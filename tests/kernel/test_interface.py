@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from inspect import Parameter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import cudakit as ck
 from cudakit.jit.cache import prewarm as prewarm_module
 from cudakit.jit.compile import binary, disassemble
+from cudakit.jit.source import headers, source
 from cudakit.kernel import calls as calls_module
 from cudakit.kernel import kernel as kernel_module
 from cudakit.kernel.globals import Globals, UnknownVariable
@@ -122,6 +124,23 @@ def test_kernels_of_the_package() -> None:
             ck.TemplateError, match=r"a packaged template is named 'concept/name', as in 'image/gray'; g"
         ):
             ck.Kernel.from_template(wrong)  # type: ignore[arg-type]
+
+
+def test_a_template_is_of_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "__global__ void k() {}"
+    folder = tmp_path / "templates"
+    (folder / "tile").mkdir(parents=True)
+    for path in (tmp_path / "out.cuh", folder / "own.cuh", folder / "tile" / "own.cuh"):
+        path.write_text(text)
+    (folder / "link.cuh").symlink_to(tmp_path / "out.cuh")
+    monkeypatch.setattr(headers, "templates_folder", lambda: folder)
+    for concept in ("own", "tile/own"):
+        assert source.from_template(concept).text == text
+    for wrong in ("../out", str(tmp_path / "out"), "tile/../../out", "link", "./own", "own.cuh", "OWN/", "", ".."):
+        with pytest.raises(ck.TemplateError, match="there are: own, tile/own"):
+            source.from_template(wrong)
+        with pytest.raises(ck.TemplateError):
+            ck.Kernel.from_template(f"{wrong}/k")
 
 
 def test_what_is_shown_of_a_kernel() -> None:

@@ -143,15 +143,17 @@ def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
 
 
 def _concepts(folder: Path) -> Iterator[str]:
+    root = folder.resolve()
     for path in (*folder.glob("*.cuh"), *folder.glob("tile/*.cuh")):
-        yield path.relative_to(folder).with_suffix("").as_posix()
+        if path.is_file() and path.resolve().is_relative_to(root):
+            yield path.relative_to(folder).with_suffix("").as_posix()
 
 
 def from_template(concept: str) -> Source:
     """`Source` of the packaged template file ``templates/<concept>.cuh``."""
     folder = headers.templates_folder()
-    path = folder / f"{concept}.cuh"
-    if not path.is_file():
-        known = ", ".join(sorted(_concepts(folder))) or "none"
-        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {known}")
-    return from_file(path)
+    # Only what is listed is opened: a name cannot lead out of the folder.
+    known = sorted(_concepts(folder))
+    if concept not in known:
+        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {', '.join(known) or 'none'}")
+    return from_file(folder / f"{concept}.cuh")

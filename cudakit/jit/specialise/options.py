@@ -134,7 +134,10 @@ def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -
     if isinstance(given, str):
         given = (given,)
     if isinstance(given, Iterable) and not isinstance(given, Mapping):
-        given = [(each, "1") if isinstance(each, str) else each for each in listed("CompileOptions: defines", given)]
+        given = [
+            (each, "1") if isinstance(each, str) else each
+            for each in listed("CompileOptions: defines are a mapping, or several names", given)
+        ]
     pairs = _pairs("defines", given)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
 
@@ -159,7 +162,11 @@ def _linkable(given: Any) -> Source | Path | bytes:
 def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
     pairs = list(given.items()) if isinstance(given, Mapping) else None
     if pairs is None:
-        pairs = listed(f"CompileOptions: {field}", given) if isinstance(given, Iterable) else [given]
+        pairs = (
+            listed(f"CompileOptions: {field} is a mapping, or pairs of a name and a value", given)
+            if isinstance(given, Iterable)
+            else [given]
+        )
     if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         return pairs
     raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {shortened(given)}")
@@ -168,7 +175,7 @@ def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
 def _paths(given: Any) -> tuple[str, ...]:
     if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
         given = (given,)
-    paths = listed("CompileOptions: include_paths", given)
+    paths = listed("CompileOptions: include_paths are several folders", given)
     return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in paths)
 
 

@@ -289,7 +289,7 @@ class Named(_Wrapped):
 
     def named_items(self) -> Iterator[tuple[str, Any]]:
         """The pairs, looked at."""
-        pairs = iterated("named: pairs", self._source)
+        pairs = iterated("named: pairs are several (name, item)", self._source)
         try:
             for pair in pairs:
                 if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
@@ -336,7 +336,9 @@ def _listed(
     what: str, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], suffixes: tuple[str, ...]
 ) -> list[Path]:
     if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike)):
-        return [path_of(f"{what}: each of several", path) for path in iterated(what, paths)]
+        return [
+            path_of(f"{what}: each of several", path) for path in iterated(f"{what}: paths are one or several", paths)
+        ]
     folder = path_of(f"{what}: what is read", paths)
     try:
         if not folder.is_dir():
