@@ -13,7 +13,7 @@ from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.memory import pinned
 from cudakit.memory.kernel_limits import set_kernel_limit
 from cudakit.memory.spare_buffers import spares
-from cudakit.streams import devices
+from cudakit.streams import devices, forks
 from cudakit.streams.order.order import order
 from cudakit.types.checked import is_one_of, whole
 
@@ -85,7 +85,9 @@ class Ledger:
     """What nobody else counts: managed memory by device, peaks, and limits."""
 
     def __init__(self) -> None:
-        self.lock: threading.RLock = threading.RLock()  # a finalizer may come while this thread has it
+        self.lock: threading.RLock = forks.renewed(
+            self, "lock", threading.RLock
+        )  # a finalizer may come while this thread has it
         self.managed: dict[int, int] = {}
         self.buffers: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.peaks: dict[tuple[str, int], int] = {}

@@ -22,6 +22,7 @@ from cudakit.ops.target import Casting, Target, check_casting, delivered
 from cudakit.ops.transpose import copy
 from cudakit.random import fill
 from cudakit.random.fill import Fill
+from cudakit.streams import forks
 from cudakit.types.checked import flag, whole
 
 _NAME = "Philox4x32-10"
@@ -64,7 +65,7 @@ class Generator:
             raise ArgumentError(f"Generator: seed {shortened(seed)} is none: {told(error)}") from None
         key, number = (int(word) for word in self._seeds.generate_state(2, np.uint64))
         self._key, self._number, self._position = key, number % _STREAMS, 0
-        self._lock = threading.Lock()
+        self._lock = forks.renewed(self, "_lock", threading.Lock)
 
     def __repr__(self) -> str:
         return f"<cudakit.random.Generator {_NAME}: key {self._key:#x}, stream {self._number:#x}, at {self._position}>"

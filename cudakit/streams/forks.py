@@ -2,11 +2,68 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
 
 
 def in_child(call: Callable[[], object]) -> None:
     """Have `call` called in each process that is forked from this one, where the system can fork at all."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=call)
+
+
+#: Owners of locks, with the attributes and classes of these.
+_locks: weakref.WeakKeyDictionary[Any, list[tuple[str, Callable[[], Any]]]] = weakref.WeakKeyDictionary()
+
+
+def renewed(owner: Any, name: str, make: Callable[[], Any]) -> Any:
+    """A lock for the attribute `name` of an object, which a forked child has anew."""
+    _locks.setdefault(owner, []).append((name, make))
+    return make()
+
+
+def _renew() -> None:
+    for owner, locks in list(_locks.items()):
+        for name, make in locks:
+            setattr(owner, name, make())
+
+
+in_child(_renew)
+
+
+class Occupied:
+    """Whether a forked child has a library in which a thread of its parent was at the fork, with the library's locks.
+
+    Such a library may wait for ever in the child, and is left to a process of its own.
+
+    Attributes
+    ----------
+    at_fork : bool
+        In a child: whether a thread of its parent was inside, or of that one's parent.
+    """
+
+    def __init__(self) -> None:
+        self.at_fork = False
+        # Adding and taking away are one step each, which needs no lock.
+        self._threads: dict[int, int] = {}
+        in_child(self._forked)
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """A block in which this thread is in the library."""
+        thread = threading.get_ident()
+        self._threads[thread] = self._threads.get(thread, 0) + 1
+        try:
+            yield
+        finally:
+            self._threads[thread] -= 1
+            if not self._threads[thread]:
+                del self._threads[thread]
+
+    def _forked(self) -> None:
+        self.at_fork = self.at_fork or bool(self._threads.keys() - {threading.get_ident()})
+        self._threads.clear()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
-from cudakit.streams import devices
+from cudakit.streams import devices, forks
 
 if TYPE_CHECKING:
     from cuda.core import Device, Event, EventOptions, Stream
@@ -185,7 +185,7 @@ class _Objects:
     """The objects that cuda.core and CuPy have for each other's streams, made once while there are not very many."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.renewed(self, "_lock", threading.Lock)
         self._adopted: dict[int, tuple[Any, Stream]] = {}
         self._cupy: dict[int, tuple[Stream, Any]] = {}
 

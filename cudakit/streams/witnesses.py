@@ -13,6 +13,8 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
+from cudakit.streams import forks
+
 Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "compile", "graph"]
 
 
@@ -85,7 +87,7 @@ class _Watch:
     """Who watches, and who must know that somebody does."""
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock = forks.renewed(self, "lock", threading.RLock)
         self.shortcuts: weakref.WeakSet[Watched] = weakref.WeakSet()
         self.witnesses: tuple[Witness, ...] = ()
         self.names: dict[int, str] = {}

@@ -1,9 +1,21 @@
-"""Where a system cannot fork, and lacks what else POSIX has, the package still runs kernels on the emulator."""
+"""Forks while other threads hold locks; and a system that cannot fork, and lacks what else POSIX has."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+from support.forks import in_a_fork
+
+import cudakit as ck
+from cudakit.jit.compile import nvrtc
+from cudakit.memory.accounting import Ledger
+from cudakit.streams.forks import Occupied, renewed
 
 PROGRAM = """
 import os
@@ -24,3 +36,73 @@ def test_nothing_asks_for_what_only_posix_has() -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def held_by_another(block: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """A block during which another thread is inside of one."""
+    begun, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with block():
+            begun.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    begun.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+
+
+@forks
+def test_a_lock_that_another_thread_held_at_the_fork_is_free() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.lock = renewed(self, "lock", threading.Lock)
+            self.other = renewed(self, "other", threading.RLock)
+
+    owner, ledger = Owner(), Ledger()
+    for lock in (lambda: owner.lock, lambda: owner.other, lambda: ledger.lock):
+        with held_by_another(lock):
+            assert in_a_fork(lambda lock=lock: int(not lock().acquire(timeout=5)), 60) == 0
+    assert owner.lock.acquire(blocking=False)
+
+
+@forks
+def test_a_library_in_which_another_thread_was_at_the_fork() -> None:
+    library = Occupied()
+    assert in_a_fork(lambda: int(library.at_fork), 60) == 0
+    with held_by_another(library.inside):
+        assert not library.at_fork
+        assert in_a_fork(lambda: int(library.at_fork), 60) == 1
+        # Also in a child of the child.
+        assert in_a_fork(lambda: in_a_fork(lambda: int(library.at_fork), 60) or 0, 60) == 1
+    assert in_a_fork(lambda: int(library.at_fork), 60) == 0
+    with library.inside(), library.inside():  # the thread that forks goes on in the child
+        assert in_a_fork(lambda: int(library.at_fork), 60) == 0
+
+
+@forks
+@pytest.mark.emulator
+def test_a_fork_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child's first compile waited for ever for NVRTC's own lock."""
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", "")
+    text = "#include <cub/block/block_reduce.cuh>\n__global__ void k(int* x) { *x = 1; }"
+    compiling = threading.Thread(target=ck.Kernel(text).ptx, kwargs={"arch": "sm_90"})
+    compiling.start()
+    while not nvrtc._nvrtc._threads and compiling.is_alive():
+        pass
+    assert compiling.is_alive()
+
+    def compiles() -> int:
+        return int("st.global" not in ck.Kernel("__global__ void k(int* x) { *x = 2; }").ptx(arch="sm_90"))
+
+    assert in_a_fork(compiles, 120) == 0
+    compiling.join()

@@ -19,6 +19,7 @@ from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
+from cudakit.streams.forks import Occupied
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions
@@ -31,6 +32,7 @@ _NOWHERE = f"{os.devnull}/"
 #: How NVRTC prints errors of tile code.
 _PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
 _LEAST_TILE_ARCH = 80
+_nvrtc = Occupied()
 #: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
 TYPES_PROBE = "cudakit_type"
 #: How NVRTC tells of a name that it does not know.
@@ -195,7 +197,7 @@ class Request:
             _check_tiles(spec)
         options = self.program_options(changes)
         # cuda.core's Program asks the driver before it makes PTX, and has no option for tile code.
-        run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" else _by_program
+        run = _by_nvrtc if spec.has_tiles or spec.target == "ptx" or _nvrtc.at_fork else _by_program
         names = self.name_expressions
         try:
             return run(self, options, names)
@@ -295,7 +297,8 @@ def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...
     failure = ""
     try:
         kind = "ltoir" if request.specialization.target == "ltoir" else "cubin"
-        code = program.compile(kind, name_expressions=names, logs=log)
+        with _nvrtc.inside():
+            code = program.compile(kind, name_expressions=names, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -319,7 +322,11 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     kind = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
     flags = [*options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin"))]
     given = request.text, request.program_name, [*flags, *request.flags], names, kind
-    answer, told = _apart(given) if spec.has_tiles else (nvrtc_worker.run(*given), "")
+    if spec.has_tiles or _nvrtc.at_fork:
+        answer, told = _apart(given)
+    else:
+        with _nvrtc.inside():
+            answer, told = nvrtc_worker.run(*given), ""
     told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log or answer.failure == nvrtc_worker.NO_TILE_IR:
@@ -342,7 +349,8 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
 def _apart(given: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
     """NVRTC's answer from a process of its own, and what it printed there.
 
-    Of tile code it prints some errors to the process's own output, and dies of others.
+    In a child that was forked while another thread compiled, NVRTC's own lock stays locked. Of tile code it prints some
+    errors to the process's own output, and dies of others.
     """
     import pickle  # few programs have tile code
     import subprocess
