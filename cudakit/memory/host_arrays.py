@@ -218,7 +218,21 @@ def check(kernel: Callee, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
                     "and each gets a copy of its own; give the array once, as ck.InOut(a), or give copies"
                 )
         found.append((position, name, is_pointer))
+    _check_beside(kernel, given, found)
     return found
+
+
+def _check_beside(kernel: Callee, given: Sequence[Any], found: Sequence[tuple[int, str, bool]]) -> None:
+    """Raise where a kernel is given an array as it is too, whose changes what is brought back would overwrite."""
+    for position, value in enumerate(given):
+        if not isinstance(value, np.ndarray):
+            continue
+        for other, name, _ in found:
+            if given[other].copied_out and overlap(value, given[other].array):
+                raise ArgumentError(
+                    f"{_where(kernel, name, given[other])} shares memory with argument {position}, which is given as "
+                    "it is: what the kernel writes there would be overwritten; give the array once, as ck.InOut(a)"
+                )
 
 
 def _check_direction(kernel: Callee, name: str, value: HostArray, cpp: Any) -> None:

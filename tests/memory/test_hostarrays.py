@@ -219,6 +219,20 @@ def test_overlap_is_refused(stream: Any) -> None:
     assert x.tolist() == [1.0, 2.0] * 50
 
 
+@pytest.mark.parametrize("kind", [ck.Out, ck.InOut])
+def test_an_array_beside_its_own_copy_is_refused(stream: Any, kind: Any) -> None:
+    """What the kernel writes to the array itself would be lost when the copy is brought back."""
+    x = ck.empty(8, np.float32, "pinned")
+    x[:] = 1
+    words = r"axpy: argument y: ck.\w+ shares memory with argument 1, which is given as it is.*as ck.InOut\(a\)"
+    for given in (x, x[2:4]):
+        with pytest.raises(ck.ArgumentError, match=words):
+            AXPY(stream, ck.cover(2), 1.0, given, kind(x), 2)
+    AXPY(stream, ck.cover(4), 1.0, x[:4], ck.InOut(x[4:]), 4)
+    stream.sync()
+    assert x.tolist() == [1.0] * 4 + [2.0] * 4
+
+
 def test_direction_must_fit_the_parameter(stream: Any) -> None:
     x, y = np.ones(8, np.float32), np.ones(8, np.float32)
     with pytest.raises(ck.ArgumentError, match=r"axpy: argument y: ck.In brings nothing back.*give ck.InOut"):
