@@ -32,6 +32,7 @@ from cudakit.generate.fold_arguments import (
     whole_warps,
 )
 from cudakit.generate.fold_function import Folded
+from cudakit.generate.identity import check_identity
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
@@ -115,6 +116,7 @@ def reduction(
         post,
         None if acc is None else expression(name, "acc", acc),
     )
+    check_identity(name, recipe.reduce, recipe.identity)
     statement(name, "post", post)
     check_set(name, "post", post, [p.name for p in made.outputs], preamble)
     return Reduction(recipe, options)

@@ -35,6 +35,7 @@ from cudakit.generate.fold_arguments import (
     whole_warps,
 )
 from cudakit.generate.fold_function import Folded
+from cudakit.generate.identity import check_identity
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
@@ -126,6 +127,7 @@ def scan(
         None if segments is None else expression(name, "segments", segments),
         None if acc is None else expression(name, "acc", acc),
     )
+    check_identity(name, recipe.reduce, recipe.identity)
     if segments is not None and recipe.takes_last:
         raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
     if identity is None and made.may_use(output, "prev_item"):
