@@ -89,7 +89,7 @@ def stencil(
         Beyond the borders of mode ``constant``.
     radius : int or sequence of int, optional
         How far neighbours lie at most, for bodies whose offsets are not written as integers (loops); a sequence is for
-        each axis. Left out: found in the body.
+        each axis. Left out: found in the body. An offset beyond it is refused; a kernel that computes one traps.
     preamble : str
         C++ before the kernel.
     options : CompileOptions, optional
@@ -199,6 +199,11 @@ def _halos(
             continue
         reach = [0] * (3 - rank) + [max(abs(each[d]) for each in of) for d in range(rank)]
         halo = tuple(max(a, whole(f"{op}: radius", b)) for a, b in zip(reach, least, strict=True))
+        if radius is not None and halo != tuple(least):
+            raise TemplateError(
+                f"{op}: {p.name} is looked at {reach[3 - rank :]} away, beyond radius={shortened(radius)}; give a "
+                "greater radius"
+            )
         if max(halo) > _FURTHEST:
             raise TemplateError(f"{op}: {p.name} is looked at {max(halo)} away; {_FURTHEST} is the most")
         halos.append((halo[0], halo[1], halo[2]))

@@ -351,6 +351,15 @@ def test_functions_that_are_no_stencils(stream: Any, xp: Any) -> None:
         (lambda: ck.stencil("float out", "out = u[1]", "raw float u"), "none of them is raw"),
         (lambda: ck.stencil("float a, float b", "a = u(0, 1)", "float u"), "never sets b"),
         (lambda: ck.stencil("float out", FIVE, radius=(1, 1, 1)), "radius has 3 entries, and the expression 2 axes"),
+        (
+            lambda: ck.stencil("float out", "u(0, 2)", radius=1),
+            r"u is looked at \[0, 2\] away, beyond radius=1; give a",
+        ),
+        (
+            lambda: ck.stencil("float out", "u(-3, 0) + u(0, k)", "float u, int k", radius=(2, 9)),
+            r"beyond radius=\(2, 9\)",
+        ),
+        (lambda: ck.stencil("float out", FIVE, radius=0), "beyond radius=0"),
         (lambda: ck.stencil("float out", FIVE, radius=17), "u is looked at 17 away; 16 is the most"),
         (lambda: ck.stencil("float out", 3), "the expression must be C\\+\\+ text, got 3"),  # type: ignore[call-overload]
         (lambda: ck.stencil("float out", FIVE, name="out_"), "must be a C\\+\\+ identifier"),
@@ -366,6 +375,16 @@ def test_neighbours_three_planes_away(stream: Any, xp: Any) -> None:
     host = np.random.default_rng(0).integers(0, 100, (9, 5, 8)).astype("f4")
     want = np.roll(host, 3, 0) - 2 * np.roll(host, -3, 0) + np.roll(host, -1, 2)
     np.testing.assert_array_equal(to_host(far(xp.asarray(host), stream=stream)), want)
+
+
+@pytest.mark.emulator
+def test_an_offset_that_only_the_kernel_knows_stays_within_the_radius(stream: Any) -> None:
+    """Behind the radius lies other memory, whose values were taken."""
+    far = ck.stencil("float out", "out = u(k) + u(0)", "float u, int k", name="far", radius=1, mode="nearest")
+    x = np.arange(8, dtype=np.float32)
+    assert far(x, 1, stream=stream).tolist() == [1, 3, 5, 7, 9, 11, 13, 14]
+    with pytest.raises(ck.CudakitError, match="trap"):
+        far(x, 2, stream=stream)
 
 
 def test_offsets_in_an_expression() -> None:

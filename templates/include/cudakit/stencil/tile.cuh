@@ -22,6 +22,8 @@ struct stencil_tile {
         Index top, left, height, width;
 
         __device__ __forceinline__ V operator()(int dy, int dx) const {
+            // Nothing is left of this where the offsets are constants. Behind the radius there is other memory.
+            if (dy < -HY || dy > HY || dx < -HX || dx > HX) __trap();
             int r = row + dy, c = column + dx;
             if constexpr (!INNER && YBORDER != CONSTANT_BORDER && YBORDER != WRAP_BORDER)
                 r = static_cast<int>(bordered<YBORDER>(top + r, height) - top);

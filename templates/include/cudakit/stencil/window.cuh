@@ -131,6 +131,8 @@ struct stencil_window {
         const stencil_window& window;
         int plane, row, column;
         __device__ __forceinline__ V operator()(int dz, int dy, int dx) const {
+            // Nothing is left of this where the offsets are constants. Behind the radius there is other memory.
+            if (dz < -HZ || dz > HZ || dy < -HY || dy > HY || dx < -HX || dx > HX) __trap();
             return window.values[plane + HZ + dz][row + HY + dy][column + HX + dx];
         }
         __device__ __forceinline__ V operator()(int dy, int dx) const { return (*this)(0, dy, dx); }
