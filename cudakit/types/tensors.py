@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 #: Bytes that addresses and pitches must be multiples of for the card's engine for tiles, TMA.
 ALIGN: Final = 16
+#: Elements up to which an array's are looked at one by one.
+_MOST_COUNTED: Final = 1 << 16
 #: What a 32-bit index holds.
 MOST: Final = 2**31 - 1
 
@@ -97,6 +100,33 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], address: int, itemsi
             if not any(pitch % ALIGN for pitch in pitches):
                 return TensorLayout(axis, ALIGN, shape[axis] * itemsize % ALIGN == 0, wide)
     return TensorLayout(axes[0] if axes else -1, wide=wide)
+
+
+def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether two elements of an array may be one; sure for arrays whose axes nest, and for those of few elements.
+
+    Parameters
+    ----------
+    shape, strides : sequence of int
+        In elements.
+    """
+    if 0 in shape:
+        return False
+    span = 0
+    counted = sorted((abs(stride), extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1)
+    for stride, extent in counted:
+        if stride <= span:
+            break
+        span += stride * (extent - 1)
+    else:
+        return False
+    count = math.prod(shape)
+    if count > _MOST_COUNTED:
+        return True
+    places = itertools.product(
+        *(range(0, stride * extent, stride) if stride else [0] * extent for stride, extent in counted)
+    )
+    return len({sum(place) for place in places}) < count
 
 
 def fits(layout: TensorLayout, shape: Sequence[int], strides: Sequence[int], address: int, itemsize: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
-from cudakit.types.tensors import ALIGN, MOST, TensorLayout, fits, layout_of, packer, passed_strides
+from cudakit.types.tensors import ALIGN, MOST, TensorLayout, fits, layout_of, overlaps_itself, packer, passed_strides
 
 #: How many shapes and strides are known of one parameter.
 _MOST_KNOWN: Final = 64
@@ -49,6 +49,8 @@ class WholeArray:
                 return f"its stride along axis {axis} is {stride}, and a tile kernel takes no reversed axes: copy it"
             if extent > 1 and stride == 0 and not self._parameter.const:
                 return f"it may be written, and its stride along axis {axis} is 0: copy it, or take const T"
+        if not self._parameter.const and overlaps_itself(shape, strides):
+            return f"it may be written, and its elements overlap (strides {tuple(strides)}): copy it, or take const T"
         for part, divisor, low, high in self._promises:
             number = (address, *shape, *passed_strides(shape, strides, self._itemsize))[part]
             wrong = f"a multiple of {divisor}" if number % divisor else ""

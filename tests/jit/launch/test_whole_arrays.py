@@ -14,10 +14,11 @@ from cudakit.jit.launch.bind import Target, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
+from cudakit.jit.launch.whole_arrays import WholeArray
 from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, Evidence
-from cudakit.types.tensors import TensorLayout, layout_of
+from cudakit.types.tensors import TensorLayout, layout_of, overlaps_itself
 
 pytestmark = pytest.mark.emulator
 F4 = np.dtype("f4")
@@ -161,3 +162,42 @@ def test_the_driver_is_given_each_part() -> None:
         ]
         assert found == [7, 4096, 1, 2, 3, 4, 5, 6, 8]
         assert all(at % size == 0 for at, size in zip(made._pointers, sizes, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "is_one"),
+    [
+        ((4, 8), (8, 1), False),
+        ((4, 8), (1, 4), False),
+        ((4, 8), (16, 2), False),
+        ((4, 8), (7, 1), True),
+        ((3, 3), (1, 1), True),  # a window that slides
+        ((2, 2), (2, 3), False),
+        ((3, 3), (2, 3), False),
+        ((4, 3), (2, 3), True),
+        ((4, 8), (0, 1), True),
+        ((1, 8), (0, 1), False),
+        ((0, 8), (0, 0), False),
+        ((8,), (-1,), False),
+        ((1 << 20, 2), (2, 1), False),
+        ((1 << 20, 2), (2, 3), True),  # too many to look at each
+        ((), (), False),
+    ],
+)
+def test_arrays_whose_elements_overlap(shape: tuple[int, ...], strides: tuple[int, ...], is_one: bool) -> None:
+    assert overlaps_itself(shape, strides) is is_one
+    reached = np.zeros(64, np.int8)
+    if 0 < np.prod(shape) < 64 and min(strides, default=0) >= 0:
+        places = np.lib.stride_tricks.as_strided(np.arange(64, dtype=np.int8), shape, strides)
+        np.add.at(reached, places.ravel(), 1)
+        assert bool((reached > 1).any()) is is_one
+
+
+def test_an_output_whose_elements_overlap_is_refused() -> None:
+    parameter = BoundParameter("x", "x", "tensor", F4, False, 2, layout=TensorLayout(1))
+    window = WholeArray(parameter, 4, 1)
+    assert "its elements overlap (strides (1, 1)): copy it" in window.refusal(4096, (3, 3), (1, 1))
+    assert window.refusal(4096, (3, 3), (3, 1)) == ""
+    assert window.pack(4096, (3, 3), (1, 1)) is None
+    read = WholeArray(parameter._replace(const=True), 4, 1)
+    assert read.refusal(4096, (3, 3), (1, 1)) == ""
