@@ -325,7 +325,9 @@ def test_dynamic_shared_memory_above_48_kb(stream: Any, xp: Any) -> None:
 
 def test_shared_memory_is_only_ever_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     own = SimpleNamespace(max_threads_per_block=1024, shared_size_bytes=1024, num_regs=8)
-    parts: list[Any] = [SimpleNamespace(name_expression="k", attributes={0: own}, is_tile=False)] * 4
+    lowered = {"k": "k"}
+    part = SimpleNamespace(name_expression="k", attributes={0: own}, is_tile=False, code=b"", lowered=lowered)
+    parts: list[Any] = [part] * 4
     loaded, raised = load.Loaded(*parts, (), ()), []
     monkeypatch.setattr(loaded, "_set_attribute", lambda attribute, value, device_id: raised.append(value // 1024))
     monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
