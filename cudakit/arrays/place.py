@@ -20,6 +20,7 @@ from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
+from cudakit.types.exports import device_array_of
 from cudakit.types.host import as_numpy, pointer_of, refuse_masked
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
@@ -383,7 +384,7 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     if host is not None:
         return host, True
     if hasattr(value, "__cuda_array_interface__") or hasattr(value, "__dlpack__"):
-        return _exported(value), False
+        return device_array_of(value), False
     raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
 
 
@@ -394,12 +395,6 @@ def _aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
     if name.startswith("out"):
         raise ArgumentError(f"{op}: {name} does not lie at a multiple of its elements' size; give an array that does")
     return array.copy(order="K")
-
-
-def _exported(value: Any) -> Any:
-    import cupy
-
-    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)
 
 
 def output(op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

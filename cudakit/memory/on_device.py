@@ -26,6 +26,7 @@ from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
 from cudakit.types.arguments import describe
+from cudakit.types.exports import device_array_of
 from cudakit.types.page_locked import is_page_locked
 
 #: The runtime's word for access that somebody has enabled already.
@@ -241,10 +242,9 @@ def _address(array: Any) -> int:
 def _as_device_array(what: str, value: Any) -> Any:
     if isinstance(value, cupy.ndarray):
         return value
-    if hasattr(value, "__cuda_array_interface__"):
-        return cupy.asarray(value)
-    if not isinstance(value, np.ndarray) and hasattr(value, "__dlpack__"):
-        return cupy.from_dlpack(value)
+    is_host = isinstance(value, np.ndarray)
+    if hasattr(value, "__cuda_array_interface__") or (not is_host and hasattr(value, "__dlpack__")):
+        return device_array_of(value)
     raise ArgumentError(f"{what} is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, shortened
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
+from cudakit.types.exports import described, dlpack_device, exporting
 from cudakit.types.page_locked import is_page_locked
 from cudakit.types.tensors import TensorLayout
 
@@ -293,22 +294,24 @@ def texture_handle(value: Any) -> int | None:
 
 
 def _interface(value: Any) -> Argument:
-    described = value.__cuda_array_interface__
-    pointer, readonly = described["data"]
-    shape = tuple(described["shape"])
-    dtype = np.dtype(described["typestr"]) if not described.get("descr") or described["typestr"][1] != "V" else (
-        np.dtype(described["descr"])
-    )  # fmt: skip
+    interface = described(value, "__cuda_array_interface__")
+    pointer, readonly = interface["data"]
+    shape = tuple(interface["shape"])
+    typestr, fields = interface["typestr"], interface.get("descr")
+    with exporting(value, "__cuda_array_interface__"):
+        dtype = np.dtype(typestr) if not fields or typestr[1] != "V" else np.dtype(fields)
     passable(dtype, type(value).__name__)
-    if described.get("mask") is not None:
+    if interface.get("mask") is not None:
         raise ArgumentError(f"{type(value).__name__} is masked; fill it first")
-    step = described.get("strides")
+    step = interface.get("strides")
     strides = tuple(s // max(1, dtype.itemsize) for s in step) if step else _row_major(shape)
+    with exporting(value, "__cuda_array_interface__"):
+        device_id = _device_of(pointer)
     return Argument(
         value,
         "memory",
         Evidence("array", f"{type(value).__name__} {_array_words(dtype, shape)}", dtype, len(shape), bool(readonly)),
-        _device_of(pointer),
+        device_id,
         int(pointer or 0),
         _is_row_major(shape, strides),
         shape,
@@ -320,13 +323,14 @@ def _interface(value: Any) -> Argument:
 def _dlpack(value: Any) -> Argument:
     from cuda.core.utils import StridedMemoryView
 
-    kind = int(value.__dlpack_device__()[0])
+    kind = dlpack_device(value)
     if kind not in (2, 3, 13):
         raise ArgumentError(
             f"{type(value).__name__} is not in device memory (its DLPack device type is {kind}) and this stream is a "
             "GPU's; move it first, with cupy.asarray(x)"
         )
-    view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
+    with exporting(value, "__dlpack__"):
+        view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
     dtype, shape = passable(np.dtype(view.dtype), type(value).__name__), tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else _row_major(shape)
     return Argument(

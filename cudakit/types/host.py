@@ -9,6 +9,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.types.arguments import torch_dtype
+from cudakit.types.exports import described, dlpack_device, exporting
 from cudakit.types.scalars import is_masked
 
 #: DLPack's device types whose memory the host reaches: CPU, pinned.
@@ -32,9 +33,22 @@ def as_numpy(value: Any) -> np.ndarray | None:
         return None
     if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
         return None if value.is_cuda else _of_torch(value)
-    if hasattr(value, "__dlpack_device__") and int(value.__dlpack_device__()[0]) in _HOST_KINDS:
-        return np.from_dlpack(value)
-    return np.asarray(value) if hasattr(value, "__array_interface__") else None
+    if _has(value, "__dlpack_device__") and dlpack_device(value) in _HOST_KINDS:
+        with exporting(value, "__dlpack__"):
+            return np.from_dlpack(value)
+    if not _has(value, "__array_interface__"):
+        return None
+    described(value, "__array_interface__")
+    with exporting(value, "__array_interface__"):
+        return np.asarray(value)
+
+
+def _has(value: Any, name: str) -> bool:
+    """Whether an object has an attribute; one whose attributes raise has none."""
+    try:
+        return hasattr(value, name)
+    except Exception:
+        return False
 
 
 def pointer_of(array: np.ndarray) -> int:
