@@ -49,12 +49,14 @@ class Conditionals:
     Parameters
     ----------
     text : str
-        With nothing but directives and what stays.
+    device : str
+        The text with spaces for all that is no device code.
     used : set of str
         Names that device code uses.
     """
 
     text: str
+    device: str
     used: set[str]
     _all: list[Conditional] = field(default_factory=list)
     _defined: list[tuple[int, str]] = field(default_factory=list)
@@ -63,7 +65,7 @@ class Conditionals:
     def __post_init__(self) -> None:
         open_ones: list[Conditional] = []
         directives = [match for match in DIRECTIVE.finditer(without_literals(self.text)) if match[1]]
-        rest = DIRECTIVE.sub(lambda match: " " * len(match[0]), without_literals(self.text))
+        rest = DIRECTIVE.sub(lambda match: " " * len(match[0]), without_literals(self.device))
         filled = [match.start() for match in re.finditer(r"\S+", rest)]
         for match, following in itertools.zip_longest(directives, directives[1:]):
             word = match[1]
@@ -102,17 +104,18 @@ class Conditionals:
         high = bisect.bisect_left(self._defined, (conditional.end, ""))
         return any(name in wanted for _, name in self._defined[low:high])
 
-    def asked_behind(self, offset: int) -> list[tuple[int, str]]:
+    def asked_behind(self, offset: int, defaults: bool) -> list[tuple[int, str]]:
         """Macros that a header at `offset` may define, by which conditionals behind it decide over device code.
 
-        They are those that nothing before the conditional defines; each with the offset of the conditional.
+        They are those that nothing before the conditional defines; each with the offset of the conditional. With
+        `defaults` they are those alone that the text defines where nothing else has.
         """
         asked: dict[str, int] = {}
         first: dict[str, int] = {}
         for position, name in self._defined:
             first.setdefault(name, position)
         for conditional in sorted(self.deciding, key=lambda group: group.start):
-            if conditional.start < offset:
+            if conditional.start < offset or (defaults and not conditional.guards):
                 continue
             for name in sorted(conditional.names):
                 if first.get(name, conditional.start) < conditional.start:

@@ -137,8 +137,8 @@ class _Cutter:
         staying = {id(item) for item in self._kept}
         cut = [*self._cut, *((self._first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         text = _without(self._text, cut)
-        conditionals = Conditionals(text, self.used)
         bodies = [(self._begin(item.piece), item.piece.end) for item in self._kept]
+        conditionals = Conditionals(text, _of(text, bodies), self.used)
 
         def is_inside(offset: int) -> bool:
             return any(start < offset < end for start, end in bodies) and not any(
@@ -152,7 +152,11 @@ class _Cutter:
             ),
             text,
         )
-        text = _MISSING.sub(lambda match: self._refusal(match, is_inside(match.start()), conditionals, text), text)
+        if _MISSING.search(text):
+            names = self._undeclared(text)
+            text = _MISSING.sub(
+                lambda match: self._refusal(match, is_inside(match.start()), conditionals, bool(names)), text
+            )
         text = DIRECTIVE.sub(self._without_instantiations, text)
         return without_gnu(text)
 
@@ -169,15 +173,21 @@ class _Cutter:
         text = self._outline.text[piece.start : piece.end]
         return piece.start + len(text) - len(text.lstrip())
 
-    def _refusal(self, match: re.Match[str], is_inside: bool, conditionals: Conditionals, kept: str) -> str:
-        """An ``#error`` for a header that is missing, or nothing where only host code needs it."""
-        asked = [pair for pair in conditionals.asked_behind(match.start()) if pair[1] not in self._defined]
+    def _refusal(self, match: re.Match[str], is_inside: bool, conditionals: Conditionals, host_needs: bool) -> str:
+        """An ``#error`` for a header that is missing, or nothing where only host code needs it.
+
+        `host_needs` says whether host code uses names that nothing else declares.
+        """
+        # A library's header decides over a project's code at most by defaults.
+        only_defaults = match[1].startswith("<") and host_needs
+        asked = conditionals.asked_behind(match.start(), only_defaults)
+        asked = [(offset, name) for offset, name in asked if name not in self._defined]
         if is_inside:
             reason = "it stands in device code"
         elif asked:
             names = " and ".join(f"{name} (line {self._outline.line(offset)})" for offset, name in asked[:3])
             reason = f"it may define {names}, on which device code depends"
-        elif match[1].startswith('"') and not self._undeclared(kept):
+        elif match[1].startswith('"') and not host_needs:
             reason = "no host code uses it"
         else:
             return blank(match[0])
@@ -456,6 +466,17 @@ def _without_angles(text: str) -> str:
     while (shorter := _ANGLES.sub("", text)) != text:
         text = shorter
     return text
+
+
+def _of(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """`text` with spaces for all that is outside of `spans`."""
+    parts, behind = [], 0
+    for start, end in sorted(spans):
+        start = max(start, behind)
+        if start < end:
+            parts += [blank(text[behind:start]), text[start:end]]
+            behind = end
+    return "".join([*parts, blank(text[behind:])])
 
 
 def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:

@@ -71,7 +71,8 @@ _HOST_LIBRARY = re.compile(
 _HOST_STANDARD = re.compile(
     r"[a-z_]+|(?:[cw]?ctype|errno|fenv|iso646|locale|setjmp|signal|stdalign|stdarg|stdatomic|stdnoreturn|threads|uchar|wchar)\.h"
     r"|(?:(?:sys|arpa|netinet|net|linux|ext|bits)/.*|(?:aio|dirent|dlfcn|execinfo|fcntl|getopt|glob|libgen|malloc|memory|netdb|numa)\.h)"
-    r"|(?:poll|pthread|pwd|regex|sched|semaphore|strings|syslog|termios|unistd|values|windows|io|conio|direct|process)\.h"
+    r"|(?:poll|pthread|pwd|regex|sched|semaphore|strings|syslog|termios|unistd|values)\.h|tr[12]/.*"
+    r"|(?:alloca|basetsd|conio|direct|io|process|tchar|winsock2?|windows|ws2tcpip)\.h"
     r"|(?:\w+intrin|cpuid|cblas|lapacke|mkl\w*|fftw3\w*|png|jpeglib|turbojpeg|tiff(?:io)?|zlib|hdf5|netcdf|FreeImage\w*)\.h"
     r"|(?:.*/)?helper_(?:cuda|cuda_drvapi|cuda_gl|cusolver|functions|gl|image|multiprocess|nvJPEG|string|timer)\.h"
     r"|(?:.*/)?(?:cutil|cutil_inline\w*|cutil_gl\w*|sdkHelper|shrQATest|shrUtils|rendercheck_\w+|stb_image\w*)\.h"
