@@ -79,4 +79,4 @@ class Groups:
         held = self._block.reshape(machine.blocks, -1)
         most = np.where((come > 0)[:, self.warp_of], held[blocks], 0).max(axis=1)
         held[blocks] = np.maximum(held[blocks], np.where(is_waiting[:, self.warp_of], most[:, None], 0))
-        self._warps.whole[members] = now
+        self._warps.met(members, now)

@@ -42,19 +42,22 @@ class Warps:
         self.part = None
         #: Whether lanes of one warp may know different things of their block.
         self.is_uneven = False
+        #: Lanes and masks of the last collective, if of parts of warps, and the columns that those of each lane have.
+        self._again: tuple[Index, np.ndarray, np.ndarray] | None = None
 
     def meet(self, lanes: Index, masks: np.ndarray | None, now: int) -> None:
         """Lanes come to a collective, without masks to one of the whole warp; others may wait there for them."""
         machine = self._machine
         is_whole = masks is None or bool((masks == WHOLE).all())
         self.masks[slice(None) if lanes is None else lanes] = WHOLE if masks is None else masks
+        again, self._again = self._again, None
         if lanes is None:
             if is_whole:
                 self.whole[:] = now
                 if self.is_uneven:
                     self._share(np.arange(machine.lanes))
                 return
-            members = np.arange(machine.lanes)
+            members, waiting = np.arange(machine.lanes), None
         else:
             waiting = np.flatnonzero(machine.status == AT_WARP)
             if waiting.size:
@@ -68,7 +71,19 @@ class Warps:
                     self._share(members)
                 return
             members = np.concatenate([lanes, waiting])
-        self._meet_in_part(members, now)
+        masks = np.broadcast_to(np.asarray(masks), members.shape) if waiting is None or not waiting.size else None
+        if masks is None or self.is_uneven:
+            self._meet_in_part(members, now)
+        elif again is not None and again[0] is lanes and np.array_equal(again[1], masks):
+            # They have met so before: each knows what the others know.
+            self._put(lanes, again[2], now)
+            self._again = again
+        else:
+            self._again = lanes, masks.copy(), self._meet_in_part(members, now)
+
+    def met(self, lanes: np.ndarray, now: int) -> None:
+        """Lanes of whole warps have met in another way."""
+        self.whole[lanes], self._again = now, None
 
     def known(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Number of the access before which all that each of `others` did comes before what each of `lanes` does."""
@@ -88,11 +103,12 @@ class Warps:
         bits = np.arange(32, dtype=np.uint32)
         named = (self.masks[waiting, None] >> bits & 1).astype(bool) & exited[machine.warp_of[waiting]]
         if named.any():
+            self._again = None
             held = self._parts()
             held[waiting] = np.where(named, now, held[waiting])
 
-    def _meet_in_part(self, members: np.ndarray, now: int) -> None:
-        """Lanes of one warp and mask learn of each other, and what each of them knows."""
+    def _meet_in_part(self, members: np.ndarray, now: int) -> np.ndarray:
+        """Lanes of one warp and mask learn of each other, and what each of them knows; whom they met, (lanes, 32)."""
         machine, held = self._machine, self._parts()
         keys = machine.warp_of[members].astype(np.int64) << 32 | self.masks[members]
         order = np.argsort(keys, kind="stable")
@@ -104,6 +120,18 @@ class Warps:
         held[members] = known[group]
         for values in (self.whole, self._block):
             values[members] = np.maximum.reduceat(values[members], starts)[group]
+        met = np.zeros(known.shape, bool)
+        met[group, machine.lane_id[members]] = True
+        columns = np.empty((members.size, 32), bool)
+        columns[order] = met[group]
+        return columns
+
+    def _put(self, lanes: Index, columns: np.ndarray, now: int) -> None:
+        held = self._parts()
+        if lanes is None:
+            held[columns] = now
+        else:
+            held[lanes] = np.where(columns, now, held[lanes])
 
     def _parts(self) -> np.ndarray:
         if self.part is None:
