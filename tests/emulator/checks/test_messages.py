@@ -93,3 +93,22 @@ def test_a_race_that_is_meant_is_named_on_its_line_alone() -> None:
         ck.Kernel(text)(ck.emulator.stream(), ck.config(2, 32), y, z)
     (found,) = report.findings
     assert "z[0]" in found.text
+
+
+@pytest.mark.slow
+def test_storage_of_cub_that_is_used_again_without_a_barrier() -> None:
+    text = """
+    #include <cub/block/block_reduce.cuh>
+    template <bool WAITS> __global__ void kernel(float* y) {
+        using Reduce = cub::BlockReduce<float, 64>;
+        __shared__ typename Reduce::TempStorage held;
+        float a = Reduce(held).Sum(y[threadIdx.x]);
+        if (WAITS) __syncthreads();
+        a += Reduce(held).Sum(y[threadIdx.x] + 1);
+        if (threadIdx.x == 0) y[64] = a;
+    }"""
+    for waits in (False, True):
+        with ck.check() as report:
+            ck.Kernel(text)[waits](ck.emulator.stream(), ck.config(1, 64), np.ones(65, np.float32))
+        assert [each.kind for each in report.findings] == ([] if waits else ["race"])
+        assert waits or "of held in shared memory" in str(report)

@@ -66,6 +66,33 @@ __global__ void shuffle_of_a_part(float* y, int t) {
         y[t] = s[t + 16] + a;  // race
     }
 }
+__global__ void shuffles_of_halves(float* y, int t) {
+    __shared__ float s[64];
+    unsigned half = 0xffff << ((t = threadIdx.x) & 16);
+    float a = __shfl_xor_sync(half, y[t], 1);
+    s[t] = a;  // race
+    a += __shfl_xor_sync(half, a, 2);
+    y[t] = s[t ^ 16] + a;  // race
+}
+__global__ void shuffles_of_halves_right(float* y, int t) {
+    __shared__ float s[64], other[64];
+    unsigned half = 0xffff << ((t = threadIdx.x) & 16), quarter = 0xff << (t & 24);
+    float a = __shfl_xor_sync(half, y[t], 1);
+    s[t] = a;
+    a += __shfl_xor_sync(half, a, 2) + s[t ^ 15];
+    a += __shfl_xor_sync(quarter, a, 1);
+    other[t] = a;
+    y[t] = __shfl_xor_sync(quarter, a, 1) + other[t ^ 7];
+}
+__global__ void shuffles_of_quarters(float* y, int t) {
+    __shared__ float s[64];
+    unsigned half = 0xffff << ((t = threadIdx.x) & 16), quarter = 0xff << (t & 24);
+    float a = __shfl_xor_sync(half, y[t], 1);
+    s[t] = a;  // race
+    a += __shfl_xor_sync(quarter, a, 1);
+    a += __shfl_xor_sync(quarter, a, 1);
+    y[t] = s[t ^ 15] + a;  // race
+}
 __global__ void tile_of_16(float* y, int t) {
     __shared__ float s[64];
     auto tile = cg::tiled_partition<16>(cg::this_thread_block());
