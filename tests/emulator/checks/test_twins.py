@@ -454,14 +454,16 @@ __global__ void arrival_right(float* y, int t) {
         }
 }
 __global__ void written_after_arrival(float* y, int t) {
-    __shared__ float s[64];
-    if ((t = threadIdx.x) >= 32) {
+    __shared__ float s[32];
+    s[(t = threadIdx.x) % 32] = 0;
+    __syncthreads();
+    if (t < 32) {
         asm volatile("bar.arrive 1, 64;" ::: "memory");
-        s[t] = y[t];  // race
+        s[t] = t + 1;  // race
     } else {
-        s[t + 32] = 1;  // race
+        for (int k = 0; k < 9; ++k) y[t] += k;
         asm volatile("bar.sync 1, 64;" ::: "memory");
-        y[t] = s[t + 32];  // race
+        y[t] = s[t - 32];  // race
     }
 }
 __global__ void chain_of_barriers(float* y, int t) {  // 1 of 96
