@@ -351,11 +351,14 @@ def _compare_floats(given: Instruction, registers: Registers) -> Formula:
     """A comparison of floats: of one of which the bits are followed, with a number above 0, by the bits."""
     operator, kind = given.modifiers[0], given.modifiers[-1]
     left, right = given.operands[1:3]
-    value, infinity = registers.read(left), _INFINITIES.get(kind, 0)
-    width = 64 if kind == "f64" else 32
-    is_followed = isinstance(value, Polynomial) and infinity and "ftz" not in given.modifiers
-    is_number = isinstance(right, Immediate) and right.float_bits == width
-    if not is_followed or not is_number or not 0 < getattr(right, "value", 0) <= infinity:
+    width, infinity = (64 if kind == "f64" else 32), _INFINITIES.get(kind, 0)
+    is_followed = isinstance(registers.read(left), Polynomial) and "ftz" not in given.modifiers
+    if (
+        not isinstance(right, Immediate)
+        or right.float_bits != width
+        or not 0 < right.value <= infinity
+        or not is_followed
+    ):
         return registers.numbers.flag("it is a comparison of floats")
     bits = registers.numbers.canonical(registers.number(left), width, False)
     sign = 1 << width - 1
