@@ -101,6 +101,8 @@ class Module:
 
     @classmethod
     def _of(cls, unit: Unit) -> Self:
+        if unit.arch is not None:
+            check_target(unit.source.name, unit.arch, "cubin")
         with unit.lock:
             found: Self | None = unit.module()
             if found is None:
@@ -314,6 +316,8 @@ class Kernel(functools.partial[None]):
     @classmethod
     def _of(cls, unit: Unit, origin: Source, name: str | None, given: tuple[Any, ...] = ()) -> Self:
         signature = select(unit.declarations, name, origin.name) if origin.head is None else _headed(origin)
+        if unit.arch is not None:
+            check_target(signature.name, unit.arch, "cubin")
         calls = Calls(unit, origin, signature, unit.arch, given)
         self: Self = super().__new__(cls, calls.dispatcher.function)
         self.__dict__.update(

@@ -17,7 +17,7 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExe
 from multiprocessing import current_process
 from typing import Any, Protocol
 
-from cudakit.errors import ArgumentError
+from cudakit.errors import ArgumentError, told
 from cudakit.scale.work import Work, number_in, work_at
 
 #: Seconds for which chunks are waited for that were begun and are not wanted any more.
@@ -148,7 +148,12 @@ class OnExecutor(_Futures):
                 ) from error
 
     def _submit(self, work: Work | str, number: int, chunk: Any) -> Future[list[Any] | None]:
-        return self._executor.submit(_in_pool, work, number, chunk)
+        try:
+            return self._executor.submit(_in_pool, work, number, chunk)
+        except RuntimeError as error:  # it was shut down, or one of its processes has died
+            raise ArgumentError(
+                f"scale.map: the executor given as engine= takes no more work: {told(error)}; give a new one"
+            ) from error
 
     def _first(self) -> Future[list[Any] | None]:
         done: Any = wait(self._under_way, return_when=FIRST_COMPLETED).done

@@ -36,6 +36,22 @@ def firsts(results: Any) -> list[float]:
     return [float(result[0]) for result in results]
 
 
+def test_an_executor_that_takes_no_more_work() -> None:
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    with pytest.raises(ck.ArgumentError, match=r"takes no more work: cannot schedule new .*; give a new one"):
+        list(ck.scale.map(abs, [1, 2], engine=pool))
+
+
+@pytest.mark.slow
+def test_an_executor_whose_process_died() -> None:
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        with pytest.raises(ck.PipelineError, match="BrokenProcessPool"):
+            list(ck.scale.map(os._exit, [1], engine=pool))
+        with pytest.raises(ck.ArgumentError, match=r"takes no more work: .*; give a new one"):
+            list(ck.scale.map(abs, [1], engine=pool))
+
+
 def test_results_come_in_order(threads: ThreadPoolExecutor) -> None:
     for engine in (None, threads):
         for work in (workers.squares(), workers.plain_square):
