@@ -242,7 +242,7 @@ def test_bad_input(stream: Any, xp: Any) -> None:
         ("add: x has dtype datetime64|datetime64.* is not a number", lambda: add(*[np.zeros(3, "M8[s]")] * 2)),
         ("out has shape", lambda: add(x, x, out=xp.zeros((4, 5), F4), stream=stream)),
         ("out of int32 would lose", lambda: add(x, x, out=xp.zeros((4, 6), "i4"), stream=stream)),
-        ("dtype 'floaty'", lambda: cast(x, "floaty", stream=stream)),
+        ("cast: dtype must be a dtype, got 'floaty'", lambda: cast(x, "floaty", stream=stream)),
         ("is not a number", lambda: cast(x, np.dtype("M8[s]"), stream=stream)),
         ("other order", lambda: cast(x, np.dtype(">f4"), stream=stream)),
     ]

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cudakit.errors import ArgumentError, RangeError
+from cudakit.errors import ArgumentError, RangeError, shortened
 from cudakit.types.scalars import converter, integer_range, is_masked, to_bytes
 
 pytestmark = pytest.mark.emulator
@@ -141,7 +141,7 @@ def test_integers_that_a_float64_does_not_hold() -> None:
 def test_what_a_float_or_complex_number_cannot_be(value: Any, dtype: Any, kind: type, words: str) -> None:
     with pytest.raises(kind) as caught:
         bits(value, dtype)
-    shown = f"{value!r} ({type(value).__name__})"
+    shown = f"{shortened(value)} ({type(value).__name__})"
     assert str(caught.value) == f"f, parameter x, takes {np.dtype(dtype)}, got {shown}: {words}"
 
 
