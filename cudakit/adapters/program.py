@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,10 +25,11 @@ from cudakit.emulator.debug.debug import begin
 from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.place import strict
 from cudakit.emulator.ready import EmulatedThreads
-from cudakit.errors import ArgumentError, EmulationError, EmulatorWarning, LaunchError
+from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
 from cudakit.streams.witnesses import Witness, Work, witnessing
 
+_ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)
 _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
 
 
@@ -58,12 +60,17 @@ class Fault:
         return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"
 
     @classmethod
-    def of(cls, error: Exception) -> Fault:
-        """That an error tells of."""
+    def of(cls, error: Exception, program: Path | None = None) -> Fault:
+        """That an error tells of: at a line of the kernel, or else at the program's that was running."""
         text = str(error)
         place = _PLACE.search(text)
-        kernel = text.partition(": ")[0] if place is not None else ""
-        return cls("error", text, kernel, (place and place["file"]) or "", int((place and place["line"]) or 0))
+        if place is not None:
+            return cls("error", text, text.partition(": ")[0], place["file"] or "", int(place["line"] or 0))
+        source = _ERROR.search(text) if isinstance(error, CompileError) else None
+        if source is not None:
+            return cls("error", text, "", source["file"], int(source["line"]))
+        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(program)]
+        return cls("error", text, "", str(program) if lines else "", (lines or [0])[-1] or 0)
 
 
 @dataclass(frozen=True)
@@ -181,7 +188,7 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
     LaunchError
         In a process that has used a GPU.
     Exception
-        What the program raises, but for what its kernels did wrong.
+        What the program raises, but for cudakit's own errors, which are faults.
     """
     status, faults = 0, tuple[Fault, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
@@ -190,10 +197,19 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
             raise LaunchError("this process has used the GPU already; a program is checked in a process of its own")
         try:
             runpy.run_path(str(path), run_name="__main__")
-        except EmulationError as error:
-            faults = (Fault.of(error),)
+        except CudakitError as error:
+            faults = (Fault.of(error, path),)
+        except Exception as error:
+            if type(error).__name__ != "DynamicLibNotFoundError":
+                raise
+            # Its own class is not public.
+            told = CudakitError(
+                "the program calls the CUDA driver itself, as cuda.core's Device and Program do, and there is none "
+                f"here: launch its kernels by ck.Kernel, or run it on a machine with a GPU ({str(error)[:80]}…)"
+            )
+            faults = (Fault.of(told.with_traceback(error.__traceback__), path),)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
     findings = found.findings if found is not None else ()
-    told = [Fault(each.kind, each.text, each.kernel, each.file, each.line, each.schedule) for each in findings]
-    return Ran(report, (*told, *faults), status)
+    seen = [Fault(each.kind, each.text, each.kernel, each.file, each.line, each.schedule) for each in findings]
+    return Ran(report, (*seen, *faults), status)

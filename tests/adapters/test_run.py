@@ -80,6 +80,31 @@ def test_the_programs_own_status(tmp_path: Path, code: str, status: int) -> None
     assert json.loads(ran.to_json(tmp_path))["ok"] == (status == 0)
 
 
+@pytest.mark.parametrize(
+    ("change", "words", "line"),
+    [
+        (('np.ones(100, "f4")', "np.ones(100)"), "parameter x (float*) takes elements of float32, got", 12),
+        (("*= 2;", "*= two;"), 'identifier "two" is undefined', 9),
+        (("ck.config(1, 128)", "ck.config(1, 2048)"), "1024", 12),
+    ],
+)
+def test_an_error_of_cudakits_is_a_fault(tmp_path: Path, seen: list[Any], change: Any, words: str, line: int) -> None:
+    """With --json nothing was written."""
+    path = written(tmp_path, SCALE.replace(*change))
+    ran = run(path, ["100"], True)
+    (fault,) = json.loads(ran.to_json(path))["faults"]
+    assert (fault["kind"], fault["file"], fault["line"]) == ("error", str(path), line)
+    assert words in fault["text"]
+
+
+def test_a_program_that_calls_the_driver_itself(tmp_path: Path) -> None:
+    """A traceback of another package's was all."""
+    missing = "class DynamicLibNotFoundError(RuntimeError): pass\nraise DynamicLibNotFoundError('cuda')"
+    (fault,) = run(written(tmp_path, missing)).faults
+    assert "the program calls the CUDA driver itself" in fault.text
+    assert fault.line == 2
+
+
 def test_what_else_a_program_raises_is_its_own(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         run(written(tmp_path, "1 / 0"))
