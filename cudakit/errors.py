@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import reprlib
-from itertools import islice
-from typing import Any
+import typing
 
 import numpy as np
 
@@ -35,17 +35,17 @@ class _Repr(reprlib.Repr):
         is_small = value.size <= 16 and not value.dtype.hasobject
         return self.repr_instance(value, level) if is_small else f"array of {value.dtype} with shape {value.shape}"
 
-    def repr_dict(self, value: dict[Any, Any], level: int) -> str:
+    def repr_dict(self, value: dict[typing.Any, typing.Any], level: int) -> str:
         if level <= 0:
             return "{…}"
-        items = islice(value.items(), self.maxdict)
+        items = itertools.islice(value.items(), self.maxdict)
         shown = [f"{self.repr1(key, level - 1)}: {self.repr1(item, level - 1)}" for key, item in items]
         return f"{{{', '.join([*shown, *['…'] * (len(value) > self.maxdict)])}}}"
 
-    def repr_set(self, value: set[Any], level: int) -> str:
+    def repr_set(self, value: set[typing.Any], level: int) -> str:
         return repr(value) if len(value) <= self.maxset else f"a set of {len(value)}"
 
-    def repr_instance(self, value: Any, level: int) -> str:
+    def repr_instance(self, value: typing.Any, level: int) -> str:
         try:
             return repr(value)
         except Exception:
@@ -76,7 +76,7 @@ def told(error: BaseException) -> str:
     return text if len(text) <= _MOST_OF_VALUE else f"{text[: _MOST_OF_VALUE - 1]}…"
 
 
-def _shortened_message(message: Any) -> Any:
+def _shortened_message(message: typing.Any) -> typing.Any:
     """A message of no more than some hundred characters; its end, which says what to do, stays."""
     if not isinstance(message, str) or len(message) <= _MOST_OF_MESSAGE:
         return message

@@ -104,9 +104,8 @@ def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     """
     if callable(stages) or isinstance(stages, Stage):
         raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
-    given = (
-        [stages] if isinstance(stages, str) else listed("Pipeline: stages are a list, as in Pipeline([stage])", stages)
-    )
+    words = "Pipeline: stages are a list, as in Pipeline([stage])"
+    given: list[Any] = [stages] if isinstance(stages, str) else listed(words, stages)
     found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in given)
     if not found:
         raise ArgumentError("Pipeline: there is no stage; give at least one function")

@@ -55,8 +55,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"strides": (4, 4)}, "'strides' is None or an int for each axis"),
     ({"strides": ("x",)}, "'strides'"),
     ({"strides": 4}, "'strides'"),
-    ({"data": (-5, False)}, "its address is a number above 0, got -5"),
-    ({"data": (0, False)}, "its address"),
+    ({"data": (-5, False)}, r"its address is a number from \d up, got -5"),
     ({"data": ("x", False)}, "its address"),
     ({"data": (5,)}, r"'data' is \(address, whether it is read-only\), got \(5,\)"),
 ]
@@ -84,6 +83,12 @@ def test_fields_that_are_missing(protocol: str) -> None:
     for wrong in (None, [1], "x"):
         with pytest.raises(ck.ArgumentError, match="it is a dict, got"):
             described(Exported(**{protocol: wrong}), protocol)
+    null = Exported(**{protocol: {**GOOD, "data": (0, False)}})
+    if protocol == BOTH[1]:  # as an argument
+        assert described(null, protocol)["data"] == (0, False)
+    else:
+        with pytest.raises(ck.ArgumentError, match="its address is a number from 1 up, got 0"):
+            described(null, protocol)
     assert described(Exported(**{protocol: {**GOOD, "shape": (0,), "data": (0, False)}}), protocol)["shape"] == (0,)
 
 
