@@ -198,7 +198,7 @@ def place(monkeypatch: pytest.MonkeyPatch, log: list[Any]) -> Any:
     current = SimpleNamespace(ptr=7)
     xp = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, get_current_stream=lambda: current))
     made = SimpleNamespace(
-        xp=xp,
+        module=lambda given: xp,
         current=current,
         check=lambda given: given,
         identity=lambda lane: lane.handle,

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -133,6 +133,30 @@ class TestHitAndMiss:
         assert (info.memory_hits, info.disk_hits, info.misses) == (1, 0, 1)
         info = new.info()
         assert (info.memory_hits, info.disk_hits, info.misses, info.entries) == (0, 1, 0, 1)
+
+    def test_files_that_another_process_removes_meanwhile_are_not_counted(
+        self, cache: Cache, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cache.get(Asked(), Compiler())
+
+        class Gone:
+            def __init__(self, item: os.DirEntry[str]) -> None:
+                self.name, self.path = item.name, item.path
+
+            def stat(self, follow_symlinks: bool = True) -> NoReturn:
+                raise FileNotFoundError(self.path)
+
+        real = os.scandir
+
+        @contextlib.contextmanager
+        def listed(folder: str) -> Iterator[Iterator[Gone]]:
+            with real(folder) as items:
+                yield map(Gone, items)
+
+        monkeypatch.setattr(store.os, "scandir", listed)
+        assert again(cache).info().entries == 0
+        monkeypatch.undo()
+        assert again(cache).info().entries == 1
 
     def test_what_is_logged(self, cache: Cache, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level("DEBUG", logger="cudakit"):

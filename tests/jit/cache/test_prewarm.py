@@ -79,6 +79,14 @@ def compiles() -> int:
     return default_cache().info().misses
 
 
+@pytest.mark.usefixtures("fresh_cache")
+def test_one_kernel_is_compiled_ahead_without_another_process() -> None:
+    ck.prewarm([ck.Kernel("__global__ void alone(int* x) { *x = 1; }")], arch="sm_90")
+    assert compiles() == 1
+    with pytest.raises(ck.CompileError):
+        ck.prewarm([ck.Kernel("__global__ void alone(int* x) { *x = nothing; }")], arch="sm_90")
+
+
 KINDS = {
     "template": "template <class T> __global__ void k(T* x) { *x = T(NUMBER); }",
     "variables": "__device__ int n; template <class T> __global__ void k(T* x) { *x = T(NUMBER + n); }",

@@ -823,6 +823,11 @@ def test_unusual_heads(head: str) -> None:
     assert (only(head + " {}").name, names(only(head + " {}"))) == ("f", ["x"])
 
 
+@pytest.mark.parametrize("text", ["", "return 3", "namespace a {}", "struct A { int x; }", "f(3)"])
+def test_what_is_no_declaration_of_a_variable_declares_none(text: str) -> None:
+    assert Grammar().declaration(text) == ()
+
+
 def test_template_parameters_of_a_head_that_cannot_be_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     grammar = object.__new__(Grammar)
     monkeypatch.setattr(Grammar, "_function_root", lambda *_: None)
