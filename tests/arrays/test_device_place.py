@@ -122,7 +122,7 @@ def test_arrays_of_several_places_are_refused(gpu: Gpu) -> None:
 
 
 def test_what_exports_device_memory_is_cupys_array(gpu: Gpu) -> None:
-    interface = SimpleNamespace(__cuda_array_interface__={})
+    interface = SimpleNamespace(__cuda_array_interface__={"shape": (3,), "typestr": "<f4", "data": (512, False)})
     assert as_array("op", "x", interface) == ("uploaded", False)
     packed: Any = type("Packed", (), {"__dlpack__": None, "__dlpack_device__": lambda self: (2, 0)})()
     assert as_array("op", "x", packed) == (("from_dlpack", packed), False)

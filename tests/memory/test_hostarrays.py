@@ -196,6 +196,7 @@ def test_the_work_is_told(stream: Any) -> None:
             seen.append(work)
 
     x, y, bins = np.ones(16, np.uint8), np.zeros(16, np.uint8), np.zeros(256, np.int32)
+    COUNT(stream, ck.cover(16), ck.In(x), ck.Out(bins), 16)  # which compiles it
     with witnessing(Notes()):
         COUNT(stream, ck.cover(16), ck.In(x), ck.Out(bins), 16)
         stream.sync()

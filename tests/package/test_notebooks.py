@@ -80,6 +80,7 @@ def test_plans_and_graphs(stream: Any, xp: Any, thrice: ck.Kernel) -> None:
 
 def test_traces(stream: Any, xp: Any, thrice: ck.Kernel) -> None:
     x = xp.ones(4, "f4")
+    thrice(stream, ONE, x, 2.0)  # which compiles it
     trace = ck.trace({EVIL: stream})
     assert "new" in html_of(trace)[1]
     with trace:

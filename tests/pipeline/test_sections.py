@@ -221,7 +221,7 @@ def test_a_pipelines_streams_have_names_and_its_own_are_closed(place: Any, log: 
     assert (lanes.arriving_handle, lanes.leaving_handle) == (50, 51)
     assert [lane.handle for lane in lanes.computing] == [first, 52]
     assert log == [(50, "copy in"), (51, "copy out"), (first, "work"), (52, "work")]
-    assert (lanes.emulated, lanes.copy_bytes, lanes.xp) == (False, "the driver's copy", place.xp)
+    assert (lanes.emulated, lanes.copy_bytes, lanes.xp) == (False, "the driver's copy", place.module(None))
     log.clear()
     lanes.close()
     own = [50, 51, *([] if given else [40]), 52]

@@ -146,14 +146,21 @@ class TestHitAndMiss:
             def stat(self, follow_symlinks: bool = True) -> NoReturn:
                 raise FileNotFoundError(self.path)
 
-        real = os.scandir
+        class Listed:
+            def __init__(self, folder: Path) -> None:
+                self.items = [Gone(item) for item in found(folder)]
 
-        @contextlib.contextmanager
-        def listed(folder: str) -> Iterator[Iterator[Gone]]:
-            with real(folder) as items:
-                yield map(Gone, items)
+            def __enter__(self) -> list[Gone]:
+                return self.items
 
-        monkeypatch.setattr(store.os, "scandir", listed)
+            def __exit__(self, *_: object) -> None:
+                pass
+
+            def __iter__(self) -> Iterator[Gone]:
+                return iter(self.items)
+
+        found = os.scandir
+        monkeypatch.setattr(store.os, "scandir", Listed)
         assert again(cache).info().entries == 0
         monkeypatch.undo()
         assert again(cache).info().entries == 1
