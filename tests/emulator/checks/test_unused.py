@@ -30,7 +30,7 @@ BODIES = {
         @%some st.global.f32 [%own], %w;""",
     "added_by_some": "add.f32 %w, %v, %v; @%some red.global.add.f32 [%own], %v; @%mine st.global.f32 [%x], %w;",
     "decides_who_stores": """
-        setp.gt.f32 %more, %v, 0f00000000; @%more st.global.f32 [%own], %v; add.f32 %w, %v, %v;
+        setp.lt.f32 %more, %v, 0f00000000; @%more st.global.f32 [%own], %v; add.f32 %w, %v, %v;
         @%mine st.global.f32 [%x], %w;""",
     "branches": """
         setp.gt.f32 %more, %v, 0f00000000; add.f32 %w, %v, %v; @%mine st.global.f32 [%x], %w; @%more bra END;
@@ -40,6 +40,9 @@ BODIES = {
         @%mine st.global.f32 [%x], %w;""",
     "shuffled_to_another": """
         shfl.sync.idx.b32 %w, %v, 0, 31, -1; @%lead st.global.f32 [%own], %w; @%mine st.global.f32 [%x], %v;""",
+    "loaded_by_one_of_a_warp": """
+        setp.eq.u32 %more, %lane, 1; @%more ld.global.f32 %v, [%x]; shfl.sync.idx.b32 %w, %v, 1, 31, -1;
+        @%lead st.global.f32 [%own], %w; @%mine st.global.f32 [%x], %w;""",
     "used_in_a_loop": """
         mov.u32 %k, 0; mov.f32 %w, 0f00000000;
         AGAIN:
