@@ -94,8 +94,7 @@ class Registers:
             return found
         if isinstance(found, Opaque):
             bits = self.bits(operand.name) if isinstance(operand, Register) and operand.name in self.types else 64
-            low = 0 if self.is_float(operand) else -(1 << bits - 1)
-            made = self.numbers.unknown(found.reason, low, low + (1 << bits) - 1)
+            made = self.numbers.unknown(found.reason, -(1 << bits - 1), (1 << bits - 1) - 1)
             if isinstance(operand, Register) and operand.name in self.types:
                 self.values[operand.name] = made
             return made
