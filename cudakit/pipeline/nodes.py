@@ -66,12 +66,14 @@ class Reader:
         if self._gate is not None and not self._gate.enter(block):
             return END if self._over else NOTHING
         try:
-            parcel = Parcel(next(self._iterator), self.count, self._gate)
+            with witnesses.doing("host", "source", None):
+                value = next(self._iterator, END)
+            if value is END:
+                self._over = True
+                return END
+            parcel = Parcel(value, self.count, self._gate)
             if self._is_named:
                 parcel.name, parcel.value = parcel.value
-        except StopIteration:
-            self._over = True
-            return END
         except Exception as error:
             parcel = Parcel(None, self.count, self._gate)
             parcel.fail("source", error, final=not self._goes_on)

@@ -22,6 +22,7 @@ from cudakit.pipeline.nodes import Node, Reader, Threads, same
 from cudakit.pipeline.run import Run, close_all
 from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
+from cudakit.streams import witnesses
 from cudakit.streams.devices import device_count, has_gpu, on_device
 from cudakit.streams.streams import require_stream
 from cudakit.types.checked import flag, is_one_of, listed, whole
@@ -228,7 +229,8 @@ class Pipeline:
         count, write = 0, cast("Callable[..., None]", sink.write)
         with self(source) as results, sink:
             for item in results:
-                write(item, *told(sink, results.item, results.name))
+                with witnesses.doing("host", "sink", None):
+                    write(item, *told(sink, results.item, results.name))
                 count += 1
         return count
 
@@ -266,7 +268,8 @@ class Pipeline:
                     stack.enter_context(sink)
                 async for item in results:
                     given = item, *told(sink, results.item, results.name)
-                    await (sink.write(*given) if is_async else asyncio.to_thread(sink.write, *given))
+                    with witnesses.doing("host", "sink", None):
+                        await (sink.write(*given) if is_async else asyncio.to_thread(sink.write, *given))
                     count += 1
         finally:
             await results.aclose()

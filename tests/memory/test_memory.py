@@ -364,9 +364,9 @@ def test_pinned_and_managed_limits(stream: Any) -> None:
 
 
 def test_limits_that_are_none() -> None:
-    with pytest.raises(ck.ArgumentError, match="memory.limit: size is a number from 1 up, got 0"):
+    with pytest.raises(ck.ArgumentError, match=r"memory\.limit: size is a number from 1 up, got 0"):
         ck.memory.limit(0)
-    with pytest.raises(ck.ArgumentError, match="memory.limit: size is .*, got '1GB'"):
+    with pytest.raises(ck.ArgumentError, match=r"memory\.limit: size is .*, got '1GB'"):
         ck.memory.limit("1GB")  # type: ignore[arg-type]
     with pytest.raises(ck.ArgumentError, match="kind is one of"):
         ck.memory.limit(5, kind="card")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -40,9 +42,39 @@ def test_witnesses_hear_of_host_stages_and_copies(stream: Any, xp: Any) -> None:
         list(ck.Pipeline([lines.host(lambda x: x, name="decode"), add], stream=stream)(items(3)))
     kinds = [(told.kind, told.name) for told in listener.heard]
     assert kinds.count(("host", "decode")) == 3
+    assert kinds.count(("host", "source")) == 4  # the last time it has none
+    assert kinds.count(("host", "sink")) == 0
     assert kinds.count(("copy", "copy_in")) == 3
     assert kinds.count(("copy", "copy_out")) == 3
     assert sum(kind == "kernel" for kind, _ in kinds) == 3
+
+
+class Kept(list[Any]):
+    """A sink."""
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def write(self, item: Any) -> None:
+        self.append(item)
+
+
+def test_witnesses_hear_of_the_source_and_the_sink() -> None:
+    def late() -> Iterator[int]:
+        yield 1
+        raise OSError("gone")
+
+    listener = Listener()
+    with work.witnessing(listener):
+        ck.Pipeline([lines.host(abs)]).run(range(3), Kept())
+        asyncio.run(ck.Pipeline([lines.host(abs)]).arun(range(3), Kept()))
+    names = [told.name for told in listener.heard if told.kind == "host"]
+    assert (names.count("source"), names.count("sink")) == (8, 6)
+    with work.witnessing(listener), pytest.raises(ck.PipelineError, match="gone"):
+        list(ck.Pipeline([lines.host(abs)])(late()))
 
 
 @pytest.mark.parametrize(
