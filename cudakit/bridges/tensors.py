@@ -92,7 +92,7 @@ class Streams:
         self._known: dict[tuple[int, int], Any] = {}
         self._several: bool | None = None
         #: Whether torch has worked on another stream than its default one, as far as ops have seen.
-        self.are_several = False
+        self.are_several: bool = False
 
     def are_elsewhere(self, device: int) -> bool:
         """Whether a device is another than torch's current one."""

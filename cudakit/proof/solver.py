@@ -96,7 +96,7 @@ class Solver:
     def __init__(self, timeout_s: float) -> None:
         self.z3 = z3_module()
         self.timeout_s = timeout_s
-        self.steps = 0
+        self.steps: int = 0
         self._known: dict[frozenset[Formula], bool] = {}
 
     def check_steps(self) -> None:

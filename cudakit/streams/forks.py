@@ -47,7 +47,7 @@ class Occupied:
     """
 
     def __init__(self) -> None:
-        self.at_fork = False
+        self.at_fork: bool = False
         # Adding and taking away are one step each, which needs no lock.
         self._threads: dict[int, int] = {}
         in_child(self._forked)

@@ -45,19 +45,19 @@ class Order:
 
     def __init__(self, machine: Machine, base: int) -> None:
         self.machine, self.base = machine, base
-        self.block = np.zeros(machine.lanes, np.int64)
+        self.block: np.ndarray = np.zeros(machine.lanes, np.int64)
         self.warps = Warps(machine, self.block)
         self.groups = Groups(machine, self.block, self.warps)
         self.fences = Fences(machine, self.block, self.warps, self.groups)
         #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
-        self.told = np.zeros(machine.blocks, np.int64)
-        self.acquired = np.zeros(machine.blocks, np.int64)
+        self.told: np.ndarray = np.zeros(machine.blocks, np.int64)
+        self.acquired: np.ndarray = np.zeros(machine.blocks, np.int64)
         #: What a fence of each lane would acquire, of its block and of the whole device; and the accesses that told.
         self._pending = np.zeros((2, machine.lanes), np.int64)
         self._is_pending = False
-        self.told_by = np.zeros(machine.blocks, np.int64)
+        self.told_by: np.ndarray = np.zeros(machine.blocks, np.int64)
         #: The last fence of each block, of any scope and of the whole device's.
-        self.fenced = np.zeros((2, machine.blocks), np.int64)
+        self.fenced: np.ndarray = np.zeros((2, machine.blocks), np.int64)
         #: No lane of the machine is ordered after fewer accesses of those that share its block's memory.
         self.floor = 0
         cluster = machine.memory.cluster

@@ -59,7 +59,8 @@ class Shadow:
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain
-        self._first = self._last = self.written = np.zeros(0, np.int64)
+        self.written: np.ndarray = np.zeros(0, np.int64)
+        self._first = self._last = self.written
         #: Accesses without stamps yet, while none of them meets another: event, where, lanes and
         #: what is to be added to their numbers, and whether it writes.
         self._runs: list[tuple[int, Places, np.ndarray, int, bool]] | None = []

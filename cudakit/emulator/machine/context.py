@@ -64,7 +64,8 @@ class Context:
     function: Function
 
     def __init__(self, symbols: Symbols, function: Function, shared: Mapping[str, int] = _NOWHERE) -> None:
-        self.symbols, self.function, self.shared = symbols, function, shared
+        self.symbols, self.function = symbols, function
+        self.shared: Mapping[str, int] = shared
         registers = {**function.registers, CARRY.name: "pred"}
         self.numbers: dict[str, int] = {name: number for number, name in enumerate(registers)}
         if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):

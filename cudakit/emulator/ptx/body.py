@@ -101,7 +101,8 @@ class Body:
     sources: Sources
 
     def __init__(self, tokens: Tokens, function: Function, sources: Sources, shared: set[str]) -> None:
-        self.tokens, self.function, self.sources, self.shared = tokens, function, sources, shared
+        self.tokens, self.function, self.sources = tokens, function, sources
+        self.shared: set[str] = shared
         self.statements: list[_Statement] = []
         self.tables: list[tuple[str, list[str], Scope]] = []
         self.parts: dict[str, tuple[str, tuple[str, ...]]] = {}
