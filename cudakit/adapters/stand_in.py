@@ -33,8 +33,8 @@ class _OfDevice(type):
 class ndarray(metaclass=_OfDevice):
     """See ``cupy.ndarray``: arrays are instances of it, and their type is another, as they are in host memory."""
 
-    def __new__(cls, *given: Any, **named: Any) -> Any:
-        return as_device(np.ndarray(*given, **named))
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:
+        return as_device(np.ndarray(*arguments, **named))
 
 
 def _stream() -> Any:

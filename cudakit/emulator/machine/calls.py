@@ -13,7 +13,7 @@ def reached(program: Program, function: Function) -> list[Function]:
     A function counts where code calls it by its name. Where code calls through a pointer, or takes a function's
     address, every function counts whose address the program takes. ptxas counts the same ones.
     """
-    found, open_ = {function.name: function}, [function]
+    reached, open_ = {function.name: function}, [function]
     taken: set[str] | None = None
     while open_:
         code = open_.pop()
@@ -23,10 +23,10 @@ def reached(program: Program, function: Function) -> list[Function]:
             callees += sorted(taken)
         for name in callees:
             callee = program.functions.get(name)
-            if callee is not None and not callee.is_entry and callee.name not in found:
-                found[callee.name] = callee
+            if callee is not None and not callee.is_entry and callee.name not in reached:
+                reached[callee.name] = callee
                 open_.append(callee)
-    return list(found.values())
+    return list(reached.values())
 
 
 def names_in(function: Function) -> Iterator[str]:

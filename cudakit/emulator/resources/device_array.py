@@ -37,10 +37,10 @@ class DeviceArray(np.ndarray):
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
         """Its elements, as NumPy's array."""
-        found = self.view(np.ndarray).copy("C" if order == "C" else "F")
+        elements = self.view(np.ndarray).copy("C" if order == "C" else "F")
         if out is None:
-            return found
-        out[...] = found
+            return elements
+        out[...] = elements
         return out
 
     def set(self, values: Any, stream: Any = None) -> None:
@@ -68,8 +68,8 @@ class DeviceArray(np.ndarray):
 
 def as_device(made: Any) -> Any:
     """NumPy's arrays as the device's, also those of a tuple or list."""
-    if isinstance(made, tuple | list) and any(isinstance(each, np.ndarray) for each in made):
-        parts = [as_device(each) for each in made]
+    if isinstance(made, tuple | list) and any(isinstance(part, np.ndarray) for part in made):
+        parts = [as_device(part) for part in made]
         return type(made)(parts) if type(made) in (tuple, list) else type(made)(*parts)
     if type(made) is not np.ndarray:
         return made
@@ -121,24 +121,24 @@ class DeviceModule(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = getattr(self.__dict__["_of"], name, None)
-        if found is None:
+        function = getattr(self.__dict__["_of"], name, None)
+        if function is None:
             raise AttributeError(
                 f"{self.__name__}.{name} is not here: without a GPU cudakit puts NumPy in CuPy's place, which has no "
                 f"{name}",
                 name=name,
                 obj=self,
             )
-        found = _originals.get(name, found) if self.__dict__["_of"] is np else found
-        if inspect.ismodule(found):
-            return DeviceModule(f"{self.__name__}.{name}", found)
-        if inspect.isclass(found) or isinstance(found, np.ufunc) or not callable(found):
-            return found
+        function = _originals.get(name, function) if self.__dict__["_of"] is np else function
+        if inspect.ismodule(function):
+            return DeviceModule(f"{self.__name__}.{name}", function)
+        if inspect.isclass(function) or isinstance(function, np.ufunc) or not callable(function):
+            return function
 
-        @functools.wraps(found)
-        def call(*given: Any, **named: Any) -> Any:
+        @functools.wraps(function)
+        def call(*arguments: Any, **named: Any) -> Any:
             named.pop("blocking", None)
-            made = found(*given, **named)
+            made = function(*arguments, **named)
             if name in ("empty", "empty_like") and made.flags.c_contiguous:
                 MARKS.mark(made)
             return as_device(made)
@@ -209,14 +209,14 @@ def _tell_apart() -> None:
 
 def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def convert(*given: Any, **named: Any) -> Any:
-        if given and isinstance(given[0], DeviceArray):
+    def convert(*arguments: Any, **named: Any) -> Any:
+        if arguments and isinstance(arguments[0], DeviceArray):
             is_users, place = _caller()
             if is_users:
                 raise HostArrayError(
                     f"at {place}: numpy.{name} of an array in device memory, which CuPy refuses on a GPU; copy it with "
                     "ck.to_host(x, stream)"
                 )
-        return original(*given, **named)
+        return original(*arguments, **named)
 
     return convert

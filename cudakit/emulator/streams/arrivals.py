@@ -104,8 +104,8 @@ class Arrivals:
     def settle(self, arrays: Iterable[Any]) -> None:
         """Let arrive what is for memory that work is given and that no device reads: as on a GPU, the call waits."""
         if self._pending:
-            given = [array for array in arrays if isinstance(array, np.ndarray) and not room().is_of_the_host(array)]
-            held = [arrival for arrival in self._pending if any(arrival.overlaps(array) for array in given)]
+            pageable = [array for array in arrays if isinstance(array, np.ndarray) and not room().is_of_the_host(array)]
+            held = [arrival for arrival in self._pending if any(arrival.overlaps(array) for array in pageable)]
             for arrival in held:
                 arrival.arrive()
             self._pending = [arrival for arrival in self._pending if not arrival.has_arrived]
