@@ -6,7 +6,7 @@ import difflib
 import functools
 import keyword
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _NUMPY_NAMES = (
 )
 #: Names that the body has besides the arguments.
 GIVEN_NAMES = ("i", "n", "_ind", "_shape")
-_CPP_WORDS = frozenset(
+CPP_WORDS = frozenset(
     re.findall(
         r"\w+",
         "alignas alignof and asm auto bool break case catch char class const constexpr continue decltype default "
@@ -110,10 +110,25 @@ def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> N
     """
     if name in reserved:
         raise TemplateError(f"{op}: an argument cannot be called {shortened(name)}, which the expression has already")
-    if name in _CPP_WORDS or keyword.iskeyword(name):
+    if name in CPP_WORDS or keyword.iskeyword(name):
         raise TemplateError(f"{op}: an argument cannot be called {shortened(name)}, a word of C++ or Python")
     if name.startswith("__") or name.endswith("_"):
         raise TemplateError(f"{op}: the argument name {shortened(name)} is for generated code; take another")
+
+
+def check_kernel_name(made: str, name: Any) -> None:
+    """Raise where a kernel that is made cannot have a name; `made` says what is made, as "a stencil".
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
+        raise TemplateError(
+            f"the name of {made} must be a C++ identifier that does not end in _, got {shortened(name)}"
+        )
+    if name in CPP_WORDS:
+        raise TemplateError(f"the name of {made} cannot be {name!r}, a word of C++; take another")
 
 
 def structs_in(text: str) -> list[str]:

@@ -13,7 +13,7 @@ from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
 from cudakit.arrays.place import ArrayPlace, address_of, check_apart, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.declarations import Parameter, parse
+from cudakit.generate.declarations import Parameter, check_kernel_name, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
 from cudakit.generate.elementwise_plan import Layout, common_shape, plan
@@ -75,8 +75,7 @@ def elementwise(
     >>> axpby = elementwise("T a, T x, T b, T y", "T z", "z = a * x + b * y", name="axpby")
     >>> z = axpby(2.0, x, 3.0, y)
     """
-    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(f"the name of an elementwise kernel must be a C++ identifier, got {shortened(name)}")
+    check_kernel_name("an elementwise kernel", name)
     declared = parse(name, inputs, RESERVED, preamble), parse(name, outputs, RESERVED, preamble)
     if not declared[1]:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'T z'")

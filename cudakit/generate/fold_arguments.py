@@ -11,7 +11,7 @@ import numpy as np
 
 from cudakit.arrays.place import ArrayPlace, as_array, device_limits, output, overlaps
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.declarations import Parameter, parse, structs_in, type_variables
+from cudakit.generate.declarations import Parameter, check_kernel_name, parse, structs_in, type_variables
 from cudakit.generate.elementwise_call import is_array, place_for
 from cudakit.generate.elementwise_plan import common_shape
 from cudakit.generate.expression import explained, names_in
@@ -108,10 +108,7 @@ def declared(
     ------
     TemplateError
     """
-    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(
-            f"the name of a kernel must be a C++ identifier that does not end in _, got {shortened(name)}"
-        )
+    check_kernel_name("a kernel", name)
     made = Declared(
         name,
         parse(name, inputs, (*before, *NAMESPACES), preamble),

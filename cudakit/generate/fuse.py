@@ -14,6 +14,7 @@ from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.place import as_array
 from cudakit.arrays.repeated import Repeats
 from cudakit.errors import ArgumentError, TemplateError, shortened
+from cudakit.generate.declarations import CPP_WORDS
 from cudakit.generate.fuse_stages import Source, Stages, Value
 from cudakit.generate.outside import Outside
 from cudakit.generate.trace import Trace
@@ -117,7 +118,7 @@ class Fused(Function, Generic[_P, _R]):
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
             return self._call(args, out, stream, named, repeats)
 
-        name = name if name.isidentifier() and not name.endswith("_") else "fused"
+        name = name if name.isidentifier() and not name.endswith("_") and name not in CPP_WORDS else "fused"
         try:
             signature = inspect.signature(function)
         except ValueError as error:

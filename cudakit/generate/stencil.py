@@ -12,7 +12,7 @@ import numpy as np
 
 from cudakit.arrays.elements import as_number
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.generate.declarations import Parameter, parse
+from cudakit.generate.declarations import CPP_WORDS, Parameter, check_kernel_name, parse
 from cudakit.generate.expression import check_set
 from cudakit.generate.outside import Outside
 from cudakit.generate.promotion import dtype_of
@@ -118,7 +118,7 @@ def stencil(
             )
         return TracedStencil(outputs, name or _name_of(outputs), mode, cval)
     name = "stencil_kernel" if name is None else name
-    _check_name(name)
+    check_kernel_name("a stencil", name)
     made = parse(name, outputs, RESERVED, preamble)
     if not made:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'float out'")
@@ -137,14 +137,9 @@ def stencil(
     return Stencil(_recipe(name, given, made, body, preamble, mode, cval, radius), options)
 
 
-def _check_name(name: Any) -> None:
-    if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
-        raise TemplateError(f"the name of a stencil must be a C++ identifier, got {shortened(name)}")
-
-
 def _name_of(function: Any) -> str:
     name = str(getattr(function, "__name__", "stencil")).strip("_")
-    return name if name.isidentifier() else "stencil"
+    return name if name.isidentifier() and name not in CPP_WORDS else "stencil"
 
 
 def _recipe(
@@ -222,7 +217,7 @@ class TracedStencil:
     name: str
 
     def __init__(self, function: Callable[..., Any], name: str, mode: str | Sequence[str], cval: float) -> None:
-        _check_name(name)
+        check_kernel_name("a stencil", name)
         self.function, self.name = function, name
         self._mode, self._cval = mode, cval
         self._names = tuple(inspect.signature(function).parameters)

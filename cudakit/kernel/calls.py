@@ -176,7 +176,9 @@ class Calls:
         with place.entered():
             ready = self.load(evidence, place)
             if len(ready.parameters) != len(described):
-                raise wrong_count(self.signature.name, len(ready.parameters), len(described))
+                unread = "; its head was not understood, so that its default arguments are not known: give all values"
+                more = "" if self.signature.parameters is not None else unread
+                raise wrong_count(self.signature.name, len(ready.parameters), len(described), more=more)
             shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self.explicit))
         pairs = zip(shape.fragments, described, strict=True)
         return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs], given

@@ -789,3 +789,25 @@ def test_more_than_31_bits_of_elements(stream: Any, xp: Any) -> None:
 
 def test_records_are_values() -> None:
     assert dataclasses.is_dataclass(Point)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ck.elementwise("T x", "T z", "z = 2 * x", name="double"),
+        lambda: ck.reduction("T x", "T z", map="x", reduce="a + b", identity="0", name="int"),
+        lambda: ck.scan("T x", "T z", map="x", reduce="a + b", name="float"),
+        lambda: ck.stencil("float out", "out = x(0)", name="while"),
+    ],
+)
+def test_no_kernel_is_called_a_word_of_cpp(make: Any) -> None:
+    with pytest.raises(ck.TemplateError, match=r"cannot be '\w+', a word of C\+\+; take another"):
+        make()
+
+
+def test_functions_may_be_called_words_of_cpp(xp: Any) -> None:
+    @ck.fuse
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    assert double(xp.ones(3, "f4")).tolist() == [2] * 3

@@ -488,6 +488,8 @@ def _unknown(parameter: BoundParameter, argument: Argument, target: Target, wher
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
+    if parameter.dtype is not None and type(value) is int and size == parameter.dtype.itemsize:
+        return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", parameter.dtype), argument, where, False)
     told = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
     raise ArgumentError(
         f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "

@@ -181,6 +181,8 @@ def bound_parameter(
         if plain.name == "CUtensorMap":
             return BoundParameter(name, shown, "tensor_map", alignment=64)
         if underlying := {enum.underlying for enum in declarations.enums if enum.name == plain.name}:
+            if underlying == {""}:  # as wide as its values ask; nearly always an int
+                return BoundParameter(name, shown, "unknown", np.dtype("i4"))
             of_values = resolved(parse_type(underlying.pop()), declarations)
             dtype = scalar(str(of_values)) if not underlying else None
             return BoundParameter(name, shown, "unknown" if dtype is None else "scalar", dtype)
@@ -202,7 +204,7 @@ def agreed(read: BoundParameter, told: BoundParameter) -> BoundParameter:
     calls vectors and classes.
     """
     if read.kind == "unknown":
-        return told
+        return read if told.kind == "unknown" and read.dtype is not None else told
     if read.kind in ("functor", "tensor_map") or (read.kind == "struct" and told.kind == "unknown"):
         return read
     if (read.kind, read.dtype, read.const, read.count) == (told.kind, told.dtype, told.const, told.count):

@@ -789,3 +789,39 @@ def test_texture_object(stream: Any, xp: Any) -> None:
     out = xp.zeros(16, "f4")
     kernel(stream, ck.config(1, 16), made, out)
     np.testing.assert_array_equal(to_host(out), np.arange(16, dtype="f4"))
+
+
+@pytest.mark.parametrize(
+    ("declared", "name"),
+    [
+        ("enum E { A, B };", "E"),
+        ("typedef enum { A, B } E;", "E"),
+        ("typedef enum T { A, B } E;", "E"),
+        ("namespace q { enum E { A, B }; }", "q::E"),
+        ("enum E { A, B = 3000000000u };", "E"),
+    ],
+)
+def test_an_enumeration_takes_an_int(stream: Any, xp: Any, declared: str, name: str) -> None:
+    kernel = ck.Kernel(f"{declared} __global__ void f(float* x, {name} a) {{ x[threadIdx.x] = a + 1; }}")
+    x = xp.zeros(1, "f4")
+    for value in (1, 0, np.int32(1)):
+        kernel(stream, ck.config(1, 1), x, value)
+        assert to_host(x).tolist() == [int(value) + 1]
+    for wrong in (2**31, 1.5):
+        with pytest.raises(ck.ArgumentError, match="parameter a "):
+            kernel(stream, ck.config(1, 1), x, wrong)
+
+
+def test_a_wide_enumeration_takes_its_bytes(stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel("enum E { A, B = 1ll << 40 }; __global__ void f(float* x, E a) { x[threadIdx.x] = a == B; }")
+    x = xp.zeros(1, "f4")
+    kernel(stream, ck.config(1, 1), x, np.int64(1 << 40))
+    assert to_host(x).tolist() == [1]
+    with pytest.raises(ck.ArgumentError, match="exactly 8 bytes"):
+        kernel(stream, ck.config(1, 1), x, 1)
+
+
+def test_default_arguments_of_a_head_that_is_not_understood(stream: Any, xp: Any) -> None:
+    kernel = ck.Kernel("__global__ void f(float* x, float3 a = {4, 5, 6}) { x[threadIdx.x] = a.x; }")
+    with pytest.raises(ck.ArgumentError, match="its default arguments are not known: give all values"):
+        kernel(stream, ck.config(1, 1), xp.zeros(1, "f4"))
