@@ -19,7 +19,7 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Program
 from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.emulator.resources.allocations import room
-from cudakit.emulator.resources.device_array import refuse_host_array
+from cudakit.emulator.resources.device_array import is_reached, refuse_host_array
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
@@ -319,7 +319,17 @@ def _bind(
     rows = zip(emulated.parameters, given, described, emulated.sizes, weak, strict=True)
     name = emulated.specialization.name_expression
     fragments = tuple(_fragment(name, *row) for row in rows)
+    if streams[1]:
+        fragments = tuple(map(_reached, fragments, given))
     return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), *streams)
+
+
+def _reached(fragment: Fragment, given: Any) -> Fragment:
+    """The fragment of a strict stream: pinned memory is of NumPy's class, as memory is that no kernel reaches."""
+    if type(given) is not np.ndarray or not is_reached(given):
+        return fragment
+    constants = {**fragment.constants, "is_reached": is_reached}
+    return fragment._replace(guard=f"({fragment.guard}) and {{k}}is_reached({{a}})", constants=constants)
 
 
 def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:

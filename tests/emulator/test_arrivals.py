@@ -227,7 +227,7 @@ def test_writes_of_a_stream_that_is_gone_arrive_with_the_next_wait_for_all(pinne
 
 
 def test_many_streams_are_forgotten_and_their_writes_arrive(pinned: np.ndarray) -> None:
-    kept, x = ck.emulator.stream(), np.zeros((300, 4), np.float32)
+    kept, x = ck.emulator.stream(), np.zeros((80, 4), np.float32)
     for row in x:
         ADD(ck.emulator.stream(), FOUR, ck.InOut(row), 1.0)
     ADD(kept, FOUR, pinned, 1.0)

@@ -56,8 +56,12 @@ def test_a_call_that_a_lenient_stream_took_is_refused_all_the_same(here: Emulate
     lenient = ck.emulator.stream()
     for _ in range(3):
         ADD(lenient, FOUR, host, 1.0)
+    pinned = ck.empty(4, np.float32, kind="pinned", stream=here)
+    for _ in range(3):
+        ADD(here, FOUR, pinned, 1.0)
     with refused("is in host memory"):
         ADD(here, FOUR, host, 1.0)
+    ADD(here, FOUR, pinned, 1.0)
     ADD(lenient, FOUR, host, 1.0)
 
 

@@ -84,7 +84,7 @@ def refuse_host_array(value: Any) -> None:
     ------
     HostArrayError
     """
-    if not _is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None:
+    if is_reached(value):
         return
     is_users, place = _caller("cudakit.kernel", "cudakit.jit", "cudakit.emulator", "cudakit.memory")
     if is_users:
@@ -92,6 +92,11 @@ def refuse_host_array(value: Any) -> None:
             f"at {place}: numpy array of {value.dtype} with shape {value.shape} is in host memory, which no kernel on "
             "a GPU reaches; copy it with ck.to_device(x, stream), or give ck.In(x), ck.Out(x) or ck.InOut(x)"
         )
+
+
+def is_reached(value: Any) -> bool:
+    """Whether a kernel on a GPU would reach an argument's memory; true of what is no host array."""
+    return not _is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None
 
 
 def refuse_host_operand(op: str, name: str, value: Any) -> None:
