@@ -51,10 +51,10 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
     ------
     ArgumentError
     """
-    found = one_axis(op, axis)
-    if found is None:
+    number = one_axis(op, axis)
+    if number is None:
         raise ArgumentError(f"{op}: axis must be an int, got None")
-    return axes_of(op, found, ndim)[0]
+    return axes_of(op, number, ndim)[0]
 
 
 def one_axis(op: str, axis: Any) -> int | None:

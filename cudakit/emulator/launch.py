@@ -324,9 +324,9 @@ def _bind(
     return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), *streams)
 
 
-def _reached(fragment: Fragment, given: Any) -> Fragment:
+def _reached(fragment: Fragment, argument: Any) -> Fragment:
     """The fragment of a strict stream: pinned memory is of NumPy's class, as memory is that no kernel reaches."""
-    if type(given) is not np.ndarray or not is_reached(given):
+    if type(argument) is not np.ndarray or not is_reached(argument):
         return fragment
     constants = {**fragment.constants, "is_reached": is_reached}
     return fragment._replace(guard=f"({fragment.guard}) and {{k}}is_reached({{a}})", constants=constants)

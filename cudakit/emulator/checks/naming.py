@@ -43,10 +43,10 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
 def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
     """Extents of a shared variable as the source declares it, None where they cannot be told; none of a single one."""
     declared = rf"__shared__\b[^;{{}}()]*?[\s*&,>]{re.escape(name)}\s*((?:\[[^\]]*\]\s*)*)\s*[;,=]"
-    found = re.compile(declared).search(text, _begin(text, symbol)) or re.search(declared, text)
-    if found is None:
+    declaration = re.compile(declared).search(text, _begin(text, symbol)) or re.search(declared, text)
+    if declaration is None:
         return None
-    return [_number(text, each) for each in _EXTENT.findall(found[1])]
+    return [_number(text, extent) for extent in _EXTENT.findall(declaration[1])]
 
 
 def _begin(text: str, symbol: str) -> int:
