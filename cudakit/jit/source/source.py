@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -142,18 +142,24 @@ def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
     return Source("", str(path), path.resolve().parent, code=data, head=head)
 
 
-def _concepts(folder: Path) -> Iterator[str]:
-    root = folder.resolve()
-    for path in (*folder.glob("*.cuh"), *folder.glob("tile/*.cuh")):
-        if path.is_file() and path.resolve().is_relative_to(root):
-            yield path.relative_to(folder).with_suffix("").as_posix()
+def _listed(folder: Path) -> list[str]:
+    """Concepts of the template files in a folder."""
+    parts = [part for part in ("", "tile/") if (folder / part).is_dir()]
+    names = [f"{part}{name}" for part in parts for name in os.listdir(folder / part)]
+    return sorted(name.removesuffix(".cuh") for name in names if name.endswith(".cuh"))
+
+
+def _lies_in(folder: Path, concept: str) -> bool:
+    path = folder / f"{concept}.cuh"
+    return path.is_file() and path.resolve().is_relative_to(folder.resolve())
 
 
 def from_template(concept: str) -> Source:
     """`Source` of the packaged template file ``templates/<concept>.cuh``."""
     folder = headers.templates_folder()
-    # Only what is listed is opened: a name cannot lead out of the folder.
-    known = sorted(_concepts(folder))
-    if concept not in known:
-        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {', '.join(known) or 'none'}")
+    # Only what is listed is opened: a name cannot lead out of the folder, and a link does not either.
+    listed = _listed(folder)
+    if concept not in listed or not _lies_in(folder, concept):
+        known = ", ".join(name for name in listed if _lies_in(folder, name))
+        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {known or 'none'}")
     return from_file(folder / f"{concept}.cuh")
