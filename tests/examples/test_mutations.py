@@ -90,14 +90,14 @@ def test_equivalents_are_mutants_with_a_reason() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [20, pytest.param(120, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [8, pytest.param(120, marks=pytest.mark.exhaustive)])
 def test_mutants_die(count: int) -> None:
     every = [
         mutant_runs.Job(program, place)
         for program in mutant_runs.programs()
         for place in range(len(mutant_runs.mutants_of(program)))
     ]
-    chosen = random.Random(count).sample(every, count)
+    chosen = random.Random(120).sample(every, 120)[:count]
     # What is too slow, or broken, as it is, would kill each mutant.
     plain = {mutant_runs.Job(program) for program in ["mandelbrot", "n_body", *(job.program for job in chosen)]}
     found = mutant_runs.outcomes([*chosen, *plain])

@@ -81,7 +81,7 @@ def test_a_fault_is_found_and_shown_on_the_emulator(case: Case, change: tuple[st
 def test_no_kernel_with_a_fault_is_proved(case: Case) -> None:
     text = "__constant__ float table[16]; __device__ float variable[16];\n" + case.text
     # Steps of questions about products take many times as long as others.
-    limit = 0.2 if case.name == "strides_that_meet" else 2.0
+    limit = 0.1 if case.name == "strides_that_meet" else 2.0
     proof = ck.prove(ck.Kernel(text, case.name), *case.statements, **case.launch, timeout_s=limit)
     assert not proof
     assert proof.findings

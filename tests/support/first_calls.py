@@ -141,7 +141,8 @@ def main(place: str, imported: str, folder: str) -> None:
     warnings.simplefilter("ignore")
     os.environ["CUDAKIT_CACHE_DIR"] = folder
     if place != "gpu":  # what children would all import
-        for name in ("cudakit.ops", "cudakit.pipeline", "cudakit.emulator", "cudakit.generate", "cudakit.math"):
+        shared = ("cudakit.ops", "cudakit.pipeline", "cudakit.emulator", "cudakit.generate", "cudakit.math")
+        for name in (*shared, *filter(None, [imported])):
             importlib.import_module(name)
     calls = CALLS | (ON_A_GPU if place == "gpu" else {})
     running = 0

@@ -328,7 +328,7 @@ MOVES = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(MOVES, st.sampled_from([None, 3]), st.sampled_from([timeline.MOST_BYTES, 1 << 12]))
 def test_each_step_has_one_state_however_it_is_come_to(
     moves: list[tuple[str, int]], schedule: int | None, most: int

@@ -35,8 +35,9 @@ def test_killed_processes(attack: Attack) -> None:
     assert attack.leftovers() == []
 
 
-def test_damaged_files(attack: Attack) -> None:
-    while attack.counts["damages"] < 60:
+@pytest.mark.parametrize("count", [24, pytest.param(120, marks=pytest.mark.exhaustive)])
+def test_damaged_files(attack: Attack, count: int) -> None:
+    while attack.counts["damages"] < count:
         attack.damage()
 
 
