@@ -1,4 +1,4 @@
-"""Every packaged template and header, compiled by bare cuda.core, which takes no GPU."""
+"""Every packaged template and header, compiled for named archs, which takes no GPU."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cuda.core import Program, ProgramOptions
 from support.tiers import in_tiers
 
 import cudakit as ck
+from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.source.headers import fallback_folder, own_folders, templates_folder, toolkit_folders
 
 ARCHES = ("sm_80", "sm_90")
@@ -43,8 +44,10 @@ def compiled(source: str, names: Sequence[str] = (), arch: str = "sm_90") -> dic
     return dict(code.symbol_mapping)
 
 
-def including(headers: Sequence[str]) -> str:
-    return "".join(f"#include <{header}>\n" for header in headers) + "__global__ void nothing() {}\n"
+def check_together(headers: Sequence[str]) -> None:
+    """Headers compile, one after the other; what compiled in an earlier run is kept."""
+    text = "".join(f"#include <{header}>\n" for header in headers) + "__global__ void nothing() {}\n"
+    assert compiled_of(ck.Kernel(text, "nothing").specialization(arch="sm_90", target="cubin")).code
 
 
 # --- image and histogram ----------------------------------------------------------------------------------------------
@@ -257,7 +260,7 @@ def test_every_header_of_libcuxx_has_its_stand_in() -> None:
     strength=None,
 )
 def test_host_header_alone(header: str) -> None:
-    compiled(including([header, header]))
+    check_together([header, header])
 
 
 def test_headers_of_c_may_be_included_in_extern_c() -> None:
@@ -272,7 +275,7 @@ def test_headers_of_c_may_be_included_in_extern_c() -> None:
 @pytest.mark.parametrize("host_first", [True, False], ids=["host first", "CUDA first"])
 def test_host_headers_live_with_nvidias(order: int, host_first: bool) -> None:
     host, heavy = HOST_HEADERS[::order], HEAVY_HEADERS[::order]
-    compiled(including([*host, *heavy] if host_first else [*heavy, *host]))
+    check_together([*host, *heavy] if host_first else [*heavy, *host])
 
 
 USE = r"""
