@@ -14,7 +14,7 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(found[1:])
 
 
-#: r: 32 bits, d: 64, h: 16, f and g: float32 and float64, p: predicates, #: amounts below 64; the first is written.
+#: r: 32 bits, d: 64, h: 16, f and g: float32 and float64, p: predicates, #: amounts; the first is written.
 FORMS = {
     "words": _listed("""
         {add|sub|mul.lo|mul.hi|min|max|div|rem}.{u32|s32} r r r
@@ -25,8 +25,9 @@ FORMS = {
         {not.b32|neg.s32|abs.s32|popc.b32|clz.b32|brev.b32|bfind.u32|bfind.s32|bfind.shiftamt.s32} r r
         {mad.lo.s32|mad.lo.u32|mad.hi.s32|mad.hi.u32} r r r r
         {prmt.b32|shf.l.wrap.b32|shf.r.wrap.b32|shf.l.clamp.b32|shf.r.clamp.b32} r r r r
-        {shf.l.wrap.b32|shf.r.clamp.b32|bfe.u32|bfe.s32} r r r #
+        {shf.l.wrap.b32|shf.r.wrap.b32|shf.l.clamp.b32|shf.r.clamp.b32|bfe.u32|bfe.s32} r r r #
         bfe.{u32|s32} r r # #
+        bfe.{u32|s32} r r r r
         bfi.b32 r r r # #
         bfi.b32 r r r r r
         lop3.b32 r r r r !
@@ -52,6 +53,7 @@ FORMS = {
         {add|sub|mul.lo|mul.hi|min|max}.{u16|s16} h h h
         {and|or|xor}.b16 h h h
         {shl.b16|shr.u16|shr.s16} h h #
+        {shl.b16|shr.u16|shr.s16} h h r
         {neg.s16|abs.s16|not.b16} h h
         mad.lo.u16 h h h h
         mul.wide.{u16|s16} r h h
@@ -71,6 +73,8 @@ FORMS = {
         mad.wide.{u32|s32} d r r d
         bfe.{u64|s64} d d # #
         bfi.b64 d d d # #
+        bfe.{u64|s64} d d r r
+        bfi.b64 d d d r r
         setp.{eq|ne|lt|le|gt|ge}.{s64|u64} p d d
         selp.b64 d d d p
     """),
@@ -135,7 +139,7 @@ FORMS = {
         cvt.{rz|rm|rp}.f32.f64 f g
         cvt{|.ftz}.f64.f32 g f
         cvt.{rni|rzi|rmi|rpi}{|.ftz|.sat}.f32.f32 f f
-        cvt.{rni|rzi|rmi|rpi}.f64.f64 g g
+        cvt.{rni|rzi|rmi|rpi}{|.sat}.f64.f64 g g
         cvt.rn.f16.f32 h f
         cvt{|.ftz}.f32.f16 f h
         cvt.{rni|rzi|rpi}.{u32|s32}.f16 r h

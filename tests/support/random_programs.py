@@ -18,6 +18,8 @@ _COUNTS = {"r": 8, "d": 4, "f": 6, "g": 4, "h": 5, "p": 4}
 _TYPES = {"r": "b32", "d": "b64", "f": "f32", "g": "f64", "h": "b16", "p": "pred"}
 _ORDERED = ("eq", "ne", "lt", "le", "gt", "ge")
 _INTS = (0, 1, 2, 3, 5, 7, 8, 15, 31, 32, 33, 63, 64, 100, 255, 65535, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
+#: Beyond what a register has, a byte holds, and a signed number reaches.
+_AMOUNTS = (127, 128, 191, 255, 256, 257, 288, 300, 320, 511, 512, 65535, 65536, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 _FLOATS = (0x00000000, 0x80000000, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0x00000001, 0x4F000000)
 
 
@@ -63,9 +65,10 @@ class Program:
 
     def _operand(self, kind: str, form: str) -> str:
         """An operand of a kind, at times a constant."""
-        if kind in "1!#":
-            most = {"1": 2, "!": 256, "#": 72}[kind]
-            return str(self.draw.randrange(most))
+        if kind == "#":
+            return str(self._amount(72))
+        if kind in "1!":
+            return str(self.draw.randrange({"1": 2, "!": 256}[kind]))
         if kind[0] == "(":
             return f"{{{self._some(kind[1])}, {self._some(kind[2])}}}"
         if kind == "s":
@@ -78,6 +81,13 @@ class Program:
         if kind == "r" and self.draw.random() < 0.1:
             return self.draw.choice(("%tid.x", "%laneid", "%ctaid.x", "%ntid.x", "%lanemask_lt"))
         return self._some(kind)
+
+    def _amount(self, most: int) -> int:
+        """An amount or position: mostly below `most`, at times any of 32 bits."""
+        drawn = self.draw.random()
+        if drawn < 0.7:
+            return self.draw.randrange(most)
+        return self.draw.choice(_AMOUNTS) if drawn < 0.9 else self.draw.randrange(1 << 32)
 
     def _put(self, line: str) -> None:
         self.lines.append(f"    {line};")
@@ -227,25 +237,38 @@ class Program:
         if self._here[-1] is None:
             self._compute()
             return
-        mask = self._mask()
+        guard, mask = self._guarded(self._mask())
         form = self.draw.randrange(7)
         if form <= 2:
             mode, clamp = self.draw.choice((("up", 0), ("down", 31), ("bfly", 31), ("idx", 31), ("idx", 0x181F)))
-            by = str(self.draw.randrange(32)) if self.draw.random() < 0.6 else self._some("r")
+            if self.draw.random() < 0.3:  # segments of any lanes, and bits that are not looked at
+                clamp = self.draw.randrange(1 << self.draw.choice((13, 32)))
+            by = str(self._amount(32)) if self.draw.random() < 0.6 else self._some("r")
             into = self.draw.choice((self._some("r"), f"{self._some('r')}|{self._some('p')}"))
-            self._put(f"shfl.sync.{mode}.b32 {into}, {self._some('r')}, {by}, {clamp}, {mask}")
+            self._put(f"{guard}shfl.sync.{mode}.b32 {into}, {self._some('r')}, {by}, {clamp}, {mask}")
         elif form == 3:
-            self._put(f"vote.sync.ballot.b32 {self._some('r')}, {self._some('p')}, {mask}")
+            self._put(f"{guard}vote.sync.ballot.b32 {self._some('r')}, {self._some('p')}, {mask}")
         elif form == 4:
             mode = self.draw.choice(("any", "all", "uni"))
-            self._put(f"vote.sync.{mode}.pred {self._some('p')}, {self._some('p')}, {mask}")
+            self._put(f"{guard}vote.sync.{mode}.pred {self._some('p')}, {self._some('p')}, {mask}")
         elif form == 5:
             self._put(f"and.b32 %t0, {self._some('r')}, 3")
             name, into = self.draw.choice((("any", ""), ("all", f"|{self._some('p')}")))
-            self._put(f"match.{name}.sync.b32 {self._some('r')}{into}, %t0, {mask}")
+            self._put(f"{guard}match.{name}.sync.b32 {self._some('r')}{into}, %t0, {mask}")
         else:
             name = self.draw.choice(("add.u32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"))
-            self._put(f"redux.sync.{name} {self._some('r')}, {self._some('r')}, {mask}")
+            self._put(f"{guard}redux.sync.{name} {self._some('r')}, {self._some('r')}, {mask}")
+
+    def _guarded(self, mask: str) -> tuple[str, str]:
+        """At times a guard, and the mask of the lanes that it lets through."""
+        if self.draw.random() < 0.7:
+            return "", mask
+        predicate = self._some("p")
+        self._put(f"vote.sync.ballot.b32 %t1, {predicate}, {mask}")
+        if self.draw.random() < 0.5:
+            return f"@{predicate} ", "%t1"
+        self._put(f"xor.b32 %t1, %t1, {mask}")
+        return f"@!{predicate} ", "%t1"
 
     def _wait(self) -> None:
         """Write to shared memory, wait, and read what others wrote."""

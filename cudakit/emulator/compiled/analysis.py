@@ -162,7 +162,8 @@ class Analysis:
                     source = given.operands[1]
                     same = isinstance(source, Register) and source.name in raw
                     number = isinstance(source, Immediate) and _is_number(source)
-                    fits = given.modifiers[-1] in ("f32", "b32") and (same or number)
+                    whole = isinstance(given.operands[0], Register)
+                    fits = whole and given.modifiers[-1] in ("f32", "b32") and (same or number)
                 for name in targets(given):
                     if name in raw and not fits:
                         raw.discard(name)

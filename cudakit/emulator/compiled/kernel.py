@@ -289,7 +289,7 @@ class _Kernel:
             return
         if given.opcode == "brx":
             raise Refusal(f"instruction {given}")
-        if len(block.successors) == 1:
+        if len(set(block.successors)) == 1:  # a branch to what comes next parts no lanes
             self._go(place, number, block.successors[0], mask)
             return
         register, negated = given.guard  # type: ignore[misc]

@@ -116,6 +116,23 @@ def module(body: str) -> str:
     [
         pytest.param(
             """
+    ld.global.u32 %r1, [%in];
+    setp.lt.u32 %p0, %r0, %r1;
+    st.global.u32 [%own], %r1;
+    @%p0 bra END;
+END:""",
+            id="both ways of a branch are the same",
+        ),
+        pytest.param(
+            """
+    .reg .b16 %h<2>;
+    mov.b32 {%h0, %h1}, 33;
+    st.global.b16 [%own], %h1;
+    st.global.b16 [%own+2], %h0;""",
+            id="halves of a number are no floats",
+        ),
+        pytest.param(
+            """
     ld.global.f32 %f0, [%in+20];
     ld.global.f32 %f1, [%in+1440];
     setp.lt.u32 %p0, %r0, 16;
