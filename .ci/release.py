@@ -1,4 +1,4 @@
-"""A release up to the upload: ``python .ci/release.py FOLDER``, with the extra ``dev`` installed.
+"""A release up to the upload: ``python .ci/release.py FOLDER``, with the group ``dev`` installed.
 
 Builds the sdist and, from that, the wheel into FOLDER, and looks at both: what is in them, what they say, how the
 README is rendered by a package index, whether the wheel works in an environment of its own. With ``CUDAKIT_RELEASE``

@@ -24,10 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TIMES = ROOT / ".ci" / "times.json"
 #: torch by the version that names its build for CPUs: an index that has other builds gives none.
-BRIDGES = ("torch==2.13.0+cpu", "jax", "pyarrow", "-e", ".[cu13,test,grad]")
+BRIDGES = ("torch==2.13.0+cpu", "jax", "pyarrow", "-e", ".[cu13,examples,prove,grad]", "--group", "test")
 #: What the other steps need; of other projects what installs here.
 INSTALL = """
-pip install -q -e '.[cu13,dev]'
+pip install -q -U pip
+pip install -q -e '.[cu13,examples,prove]' --group dev
 for other in "-e .[dask]" "-e .[ray]" "zarr xarray"
 do pip install -q $other || echo "$other does not install here: its tests are left out"
 done
@@ -91,7 +92,7 @@ def steps(folder: Path) -> list[Step]:
             variables=machine_code,
         ),
         Step("install dev", "tests", INSTALL),
-        Step("install bridges", "bridges", f"timeout 900 pip install -q {shlex.join(BRIDGES)}", optional=True),
+        Step("install bridges", "bridges", f"pip install -q -U pip && timeout 900 pip install -q {shlex.join(BRIDGES)}", optional=True),
         Step("format and lint", "tests", "ruff check . && ruff format --check .", ("install dev",)),
         Step("import contract", "tests", "lint-imports", ("install dev",)),
         Step("mypy", "tests", "mypy", ("install dev",)),
@@ -112,7 +113,7 @@ def steps(folder: Path) -> list[Step]:
 
 def nightly_steps(seed: int) -> list[Step]:
     """Steps of a night: all tests, and mutants drawn anew each night."""
-    install = "pip install -q -e '.[cu13,dev]'"
+    install = "pip install -q -U pip && pip install -q -e '.[cu13,examples,prove]' --group dev"
     tests = "python -m pytest -q -n 2 --dist worksteal"
     sample = f"python -m support.package_mutants --count 100 --seed {seed}"
     path = (("PYTHONPATH", "tests"),)

@@ -1,4 +1,4 @@
-"""Build the site: ``python docs/build.py``, with the extra ``docs`` installed.
+"""Build the site: ``python docs/build.py``, with the group ``docs`` installed.
 
 Warnings are errors. What is made lies in ``site/<version>/``, ready to be published beside the versions that are there;
 ``site/switcher.json`` lists them for the menu, and ``site/index.html`` leads to the newest.

@@ -19,7 +19,7 @@ def site_root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     given: Path | None = request.config.getoption("--site")
     if given is not None:
         return given.resolve()
-    pytest.importorskip("sphinx.application", reason="the site is built with the extra docs")
+    pytest.importorskip("sphinx.application", reason="the site is built with the group docs")
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:  # the workers share one
         folder = folder.parent

@@ -73,7 +73,7 @@ def test_the_sdist_has_what_git_knows() -> None:
 @pytest.fixture
 def said(monkeypatch: pytest.MonkeyPatch) -> email.message.Message:
     """What a build says of the package, the address of the repository given."""
-    pytest.importorskip("hatchling", reason="the test extra is not installed")
+    pytest.importorskip("hatchling", reason="the group test is not installed")
     from hatchling.metadata.core import ProjectMetadata
     from hatchling.metadata.spec import construct_metadata_file_2_4
     from hatchling.plugin.manager import PluginManager
@@ -138,7 +138,7 @@ def test_what_is_published_has_tag_dates_and_address(said: email.message.Message
 
 
 def test_the_readme_as_a_package_index_renders_it(said: email.message.Message) -> None:
-    pytest.importorskip("readme_renderer", reason="the dev extra is not installed")
+    pytest.importorskip("readme_renderer", reason="the group dev is not installed")
 
     def problems(text: str) -> str:
         page = email.message.Message()
@@ -155,7 +155,7 @@ def test_the_readme_as_a_package_index_renders_it(said: email.message.Message) -
 @pytest.mark.slow
 def test_what_is_built_from_this_checkout(tmp_path: Path) -> None:
     for name in ("build", "hatchling"):
-        pytest.importorskip(name, reason="the test extra is not installed")
+        pytest.importorskip(name, reason="the group test is not installed")
     wheel, sdist = RELEASE["build"](tmp_path)
     assert of_wheel(RELEASE["files_of"](wheel)) == ""
     found = RELEASE["files_of"](sdist)

@@ -54,7 +54,7 @@ ck.stream("emulator", 3)  # wrong
 
 
 def run_pyright(*arguments: str) -> dict[str, Any]:
-    pytest.importorskip("pyright", reason="pyright is not installed; pip install -e '.[dev]'")
+    pytest.importorskip("pyright", reason="pyright is not installed; pip install -e . --group dev")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     found = subprocess.run(
         [sys.executable, "-m", "pyright", "--outputjson", *arguments], capture_output=True, text=True, env=environment
