@@ -9,7 +9,7 @@ import importlib.util
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from cuda.core import Stream
 
 import cudakit as ck
 from cudakit.jit.load.load import EmulatedAttributes
+from cudakit.types.shown import Table, text
 
 _TEMPLATES: Final = ("image/gray", "image/blur", "histogram/even")
 _DTYPES: Final = (np.dtype(np.uint8), np.dtype(np.float32))
@@ -114,10 +115,8 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
     stages = {dtype: run_stages(stream, from_uint8(pixels, dtype), strips, bar) for dtype in _DTYPES}
     flat = [stage for of_dtype in stages.values() for stage in of_dtype]
     print(f"{photo or 'grace_hopper.jpg, as matplotlib ships it'}: {pixels.shape[1]} × {pixels.shape[0]} pixels")
-    print_table(
-        ("stage", "dtype", "run by", "ms", "against NumPy"),
-        [(stage.name, str(stage.dtype), stage.machine, _shown(stage.elapsed_ms), stage.verdict) for stage in flat],
-    )
+    rows = [(stage.name, stage.dtype, stage.machine, _shown(stage.elapsed_ms), stage.verdict) for stage in flat]
+    print(text(Table(("stage", "dtype", "run by", "ms", "against NumPy"), rows)))
     print(f"picture: {save_picture(pixels, stages, folder)}")
     return 0 if all(stage.passed for stage in flat) else 1
 
@@ -146,7 +145,7 @@ def compile_all(arch: str) -> bool:
                 rows.append((template, str(dtype), "", f"failed: {error}"))
             else:
                 rows.append((template, str(dtype), str(len(compiled.code)), "compiled"))
-    print_table(("kernel", "dtype", "cubin bytes", f"for {arch}"), rows)
+    print(text(Table(("kernel", "dtype", "cubin bytes", f"for {arch}"), rows)))
     return good
 
 
@@ -399,14 +398,6 @@ def _title(stage: Stage) -> str:
     time = "" if stage.elapsed_ms is None else f", {stage.elapsed_ms:.4f} ms"
     verdict = stage.verdict.replace(" (", "\n(")
     return f"{stage.name}{time}\nagainst NumPy: {verdict}"
-
-
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print `rows` under `head`, in columns."""
-    table = [head, *rows]
-    widths = [max(len(row[column]) for row in table) for column in range(len(head))]
-    for row in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _to_host(xp: Any, array: Any) -> np.ndarray:

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cudakit.adapters import numba_stand_in, triton_stand_in
 from cudakit.adapters.replaced import Replaced
@@ -93,10 +92,9 @@ class Ran:
 
     def to_json(self, path: Path) -> str:
         """All of it, for editors and for programs that write kernels."""
-        found: dict[str, Any] = json.loads(self.report.to_json())
-        faults = [vars(each) for each in self.faults]
+        faults = [vars(fault) for fault in self.faults]
         ok = not faults and not self.status
-        return json.dumps({"program": str(path), "ok": ok, "faults": faults, **found}, indent=1)
+        return json.dumps({"program": str(path), "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
 
 
 @contextlib.contextmanager

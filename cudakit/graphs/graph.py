@@ -13,6 +13,7 @@ from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
 from cudakit.types.arguments import passable
+from cudakit.types.shown import Part, Reported, Table
 
 if TYPE_CHECKING:
     from cudakit.graphs.device_capture import DeviceCapture
@@ -36,7 +37,7 @@ class Executable(Protocol):
         """The graph in Graphviz' language."""
 
 
-class Graph:
+class Graph(Reported):
     """Captured calls, launched as one; made by `capture`.
 
     Attributes
@@ -212,23 +213,14 @@ class Graph:
             raise LaunchError("graph: it has no nodes before the block's end")
         return self._executable.dot()
 
-    def __str__(self) -> str:
-        """The nodes, a line each, with the named arguments that they use."""
+    def _parts(self) -> Iterator[Part]:
         if self._executable is None:
-            return repr(self)
-        lines = []
-        for node in self._executable.nodes:
-            names = ", ".join(dict.fromkeys(name for name, _ in node.uses))
-            lines.append(f"  {node.name}" + (f"  ({names})" if names else ""))
-        return "\n".join([f"graph of {len(lines)} nodes", *lines])
-
-    def _repr_html_(self) -> str:
-        """The nodes, in a notebook."""
-        from cudakit.types.markup import table, titled  # for a notebook alone
-
-        nodes = self._executable.nodes if self._executable else []
-        rows = ((k, node.name, ", ".join(dict.fromkeys(name for name, _ in node.uses))) for k, node in enumerate(nodes))
-        return titled(repr(self), table(("", "node", "named arguments"), rows, len(nodes)))
+            yield repr(self)
+            return
+        nodes = self._executable.nodes
+        rows = [(k, node.name, ", ".join(dict.fromkeys(name for name, _ in node.uses))) for k, node in enumerate(nodes)]
+        yield f"graph of {len(rows)} nodes"
+        yield Table(("", "node", "named arguments"), rows, (0,))
 
     def __repr__(self) -> str:
         state = f"{len(self.nodes)} nodes" if self._executable else "failed" if self._failed else "open"

@@ -30,6 +30,7 @@ from cudakit.places import DEVICES, default_place
 from cudakit.streams import devices
 from cudakit.types.checked import is_one_of, listed, text_of, whole
 from cudakit.types.parameters_shown import ShownSignature
+from cudakit.types.shown import Table, html
 from cudakit.types.text import split_arguments
 
 if TYPE_CHECKING:
@@ -346,19 +347,14 @@ class Kernel(functools.partial[None]):
 
     def _repr_html_(self) -> str:
         """Its parameters and the specializations that were launched, in a notebook."""
-        from cudakit.types.markup import table, titled  # for a notebook alone
-
         given = ((each.name, each.annotation) for each in self._calls.shown_parameters())
         parameters = [(name, cpp) for name, cpp in given if isinstance(cpp, str)]
         loaded = [each.specialization for each in self._calls.unit.instances(self.name)]
         rows = [
             (each.name_expression, each.arch, "a GPU" if each.target == "cubin" else "the emulator") for each in loaded
         ]
-        return titled(
-            repr(self),
-            table(("parameter", "type"), parameters, len(parameters)),
-            table(("launched specialization", "arch", "on"), rows, len(rows)),
-        )
+        loaded_table = Table(("launched specialization", "arch", "on"), rows)
+        return html(repr(self), Table(("parameter", "type"), parameters), loaded_table)
 
     @property
     def name(self) -> str:

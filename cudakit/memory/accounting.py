@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -16,6 +17,7 @@ from cudakit.memory.spare_buffers import spares
 from cudakit.streams import devices, forks
 from cudakit.streams.order.order import order
 from cudakit.types.checked import is_one_of, whole
+from cudakit.types.shown import Part, Reported, Table
 
 
 class Held(NamedTuple):
@@ -45,10 +47,14 @@ class Held(NamedTuple):
     limit: int | None
 
 
-class Report(NamedTuple):
+class _Rows(NamedTuple):
+    held: tuple[Held, ...]
+
+
+class Report(Reported, _Rows):
     """What is held, by kind and device; printed as a table."""
 
-    held: tuple[Held, ...]
+    __slots__ = ()
 
     def of(self, kind: str) -> Held:
         """The memory of a kind, added up over the devices."""
@@ -63,22 +69,9 @@ class Report(NamedTuple):
         used = (f"{row.kind}{'' if row.device is None else f' {row.device}'} {row.used:,}" for row in self.held)
         return f"<cudakit.memory.Report of bytes used: {', '.join(used)}>"
 
-    def _repr_html_(self) -> str:
-        """The table, in a notebook."""
-        from cudakit.types.markup import table, titled  # for a notebook alone
-
-        rows = [
-            ["" if each is None else f"{each:,}" if isinstance(each, int) else each for each in r] for r in self.held
-        ]
-        heads = ("memory", "device", "used", "free in pool", "peak", "limit")
-        return titled("cudakit.memory.Report, in bytes", table(heads, rows, len(rows)))
-
-    def __str__(self) -> str:
-        lines = [f"{'memory':<10}{'used':>16}{'free in pool':>16}{'peak':>16}{'limit':>16}"]
-        for kind, device, *numbers in self.held:
-            name = kind if device is None else f"{kind} {device}"
-            lines.append(f"{name:<10}" + "".join(f"{'none' if n is None else format(n, ','):>16}" for n in numbers))
-        return "\n".join(lines)
+    def _parts(self) -> Iterator[Part]:
+        rows = [(row.kind if row.device is None else f"{row.kind} {row.device}", *row[2:]) for row in self.held]
+        yield Table(("memory", "used", "free in pool", "peak", "limit"), rows, range(1, 5))
 
 
 class Ledger:

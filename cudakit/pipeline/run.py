@@ -19,6 +19,7 @@ from cudakit.pipeline.counters import Counters, size_of
 from cudakit.pipeline.nodes import Node, Reader
 from cudakit.pipeline.parcel import END, Failure, Gone, Parcel
 from cudakit.pipeline.stages import Stage
+from cudakit.types.shown import Table, html
 
 if TYPE_CHECKING:
     import asyncio
@@ -76,13 +77,10 @@ class Run(Closing, AsyncIterator[Any]):
 
     def _repr_html_(self) -> str:
         """Its counters and stages, in a notebook."""
-        from cudakit.types.markup import table, titled  # for a notebook alone
-
         now = self.counters
-        fields = ((field.name, getattr(now, field.name)) for field in dataclasses.fields(now))
-        rows = [(name, f"{value:,.1f}" if isinstance(value, float) else f"{value:,}") for name, value in fields]
-        stages = [(k, stage.name) for k, stage in enumerate(self._stages)]
-        return titled(repr(self), table(("counter", ""), rows, len(rows)), table(("", "stage"), stages, len(stages)))
+        counters = [(field.name, getattr(now, field.name)) for field in dataclasses.fields(now)]
+        stages = [(number, stage.name) for number, stage in enumerate(self._stages)]
+        return html(repr(self), Table(("counter", ""), counters, (1,)), Table(("", "stage"), stages, (0,)))
 
     def __next__(self) -> Any:
         """The next result.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from cudakit.profile.timeline import COLOURS, Lane, Span, Timeline, by_clock
-from cudakit.types.markup import shown, titled
+from cudakit.types.shown import escaped
 
 _LEFT, _WIDTH, _ROW = 170, 730, 22
 #: The least width of a mark, in pixels; of more spans than this, neighbours are one mark: a page stays small.
@@ -17,9 +17,9 @@ _MOST_DEPENDENCIES = 25
 _STATUS_COLOURS = {"missing": "#c03d3e", "unseen": "#ef8636", "put in": "#519e3e", "implied": "#888888"}
 
 
-def timelines(title: str, spans: Iterable[Span]) -> str:
+def timelines(spans: Iterable[Span]) -> str:
     """A picture for each clock: a row a stream, a colour a kind, and what bounds the whole."""
-    return titled(title, *(_timeline(part) for part in by_clock(spans)))
+    return "".join(map(_timeline, by_clock(spans)))
 
 
 def _timeline(timeline: Timeline) -> str:
@@ -32,8 +32,8 @@ def _timeline(timeline: Timeline) -> str:
         for span, left, width, count in _marks(lane, start, _WIDTH / whole, joined):
             parts.append(
                 f'<rect x="{_LEFT + left:.1f}" y="{row * _ROW + 3}" width="{max(width, _THIN):.1f}" '
-                f'height="{_ROW - 6}" fill="{COLOURS[span.kind]}"><title>{shown(_told(timeline, span, count))}</title>'
-                "</rect>"
+                f'height="{_ROW - 6}" fill="{COLOURS[span.kind]}">'
+                f"<title>{escaped(_told(timeline, span, count))}</title></rect>"
             )
             if width > _NAMED:
                 name = span.name[: int(width / _CHARACTER)]
@@ -44,7 +44,7 @@ def _timeline(timeline: Timeline) -> str:
     kinds = dict.fromkeys(span.kind for span in timeline.spans)
     legend = " ".join(f'<span style="color: {COLOURS[kind]}">■</span> {kind}' for kind in kinds)
     more = f"; {len(timeline.lanes) - len(lanes)} more streams" if len(timeline.lanes) > len(lanes) else ""
-    return f"<div>{legend}</div>{_picture(y + 6, parts)}<div>{shown(timeline.verdict() + more)}</div>"
+    return f"<div>{legend}</div>{_picture(y + 6, parts)}<div>{escaped(timeline.verdict() + more)}</div>"
 
 
 def _marks(lane: Lane, start: float, scale: float, joined: float) -> Iterator[tuple[Span, float, float, int]]:
@@ -70,12 +70,11 @@ def _told(timeline: Timeline, span: Span, count: int) -> str:
     return f"{span.name} ({span.kind}): {timeline.show(span.elapsed_ms)} from {timeline.show(span.start_ms)}{size}"
 
 
-def dependencies(title: str, found: Sequence[tuple[str, str, tuple[str, str], tuple[str, str]]]) -> str:
+def dependencies(found: Sequence[tuple[str, str, tuple[str, str], tuple[str, str]]]) -> str:
     """Work on streams, in the order in which it was found, and lines for what must wait for what.
 
     Parameters
     ----------
-    title : str
     found : sequence of (status, words, (stream, work), (stream, work))
         What must be done first, and what must wait for it.
     """
@@ -88,7 +87,7 @@ def dependencies(title: str, found: Sequence[tuple[str, str, tuple[str, str], tu
         y, to_y = (_ROW * (2 * streams.index(stream) + 1.5) for stream in (first[0], second[0]))
         colour = _STATUS_COLOURS[status]
         parts.append(
-            f'<g stroke="{colour}" fill="{colour}"><title>{shown(words, 500)}</title>'
+            f'<g stroke="{colour}" fill="{colour}"><title>{escaped(words, 500)}</title>'
             f'<line x1="{x:.1f}" y1="{y}" x2="{to_x:.1f}" y2="{to_y}" stroke-width="2"/>'
             f'<circle cx="{x:.1f}" cy="{y}" r="3"/><rect x="{to_x - 4:.1f}" y="{to_y - 4}" width="8" height="8"/></g>'
         )
@@ -99,7 +98,7 @@ def dependencies(title: str, found: Sequence[tuple[str, str, tuple[str, str], tu
     legend = " ".join(f'<span style="color: {_STATUS_COLOURS[status]}">■</span> {status}' for status in statuses)
     more = f"<div>and {len(found) - len(drawn)} more</div>" if len(found) > len(drawn) else ""
     picture = _picture(2 * len(streams) * _ROW, parts) if found else ""
-    return titled(title, f"<div>{legend}</div>", picture, more)
+    return f"<div>{legend}</div>{picture}{more}"
 
 
 def _picture(height: float, parts: Iterable[str]) -> str:
@@ -115,4 +114,4 @@ def _label(row: int, text: str, down: float = 0) -> str:
 
 
 def _text(x: float, y: float, text: str, anchor: str, colour: str = "currentColor") -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{shown(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escaped(text)}</text>'

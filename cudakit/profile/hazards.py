@@ -36,8 +36,11 @@ from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.order.stream_state import Track
 from cudakit.streams.witnesses import Call, Witness, Work, doing, witnessing
 from cudakit.types.checked import flag, listed, text_of
+from cudakit.types.shown import Drawing, Part, Reported
 
 Status: TypeAlias = Literal["put in", "implied", "missing", "unseen"]
+#: In which order dependencies are told.
+_WEIGHTS: tuple[Status, ...] = ("missing", "unseen", "put in", "implied")
 _UNKNOWN = "before the trace"
 _DEFAULT = {1: "the legacy default stream", 2: "the per-thread default stream"}
 _MOST_PENDING = 1000
@@ -157,7 +160,7 @@ class _Told(threading.local):
         self.call: Call | None = None
 
 
-class Report(Witness):
+class Report(Reported, Witness):
     """What `trace` found, up to now; printable."""
 
     def __init__(self) -> None:
@@ -188,28 +191,17 @@ class Report(Witness):
         missing = sum(found.status == "missing" for found in dependencies)
         return f"<cudakit.hazards.Report of {len(dependencies)} dependencies; missing: {missing}>"
 
-    def __str__(self) -> str:
+    def _parts(self) -> Iterator[Part]:
         dependencies = self.dependencies
         counts = Counter(found.status for found in dependencies)
         told = ", ".join(f"{counts[status]} {status}" for status in ("put in", "implied", "missing", "unseen"))
         word = "dependency" if len(dependencies) == 1 else "dependencies"
-        lines = [f"{len(dependencies)} {word} between streams: {told}"]
-        for status in ("missing", "unseen", "put in", "implied"):
-            for found in dependencies:
-                if found.status == status:
-                    times = self._found[found]
-                    lines.append(f"{found}" + (f"\n    {times} times" if times > 1 else ""))
-        return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        """What must wait for what, in a notebook."""
-        from cudakit.profile.drawing import dependencies  # for a notebook alone
-
-        drawn = [
-            (found.status, str(found), (found.first.stream, found.first.work), (found.second.stream, found.second.work))
-            for found in self.dependencies
-        ]
-        return dependencies(str(self).partition("\n")[0], drawn)
+        yield f"{len(dependencies)} {word} between streams: {told}"
+        yield Drawing(lambda: _drawn(dependencies))
+        by_weight = sorted(dependencies, key=lambda found: _WEIGHTS.index(found.status))
+        for found in by_weight:
+            times = self._found[found]
+            yield f"{found}\n    {times} times" if times > 1 else str(found)
 
     def _fold(self) -> None:
         """Count what was found, once the names are known."""
@@ -312,6 +304,18 @@ class Report(Witness):
                 for use in (segment.write, segment.reads.get(name)):
                     if use is not None and use.stream == name and use.note is None:
                         use.note = note
+
+
+def _drawn(dependencies: Iterable[Dependency]) -> str:
+    """What must wait for what, in a notebook."""
+    from cudakit.profile import drawing  # for a notebook alone
+
+    return drawing.dependencies(
+        [
+            (found.status, str(found), (found.first.stream, found.first.work), (found.second.stream, found.second.work))
+            for found in dependencies
+        ]
+    )
 
 
 def _hides_memory(parameter: BoundParameter) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 from cudakit.streams.witnesses import Kind
+from cudakit.types.shown import Table, text
 
 #: Spans of the emulator are of this place; their clock is steps, not time.
 EMULATOR = "emulator"
@@ -197,13 +198,13 @@ class Timeline:
         if not self.spans:
             return "a timeline of nothing"
         whole = self.elapsed_ms or 1.0
-        lanes = [("stream", "busy", "idle", "largest gaps")]
+        lanes = []
         for lane in self.lanes:
             gaps = [(start, end) for start, end in lane.gaps if end - start >= _WORTH_SHOWING * whole]
             largest = sorted(gaps, key=lambda gap: gap[0] - gap[1])[:_SHOWN_GAPS]
             shown = ", ".join(f"{self.show(end - start)} at {self.show(start)}" for start, end in largest)
             lanes.append((lane.name, f"{lane.busy_ms / whole:.1%}", self.show(lane.idle_ms), shown or "none"))
-        stages = [("stage", "kind", "count", "total", "mean", "busy", "GB/s")]
+        stages: list[tuple[str, ...]] = []
         for stage in self.stages[:_SHOWN_STAGES]:
             has_rate = stage.size and stage.busy_ms and not self.is_emulated
             rate = f"{stage.size / stage.busy_ms / 1e6:.1f}" if has_rate else ""
@@ -213,7 +214,9 @@ class Timeline:
         if len(self.stages) > _SHOWN_STAGES:
             stages.append((f"and {len(self.stages) - _SHOWN_STAGES} more", "", "", "", "", "", ""))
         head = f"{self.show(self.elapsed_ms)}, {len(self.spans)} spans; {self.overlap:.2f} streams busy at a time"
-        return "\n".join([head, "", *_table(lanes), "", *_table(stages), "", self.verdict()])
+        by_lane = Table(("stream", "busy", "idle", "largest gaps"), lanes)
+        by_stage = Table(("stage", "kind", "count", "total", "mean", "busy", "GB/s"), stages)
+        return text(head, "", by_lane, "", by_stage, "", self.verdict())
 
     def verdict(self) -> str:
         """What bounds the whole, as a sentence."""
@@ -269,8 +272,3 @@ def _between(busy: Sequence[Interval], extent: Interval) -> list[Interval]:
     starts = [extent[0], *(end for _, end in busy)]
     ends = [*(start for start, _ in busy), extent[1]]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if end > start]
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -20,7 +20,7 @@ from cudakit.profile.recorder import Recorder
 from cudakit.profile.timeline import COLOURS, Lane, Span, Stage, Timeline, by_clock
 from cudakit.streams.witnesses import Work, witnessing
 from cudakit.types.checked import flag, text_of, whole
-from cudakit.types.markup import titled
+from cudakit.types.shown import Drawing, html
 
 #: Spans that a trace keeps unless told otherwise: some 50 MB.
 MOST_SPANS = 100_000
@@ -164,8 +164,8 @@ class Trace:
     def _repr_html_(self) -> str:
         """The timeline, in a notebook."""
         if self._state != "done":
-            return titled(repr(self))
-        return timelines("cudakit.trace", self.spans)
+            return html(repr(self))
+        return html("cudakit.trace", Drawing(lambda: timelines(self.spans)))
 
     def __str__(self) -> str:
         return self.summary() if self._state == "done" else f"a trace, {self._state}"

@@ -102,24 +102,8 @@ class Proof:
 
     def to_json(self) -> dict[str, Any]:
         """It as what JSON can hold."""
-        findings = [
-            {
-                "kind": each.kind,
-                "verdict": each.verdict,
-                "file": each.file,
-                "line": each.line,
-                "text": each.text,
-                "example": None if each.example is None else vars(each.example),
-            }
-            for each in self.findings
-        ]
-        return {
-            "kernel": self.kernel,
-            "verdict": self.verdict,
-            "checked": self.checked,
-            "assumed": list(self.assumed),
-            "findings": findings,
-        }
+        findings = [vars(each) | {"example": each.example and vars(each.example)} for each in self.findings]
+        return vars(self) | {"findings": findings, "assumed": list(self.assumed)}
 
 
 def prove(

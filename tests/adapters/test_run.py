@@ -161,7 +161,7 @@ def test_the_place_that_an_error_tells_of(text: str, kernel: str, file: str, lin
 
 
 def test_faults_and_status_in_json() -> None:
-    report: Any = SimpleNamespace(to_json=lambda: '{"kernels": 3}')
+    report: Any = SimpleNamespace(to_dict=lambda: {"kernels": 3})
     fault = Fault("race", "two write", "f", "a.cu", 3, 5)
     found = json.loads(Ran(report, (fault,), 0).to_json(Path("app.py")))
     assert found == {"program": "app.py", "ok": False, "faults": [vars(fault)], "kernels": 3}

@@ -141,7 +141,7 @@ class Measured:
         return {1: {""}, 9: {"y.py::c"}, LINE: self.contexts}
 
 
-FILE = "cudakit/types/markup.py"
+FILE = "cudakit/types/shown.py"
 LINE, CHANGE = next(
     (place[0], change)
     for change in module_changes((ROOT / FILE).read_bytes())

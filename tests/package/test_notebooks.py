@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.emulator.checks.findings import Finding, Report
 from cudakit.profile.drawing import timelines
 from cudakit.profile.timeline import Span
-from cudakit.types.markup import table, titled, words
+from cudakit.types.shown import Drawing, Table, html, table_html, words
 
 TEXT = (
     "template <typename T> __global__ void thrice(T* x, T by, int n = 4) { if (threadIdx.x < n) x[threadIdx.x] *= by; }"
@@ -100,7 +101,7 @@ def test_traces(stream: Any, xp: Any, thrice: ck.Kernel) -> None:
 def test_a_hundred_thousand_works_stay_small() -> None:
     spans = [Span("kernel", EVIL, f"s{k % 3}", k * 0.01, k * 0.01 + 0.02, 8, "GPU 0") for k in range(100_000)]
     spans += [Span("host", "read", f"thread {k}", k, k + 500.0) for k in range(100)]
-    tree, said = html_of(timelines("many", spans).replace("\n", ""))
+    tree, said = html_of(html("many", Drawing(lambda: timelines(spans))).replace("\n", ""))
     assert "more streams" in said
     assert "works, the first" in said
     assert len(list(tree.iter())) < 3000
@@ -139,11 +140,26 @@ def test_memory() -> None:
     assert "free in pool" in html_of(ck.memory.report())[1]
 
 
+@pytest.mark.emulator
+def test_counters_and_checks(thrice: ck.Kernel) -> None:
+    stream = ck.emulator.stream()
+    with ck.emulator.counters(stream) as counted:
+        thrice(stream, ONE, np.ones(4, "f4"), 2.0)
+    said = html_of(counted)[1]
+    assert "<Report of 1 kernel, " in said
+    assert "thrice<float> 1 " in said
+    report = Report()
+    assert html_of(report)[1] == str(report) == "nothing was found"
+    report.add(Finding("race", EVIL, "k.cu", 3, "", "two threads write"))
+    assert str(report) == f"found: 1\n{EVIL}: k.cu:3: two threads write"
+    assert html_of(report)[1] == str(report).replace("\n", " ")
+
+
 def test_words_and_tables() -> None:
     assert [words(each) for each in (np.float32(2.5), 3, None, EVIL, np.ones(0), object)] == [
         "np.float32(2.5)", "3", "NoneType", "str", "float64 array (0,)", "type"
     ]  # fmt: skip
-    long = html_of(titled(EVIL, table(("a",), ([EVIL * 100] for _ in range(1000)), 1000)))[1]
+    long = html_of(html(EVIL, Table(("a",), [[EVIL * 100]] * 1000)))[1]
     assert "…" in long
     assert "and 950 more" in long
-    assert table(("a",), [], 0) == ""
+    assert table_html(Table(("a",), [])) == ""

@@ -12,6 +12,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 #: What Python, NumPy, CuPy, torch and cuda.core begin with an underscore, and have no other word for.
 FOREIGN = {
     "__cxa_demangle",
+    "_asdict",
     "_C",
     "_c_contiguous",
     "_cuda_getCurrentRawStream",

@@ -9,6 +9,7 @@ import pytest
 from cudakit.profile.drawing import dependencies, timelines
 from cudakit.profile.timeline import EMULATOR, Span
 from cudakit.streams.witnesses import Kind
+from cudakit.types.shown import Drawing, html
 
 SVG = "{http://www.w3.org/2000/svg}"
 #: The first pixel of time, and how many there are: a span list that lasts so many ms has a pixel a ms.
@@ -22,8 +23,8 @@ def span(start_ms: float, end_ms: float, stream: str = "s", kind: Kind = "kernel
 class Picture:
     """The parts of a drawing's HTML."""
 
-    def __init__(self, html: str) -> None:
-        root = ElementTree.fromstring(html)
+    def __init__(self, title: str, drawn: str) -> None:
+        root = ElementTree.fromstring(html(title, Drawing(lambda: drawn)))
         self.title = root[0].text
         self.tags = [each.tag.removeprefix(SVG) for each in root]
         self.notes = ["".join(each.itertext()) for each in root.findall("div")]
@@ -58,7 +59,7 @@ def test_a_row_a_stream_and_a_mark_a_span() -> None:
         span(10, 70, "compute", name="narrow"),
         span(70, 131, "in", name="a name that is cut"),
     ]
-    drawn = Picture(timelines("a & b", spans))
+    drawn = Picture("a & b", timelines(spans))
     assert drawn.title == "a & b"
     assert drawn.marks == [(170, 3, 100), (230, 3, 61), (170, 25, 60), (270, 25, 630)]
     rects = list(drawn.pictures[0].iter(f"{SVG}rect"))
@@ -104,7 +105,7 @@ def test_narrow_neighbours_of_a_kind_are_one_mark() -> None:
         span(50, 50.25),
         span(50.5, 51.0),
     ]
-    drawn = Picture(timelines("t", spans))
+    drawn = Picture("t", timelines(spans))
     narrow = [(round(x - LEFT, 1), width) for x, y, width in drawn.marks if y == 25]
     # A mark reaches to the end of the last span in it. Its right edge is less than a pixel from its left one.
     assert narrow == [
@@ -127,36 +128,36 @@ def test_of_many_spans_wider_neighbours_are_one_mark(count: int, parts: int) -> 
     spans = [span(0, PIXELS, "all"), span(100, 101, "b"), span(101, 102.125, "b")]
     spans += [span(110, 111, "b"), span(111, 112.25, "b")]
     spans += [span(200, 200.5, "c")] * (count - len(spans))
-    drawn = Picture(timelines("t", spans))
+    drawn = Picture("t", timelines(spans))
     assert len([x for x, y, _ in drawn.marks if y == 25]) == parts + 2
     assert drawn.titles[-1] == f"{count - 5} works, the first: k"
 
 
 def test_of_many_spans_on_one_stream_neighbours_of_a_pixel_are_one_mark() -> None:
     spans = [span(0, 0.5)] * 998 + [span(100, 100.25), span(100.25, 100.9375), span(100.9375, PIXELS)]
-    assert [round(x - LEFT, 1) for x, _, _ in Picture(timelines("t", spans)).marks] == [0, 100, 100.9]
+    assert [round(x - LEFT, 1) for x, _, _ in Picture("t", timelines(spans)).marks] == [0, 100, 100.9]
 
 
 @pytest.mark.parametrize(("streams", "more"), [(40, ""), (41, "; 1 more streams")])
 def test_of_many_streams_the_first_are_drawn(streams: int, more: str) -> None:
-    drawn = Picture(timelines("t", [span(0, 4, f"s{number}") for number in range(streams)]))
+    drawn = Picture("t", timelines([span(0, 4, f"s{number}") for number in range(streams)]))
     assert len(drawn.marks) == 40
     assert drawn.notes[1] == f"critical: k, busy for 4.000 ms of 4.000 ms (100%), on {streams} streams{more}"
 
 
 def test_long_names_of_streams_are_cut() -> None:
     names = ["n" * 20, "n" * 21, "<&>"]
-    texts = [text for text, *_ in Picture(timelines("t", [span(0, 1, name) for name in names])).texts]
+    texts = [text for text, *_ in Picture("t", timelines([span(0, 1, name) for name in names])).texts]
     assert texts[::2][:3] == [f"{'n' * 20}  100%", f"{'n' * 21}  10…", "<&>  100%"]
 
 
 def test_each_clock_has_a_picture_and_no_time_has_one_too() -> None:
-    drawn = Picture(timelines("t", [span(5, 5), Span("kernel", "k", "s", 0.0, 0.02, 0, EMULATOR)]))
+    drawn = Picture("t", timelines([span(5, 5), Span("kernel", "k", "s", 0.0, 0.02, 0, EMULATOR)]))
     steps, timed = drawn.pictures
     assert [each.text for each in steps.iter(f"{SVG}text")] == ["s  100%", "k", "0 steps", "20 steps"]
     assert [each.text for each in timed.iter(f"{SVG}text")] == ["s  0%", "5.000 ms", "5.000 ms"]
     assert [(r.attrib["x"], r.attrib["width"]) for r in timed.iter(f"{SVG}rect")] == [("170.0", "0.5")]
-    assert Picture(timelines("nothing", [])).pictures == []
+    assert Picture("nothing", timelines([])).pictures == []
 
 
 Found = tuple[str, str, tuple[str, str], tuple[str, str]]
@@ -168,7 +169,7 @@ def found(status: str, first: tuple[str, str], second: tuple[str, str]) -> Found
 
 def test_a_line_for_what_must_wait() -> None:
     order = [found("missing", ("a", "x" * 30), ("b", "add")), found("put in", ("b", "add"), ("c", "y" * 27))]
-    drawn = Picture(dependencies("two", order))
+    drawn = Picture("two", dependencies(order))
     assert drawn.title == "two"
     assert drawn.titles == [f"missing <of> {'x' * 30}", "put in <of> add"]
     (picture,) = drawn.pictures
@@ -199,7 +200,7 @@ def test_a_line_for_what_must_wait() -> None:
 def test_names_stand_where_there_is_room() -> None:
     def names(count: int) -> list[str]:
         order = [found("implied", ("a", "123456789"), ("b", "987654321"))] * count
-        return [text for text, *_ in Picture(dependencies("t", order)).texts][2:]
+        return [text for text, *_ in Picture("t", dependencies(order)).texts][2:]
 
     assert names(6) == ["12345678", "98765432"] * 6
     assert names(7) == []
@@ -208,7 +209,7 @@ def test_names_stand_where_there_is_room() -> None:
 @pytest.mark.parametrize(("count", "notes"), [(25, []), (26, ["and 1 more"])])
 def test_of_many_dependencies_the_first_are_drawn(count: int, notes: list[str]) -> None:
     order = [found("implied", ("a", "k"), ("b", "k"))] * (count - 1) + [found("unseen", ("c", "k"), ("a", "k"))]
-    drawn = Picture(dependencies("t", order))
+    drawn = Picture("t", dependencies(order))
     assert len(drawn.marks) == 25
     assert drawn.notes[1:] == notes
     assert drawn.tags == ["b", "div", "svg", *["div"] * len(notes)]
@@ -217,9 +218,9 @@ def test_of_many_dependencies_the_first_are_drawn(count: int, notes: list[str]) 
 
 def test_what_is_said_of_a_dependency_is_cut_late() -> None:
     long = "missing", "w" * 501, ("a", "k"), ("b", "k")
-    assert Picture(dependencies("t", [long])).titles == ["w" * 499 + "…"]
+    assert Picture("t", dependencies([long])).titles == ["w" * 499 + "…"]
 
 
 def test_no_dependencies_are_no_picture() -> None:
-    drawn = Picture(dependencies("none", []))
+    drawn = Picture("none", dependencies([]))
     assert (drawn.title, drawn.notes, drawn.pictures) == ("none", [""], [])

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from cudakit.emulator.machine.drawn import Order
 from cudakit.errors import EmulationError
+from cudakit.types.shown import Part, Reported
 
 Mode: TypeAlias = Literal["raise", "warn", "off"]
 MODES = ("raise", "warn", "off")
@@ -51,7 +53,7 @@ class CheckWarning(UserWarning):
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Reported):
     """Findings, each pair of lines once.
 
     Attributes
@@ -64,8 +66,9 @@ class Report:
     def __bool__(self) -> bool:
         return bool(self.findings)
 
-    def __str__(self) -> str:
-        return "\n".join(map(str, self.findings)) or "nothing was found"
+    def _parts(self) -> Iterator[Part]:
+        yield "nothing was found" if not self.findings else f"found: {len(self.findings)}"
+        yield from map(str, self.findings)
 
     def add(self, finding: Finding) -> None:
         """Keep another one, where its kind is new for its lines."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cudakit.emulator.counters.access_advice import on_accesses
 from cudakit.emulator.counters.code_advice import on_code
@@ -26,10 +26,6 @@ class Advice(NamedTuple):
     file: str
     line: int
     text: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Its fields, for JSON."""
-        return self._asdict()
 
     def __str__(self) -> str:
         return f"{self.kernel}: {f'line {self.line}: ' if self.line else ''}{self.text}"

@@ -12,6 +12,7 @@ from cudakit.emulator.counters.annotated import listing, memory_of
 from cudakit.emulator.counters.cards import Roof
 from cudakit.emulator.counters.counts import Counts
 from cudakit.emulator.counters.lines import Line
+from cudakit.types.shown import Table, table_html
 
 #: A kernel's name, its launches, and what it did.
 Row: TypeAlias = tuple[str, int, Counts]
@@ -56,10 +57,6 @@ svg .mark { fill: var(--mark); stroke: var(--mark); stroke-width: 2; }
 _LONGEST = 48
 #: Lines that a plot shows.
 _MOST_LINES = 8
-_HEADS = (
-    "kernel", "launches", "instructions", "active lanes", "global requests", "sectors", "coalescing", "wavefronts",
-    "bank conflicts", "atomics", "turns", "barrier waits", "divergent branches",
-)  # fmt: skip
 
 
 def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advice], lines: Iterable[Line]) -> str:
@@ -84,7 +81,7 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
         f"<style>{_STYLE}</style></head><body>",
         "<h1>What the kernels do</h1>",
         '<p class="dim">Exact counts of the emulator, of the instructions of the PTX; there is no time in them.</p>',
-        _table(rows, counts),
+        f'<div class="wide">{table_html(kernel_table(rows, counts, whole=True), len(rows) + 1)}</div>',
         *(["<h2>Advice</h2>", f"<ul>{''.join(told)}</ul>"] if told else []),
         "<h2>Instructions by kind</h2>",
         _kinds(counts.kinds),
@@ -101,31 +98,32 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
     return "\n".join(part for part in parts if part) + "\n"
 
 
-def _table(rows: Sequence[Row], counts: Counts) -> str:
+def kernel_table(rows: Sequence[Row], counts: Counts, whole: bool = False) -> Table:
+    """What each kernel did, and all of them; on the page, which has room for it, with two columns more."""
     cells = [_cells(*row) for row in rows]
     if len(cells) > 1:
         cells.append(_cells("all", sum(launches for _, launches, _ in rows), counts))
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in cells)
-    return f'<div class="wide"><table><tr>{"".join(f"<th>{head}</th>" for head in _HEADS)}</tr>{body}</table></div>'
+    heads = [head for head in _cells("", 0, counts) if whole or head not in ("global requests", "turns")]
+    return Table(heads, [[row[head] for head in heads] for row in cells], range(1, len(heads)))
 
 
-def _cells(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
+def _cells(name: str, launches: int, counts: Counts) -> dict[str, object]:
     memory = counts.global_.all
-    return (
-        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…",
-        f"{launches:,}",
-        f"{counts.instructions:,}",
-        f"{counts.active_lanes:.1f}",
-        f"{memory.requests:,}",
-        f"{memory.sectors:,}",
-        f"{memory.coalescing:.2f}",
-        f"{counts.shared.wavefronts:,}",
-        f"{counts.shared.bank_conflicts:,}",
-        f"{counts.atomics.operations:,}",
-        f"{counts.atomics.contention:.3g}" if counts.atomics.requests else "–",
-        f"{counts.barrier_waits:,}",
-        f"{counts.divergent_branches:,}",
-    )
+    return {
+        "kernel": name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…",
+        "launches": launches,
+        "instructions": counts.instructions,
+        "lanes": counts.active_lanes,
+        "global requests": memory.requests,
+        "global sectors": memory.sectors,
+        "coalescing": f"{memory.coalescing:.2f}" if memory.sectors else "–",
+        "shared wavefronts": counts.shared.wavefronts,
+        "bank conflicts": counts.shared.bank_conflicts,
+        "atomics": counts.atomics.operations,
+        "turns": f"{counts.atomics.contention:.3g}" if counts.atomics.requests else "–",
+        "barrier waits": counts.barrier_waits,
+        "divergent": counts.divergent_branches,
+    }
 
 
 class _Bar(NamedTuple):

@@ -14,8 +14,9 @@ from cudakit.emulator.counters.annotated import annotated
 from cudakit.emulator.counters.cards import Roof, card_of
 from cudakit.emulator.counters.counts import Atomics, Counts, Memory, Shared, counts_of
 from cudakit.emulator.counters.lines import Line, lines_of
-from cudakit.emulator.counters.page import page
+from cudakit.emulator.counters.page import Row, kernel_table, page
 from cudakit.emulator.counters.tally import Kernel, Record, Tally
+from cudakit.types.shown import Part, Reported
 
 
 class _Counted:
@@ -85,7 +86,7 @@ class KernelReport(_Counted):
         return list(advice_on(self._kernel))
 
 
-class Report(_Counted):
+class Report(Reported, _Counted):
     """What kernels did on the emulator: counts of all of them by name, and of each kernel and line.
 
     The counts are exact, of the instructions of the PTX; there is no time in them. Requests, sectors, wavefronts and
@@ -160,23 +161,15 @@ class Report(_Counted):
         moved, least = counts.global_.all.bytes_moved, self.footprint
         return Roof(found, precision, operations / moved if moved else 0.0, operations / least if least else 0.0)
 
-    def __str__(self) -> str:
-        rows = [_COLUMNS, *(_row(kernel.name, kernel.launches, kernel.counts) for kernel in self.kernels.values())]
-        if len(rows) > 2:
-            rows.append(_row("all", sum(kernel.launches for kernel in self.kernels.values()), self.counts))
-        widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if not column else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in rows
-        ]
-        lines += [str(each) for each in self.advice]
+    def _rows(self) -> list[Row]:
+        return [(kernel.name, kernel.launches, kernel.counts) for kernel in self.kernels.values()]
+
+    def _parts(self) -> Iterator[Part]:
+        yield kernel_table(self._rows(), self.counts)
+        yield from map(str, self.advice)
         if missing := self.not_counted:
             listed = ", ".join(f"{name} ({count:,})" for name, count in missing.items())
-            lines.append(f"not in the counts of memory: {listed}")
-        return "\n".join(lines)
+            yield f"not in the counts of memory: {listed}"
 
     def annotated(self, colour: bool | None = None) -> str:
         """The source, each line with its share of the instructions and what it asked of memory.
@@ -190,27 +183,21 @@ class Report(_Counted):
 
     def to_json(self) -> str:
         """All counts, by kernel and line, and the advice."""
-        return json.dumps(
-            {
-                "kernels": [
-                    {
-                        "name": kernel.name,
-                        "launches": kernel.launches,
-                        "blocks": kernel.blocks,
-                        "threads": kernel.threads,
-                        **kernel.counts.to_dict(),
-                        "lines": [
-                            {"file": each.file, "line": each.line, "text": each.text, **each.counts.to_dict()}
-                            for each in kernel.lines
-                        ],
-                    }
-                    for kernel in self.kernels.values()
-                ],
-                "footprint": self.footprint,
-                "advice": [each.to_dict() for each in self.advice],
-            },
-            indent=1,
-        )
+        return json.dumps(self.to_dict(), indent=1)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain values."""
+
+        def values(of: KernelReport | Line, *names: str) -> dict[str, Any]:
+            return {name: getattr(of, name) for name in names} | of.counts.to_dict()
+
+        kernels = [
+            values(kernel, "name", "launches", "blocks", "threads")
+            | {"lines": [values(line, "file", "line", "text") for line in kernel.lines]}
+            for kernel in self.kernels.values()
+        ]
+        advice = [item._asdict() for item in self.advice]
+        return {"kernels": kernels, "footprint": self.footprint, "advice": advice}
 
     def html(self, card: str = "H200") -> str:
         """One page with tables, plots and the annotated source, which needs no other file.
@@ -220,36 +207,11 @@ class Report(_Counted):
         card : str
             Whose roofline is drawn, as for `roofline`.
         """
-        rows = [(kernel.name, kernel.launches, kernel.counts) for kernel in self.kernels.values()]
-        return page(rows, self.counts, self.roofline(card), self.advice, self.lines)
+        return page(self._rows(), self.counts, self.roofline(card), self.advice, self.lines)
 
     def save_html(self, path: str | os.PathLike[str], card: str = "H200") -> None:
         """Write that page to a file."""
         Path(path).write_text(self.html(card), encoding="utf-8")
-
-
-_LONGEST = 48
-_COLUMNS = (
-    "kernel", "launches", "instructions", "lanes", "global sectors", "coalescing", "shared wavefronts",
-    "bank conflicts", "atomics", "barrier waits", "divergent",
-)  # fmt: skip
-
-
-def _row(name: str, launches: int, counts: Counts) -> tuple[str, ...]:
-    memory = counts.global_.all
-    return (
-        name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…",
-        f"{launches:,}",
-        f"{counts.instructions:,}",
-        f"{counts.active_lanes:.1f}",
-        f"{memory.sectors:,}",
-        f"{memory.coalescing:.2f}" if memory.sectors else "–",
-        f"{counts.shared.wavefronts:,}",
-        f"{counts.shared.bank_conflicts:,}",
-        f"{counts.atomics.operations:,}",
-        f"{counts.barrier_waits:,}",
-        f"{counts.divergent_branches:,}",
-    )
 
 
 def _plural(count: int, one: str, many: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 from cudakit.errors import ArgumentError
 from cudakit.jit.launch.tell import tell_launch
 from cudakit.streams.witnesses import Call, add_shortcut
+from cudakit.types.shown import Table, html, words
 
 
 class Recipe(NamedTuple):
@@ -60,10 +61,8 @@ class Plan(functools.partial[None]):
 
     def _repr_html_(self) -> str:
         """What it launches and with what, in a notebook."""
-        from cudakit.types.markup import table, titled, words  # for a notebook alone
-
-        rows = ((k, words(argument)) for k, argument in enumerate(self.arguments))
-        return titled(repr(self), table(("", "argument"), rows, len(self.arguments)))
+        rows = [(number, words(argument)) for number, argument in enumerate(self.arguments)]
+        return html(repr(self), Table(("", "argument"), rows, (0,)))
 
     def watch(self, watched: bool) -> None:
         """Tell the witnesses of each launch while there are any; see `cudakit.streams.witnesses`.

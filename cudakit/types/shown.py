@@ -1,0 +1,131 @@
+"""What objects show of themselves: parts that are written as text, and for notebooks as HTML.
+
+The HTML is small and runs no script, and every text in it is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+_MOST_ROWS = 50
+_MOST_CHARACTERS = 200
+_MOST_OF_A_TEXT = 500
+
+
+class Table(NamedTuple):
+    """Cells in columns: texts, numbers, or None for what there is none of.
+
+    Attributes
+    ----------
+    heads : sequence of str
+    rows : sequence of sequences
+    right : collection of int
+        Columns whose cells end at the right edge, as numbers do.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    right: Collection[int] = ()
+
+
+class Drawing(NamedTuple):
+    """A picture, drawn for notebooks alone."""
+
+    html: Callable[[], str]
+
+
+#: Text of a line or some, a table, or a picture.
+Part: TypeAlias = str | Table | Drawing
+
+
+class Reported:
+    """A base of what gives its parts once, to be printed and to be shown in a notebook.
+
+    The first part is the title where it is a line. Without one the title is the object's ``repr``.
+    """
+
+    __slots__ = ()
+
+    def _parts(self) -> Iterable[Part]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return text(*self._parts())
+
+    def _repr_html_(self) -> str:
+        """The same, in a notebook."""
+        first, *others = self._parts()
+        return html(first, *others) if isinstance(first, str) else html(repr(self), first, *others)
+
+
+def text(*parts: Part) -> str:
+    """Parts one under the other."""
+    return "\n".join(line for part in parts for line in _lines(part))
+
+
+def html(title: str, *parts: Part) -> str:
+    """The first parts under a title, as HTML."""
+    lines = [*map(_html, parts[:_MOST_ROWS])]
+    if len(parts) > _MOST_ROWS:
+        lines.append(f"<div>and {len(parts) - _MOST_ROWS} more</div>")
+    return f'<div class="cudakit"><b>{escaped(title)}</b>{"".join(lines)}</div>'
+
+
+def table_html(table: Table, most: int = _MOST_ROWS) -> str:
+    """A table as HTML, of which the first rows are shown."""
+    heads, rows, right = table
+
+    def line(tag: str, cells: Sequence[object]) -> str:
+        sides = ("right" if column in right else "left" for column in range(len(cells)))
+        shown = zip(sides, cells, strict=True)
+        return "".join(f'<{tag} style="text-align: {side}">{escaped(_cell(cell))}</{tag}>' for side, cell in shown)
+
+    lines = [line("th", heads), *(line("td", row) for row in rows[:most])]
+    if len(rows) > most:
+        lines.append(f'<td colspan="{len(heads)}">and {len(rows) - most} more</td>')
+    return f"<table>{''.join(f'<tr>{cells}</tr>' for cells in lines)}</table>" if rows else ""
+
+
+def escaped(value: object, most: int = _MOST_CHARACTERS) -> str:
+    """A text for HTML; the end of a long one is left out."""
+    from html import escape  # for a notebook alone
+
+    whole = str(value)
+    return escape(whole if len(whole) <= most else f"{whole[: most - 1]}…")
+
+
+def words(value: object) -> str:
+    """An argument: an array's dtype and shape, a number, the class of anything else."""
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape and dtype is not None:
+        return f"{dtype} array {tuple(shape)}"
+    return repr(value) if dtype is not None or isinstance(value, int | float | complex) else type(value).__name__
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}" if isinstance(value, float) else str(value)
+
+
+def _html(part: Part) -> str:
+    if isinstance(part, Drawing):
+        return part.html()
+    if isinstance(part, str):
+        return f'<div style="white-space: pre-line">{escaped(part, _MOST_OF_A_TEXT)}</div>'
+    return table_html(part)
+
+
+def _lines(part: Part) -> list[str]:
+    if not isinstance(part, Table):
+        return [part] if isinstance(part, str) else []
+    rows = [[_cell(cell) for cell in row] for row in (part.heads, *part.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if column in part.right else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
