@@ -7,14 +7,15 @@ import ctypes
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
-from cudakit.graphs.device_nodes import Node, Write, checked, nodes_of
-from cudakit.graphs.named_arguments import Memory, Named
+from cudakit.graphs.device_nodes import Node, checked, nodes_of
+from cudakit.graphs.executable import Executable, Write
+from cudakit.graphs.named_arguments import Named
 from cudakit.graphs.open_capture import Recording, conditional_child, unjoined
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
@@ -249,24 +250,23 @@ class DeviceCapture(Recording):
             raise unjoined(left)
 
 
-class DeviceGraph:
+class DeviceGraph(Executable):
     """A captured graph, executable on its device."""
+
+    by_address = True
+    _capture: DeviceCapture
 
     def __init__(self, capture: DeviceCapture) -> None:
         self.device_id: int = capture.target.device_id
-        self._capture = capture
         self._builder = capture.builders[-1]
         self._executable = self._builder.complete()
         self._handle = self._executable.handle
         graphs = [builder.graph_definition.handle for builder in reversed(capture.builders)]
-        self.nodes: list[Node] = nodes_of(graphs, capture.named, capture.calls)
-        self._uses: dict[str, list[tuple[Node, Write]]] = {}
-        for node in self.nodes:
-            for name, write in node.uses:
-                self._uses.setdefault(name, []).append((node, write))
-                if node.foreign and name in capture.named.arrays:
-                    # Who else than cudakit uses a named array may read it and write it.
-                    capture.reads[name] = capture.writes[name] = name
+        super().__init__(capture, nodes_of(graphs, capture.named, capture.calls))
+        for name, uses in self._uses.items():
+            if name in capture.named.arrays and any(node.foreign for node, _ in uses):
+                # Who else than cudakit uses a named array may read it and write it.
+                capture.reads[name] = capture.writes[name] = name
         self._spans = {key: span_of(array) for key, array in (*capture.reads.items(), *capture.writes.items())}
         self._dirty: dict[int, Node] = {}
         # Stream as given and as launched on, and CuPy's current one, with which a launch needs no ordering.
@@ -284,18 +284,10 @@ class DeviceGraph:
         """No launch may skip the order any more."""
         self._settled = None
 
-    def change(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Let the nodes that use `name` use `value` from the next launch on."""
-        uses = self._uses.get(name, [])
-        try:
-            for node, write in uses:
-                write(memory.address if memory else value)
-                self._dirty[id(node)] = node
-        except ArgumentError:
-            for _, write in uses:
-                write(self._capture.named.values[name])
-            raise
-        self.unsettle()
+    def _changed(self, uses: Sequence[tuple[Node, Write]]) -> None:
+        for node, _ in uses:
+            self._dirty[id(node)] = node
+        self._settled = None
 
     def _order(self) -> None:
         """Find out what the graph reads and writes, with the named arrays as they are now."""
@@ -305,7 +297,6 @@ class DeviceGraph:
         self._written = tuple(spans[key] for key in capture.writes)
 
     def launch(self, stream: Any, graph: Any) -> None:
-        """Launch on a stream; inside a capture, become a part of that graph."""
         settled = self._settled
         if settled is not None and settled[0] is stream and settled[2] is self._cupy_stream():
             checked(settled[1](), "its launch")
@@ -363,7 +354,7 @@ class DeviceGraph:
         self._dirty.clear()
 
     def dot(self) -> str:
-        """The graph in Graphviz' language, as the driver writes it."""
+        """The graph as the driver writes it."""
         import tempfile
         from pathlib import Path
 

@@ -12,19 +12,17 @@ one dimension only.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import LaunchError
+from cudakit.graphs.executable import Step
 from cudakit.graphs.named_arguments import ADDRESS, VALUES, Named
-from cudakit.jit.launch.bind import converter
 from cudakit.streams.order.ranges import span_of
 from cudakit.streams.witnesses import Call
 from cudakit.types import scalars
 from cudakit.types.arguments import texture_handle
 
-#: Writes a new value into a node's parameters: an array's address, or a number.
-Write: TypeAlias = Callable[[Any], None]
 #: The most parameters that a kernel can have: 32764 bytes of them.
 _MOST_PARAMETERS = 8192
 
@@ -43,41 +41,65 @@ def checked(result: tuple[Any, ...], what: str) -> Any:
     return rest[0] if len(rest) == 1 else rest
 
 
-class Node:
-    """A node whose parameters are kept here, so that a part of them can be changed.
+class Node(Step):
+    """A node; where its parameters can be changed, they are kept here."""
 
-    Attributes
-    ----------
-    name : str
-        What the node does.
-    foreign : bool
-        Whether others than cudakit put it there.
-    uses : list of (str, callable)
-        For each use of a named argument, its name and what writes a new value into the parameters.
-    """
+    #: What the driver's functions for it have in their names, if there are any.
+    family = ""
+    #: Whether those want the context.
+    in_context = True
+    _parameters: Any
 
-    def __init__(self, handle: Any, name: str, foreign: bool = True) -> None:
-        self.handle = handle
-        self.name = name
-        self.foreign = foreign
-        self.uses: list[tuple[str, Write]] = []
+    def __init__(self, handle: Any, name: str, change: str = "") -> None:
+        super().__init__(name)
+        self.handle, self._change = handle, change
+        self.foreign = True
 
     def push(self, executable: Any) -> None:
         """Change the node in an executable graph, for its next launches; its device is current."""
+        from cuda.bindings import driver
+
+        if self.family:
+            change = getattr(driver, f"cuGraphExec{self.family}NodeSetParams")
+            context = (checked(driver.cuCtxGetCurrent(), "the current context"),) if self.in_context else ()
+            checked(change(executable, self.handle, self._parameters, *context), self._change)
 
     def define(self) -> None:
         """Change the node in the graph itself, for graphs that it is put into."""
+        from cuda.bindings import driver
+
+        if self.family:
+            checked(getattr(driver, f"cuGraph{self.family}NodeSetParams")(self.handle, self._parameters), self._change)
+
+    def _find_place(self, named: Named, field: str, on_host: bool = False) -> None:
+        """Find a named argument where a parameter is an address."""
+        from cuda.bindings import driver
+
+        parameters = self._parameters
+        held = named.holding(int(getattr(parameters, field) or 0))
+        if held is not None:
+            name, distance = held
+
+            def write(address: int) -> None:
+                value = address + distance
+                setattr(parameters, field, value if on_host else driver.CUdeviceptr(value))
+
+            self.uses.append((name, write))
 
 
 class KernelNode(Node):
     """A kernel: of cudakit, whose call is known, or of anyone else."""
+
+    family, in_context = "Kernel", False
 
     def __init__(self, handle: Any, named: Named, call: Call | None) -> None:
         from cuda.bindings import driver
 
         self._parameters = checked(driver.cuGraphKernelNodeGetParams(handle), "a kernel node's parameters")
         kernel, function = self._parameters.kern, self._parameters.func
-        super().__init__(handle, _kernel_name(kernel, function) if call is None else _name_of(call), call is None)
+        name = _kernel_name(kernel, function) if call is None else str(call.target.specialization.name_expression)
+        super().__init__(handle, name, f"other arguments for {name}")
+        self.foreign = call is None
         if not named.values or not int(self._parameters.kernelParams or 0):
             return
         layout = _layout(kernel, function, self.name)
@@ -108,8 +130,6 @@ class KernelNode(Node):
             else:
                 self._find_addresses(named, offset, width)
 
-    # What writes holds the parameters and not the node, lest they hold each other.
-
     def _find_addresses(self, named: Named, offset: int, width: int) -> None:
         view = self._view[offset : offset + width]
         for place, name, distance in named.addresses_in(view):
@@ -120,106 +140,49 @@ class KernelNode(Node):
             self.uses.append((name, write))
 
     def _find_number(self, named: Named, call: Call, position: int, offset: int) -> None:
-        name, parameter = named.number_named(call.arguments[position]), call.target.parameters[position]
-        if name is None:
-            return
-        if parameter.kind != "scalar":
-            raise ArgumentError(
-                f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
-                "changed at a launch is an array or a number"
-            )
-        convert = converter(parameter, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),")
+        parameter = call.target.parameters[position]
+        use = self.number_of(named, parameter, call.arguments[position])
+        if use is not None:
+            name, convert = use
+            view = self._view
 
-        view = self._view
+            def write(value: Any) -> None:
+                data = scalars.to_bytes(convert(value), parameter.dtype)
+                view[offset : offset + len(data)] = data
 
-        def write(value: Any) -> None:
-            data = scalars.to_bytes(convert(value), parameter.dtype)
-            view[offset : offset + len(data)] = data
-
-        self.uses.append((name, write))
-
-    def push(self, executable: Any) -> None:
-        from cuda.bindings import driver
-
-        checked(
-            driver.cuGraphExecKernelNodeSetParams(executable, self.handle, self._parameters),
-            f"other arguments for {self.name}",
-        )
-
-    def define(self) -> None:
-        from cuda.bindings import driver
-
-        checked(driver.cuGraphKernelNodeSetParams(self.handle, self._parameters), f"other arguments for {self.name}")
+            self.uses.append((name, write))
 
 
 class CopyNode(Node):
     """A copy between two places in memory."""
+
+    family = "Memcpy"
 
     def __init__(self, handle: Any, named: Named) -> None:
         from cuda.bindings import driver
 
         parameters = checked(driver.cuGraphMemcpyNodeGetParams(handle), "a copy node's parameters")
         self._parameters = parameters
-        super().__init__(handle, f"copy of {self._parameters.WidthInBytes * max(1, self._parameters.Height)} bytes")
+        size = parameters.WidthInBytes * max(1, parameters.Height)
+        super().__init__(handle, f"copy of {size} bytes", "other places for a copy")
         for side in ("src", "dst"):
-            host = getattr(self._parameters, f"{side}MemoryType") == driver.CUmemorytype.CU_MEMORYTYPE_HOST
-            field = f"{side}Host" if host else f"{side}Device"
-            found = named.holding(int(getattr(self._parameters, field) or 0))
-            if found is None:
-                continue
-            name, distance = found
-
-            def write(address: int, field: str = field, distance: int = distance, host: bool = host) -> None:
-                value = address + distance
-                setattr(parameters, field, value if host else driver.CUdeviceptr(value))
-
-            self.uses.append((name, write))
-
-    def push(self, executable: Any) -> None:
-        from cuda.bindings import driver
-
-        checked(
-            driver.cuGraphExecMemcpyNodeSetParams(executable, self.handle, self._parameters, _context()),
-            "other places for a copy",
-        )
-
-    def define(self) -> None:
-        from cuda.bindings import driver
-
-        checked(driver.cuGraphMemcpyNodeSetParams(self.handle, self._parameters), "other places for a copy")
+            on_host = getattr(parameters, f"{side}MemoryType") == driver.CUmemorytype.CU_MEMORYTYPE_HOST
+            self._find_place(named, f"{side}{'Host' if on_host else 'Device'}", on_host)
 
 
 class FillNode(Node):
     """A fill of memory with one value."""
+
+    family = "Memset"
 
     def __init__(self, handle: Any, named: Named) -> None:
         from cuda.bindings import driver
 
         parameters = checked(driver.cuGraphMemsetNodeGetParams(handle), "a fill node's parameters")
         self._parameters = parameters
-        size = self._parameters.elementSize * self._parameters.width * max(1, self._parameters.height)
-        super().__init__(handle, f"fill of {size} bytes")
-        found = named.holding(int(self._parameters.dst))
-        if found is not None:
-            name, distance = found
-
-            def write(address: int) -> None:
-                parameters.dst = driver.CUdeviceptr(address + distance)
-
-            self.uses.append((name, write))
-
-    def push(self, executable: Any) -> None:
-        from cuda.bindings import driver
-
-        checked(
-            driver.cuGraphExecMemsetNodeSetParams(executable, self.handle, self._parameters, _context()),
-            "another place for a fill",
-        )
-
-    def define(self) -> None:
-        from cuda.bindings import driver
-
-        checked(driver.cuGraphMemsetNodeSetParams(self.handle, self._parameters), "another place for a fill")
+        size = parameters.elementSize * parameters.width * max(1, parameters.height)
+        super().__init__(handle, f"fill of {size} bytes", "another place for a fill")
+        self._find_place(named, "dst")
 
 
 def nodes_of(graphs: Iterable[Any], named: Named, calls: Mapping[int, Call]) -> list[Node]:
@@ -261,12 +224,6 @@ def _handles(graph: Any) -> list[Any]:
     return list(nodes[:count])
 
 
-def _context() -> Any:
-    from cuda.bindings import driver
-
-    return checked(driver.cuCtxGetCurrent(), "the current context")
-
-
 def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
     """Offset and size of each parameter of a kernel, in bytes."""
     from cuda.bindings import driver
@@ -293,7 +250,3 @@ def _kernel_name(kernel: Any, function: Any) -> str:
 
     named = driver.cuFuncGetName(function) if int(function) else driver.cuKernelGetName(kernel)
     return str(checked(named, "a kernel's name").decode())
-
-
-def _name_of(call: Call) -> str:
-    return str(call.target.specialization.name_expression)

@@ -16,9 +16,10 @@ import numpy as np
 from cudakit.emulator.launch import EmulatedShape
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import LaunchError
 from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
-from cudakit.graphs.named_arguments import Memory, Named
+from cudakit.graphs.executable import Executable
+from cudakit.graphs.named_arguments import Named
 from cudakit.graphs.open_capture import Recording, conditional_child, outside_of_body, unjoined
 from cudakit.jit.launch.tell import accesses
 from cudakit.places import using
@@ -237,14 +238,13 @@ class EmulatedCapture(Recording):
         return array
 
 
-class EmulatedGraph:
+class EmulatedGraph(Executable):
     """A recorded graph, which the emulator runs."""
 
     def __init__(self, capture: EmulatedCapture) -> None:
-        self._capture = capture
+        super().__init__(capture, [node for node in all_of(capture.nodes) if not node.hidden])
         self.steps: list[Node] = capture.nodes
         self.first: EmulatedStream = capture.stream
-        self.nodes: list[Node] = [node for node in all_of(capture.nodes) if not node.hidden]
         self._last: EmulatedEvent | None = None
         bodies = {node.inner for node in self.nodes if isinstance(node, Conditional)}
         self.others: dict[int, EmulatedStream] = {
@@ -262,19 +262,7 @@ class EmulatedGraph:
         """Arrays that it may write."""
         return self._capture.touched(self._capture.writes)
 
-    def change(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Let the nodes that use `name` use `value` from the next launch on."""
-        uses = [put for node in self.nodes for used, put in node.uses if used == name]
-        try:
-            for put in uses:
-                put(value)
-        except ArgumentError:
-            for put in uses:
-                put(self._capture.named.values[name])
-            raise
-
     def launch(self, stream: Any, graph: Any) -> None:
-        """Make the calls on a stream; inside a capture, become a part of that graph."""
         if not isinstance(stream, EmulatedStream):
             require_stream(stream)
             raise LaunchError("graph: captured on the emulator, and this stream is a GPU's")
@@ -302,7 +290,7 @@ class EmulatedGraph:
             self._last = stream.record()
 
     def dot(self) -> str:
-        """The nodes in Graphviz' language, one after the other."""
+        """The nodes, one after the other."""
         names = [f'  {number} [label="{node.name}"];' for number, node in enumerate(self.nodes)]
         edges = [f"  {number} -> {number + 1};" for number in range(len(names) - 1)]
         return "\n".join(["digraph {", *names, *edges, "}"])

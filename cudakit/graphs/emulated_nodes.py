@@ -11,11 +11,11 @@ from cudakit.emulator.launch import EmulatedShape
 from cudakit.emulator.resources.sampler import TextureObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
-from cudakit.errors import ArgumentError
+from cudakit.graphs.executable import Step
 from cudakit.graphs.named_arguments import ADDRESS, VALUES, Memory, Named, memory_of
-from cudakit.jit.launch.bind import converter
 from cudakit.streams.witnesses import Work, telling
 from cudakit.types.host import as_numpy
+from cudakit.types.scalars import Converter
 
 
 class Play:
@@ -26,24 +26,16 @@ class Play:
         self.events: dict[Any, EmulatedEvent] = {}
 
 
-class Node:
+class Node(Step):
     """A recorded step.
 
     Attributes
     ----------
-    name : str
-        What it does.
-    uses : list of (str, callable)
-        For each use of a named argument, its name and what puts a new value in its place.
     hidden : bool
         Whether it is an order between streams, which a graph has edges for and no nodes.
     """
 
     hidden = False
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.uses: list[tuple[str, Callable[[Any], None]]] = []
 
     def run(self, play: Play) -> None:
         """Do it."""
@@ -51,6 +43,26 @@ class Node:
     def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
         """The step in another graph, whose streams and named arguments are others; `tag` tells its events apart."""
         return Node(self.name)
+
+    def _find_array(
+        self, named: Named, array: Any, position: int, *slots: list[Any], value: Callable[[int, Any], Any] | None = None
+    ) -> bool:
+        """Whether an array is memory, of which a named array's part is taken anew: as the array or a value of it."""
+        memory = memory_of(array)
+        if memory is None:
+            return False
+        held = named.viewed(memory)
+        if held is not None:
+            name, distance = held
+
+            def write(other: Any) -> None:
+                part = _view(as_numpy(other), distance, memory)
+                argument = part if value is None else value(position, part)
+                for arguments in slots:
+                    arguments[position] = argument
+
+            self.uses.append((name, write))
+        return True
 
 
 class Launch(Node):
@@ -74,26 +86,12 @@ class Launch(Node):
                 named.refuse_inside(_address_of(argument.array), self.name, "tensor map")
             elif isinstance(argument, TextureObject):
                 named.refuse_inside(_address_of(argument.texels), self.name, "texture")
-            elif (memory := memory_of(argument)) is not None:
-                self._find_array(position, memory, named)
+            elif self._find_array(named, argument, position, self._values, self._arguments, value=shape.value):
+                continue
             elif kind not in VALUES and isinstance(value, bytes | int):
                 self._find_addresses(position, value, named)
-            elif (name := named.number_named(argument)) is not None:
-                self._find_number(position, name)
-
-    def _find_array(self, position: int, memory: Memory, named: Named) -> None:
-        held = named.holding(memory.low)
-        if held is None:
-            return
-        name, captured = held[0], named.arrays[held[0]]
-
-        shape, values, arguments = self._shape, self._values, self._arguments
-
-        def put(array: Any) -> None:
-            view = _view(as_numpy(array), memory.address - captured.address, memory)
-            values[position] = arguments[position] = shape.value(position, view)
-
-        self.uses.append((name, put))
+            elif (use := self.number_of(named, shape.emulated.parameters[position], argument)) is not None:
+                self._find_number(position, *use)
 
     def _find_addresses(self, position: int, value: bytes | int, named: Named) -> None:
         """Addresses in a struct, and one that is given as it is."""
@@ -112,15 +110,7 @@ class Launch(Node):
 
             self.uses.append((name, put))
 
-    def _find_number(self, position: int, name: str) -> None:
-        parameter = self._shape.emulated.parameters[position]
-        if parameter.kind != "scalar" or parameter.dtype is None:
-            raise ArgumentError(
-                f"graph: {name} goes to {self.name}'s parameter {parameter.name} ({parameter.cpp}); what can be "
-                "changed at a launch is an array or a number"
-            )
-        convert = converter(parameter, f"graph: {name}, {self.name}'s parameter {parameter.name} ({parameter.cpp}),")
-
+    def _find_number(self, position: int, name: str, convert: Converter) -> None:
         shape, values, arguments = self._shape, self._values, self._arguments
 
         def put(value: Any) -> None:
@@ -144,19 +134,7 @@ class Copy(Node):
         self._stream = stream
         self._arrays = [source, target]
         for position, array in enumerate(self._arrays):
-            memory = memory_of(array)
-            held = named.holding(memory.low) if memory else None
-            if memory is not None and held is not None:
-                distance = memory.address - named.arrays[held[0]].address
-                self.uses.append((held[0], self._putting(position, distance, memory)))
-
-    def _putting(self, position: int, distance: int, memory: Memory) -> Callable[[Any], None]:
-        arrays = self._arrays
-
-        def put(array: Any) -> None:
-            arrays[position] = _view(as_numpy(array), distance, memory)
-
-        return put
+            self._find_array(named, array, position, self._arrays)
 
     def run(self, play: Play) -> None:
         source, target = self._arrays
@@ -200,16 +178,8 @@ class Conditional(Node):
         self.body: list[Node] = []
         self._stream, self.inner = stream, inner
         self._limit, self._again = limit, again
-        flags = self._flags = [np.asarray(as_numpy(flag))]
-        memory = memory_of(flag)
-        held = named.holding(memory.low) if memory else None
-        if memory is not None and held is not None:
-            distance = memory.address - named.arrays[held[0]].address
-
-            def put(array: Any) -> None:
-                flags[0] = _view(as_numpy(array), distance, memory)
-
-            self.uses.append((held[0], put))
+        self._flags = [np.asarray(as_numpy(flag))]
+        self._find_array(named, flag, 0, self._flags)
 
     def run(self, play: Play) -> None:
         stream = play.streams[self.inner] = play.streams[self._stream]

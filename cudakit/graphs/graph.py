@@ -6,10 +6,11 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import ArgumentError, LaunchError, UnknownNameError, shortened
-from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
+from cudakit.graphs.executable import Executable
+from cudakit.graphs.named_arguments import Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
 from cudakit.types.arguments import passable
@@ -18,23 +19,6 @@ from cudakit.types.shown import Part, Reported, Table
 if TYPE_CHECKING:
     from cudakit.graphs.device_capture import DeviceCapture
     from cudakit.graphs.emulated_capture import EmulatedCapture
-
-
-class Executable(Protocol):
-    """A finished graph in one of the two places."""
-
-    @property
-    def nodes(self) -> list[Any]:
-        """Its nodes, each with its name and what it uses."""
-
-    def change(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Use another argument from the next launch on; all or none of the nodes, where one refuses it."""
-
-    def launch(self, stream: Any, graph: Graph) -> None:
-        """Launch on a stream."""
-
-    def dot(self) -> str:
-        """The graph in Graphviz' language."""
 
 
 class Graph(Reported):

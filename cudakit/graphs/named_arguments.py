@@ -182,6 +182,11 @@ class Named:
                 return name, address - memory.address
         return None
 
+    def viewed(self, memory: Memory | None) -> tuple[str, int] | None:
+        """The named array of which memory is a part, and how far from its first element the part's first one is."""
+        held = self.holding(memory.low) if memory is not None else None
+        return (held[0], memory.address - self.arrays[held[0]].address) if memory is not None and held else None
+
     def addresses_in(self, data: Any) -> Iterator[tuple[int, str, int]]:
         """Addresses within named arrays in a parameter's bytes: where, the name, how far from the first element."""
         for place in range(0, len(data) - 7, ADDRESS.size):

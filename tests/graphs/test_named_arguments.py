@@ -120,6 +120,9 @@ def test_a_byte_lies_in_the_array_whose_range_it_is_in() -> None:
         assert held is None or held[0] == "y"
     # Reversed rows lie before the first element.
     assert named.holding(y.ctypes.data - 8) == ("y", -8)
+    assert named.viewed(memory_of(x[3:])) == ("x", 3 * x.strides[0])
+    assert named.viewed(memory_of(y[1:])) == ("y", y.strides[0]), "from first element to first element"
+    assert named.viewed(memory_of(np.zeros(3))) is named.viewed(None) is None
     parameter = struct.pack("<4Q", 7, first + 12, y.ctypes.data, first + 4)
     assert list(named.addresses_in(parameter)) == [(8, "x", 12), (16, "y", 0), (24, "x", 4)]
     assert list(named.addresses_in(parameter[:20])) == [(8, "x", 12)], "the last four bytes are no address"
