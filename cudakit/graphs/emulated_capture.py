@@ -13,9 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.emulator.launch import EmulatedShape
-from cudakit.emulator.streams.order import order
-from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
+from cudakit.emulator.face import EmulatedEvent, EmulatedShape, EmulatedStream, order
 from cudakit.errors import LaunchError
 from cudakit.graphs.emulated_nodes import Conditional, Copy, Edge, Launch, Node, Play, all_of
 from cudakit.graphs.executable import Executable

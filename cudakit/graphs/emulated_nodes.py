@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.launch import EmulatedShape
-from cudakit.emulator.resources.sampler import TextureObject
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
-from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream
+from cudakit.emulator.face import EmulatedEvent, EmulatedShape, EmulatedStream, EmulatedTensorMap, TextureObject
 from cudakit.graphs.executable import Step
 from cudakit.graphs.named_arguments import ADDRESS, VALUES, Memory, Named, memory_of
 from cudakit.streams.witnesses import Work, telling

@@ -122,9 +122,8 @@ def report() -> Report:
         for device_id, used in ledger.managed.items():
             peak = ledger.peaks["managed", device_id]
             rows.append(Held("managed", device_id, used, 0, peak, ledger.limits["managed"]))
-    emulator = sys.modules.get("cudakit.emulator.resources.allocations")
     for kind, most in ledger.limits.items():
-        taken = emulator.room().taken(kind) if emulator is not None else (0, 0)
+        taken = _emulated(kind)
         if taken[1] or not devices.has_gpu():
             rows.append(Held(kind, "emulator", taken[0], 0, taken[1], most))
     return Report(tuple(rows))
@@ -229,16 +228,25 @@ def free_on_device() -> tuple[int, int]:
     return int(free), int(total)
 
 
+def _emulated(kind: str) -> tuple[int, int]:
+    """Bytes that arrays of a kind take on the emulator, and the most so far; none where it is not loaded."""
+    if "cudakit.emulator" not in sys.modules:
+        return 0, 0
+    from cudakit.emulator.face import room
+
+    return room().taken(kind)
+
+
 def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device") -> np.ndarray:
     """A new array on the emulator; raises beyond the limit as the device does."""
-    from cudakit.emulator.resources.allocations import room
+    from cudakit.emulator.face import room
 
     return room().array(shape, dtype, kind, ledger.limits[kind])
 
 
 def tell_emulator(array: np.ndarray) -> None:
     """Let the emulator's kernels reach a new pinned array by its address, where there are such kernels."""
-    if not devices.has_gpu() or "cudakit.emulator.resources.allocations" in sys.modules:
-        from cudakit.emulator.resources.allocations import room
+    if not devices.has_gpu() or "cudakit.emulator" in sys.modules:
+        from cudakit.emulator.face import room
 
         room().know(array)

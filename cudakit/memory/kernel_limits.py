@@ -22,7 +22,7 @@ def set_kernel_limit(size: int | None, kind: str) -> int:
     LaunchError
         Where the device refuses it: a heap cannot change once that kernels hold memory of it.
     """
-    from cudakit.emulator.machine.heap import device_limits
+    from cudakit.emulator.face import device_limits
 
     emulated = device_limits()
     if kind == "stack":

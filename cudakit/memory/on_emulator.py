@@ -7,9 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.emulator.resources.device_array import as_device
-from cudakit.emulator.resources.surface import SurfaceObject
-from cudakit.emulator.streams.order import order
+from cudakit.emulator.face import SurfaceObject, as_device, order
 from cudakit.errors import ArgumentError
 from cudakit.memory.accounting import emulated_array
 from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy

@@ -12,7 +12,7 @@ from cudakit.types.checked import flag
 from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
-    from cudakit.emulator.resources.surface import SurfaceObject as EmulatedSurface
+    from cudakit.emulator.face import SurfaceObject as EmulatedSurface
     from cudakit.memory.device_surface import SurfaceObject
 
 
@@ -70,8 +70,8 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
         )
     refuse_masked(array)
     if isinstance(array, np.ndarray):
-        from cudakit.emulator.resources.surface import SurfaceObject as EmulatedSurface
-        from cudakit.emulator.streams.order import order
+        from cudakit.emulator.face import SurfaceObject as EmulatedSurface
+        from cudakit.emulator.face import order
 
         order().finish_all()
         layers, inner = (shape[0], shape[1:]) if layered else (1, shape)

@@ -83,9 +83,9 @@ def tensor_map(
         )
     steps = steps or (1,) * host.ndim
     _check(host, box, steps, swizzle, fill)
-    from cudakit.emulator.resources.tensor_map import make
+    from cudakit.emulator import face
 
-    return make(host, box, steps, swizzle, fill == "nan")
+    return face.tensor_map.make(host, box, steps, swizzle, fill == "nan")
 
 
 def _numbers(name: str, given: Any) -> tuple[int, ...]:
@@ -97,10 +97,10 @@ def _numbers(name: str, given: Any) -> tuple[int, ...]:
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:
     """Check what the driver checks of a GPU's tensor map."""
-    from cudakit.emulator.resources.tensor_map import KINDS, SWIZZLES
+    from cudakit.emulator import face
 
     shape, strides, size = array.shape, array.strides, array.dtype.itemsize
-    if array.dtype not in KINDS:
+    if array.dtype not in face.tensor_map.KINDS:
         raise ArgumentError(f"tensor_map: no tensor map has dtype {array.dtype}; its bits may do, as x.view('u1')")
     if not 1 <= array.ndim <= _MOST_DIMENSIONS or not array.size:
         raise ArgumentError(f"tensor_map: an array of 1 to {_MOST_DIMENSIONS} dimensions, none empty, got {shape}")
@@ -118,7 +118,8 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
     row = box[-1] * size
     if row % _UNIT:
         raise ArgumentError(f"tensor_map: a row of the box is a multiple of {_UNIT} bytes, got {box[-1]} of {size}")
-    if SWIZZLES[swizzle] and row > SWIZZLES[swizzle]:
+    most = face.tensor_map.SWIZZLES[swizzle]
+    if most and row > most:
         raise ArgumentError(f"tensor_map: a row of the box, {row} bytes, is longer than the swizzle {swizzle}")
     if fill == "nan" and array.dtype.kind in "iu":
         raise ArgumentError(f"tensor_map: {array.dtype} has no NaN to fill with")

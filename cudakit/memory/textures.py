@@ -12,7 +12,7 @@ from cudakit.types.checked import flag, is_one_of, whole
 from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
-    from cudakit.emulator.resources.sampler import TextureObject
+    from cudakit.emulator.face import TextureObject
 
 Address = Literal["clamp", "border", "wrap", "mirror"]
 _MODES = ("clamp", "border", "wrap", "mirror")
@@ -89,8 +89,7 @@ def texture(
     refuse_masked(array)
     if not isinstance(array, np.ndarray):
         return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
-    from cudakit.emulator.resources.sampler import TextureObject
-    from cudakit.emulator.streams.order import order
+    from cudakit.emulator.face import TextureObject, order
 
     if memory == "array" and surface is None:
         order().finish_all()

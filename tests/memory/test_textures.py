@@ -150,10 +150,10 @@ def test_textures_that_cannot_be(array: Any, options: dict[str, Any], why: str) 
 def test_the_emulators_texels(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], options: dict[str, Any], texels: tuple[int, ...]
 ) -> None:
-    from cudakit.emulator.resources import sampler
+    from cudakit.emulator import face
 
     made: list[Any] = []
-    monkeypatch.setattr(sampler, "TextureObject", lambda *given, **more: made.append((*given, more)) or "texture")
+    monkeypatch.setattr(face, "TextureObject", lambda *given, **more: made.append((*given, more)) or "texture")
     x = np.arange(np.prod(shape), dtype="f4").reshape(shape)
     assert ck.texture(x, **options) == "texture"
     ((values, rank, more),) = made

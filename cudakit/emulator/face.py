@@ -1,0 +1,35 @@
+"""What the rooms above use of the emulator: its place, launches, memory, streams and observers.
+
+They import the rest of it from nowhere else, so that it may change alone.
+"""
+
+from __future__ import annotations
+
+from cudakit.emulator.checks.check import check
+from cudakit.emulator.checks.findings import Finding
+from cudakit.emulator.counters.counters import counters
+from cudakit.emulator.counters.report import Report
+from cudakit.emulator.debug.debug import begin
+from cudakit.emulator.launch import EmulatedCode, EmulatedShape
+from cudakit.emulator.machine.drawn import Order
+from cudakit.emulator.machine.heap import device_limits
+from cudakit.emulator.place import EmulatorPlace, strict
+from cudakit.emulator.ready import EmulatedThreads
+from cudakit.emulator.resources import tensor_map
+from cudakit.emulator.resources.allocations import room
+from cudakit.emulator.resources.device_array import DeviceArray, DeviceModule, as_device
+from cudakit.emulator.resources.sampler import TextureObject
+from cudakit.emulator.resources.surface import SurfaceObject
+from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.streams.order import order
+from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
+
+__all__ = [
+    "EmulatorPlace", "strict",
+    "EmulatedCode", "EmulatedShape", "EmulatedThreads",
+    "DeviceArray", "DeviceModule", "MARKS", "as_device", "device_limits", "room",
+    "EmulatedTensorMap", "SurfaceObject", "TextureObject", "tensor_map",
+    "EmulatedEvent", "EmulatedStream", "order", "stream",
+    "Finding", "Order", "Report", "begin", "check", "counters",
+]  # fmt: skip
