@@ -76,7 +76,7 @@ if TYPE_CHECKING:
         testing,
         torch,
     )
-    from cudakit.emulator.checks.check import check
+    from cudakit.emulator.face import check
     from cudakit.generate.elementwise import elementwise
     from cudakit.generate.fuse import fuse
     from cudakit.generate.reduction import reduction

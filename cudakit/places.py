@@ -25,8 +25,7 @@ from cudakit.types.arguments import Argument, describe
 if TYPE_CHECKING:
     from cuda.core import Event, Stream
 
-    from cudakit.emulator.place import EmulatorPlace
-    from cudakit.emulator.streams.stream import EmulatedStream
+    from cudakit.emulator.face import EmulatedStream, EmulatorPlace
 
 
 class Place(Protocol):
@@ -216,7 +215,7 @@ DEVICES = DevicePlace()
 @functools.cache
 def emulator() -> EmulatorPlace:
     """The emulator, loaded where it was not."""
-    from cudakit.emulator.place import EmulatorPlace  # heavy, and most programs never run on it
+    from cudakit.emulator.face import EmulatorPlace  # heavy, and most programs never run on it
 
     return EmulatorPlace()
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from cudakit.adapters.numba_kernels import NumbaKernel, from_numba
 from cudakit.adapters.replaced import Put
-from cudakit.emulator.place import EmulatorPlace
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.face import MARKS, EmulatorPlace
 from cudakit.jit.load.config import Config, config
 
 

@@ -17,13 +17,7 @@ from pathlib import Path
 from cudakit.adapters import numba_stand_in, triton_stand_in
 from cudakit.adapters.replaced import Replaced
 from cudakit.adapters.stand_in import cupy_stand_in
-from cudakit.emulator.checks.check import check
-from cudakit.emulator.counters.counters import counters
-from cudakit.emulator.counters.report import Report
-from cudakit.emulator.debug.debug import begin
-from cudakit.emulator.machine.drawn import Order
-from cudakit.emulator.place import strict
-from cudakit.emulator.ready import EmulatedThreads
+from cudakit.emulator.face import EmulatedThreads, Order, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
 from cudakit.streams.witnesses import Witness, Work, witnessing

@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.adapters.cupy_kernels import compile_options
-from cudakit.emulator.place import EmulatorPlace
-from cudakit.emulator.resources.device_array import DeviceArray, DeviceModule, as_device
-from cudakit.emulator.streams.order import order
+from cudakit.emulator.face import DeviceArray, DeviceModule, EmulatorPlace, as_device, order
 from cudakit.errors import CudakitError
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.reduction import reduction

@@ -15,7 +15,7 @@ import numpy as np
 
 from cudakit.adapters.replaced import Put
 from cudakit.adapters.triton_kernels import from_triton
-from cudakit.emulator.place import EmulatorPlace
+from cudakit.emulator.face import EmulatorPlace
 from cudakit.errors import ArgumentError
 
 _SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.float32, "f64": np.float64} | {

@@ -1,6 +1,6 @@
 """What the rooms above use of the emulator: its place, launches, memory, streams and observers.
 
-They import the rest of it from nowhere else, so that it may change alone.
+They import nothing else of it, so that what is behind may change alone; proofs also read parsed programs.
 """
 
 from __future__ import annotations

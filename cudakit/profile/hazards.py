@@ -291,7 +291,7 @@ class Report(Reported, Witness):
 
     def _begin_emulated(self, work: Work) -> None:
         """The emulator's streams have an order of their own, which has looked already."""
-        from cudakit.emulator.streams.order import order as emulated_order
+        from cudakit.emulator.face import order as emulated_order
 
         emulated, name = emulated_order(), work.stream.handle
         with emulated.lock:

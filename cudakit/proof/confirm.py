@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.checks.check import check
-from cudakit.emulator.checks.findings import Finding
-from cudakit.emulator.streams.stream import stream as emulated_stream
+from cudakit.emulator.face import Finding, check
+from cudakit.emulator.face import stream as emulated_stream
 from cudakit.errors import CudakitError, EmulationError
 from cudakit.jit.load.config import config
 from cudakit.proof.problem import Problem, element_bytes

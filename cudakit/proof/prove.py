@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.launch import EmulatedCode
+from cudakit.emulator.face import EmulatedCode, EmulatedThreads
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Instruction
-from cudakit.emulator.ready import EmulatedThreads
 from cudakit.errors import ArgumentError, EmulationError, shortened
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.specialise.options import check_target
