@@ -35,6 +35,16 @@ class Shown(NamedTuple):
     heat: int
     found: Line | None
 
+    @property
+    def percent(self) -> str:
+        """Its share in words; empty for lines that did nothing."""
+        return f"{100 * self.share:.1f} %" if self.found is not None else ""
+
+    @property
+    def memory(self) -> str:
+        """What it asked of memory, in a few words."""
+        return memory_of(self.found) if self.found is not None else ""
+
 
 def listing(lines: Iterable[Line]) -> Iterator[tuple[str, list[Shown]]]:
     """Each file with its lines: those that did anything, and some around them."""
@@ -100,14 +110,12 @@ def annotated(found: Iterable[Line], colour: bool) -> str:
     lines = []
     for file, shown in listing(found):
         lines.append(file)
-        width = max((len(memory_of(each.found)) for each in shown if each.found is not None), default=0)
+        width = max(len(each.memory) for each in shown)
         for each in shown:
             if not each.number:
                 lines.append("     …")
                 continue
-            share = f"{100 * each.share:5.1f} %" if each.found is not None else " " * 7
-            memory = memory_of(each.found) if each.found is not None else ""
-            text = f"{each.number:6} {share}  {memory:{width}}  {each.text}".rstrip()
+            text = f"{each.number:6} {each.percent:>7}  {each.memory:{width}}  {each.text}".rstrip()
             tint = ("" if each.found is not None else _DIM, _WARM, _HOT)[each.heat]
             lines.append(f"{tint}{text}{_PLAIN}" if colour and tint else text)
     return "\n".join(lines)

@@ -8,7 +8,7 @@ from math import log10
 from typing import NamedTuple, TypeAlias
 
 from cudakit.emulator.counters.advice import Advice
-from cudakit.emulator.counters.annotated import listing, memory_of
+from cudakit.emulator.counters.annotated import listing
 from cudakit.emulator.counters.cards import Roof
 from cudakit.emulator.counters.counts import Counts
 from cudakit.emulator.counters.lines import Line
@@ -234,10 +234,8 @@ def _sources(lines: Iterable[Line]) -> Iterable[str]:
             if not each.number:
                 rows.append("<tr><td></td><td></td><td></td><td>…</td></tr>")
                 continue
-            share = f"{100 * each.share:.1f} %" if each.found is not None else ""
-            memory = memory_of(each.found) if each.found is not None else ""
             rows.append(
-                f'<tr class="heat{each.heat}"><td>{each.number}</td><td>{share}</td><td>{escape(memory)}</td>'
-                f"<td>{escape(each.text)}</td></tr>"
+                f'<tr class="heat{each.heat}"><td>{each.number}</td><td>{each.percent}</td>'
+                f"<td>{escape(each.memory)}</td><td>{escape(each.text)}</td></tr>"
             )
         yield f'<h3>{escape(file)}</h3><div class="wide"><table class="source">{"".join(rows)}</table></div>'
