@@ -24,7 +24,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TIMES = ROOT / ".ci" / "times.json"
 #: torch by the version that names its build for CPUs: an index that has other builds gives none.
-BRIDGES = ("torch==2.13.0+cpu", "jax", "pyarrow", "-e", ".[cu13,examples,prove,grad]", "--group", "test")
+BRIDGES = """
+pip install -q -U pip
+timeout 900 pip install -q torch==2.13.0+cpu jax pyarrow -e '.[cu13,examples,prove,grad]' --group test
+"""
 #: What the other steps need; of other projects what installs here.
 INSTALL = """
 pip install -q -U pip
@@ -92,7 +95,7 @@ def steps(folder: Path) -> list[Step]:
             variables=machine_code,
         ),
         Step("install dev", "tests", INSTALL),
-        Step("install bridges", "bridges", f"pip install -q -U pip && timeout 900 pip install -q {shlex.join(BRIDGES)}", optional=True),
+        Step("install bridges", "bridges", BRIDGES, optional=True),
         Step("format and lint", "tests", "ruff check . && ruff format --check .", ("install dev",)),
         Step("import contract", "tests", "lint-imports", ("install dev",)),
         Step("mypy", "tests", "mypy", ("install dev",)),
