@@ -22,6 +22,7 @@ from cudakit.emulator.resources.sampler import TextureObject
 from cudakit.emulator.resources.surface import SurfaceObject
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.streams.awaited_array import handed_out, host_view
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
 
@@ -30,6 +31,6 @@ __all__ = [
     "EmulatedCode", "EmulatedShape", "EmulatedThreads",
     "DeviceArray", "DeviceModule", "MARKS", "as_device", "device_limits", "room",
     "EmulatedTensorMap", "SurfaceObject", "TextureObject", "tensor_map",
-    "EmulatedEvent", "EmulatedStream", "order", "stream",
+    "EmulatedEvent", "EmulatedStream", "handed_out", "host_view", "order", "stream",
     "Finding", "Order", "Report", "begin", "check", "counters",
 ]  # fmt: skip

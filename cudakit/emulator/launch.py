@@ -19,7 +19,7 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Program
 from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.emulator.resources.allocations import room
-from cudakit.emulator.resources.device_array import is_reached, refuse_host_array
+from cudakit.emulator.resources.device_array import is_of_host, is_reached, refuse_host_array
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
@@ -326,7 +326,7 @@ def _bind(
 
 def _reached(fragment: Fragment, argument: Any) -> Fragment:
     """The fragment of a strict stream: pinned memory is of NumPy's class, as memory is that no kernel reaches."""
-    if type(argument) is not np.ndarray or not is_reached(argument):
+    if not is_of_host(argument) or not is_reached(argument):
         return fragment
     constants = {**fragment.constants, "is_reached": is_reached}
     return fragment._replace(guard=f"({fragment.guard}) and {{k}}is_reached({{a}})", constants=constants)

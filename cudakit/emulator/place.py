@@ -144,7 +144,7 @@ class EmulatorPlace:
 
     def copy(self, given: EmulatedStream, source: np.ndarray, target: np.ndarray) -> None:
         """Copy elements as part of an op on the stream."""
-        with order().shown(given, (source,), (target,)):
+        with order().shown(given, "copy", (source,), (target,)):
             target[...] = source
 
     def order(self, given: EmulatedStream, after: EmulatedStream, wait: bool) -> None:

@@ -244,6 +244,13 @@ def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device"
     return room().array(shape, dtype, kind, ledger.limits[kind])
 
 
+def emulated_host_view(array: np.ndarray) -> np.ndarray:
+    """The memory of an array of the emulator's, as the host reads it."""
+    from cudakit.emulator.face import host_view
+
+    return host_view(array)
+
+
 def tell_emulator(array: np.ndarray) -> None:
     """Let the emulator's kernels reach a new pinned array by its address, where there are such kernels."""
     if not devices.has_gpu() or "cudakit.emulator" in sys.modules:

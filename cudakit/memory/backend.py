@@ -20,6 +20,9 @@ class Backend(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> Any:
         """A new array of device or managed memory; `stream` None: the place's current one."""
 
+    def handed_out(self, array: np.ndarray, stream: Any) -> np.ndarray:
+        """A new array of pinned memory, as a program is given it."""
+
     def release(self, array: Any, stream: Any) -> None:
         """Leave an array of `empty`'s without memory, which is free once the stream has come so far."""
 

@@ -18,11 +18,12 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, shortened
 from cudakit.memory import managed, pinned
-from cudakit.memory.accounting import Report, limit, report, tell_emulator, trim
+from cudakit.memory.accounting import Report, emulated_host_view, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
 from cudakit.memory.kinds import KINDS, Kind
 from cudakit.memory.registered import register
+from cudakit.streams import devices
 from cudakit.types.checked import dtype_of, flag, is_one_of
 
 __all__ = [
@@ -98,7 +99,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     if kind == "pinned":
         made = pinned.lend(pinned.take(size), extents, found)
         tell_emulator(made)
-        return made
+        return made if stream is None and devices.has_gpu() else backend_of(stream).handed_out(made, stream)
     return backend_of(stream).empty(extents, found, kind, stream)
 
 
@@ -164,7 +165,9 @@ def host_view(array: Any) -> np.ndarray:
     ArgumentError
         For an array that is not in managed memory.
     """
-    return array if isinstance(array, np.ndarray) else managed.host_view(array)
+    if not isinstance(array, np.ndarray):
+        return managed.host_view(array)
+    return array if type(array) is np.ndarray else emulated_host_view(array)
 
 
 def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") -> None:

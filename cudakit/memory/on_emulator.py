@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.emulator.face import SurfaceObject, as_device, order
+from cudakit.emulator.face import SurfaceObject, as_device, handed_out, order
 from cudakit.errors import ArgumentError
 from cudakit.memory.accounting import emulated_array
 from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy
@@ -25,6 +25,9 @@ class OnEmulator:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> np.ndarray:
         made = emulated_array(shape, dtype, kind)
         return as_device(made) if (stream or emulator().current()).strict else made
+
+    def handed_out(self, array: np.ndarray, stream: Any) -> np.ndarray:
+        return handed_out(array, stream or emulator().current())
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """All memory is the host's."""
@@ -49,6 +52,8 @@ class OnEmulator:
             refuse_captured_copy("to_host", stream)
         given = host_array("to_host", "array", array)
         made = output(out, given.shape, given.dtype)
+        if out is None and not wait:
+            made = handed_out(made, stream)
         captured = self._copy("to_host", given, made, stream, not wait)
         if wait and not captured:
             stream.sync()
@@ -61,7 +66,7 @@ class OnEmulator:
             return True
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
             if later:
-                order().arrive(stream, target, source.copy())
+                order().arrive(stream, name, target, source.copy())
             else:
                 np.copyto(target, source)
         return False
@@ -109,4 +114,4 @@ class OnEmulator:
             refuse_written(kernel, position, copied, before)
         for name, copied, host in back:
             with doing("copy", name, stream, (copied,), (host,), host.nbytes):
-                order().arrive(stream, host, copied.copy())  # which counts as no memory of the device
+                order().arrive(stream, name, host, copied.copy())  # which counts as no memory of the device

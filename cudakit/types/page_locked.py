@@ -25,7 +25,7 @@ def is_page_locked(host: np.ndarray) -> bool:
     owner: Any = host
     if is_masked(host):
         return False
-    while type(owner) is np.ndarray:
+    while isinstance(owner, np.ndarray):
         if owner.flags.owndata and not _registered[0]:
             return False
         owner = owner.base

@@ -295,6 +295,14 @@ def test_the_last_copy_to_an_array_stays(here: EmulatedStream) -> None:
     assert out.tolist() == [3] * 4
 
 
+def test_a_copy_arrives_in_memory_whose_array_was_let_go(here: EmulatedStream) -> None:
+    with ck.allocated(4, np.float32, kind="pinned", stream=here) as frame:
+        ck.to_host(ck.to_device(np.full(4, 7, np.float32), here), here, out=frame, wait=False)
+        view = frame[:]
+    here.sync()
+    assert view.tolist() == [7] * 4
+
+
 # ── what else the host has there ──
 
 

@@ -78,6 +78,7 @@ def test_a_call_that_a_lenient_stream_took_is_refused_all_the_same(here: Emulate
         lambda x, h: np.copyto(x, h),
         lambda x, h: np.where(x > 0, x, h),
         lambda x, h: np.testing.assert_array_equal(x, h),
+        lambda x, h: np.add(x, x, where=h > 0),
         lambda x, h: np.add.at(x, [0], h[:1]),
         lambda x, h: x.__setitem__(slice(None), h),
         lambda x, h: x.__setitem__(0, h[0:1].reshape(())),
@@ -128,6 +129,7 @@ def test_arrays_of_the_device_go_everywhere(here: EmulatedStream, device: Any, h
     assert float(device[0]) == 2
     assert device.sum() == 8
     assert np.allclose(device, device)
+    assert np.add(device, 1, where=device > 0, out=device.copy()).tolist() == [3] * 4
     assert (2 * device + np.float32(1)).tolist() == [5] * 4
     assert isinstance(device.get(), np.ndarray)
     assert device.get().tolist() == ck.to_host(device, here).tolist() == [2] * 4

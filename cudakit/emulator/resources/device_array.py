@@ -32,7 +32,15 @@ class HostArrayError(ArgumentError, EmulationError):
     """A host array was used where a GPU takes one of its own, or the other way round."""
 
 
-class DeviceArray(np.ndarray):
+class ToldApart:
+    """What arrays are that are asked before a function of NumPy's makes an array of them."""
+
+    def converted(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, for a call of NumPy's function of that name."""
+        return make()
+
+
+class DeviceArray(np.ndarray, ToldApart):
     """An array of device memory on a strict stream, with the methods that CuPy's has besides NumPy's."""
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
@@ -49,9 +57,12 @@ class DeviceArray(np.ndarray):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
         out = named.get("out", ())
-        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *out))
+        where = (named["where"],) if "where" in named else ()
+        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *out, *where))
         if out:
             named["out"] = tuple(_plain(out))
+        if where:
+            (named["where"],) = _plain(where)
         made = getattr(ufunc, method)(*_plain(inputs), **named)
         if out:
             return out[0] if len(out) == 1 else out
@@ -65,6 +76,15 @@ class DeviceArray(np.ndarray):
         _refuse_beside("an assignment to elements", (value,))
         self.view(np.ndarray)[_whole(key)] = value
 
+    def converted(self, name: str, make: Callable[[], Any]) -> Any:
+        is_users, place = _caller()
+        if is_users:
+            raise HostArrayError(
+                f"at {place}: numpy.{name} of an array in device memory, which CuPy refuses on a GPU; copy it with "
+                "ck.to_host(x, stream)"
+            )
+        return make()
+
 
 def as_device(made: Any) -> Any:
     """NumPy's arrays as the device's, also those of a tuple or list."""
@@ -73,7 +93,7 @@ def as_device(made: Any) -> Any:
         return type(made)(parts) if type(made) in (tuple, list) else type(made)(*parts)
     if type(made) is not np.ndarray:
         return made
-    _tell_apart()
+    tell_apart()
     return made.view(DeviceArray)
 
 
@@ -96,7 +116,7 @@ def refuse_host_array(value: Any) -> None:
 
 def is_reached(value: Any) -> bool:
     """Whether a kernel on a GPU would reach an argument's memory; true of what is no host array."""
-    return not _is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None
+    return not is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None
 
 
 def refuse_host_operand(op: str, name: str, value: Any) -> None:
@@ -106,7 +126,7 @@ def refuse_host_operand(op: str, name: str, value: Any) -> None:
     ------
     HostArrayError
     """
-    if not _is_of_host(value) or not value.nbytes:
+    if not is_of_host(value) or not value.nbytes:
         return
     if room().at(pointer_of(value)) is None or room().is_of_the_host(value):
         _, place = _caller()
@@ -151,7 +171,8 @@ class DeviceModule(ModuleType):
         return call
 
 
-def _is_of_host(value: Any) -> bool:
+def is_of_host(value: Any) -> bool:
+    """Whether it is an array of the host's."""
     return isinstance(value, np.ndarray) and not isinstance(value, DeviceArray)
 
 
@@ -167,7 +188,7 @@ def _whole(key: Any) -> Any:
 def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
     """Refuse a host array beside one of the device, where a program mixes them."""
     flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
-    if not any(_is_of_host(item) for item in flat):
+    if not any(is_of_host(item) for item in flat):
         return
     is_users, place = _caller()
     if is_users:
@@ -205,23 +226,23 @@ def _module(frame: FrameType) -> str:
 
 
 @functools.cache
-def _tell_apart() -> None:
-    """From the first array of a strict stream on, refuse what makes a host array of one of the device."""
+def tell_apart() -> None:
+    """From the first array that is told apart on, ask it where NumPy makes an array of it."""
     for name in _TO_THE_HOST:
         _originals[name] = getattr(np, name)
-        setattr(np, name, _refusing(name, _originals[name]))
+        setattr(np, name, _asking(name, _originals[name]))
 
 
-def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def convert(*arguments: Any, **named: Any) -> Any:
-        if arguments and isinstance(arguments[0], DeviceArray):
-            is_users, place = _caller()
-            if is_users:
-                raise HostArrayError(
-                    f"at {place}: numpy.{name} of an array in device memory, which CuPy refuses on a GPU; copy it with "
-                    "ck.to_host(x, stream)"
-                )
-        return original(*arguments, **named)
+        make = functools.partial(original, *arguments, **named)
+        first = arguments[0] if arguments else None
+        if isinstance(first, ToldApart):
+            return first.converted(name, make)
+        for part in first if isinstance(first, tuple | list) else ():
+            if isinstance(part, ToldApart):
+                part.converted(name, functools.partial(original, [part]))
+        return make()
 
     return convert

@@ -17,6 +17,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import bytes_at
 from cudakit.emulator.machine.reach import bytes_of
 from cudakit.emulator.resources.allocations import room
+from cudakit.types.host import pointer_of
 
 #: Writes that have not arrived at which the oldest one does: a program that never waits holds no more.
 _MOST = 256
@@ -67,6 +68,13 @@ class Arrival:
         """Whether the target and an array share memory."""
         return np.may_share_memory(self.target, array)
 
+    def flags_of(self, array: np.ndarray) -> np.ndarray:
+        """Of an array that overlaps the target: which of its elements have bytes that arrive."""
+        lows, highs = zip(*map(np.lib.array_utils.byte_bounds, (self.target, array)), strict=True)
+        flags = np.zeros(max(highs) - min(lows), bool)
+        _flags_at(self.target, flags, min(lows))[...] = True if self.mask is None else self.mask[..., np.newaxis]
+        return np.asarray(_flags_at(array, flags, min(lows)).any(axis=-1))
+
     def _put(self, values: np.ndarray) -> None:
         np.copyto(self.target, values, where=True if self.mask is None else self.mask)
 
@@ -80,6 +88,12 @@ class Arrivals:
     def __bool__(self) -> bool:
         return bool(self._pending)
 
+    def flags_of(self, array: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+        """What the host waits for before it uses an array, and which of the array's elements that brings."""
+        for arrival in self._pending:
+            if array.size and arrival.overlaps(array):
+                yield arrival.after, arrival.flags_of(array)
+
     @property
     def awaited(self) -> list[Any]:
         """What the host waits for, of all that has not arrived."""
@@ -89,7 +103,8 @@ class Arrivals:
         """Let elements arrive in `target` after `after`; `values` are this object's from now on."""
         if len(self._pending) >= _MOST:
             self._pending.pop(0).arrive()
-        self._pending.append(Arrival(target, values, mask, after))
+        # A view: the array may be left without its memory before, which others still read.
+        self._pending.append(Arrival(target.view(np.ndarray), values, mask, after))
 
     def deliver(self, is_over: Callable[[Any], bool]) -> None:
         """Let arrive, in the order of the work, what `is_over` is true of."""
@@ -146,3 +161,10 @@ def _extent(array: np.ndarray) -> np.ndarray:
         return bytes_of(array)
     low, high = np.lib.array_utils.byte_bounds(array)
     return bytes_at(array, low, high - low)
+
+
+def _flags_at(array: np.ndarray, flags: np.ndarray, address: int) -> np.ndarray:
+    """The flags of each element's bytes; `flags` are those of the bytes from `address` on."""
+    return np.ndarray(
+        (*array.shape, array.itemsize), bool, flags, pointer_of(array) - address, (*array.strides, flags.itemsize)
+    )

@@ -13,7 +13,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
@@ -85,6 +85,8 @@ class Order:
         The work that is on, where nothing else may run meanwhile.
     arrivals : Arrivals
         What work wrote to memory of the host and nobody has waited for.
+    names_lines : bool
+        Whether `awaited` tells which line of the program asked for that.
     """
 
     lock: threading.RLock
@@ -97,6 +99,7 @@ class Order:
         self.is_put: bool = False
         self.now_on: Use | None = None
         self.arrivals: Arrivals = Arrivals()
+        self.names_lines: bool = False
         self._history = History()
         self._streams: weakref.WeakValueDictionary[int, Ordered] = weakref.WeakValueDictionary()
         self._handles = itertools.count(1)
@@ -165,32 +168,46 @@ class Order:
                 self._is_over = True
             self.arrivals.deliver(lambda after: self.comes_before(after, None, step))
 
-    def arrive(self, stream: Ordered, target: np.ndarray, values: np.ndarray) -> None:
+    def arrive(self, stream: Ordered, name: str, target: np.ndarray, values: np.ndarray) -> None:
         """Let a copy to memory of the host arrive once the host has waited for the stream.
 
         Parameters
         ----------
         stream : Ordered
+        name : str
+            Of what copies.
         target, values : numpy.ndarray
             Of one shape; `values` belong to the order from now on.
         """
         with self._locked():
-            self.arrivals.hold(target, values, self.after(stream, stream.clock + 1))
+            self.arrivals.hold(target, values, self.after(stream, stream.clock + 1, name))
+
+    def awaited(self, array: np.ndarray, part: Callable[[np.ndarray], Any]) -> After | None:
+        """What the host would have to wait for before it uses elements of an array; None where it may.
+
+        Parameters
+        ----------
+        array : numpy.ndarray
+        part : callable
+            Gives, of flags in the array's shape, those of the elements that are used.
+        """
+        with self._locked():
+            return next((after for after, flags in self.arrivals.flags_of(array) if np.any(part(flags))), None)
 
     @contextlib.contextmanager
-    def shown(self, stream: Ordered, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
+    def shown(self, stream: Ordered, name: str, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
         """A block of work on `stream` that reads and writes memory as earlier work left it, not as the host sees it."""
         with self._locked():
             self.arrivals.settle((*reads, *written))
-            with self.arrivals.shown(written, lambda: self.after(stream, stream.clock)):
+            with self.arrivals.shown(written, lambda: self.after(stream, stream.clock, name)):
                 yield
 
-    def after(self, stream: Ordered, step: int) -> After:
+    def after(self, stream: Ordered, step: int, name: str) -> After:
         """What stands for the work that is on, or for all that a stream was given; it ends at `step` or later."""
         use = self.now_on
         if use is None and self.watches:
             use = self.clocks.now(stream.handle)
-        return After(use, self.clocks, step)
+        return After(use, self.clocks, step, Doer(name, stream.handle, call_site() if self.names_lines else ""))
 
     def comes_before(self, after: After, stream: Ordered | None, step: int) -> bool:
         """Whether work comes before what a stream, or the host, does from now on; it ends at `step`."""
@@ -373,11 +390,14 @@ class After(NamedTuple):
     clocks : Clocks
     step : int
         No later than the step at which the work ends.
+    doer : Doer
+        The work.
     """
 
     use: Use | None
     clocks: Clocks
     step: int
+    doer: Doer
 
 
 class _Held:
@@ -442,7 +462,7 @@ class Turn:
             return
         order.now_on = self._use
         if order.arrivals or room().has_host_memory:
-            self._shown.enter_context(order.shown(stream, reads, writes))
+            self._shown.enter_context(order.shown(stream, self._name, reads, writes))
 
     def launch(self, launch: Launch | TileLaunch) -> None:
         """Run a kernel.
