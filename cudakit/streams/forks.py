@@ -35,6 +35,16 @@ def _renew() -> None:
 in_child(_renew)
 
 
+def held(lock: contextlib.AbstractContextManager[object]) -> None:
+    """Have whoever forks hold a lock meanwhile: the fork waits until no other thread is in what it guards."""
+    if hasattr(os, "register_at_fork"):
+
+        def release() -> None:
+            lock.__exit__(None, None, None)
+
+        os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
+
+
 class Occupied:
     """Whether a forked child has a library in which a thread of its parent was at the fork, with the library's locks.
 

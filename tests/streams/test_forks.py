@@ -6,16 +6,18 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
+import numpy as np
 import pytest
 from support.forks import in_a_fork
 
 import cudakit as ck
 from cudakit.jit.compile import nvrtc
 from cudakit.memory.accounting import Ledger
-from cudakit.streams.forks import Occupied, renewed
+from cudakit.streams.forks import Occupied, held, renewed
 
 PROGRAM = """
 import os
@@ -87,6 +89,60 @@ def test_a_library_in_which_another_thread_was_at_the_fork() -> None:
     assert in_a_fork(lambda: int(library.at_fork), 60) == 0
     with library.inside(), library.inside():  # the thread that forks goes on in the child
         assert in_a_fork(lambda: int(library.at_fork), 60) == 0
+
+
+@forks
+def test_a_fork_waits_for_a_lock_that_is_held_meanwhile() -> None:
+    lock, order = threading.RLock(), list[str]()
+
+    def fork_with_hooks() -> int:  # in a child, for a hook stays
+        held(lock)
+        begun = threading.Event()
+
+        def hold() -> None:
+            with lock:
+                begun.set()
+                time.sleep(0.2)
+                order.append("released")
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        begun.wait()
+        status = in_a_fork(lambda: int(not lock.acquire(timeout=5) or order != ["released"]), 60)
+        thread.join()
+        return 1 if status or not lock.acquire(timeout=5) else 0
+
+    assert in_a_fork(fork_with_hooks, 60) == 0
+
+
+@forks
+@pytest.mark.emulator
+@pytest.mark.parametrize("lines", [10, 4000])
+def test_a_fork_while_another_thread_makes_machine_code(monkeypatch: pytest.MonkeyPatch, lines: int) -> None:
+    """The child's first compile for the compiled machine waited for ever for llvmlite's lock."""
+    native = pytest.importorskip("cudakit.emulator.compiled.native")
+    monkeypatch.setenv("CUDAKIT_CACHE_DIR", "")
+    steps = "\n".join(f"%v{n + 1} = xor i64 %v{n}, {n * n + 1}\n%w{n} = mul i64 %v{n + 1}, %v0" for n in range(lines))
+    text = f"define i64 @kernel(i64 %v0) {{\n{steps}\nret i64 %w{lines - 1}\n}}"
+    kernel, over = ck.Kernel("__global__ void k(int* x) { *x = 3; }"), threading.Event()
+    kernel.prepare()
+
+    def compile_on() -> None:
+        while not over.is_set():
+            native.compiled(text, True)
+
+    def runs() -> int:
+        x = np.zeros(1, np.int32)
+        kernel(ck.emulator.stream(machine="compiled"), ck.config(1, 1), x)
+        return int(x[0] != 3 or kernel.attributes().machine != "compiled")
+
+    compiling = threading.Thread(target=compile_on)
+    compiling.start()
+    try:
+        assert [in_a_fork(runs, 60) for _ in range(3)] == [0, 0, 0]
+    finally:
+        over.set()
+        compiling.join()
 
 
 @forks

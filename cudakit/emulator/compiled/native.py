@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 from collections.abc import Callable
@@ -14,6 +15,11 @@ import llvmlite.binding as llvm
 
 from cudakit.emulator.compiled.helpers import HELPERS
 from cudakit.jit.cache.cache import default_cache
+from cudakit.streams import forks
+
+# Each call of LLVM's holds llvmlite's lock, and LLVM's own state is whole between two of them. A child that was forked
+# during a call would wait for the lock for ever.
+forks.held(getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext()))
 
 
 class Processor(NamedTuple):
