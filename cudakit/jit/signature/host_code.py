@@ -42,7 +42,7 @@ _NEUTRAL: Final = re.compile(
     r"\s*(?:template\s*)?(?:inline\s+|static\s+|extern\s+)*(?:typedef|using|enum|concept|namespace|struct|class|union)\b"
 )
 _CONSTANT: Final = re.compile(r"\bconst(?:expr)?\b")
-_DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)|\[|=(?!=)|\{\}|,|:(?!:)|$)")
+_DECLARED: Final = re.compile(r"([A-Za-z_~]\w*)\s*(?=\(\)(?!\s*[(\[])|\[|=(?!=)|\{\}|,|:(?!:)|$)")
 _POINTER_TO_FUNCTION: Final = re.compile(r"\(\s*(?:\w+\s*::\s*)?[*&]\s*([A-Za-z_]\w*)")
 _MEMBER_FUNCTION: Final = re.compile(r"[^\s()]\s*\(\)\s*(?:const|volatile|noexcept|override|final|[&\s]|->.*)*$")
 _ERROR: Final = re.compile(r"^[ \t]*#[ \t]*(?:error|warning)\b(?:\\\r?\n|[^\n])*", re.MULTILINE)
@@ -345,7 +345,7 @@ class _Cutter:
                 return _Item(piece, names, is_root, members)
             if re.match(r"\s*(?:static\s+|extern\s+)*(?:struct|class|union)\b", head) and "{}" not in flat:
                 return None
-            if re.search(r"\benum\b", head):
+            if re.search(r"\benum\b", head) and "{" in head:
                 # A list of macros may write its enumerators.
                 names = frozenset(self._with_macros(words))
             elif using := re.match(r"\s*using\s+(?:typename\s+)?([\w:\s]*?)(\w+)\s*(=|$)", flat[flat.find("using") :]):

@@ -177,6 +177,27 @@ def test_what_is_cut(text: str, gone: str, there: str) -> None:
     assert there in found
 
 
+@pytest.mark.parametrize(
+    "declaration",
+    [
+        "typedef int (*callback)(void *, int);",
+        "typedef count (*callback)(int);",
+        "typedef int\n  (*callback) (enum missing, const struct sockaddr *);",
+        "typedef int callback(struct socket_of *);",
+        "typedef int (&callback)[sizeof(struct socket_of)];",
+        "typedef enum missing (*callback)(int);",
+    ],
+)
+def test_the_type_of_what_is_declared_is_no_name_of_it(declaration: str) -> None:
+    """A kernel's ``int`` kept types of functions, and these a struct with a member of a type that nothing declares."""
+    host = f"typedef long count;\nstruct socket_of {{ int family; struct sockaddr addr; }};\n{declaration}"
+    kernel = "__global__ void k(int* x, int n) { for (int i = 0; i < n; ++i) x[i] = i; }"
+    found = device_text(f"{host}\ntypedef void (*open)(callback, socket_of*);\n{kernel}")
+    assert "sockaddr" not in found
+    assert "callback" not in found
+    assert "callback" in device_text(f"{host}\n{kernel.replace('int n', 'int n, callback f')}")
+
+
 def test_words_of_gcc(stream: Any, xp: Any) -> None:
     text = """
     #define larger(a, b) ({ __typeof__(a) _a = (a); \\
