@@ -76,6 +76,7 @@ ROOMS = {
     "emulator/machine": Room(("cudakit/emulator/machine/",), (EMULATOR, "tests/emulator/programs")),
     "emulator/instructions": Room(("cudakit/emulator/instructions/",), (EMULATOR, "tests/emulator/programs")),
     "emulator/ptx": Room(("cudakit/emulator/ptx/",), (EMULATOR,)),
+    "emulator/isa": Room(("cudakit/emulator/isa/",), (EMULATOR,)),
     "emulator/compiled": Room(("cudakit/emulator/compiled/",), (EMULATOR, "tests/emulator/compiled")),
     "emulator/checks": Room(("cudakit/emulator/checks/",), ("tests/emulator/checks", "tests/testing")),
     "emulator/counters": Room(("cudakit/emulator/counters/",), ("tests/emulator/counters",)),

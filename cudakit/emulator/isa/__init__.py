@@ -1,0 +1,1 @@
+"""What PTX instructions are and mean: facts of each opcode, and meanings over lanes' words."""
