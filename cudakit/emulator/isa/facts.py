@@ -1,0 +1,328 @@
+"""What each PTX instruction is: a row for each opcode, which all that ask about instructions ask.
+
+A row says what holds of every instruction whose name begins so. Where a form differs, it has a row of its own: its
+name goes on with the modifiers that make it one (``bar.red`` is any ``bar`` or ``bar.cta`` with ``.red``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+from cudakit.emulator.ptx.program import Group, Instruction, Operand, Register, registers_in
+
+#: ``computes``: gives a register, of its operands in its own lane or, where lanes of a warp meet, in others.
+#: ``accesses``: memory, at once. ``copies``: asynchronously; ``sends``: a value, asynchronously; ``commits``: groups of
+#: these, or waits for them. ``maps``: tensor maps. ``discards``: what memory holds.
+#: ``signals``: an mbarrier. ``fences``: orders accesses. ``meets``: at a barrier of a warp. ``waits``, ``arrives``: at
+#: one of a block or a cluster.
+#: ``branches``, ``calls``; ``leaves``: a function or the kernel; ``stops``: the kernel, as a fault.
+#: ``stack``: the thread's own. ``hints``: changes no register and no memory.
+Does: TypeAlias = Literal[
+    "computes", "accesses", "copies", "sends", "commits", "maps", "discards", "signals", "fences", "meets", "waits",
+    "arrives", "branches", "calls", "leaves", "stops", "stack", "hints", "",
+]  # fmt: skip
+Use: TypeAlias = Literal["loads", "stores", "atomics", "copies"]
+
+
+class Memory(NamedTuple):
+    """How an instruction uses memory.
+
+    Attributes
+    ----------
+    use : str
+        ``copies`` of what may go either way.
+    address : int or None
+        Operand with the address of each lane; None where there is none that could be watched: of textures, fragments,
+        descriptors, and of what runs asynchronously in bulk.
+    value, size : int or None
+        Operand whose elements are moved, or the one that says how many bytes are.
+    bytes : int
+        Of a lane, where all forms move as many.
+    space : str
+        Where all forms use one space; else the modifiers say so.
+    """
+
+    use: Use
+    address: int | None = None
+    value: int | None = None
+    size: int | None = None
+    bytes: int = 0
+    space: str = ""
+
+
+class Facts(NamedTuple):
+    """What holds of an instruction.
+
+    Attributes
+    ----------
+    section : str
+        Of the PTX ISA.
+    category : str
+        What counters count it as; empty where its type decides.
+    does : str
+    result : tuple of type
+        What the first operand is where it is written; empty where it never is.
+    updates : bool
+        Whether the result is read before.
+    memory : tuple of Memory
+    warp : str
+        Which lanes of a warp come to it together: those that the last operand names, or all. ``seen`` where it tells
+        which are there, and waits for none.
+    polls : bool
+        Whether loops wait by it for what others do.
+    address : str
+        Its part in computing addresses: the result is a ``pointer`` where an operand is, or an ``offset``.
+    operations : int
+        Floating-point operations for each number, where its type is one of floating point.
+    """
+
+    section: str
+    category: str = ""
+    does: Does = "computes"
+    result: tuple[type[Operand], ...] = (Register, Group)
+    updates: bool = False
+    memory: tuple[Memory, ...] = ()
+    warp: Literal["", "named", "all", "seen"] = ""
+    polls: bool = False
+    address: Literal["", "pointer", "offset"] = ""
+    operations: int = 0
+
+
+_LOAD, _STORE = (Memory("loads", 1, value=0),), (Memory("stores", 0, value=1),)
+_ROWS_READ, _ROWS_WRITTEN = (
+    (Memory("loads", 1, bytes=16, space="shared"),),
+    (Memory("stores", 0, bytes=16, space="shared"),),
+)
+_SMALL_COPY = (Memory("copies", 1, size=2, space="global"), Memory("copies", 0, size=2, space="shared"))
+_TEXTURE = (Memory("loads", space="texture"),)
+
+FACTS: dict[str, Facts] = {
+    "add": Facts("9.7.1.1, 9.7.3.3, 9.7.4.1", address="pointer", operations=1),
+    "sub": Facts("9.7.1.2, 9.7.3.4, 9.7.4.2", address="pointer", operations=1),
+    "mul": Facts("9.7.1.3, 9.7.3.5, 9.7.4.3", address="offset", operations=1),
+    "mad": Facts("9.7.1.4, 9.7.3.7", address="pointer", operations=2),
+    "mul24": Facts("9.7.1.5"),
+    "mad24": Facts("9.7.1.6"),
+    "sad": Facts("9.7.1.7"),
+    "div": Facts("9.7.1.8, 9.7.3.8", "special", operations=1),
+    "rem": Facts("9.7.1.9"),
+    "abs": Facts("9.7.1.10, 9.7.3.9, 9.7.4.6"),
+    "neg": Facts("9.7.1.11, 9.7.3.10, 9.7.4.5"),
+    "min": Facts("9.7.1.12, 9.7.3.11, 9.7.4.7"),
+    "max": Facts("9.7.1.13, 9.7.3.12, 9.7.4.8"),
+    "popc": Facts("9.7.1.14", "logic"),
+    "clz": Facts("9.7.1.15", "logic"),
+    "bfind": Facts("9.7.1.16", "logic"),
+    "fns": Facts("9.7.1.17", "logic"),
+    "brev": Facts("9.7.1.18", "logic"),
+    "bfe": Facts("9.7.1.19", "logic"),
+    "bfi": Facts("9.7.1.20", "logic"),
+    "szext": Facts("9.7.1.21", "convert"),
+    "bmsk": Facts("9.7.1.22", "logic"),
+    "dp4a": Facts("9.7.1.23"),
+    "dp2a": Facts("9.7.1.24"),
+    "addc": Facts("9.7.2.2"),
+    "subc": Facts("9.7.2.4"),
+    "madc": Facts("9.7.2.6"),
+    "testp": Facts("9.7.3.1", "compare"),
+    "copysign": Facts("9.7.3.2"),
+    "fma": Facts("9.7.3.6, 9.7.4.4", operations=2),
+    "rcp": Facts("9.7.3.13", "special", operations=1),
+    "sqrt": Facts("9.7.3.15", "special", operations=1),
+    "rsqrt": Facts("9.7.3.16", "special", operations=1),
+    "sin": Facts("9.7.3.18", "special", operations=1),
+    "cos": Facts("9.7.3.19", "special", operations=1),
+    "lg2": Facts("9.7.3.20", "special", operations=1),
+    "ex2": Facts("9.7.3.21, 9.7.4.10", "special", operations=1),
+    "tanh": Facts("9.7.3.22, 9.7.4.9", "special", operations=1),
+    "set": Facts("9.7.6.1", "compare"),
+    "setp": Facts("9.7.6.2", "compare"),
+    "selp": Facts("9.7.6.3", "move", address="pointer"),
+    "slct": Facts("9.7.6.4", "move"),
+    "and": Facts("9.7.8.1", "logic", address="offset"),
+    "or": Facts("9.7.8.2", "logic", address="offset"),
+    "xor": Facts("9.7.8.3", "logic", address="offset"),
+    "not": Facts("9.7.8.4", "logic"),
+    "cnot": Facts("9.7.8.5", "logic"),
+    "lop3": Facts("9.7.8.6", "logic"),
+    "shf": Facts("9.7.8.7", "logic"),
+    "shl": Facts("9.7.8.8", "logic", address="offset"),
+    "shr": Facts("9.7.8.9", "logic", address="offset"),
+    "mov": Facts("9.7.9.3, 9.7.9.4", "move", address="pointer"),
+    "shfl": Facts("9.7.9.6", "warp", warp="named"),
+    "prmt": Facts("9.7.9.7", "logic"),
+    "ld": Facts("9.7.9.8", "load", "accesses", memory=_LOAD),
+    "ldu": Facts("9.7.9.10", "load", "accesses", memory=_LOAD),
+    "st": Facts("9.7.9.11", "store", "accesses", result=(), memory=_STORE),
+    "st.async": Facts("9.7.9.12", "store", "sends", result=(), memory=(Memory("stores"),)),
+    "prefetchu": Facts("9.7.9.15", "copy", "hints", result=()),
+    "prefetch": Facts("9.7.9.15", "copy", "hints", result=()),
+    "applypriority": Facts("9.7.9.16", "copy", "hints", result=()),
+    "discard": Facts("9.7.9.17", "copy", "discards", result=()),
+    "createpolicy": Facts("9.7.9.18", "copy"),
+    "isspacep": Facts("9.7.9.19", "move"),
+    "cvta": Facts("9.7.9.20", "move", address="pointer"),
+    "cvt": Facts("9.7.9.21", "convert", address="pointer"),
+    "mapa": Facts("9.7.9.23", "move"),
+    "getctarank": Facts("9.7.9.24", "move"),
+    "cp.async": Facts("9.7.9.25.3.1", "copy", "copies", result=(), memory=_SMALL_COPY),
+    "cp.async.commit_group": Facts("9.7.9.25.3.2", "copy", "commits", result=()),
+    "cp.async.wait_all": Facts("9.7.9.25.3.3", "copy", "commits", result=()),
+    "cp.async.wait_group": Facts("9.7.9.25.3.3", "copy", "commits", result=()),
+    "cp.async.bulk": Facts("9.7.9.25.4.1", "copy", "copies", result=(), memory=(Memory("copies"),)),
+    "cp.reduce.async.bulk": Facts("9.7.9.25.4.2", "copy", "copies", result=(), memory=(Memory("copies"),)),
+    "cp.async.bulk.prefetch": Facts("9.7.9.25.4.3", "copy", "hints", result=()),
+    "cp.async.bulk.tensor": Facts("9.7.9.27.1.2", "copy", "copies", result=(), memory=(Memory("copies"),)),
+    "cp.reduce.async.bulk.tensor": Facts("9.7.9.27.1.3", "copy", "copies", result=(), memory=(Memory("copies"),)),
+    "cp.async.bulk.prefetch.tensor": Facts("9.7.9.27.1.4", "copy", "hints", result=()),
+    "cp.async.bulk.commit_group": Facts("9.7.9.27.2.1", "copy", "commits", result=()),
+    "cp.async.bulk.wait_group": Facts("9.7.9.27.2.2", "copy", "commits", result=()),
+    "tensormap.replace": Facts("9.7.9.28", "copy", "maps", result=(), memory=(Memory("copies"),)),
+    "tex": Facts("9.7.10.3", "texture", "accesses", memory=_TEXTURE),
+    "tld4": Facts("9.7.10.4", "texture", "accesses", memory=_TEXTURE),
+    "txq": Facts("9.7.10.5", "texture"),
+    "istypep": Facts("9.7.10.6"),
+    "suld": Facts("9.7.11.1", "texture", "accesses", memory=_TEXTURE),
+    "sust": Facts("9.7.11.2", "texture", "accesses", result=(), memory=(Memory("stores", space="texture"),)),
+    "sured": Facts("9.7.11.3", "texture", "accesses", result=(), memory=(Memory("atomics", space="texture"),)),
+    "suq": Facts("9.7.11.4", "texture"),
+    "bra": Facts("9.7.12.3", "branch", "branches", result=()),
+    "brx": Facts("9.7.12.4", "branch", "branches", result=()),
+    "call": Facts("9.7.12.5", "branch", "calls", result=(Group,)),
+    "ret": Facts("9.7.12.6", "branch", "leaves", result=()),
+    "exit": Facts("9.7.12.7", "branch", "leaves", result=()),
+    "barrier": Facts("9.7.13.1", "barrier", "waits", result=()),
+    "barrier.arrive": Facts("9.7.13.1", "barrier", "arrives", result=()),
+    "barrier.red": Facts("9.7.13.1", "barrier", "waits"),
+    "bar": Facts("9.7.13.1", "barrier", "waits", result=()),
+    "bar.arrive": Facts("9.7.13.1", "barrier", "arrives", result=()),
+    "bar.red": Facts("9.7.13.1", "barrier", "waits"),
+    "barrier.warp": Facts("9.7.13.2", "barrier", "meets", result=(), warp="named"),
+    "bar.warp": Facts("9.7.13.2", "barrier", "meets", result=(), warp="named"),
+    "barrier.cluster.wait": Facts("9.7.13.3", "barrier", "waits", result=()),
+    "barrier.cluster.arrive": Facts("9.7.13.3", "barrier", "arrives", result=()),
+    "fence": Facts("9.7.13.4", "barrier", "fences", result=()),
+    "membar": Facts("9.7.13.4", "barrier", "fences", result=()),
+    "atom": Facts("9.7.13.5", "atomic", "accesses", memory=(Memory("atomics", 1, value=2),), polls=True),
+    "red": Facts("9.7.13.6", "atomic", "accesses", result=(), memory=(Memory("atomics", 0, value=1),)),
+    "red.async": Facts("9.7.13.7", "atomic", "sends", result=(), memory=(Memory("atomics"),)),
+    "vote": Facts("9.7.13.9", "warp", warp="named"),
+    "match": Facts("9.7.13.10", "warp", warp="named"),
+    "activemask": Facts("9.7.13.11", "warp", warp="seen"),
+    "redux": Facts("9.7.13.12", "warp", warp="named"),
+    "griddepcontrol": Facts("9.7.13.13", "barrier", "hints", result=()),
+    "elect": Facts("9.7.13.14", "warp", warp="named"),
+    "mbarrier": Facts("9.7.13.15", "barrier", "signals"),
+    "cp.async.mbarrier.arrive": Facts("9.7.13.15.15", "copy", "signals", result=()),
+    "mbarrier.test_wait": Facts("9.7.13.15.16", "barrier", "signals", polls=True),
+    "mbarrier.try_wait": Facts("9.7.13.15.16", "barrier", "signals", polls=True),
+    "tensormap.cp_fenceproxy": Facts("9.7.13.16", "copy", "maps", result=(), memory=(Memory("copies"),)),
+    "wmma.load": Facts("9.7.14.4.3", "tensor", "accesses", memory=(Memory("loads"),), warp="all"),
+    "wmma.store": Facts("9.7.14.4.4", "tensor", "accesses", result=(), memory=(Memory("stores"),), warp="all"),
+    "wmma": Facts("9.7.14.4.5", "tensor", warp="all"),
+    "mma": Facts("9.7.14.5.14", "tensor", warp="all"),
+    "ldmatrix": Facts("9.7.14.5.15", "load", "accesses", memory=_ROWS_READ, warp="all"),
+    "stmatrix": Facts("9.7.14.5.16", "store", "accesses", result=(), memory=_ROWS_WRITTEN, warp="all"),
+    "movmatrix": Facts("9.7.14.5.17", "tensor", warp="all"),
+    "wgmma.mma_async": Facts("9.7.15.5.2", "tensor", "accesses", updates=True, memory=(Memory("loads"),), warp="all"),
+    "wgmma": Facts("9.7.15.7.1 – 9.7.15.7.3", "tensor", "commits", result=(), warp="all"),
+    "stacksave": Facts("9.7.17.1", "move", "stack"),
+    "stackrestore": Facts("9.7.17.2", "move", "stack", result=()),
+    "alloca": Facts("9.7.17.3", "move", "stack"),
+    "vadd": Facts("9.7.18.1.1"),
+    "vsub": Facts("9.7.18.1.1"),
+    "vmin": Facts("9.7.18.1.1"),
+    "vmax": Facts("9.7.18.1.1"),
+    "vabsdiff": Facts("9.7.18.1.1"),
+    "vshl": Facts("9.7.18.1.2"),
+    "vshr": Facts("9.7.18.1.2"),
+    "vmad": Facts("9.7.18.1.3"),
+    "vset": Facts("9.7.18.1.4"),
+    "vadd2": Facts("9.7.18.2.1"),
+    "vsub2": Facts("9.7.18.2.1"),
+    "vmin2": Facts("9.7.18.2.1"),
+    "vmax2": Facts("9.7.18.2.1"),
+    "vabsdiff2": Facts("9.7.18.2.1"),
+    "vavrg2": Facts("9.7.18.2.1"),
+    "vset2": Facts("9.7.18.2.2"),
+    "vadd4": Facts("9.7.18.2.3"),
+    "vsub4": Facts("9.7.18.2.3"),
+    "vmin4": Facts("9.7.18.2.3"),
+    "vmax4": Facts("9.7.18.2.3"),
+    "vabsdiff4": Facts("9.7.18.2.3"),
+    "vavrg4": Facts("9.7.18.2.3"),
+    "vset4": Facts("9.7.18.2.4"),
+    "brkpt": Facts("9.7.19.1", "branch", "stops", result=()),
+    "nanosleep": Facts("9.7.19.2", "barrier", "hints", result=(), polls=True),
+    "pmevent": Facts("9.7.19.3", does="hints", result=()),
+    "trap": Facts("9.7.19.4", "branch", "stops", result=()),
+    "setmaxnreg": Facts("9.7.19.5", "barrier", "hints", result=()),
+}
+#: An instruction that the emulator does not know.
+UNKNOWN = Facts("", does="")
+
+
+def _forms(facts: Mapping[str, Facts]) -> dict[str, list[tuple[frozenset[str], Facts]]]:
+    """The rows of each opcode with the modifiers in their names, those with the most first."""
+    forms: dict[str, list[tuple[frozenset[str], Facts]]] = {}
+    for name in sorted(facts, key=lambda name: -name.count(".")):
+        opcode, *modifiers = name.split(".")
+        forms.setdefault(opcode, []).append((frozenset(modifiers), facts[name]))
+    return forms
+
+
+_FORMS = _forms(FACTS)
+#: Qualifiers of an access that is strong (PTX ISA 8.4); one without is weak.
+_STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mmio"})
+
+
+@lru_cache(4096)
+def _facts(opcode: str, modifiers: tuple[str, ...]) -> Facts:
+    return next((facts for form, facts in _FORMS.get(opcode, ()) if form.issubset(modifiers)), UNKNOWN)
+
+
+def facts_of(instruction: Instruction) -> Facts:
+    """What holds of an instruction: the row whose name has the most of its modifiers."""
+    return _facts(instruction.opcode, instruction.modifiers)
+
+
+def result_of(instruction: Instruction) -> Operand | None:
+    """The operand that an instruction writes, the first; None where it writes none."""
+    first = instruction.operands[0] if instruction.operands else None
+    return first if isinstance(first, facts_of(instruction).result) else None
+
+
+def targets(instruction: Instruction) -> list[str]:
+    """Names of the registers that an instruction writes."""
+    result = result_of(instruction)
+    if result is None:
+        return []
+    return [register.name for register in registers_in(result) if register.name != "_"]
+
+
+def sources(instruction: Instruction) -> list[str]:
+    """Names of the registers, special ones among them, that an instruction reads, its guard included."""
+    operands, guard = instruction.operands, instruction.guard
+    if result_of(instruction) is not None and not facts_of(instruction).updates:
+        operands = operands[1:]
+    names = [register.name for operand in operands for register in registers_in(operand)]
+    return names if guard is None else [*names, guard[0].name]
+
+
+def is_strong(instruction: Instruction) -> bool:
+    """Whether an access is one that threads of its scope may meet without a race; atomic operations always are."""
+    is_atomic = any(memory.use == "atomics" for memory in facts_of(instruction).memory)
+    return is_atomic or not _STRONG.isdisjoint(instruction.modifiers)
+
+
+def is_narrow(instruction: Instruction) -> bool:
+    """Whether the scope of an access is one block or cluster only."""
+    return not {"cta", "cluster"}.isdisjoint(instruction.modifiers)
+
+
+def polls(instruction: Instruction) -> bool:
+    """Whether a loop may wait by an instruction for what others do."""
+    facts = facts_of(instruction)
+    return facts.polls or (facts.does == "accesses" and facts.result != () and is_strong(instruction))

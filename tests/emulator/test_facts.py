@@ -1,0 +1,94 @@
+"""The table of facts has a row for each instruction that runs, and is asked by all that ask about instructions."""
+
+from __future__ import annotations
+
+import pytest
+
+from cudakit import emulator
+from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of, is_strong, polls, sources, targets
+from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
+from cudakit.emulator.ptx.program import Instruction
+
+pytestmark = pytest.mark.emulator
+
+
+def instruction(text: str) -> Instruction:
+    """An instruction as it is parsed."""
+    registers = ".reg .pred %p<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .shared .b32 place;"
+    program = emulator.parse(
+        f".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry f() {{ {registers} END: {text}; ret; }}"
+    )
+    return program.functions["f"].code[0]
+
+
+def named(name: str) -> Instruction:
+    opcode, *modifiers = name.split(".")
+    return Instruction(opcode, tuple(modifiers), (), None, 0, None)
+
+
+def test_each_instruction_that_runs_has_a_row() -> None:
+    makers = {**INSTRUCTIONS, **CONTROLS}
+    assert not INSTRUCTIONS.keys() & CONTROLS.keys()
+    for name in makers:
+        assert facts_of(named(name)) is not UNKNOWN, f"{name} has no row in facts.py"
+
+
+def test_each_row_is_of_an_instruction_that_runs() -> None:
+    makers = {**INSTRUCTIONS, **CONTROLS}
+    for name in FACTS:
+        parts = name.split(".")
+        names = {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
+        assert names & makers.keys(), f"{name} in facts.py is no instruction that runs"
+
+
+def test_the_row_with_the_most_modifiers_is_taken() -> None:
+    for name, text in {
+        "bar": "bar.sync 0",
+        "bar.red": "bar.cta.red.popc.u32 %r1, 0, %p1",
+        "barrier.cluster.arrive": "barrier.cluster.arrive.release.aligned",
+        "cp.async.bulk.prefetch.tensor": "cp.async.bulk.prefetch.tensor.1d.L2.global.tile [%d1, {%r1}]",
+        "mbarrier.try_wait": "mbarrier.try_wait.parity.shared.b64 %p1, [%r1], %r2",
+    }.items():
+        assert facts_of(instruction(text)) is FACTS[name]
+    assert facts_of(named("tcgen05.shift.down")) is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "read"),
+    [
+        ("add.s32 %r1, %r1, %r2", ["%r1"], ["%r1", "%r2"]),
+        ("@%p1 shfl.sync.bfly.b32 %r1|%p2, %r2, 1, 31, %r3", ["%r1", "%p2"], ["%r2", "%r3", "%p1"]),
+        ("st.global.v2.b32 [%d1], {%r1, %r2}", [], ["%d1", "%r1", "%r2"]),
+        ("bar.sync %r1, %r2", [], ["%r1", "%r2"]),
+        ("bar.red.popc.u32 %r1, 0, %p1", ["%r1"], ["%p1"]),
+        ("barrier.cta.red.and.pred %p1, %r2, %p2", ["%p1"], ["%r2", "%p2"]),
+        ("stackrestore.u64 %d1", [], ["%d1"]),
+        ("nanosleep.u32 %r1", [], ["%r1"]),
+        ("call %d1, (), proto", [], ["%d1"]),
+        ("mbarrier.arrive.shared.b64 _, [%r1]", [], ["%r1"]),
+        ("mbarrier.expect_tx.shared.b64 [%r1], %r2", [], ["%r1", "%r2"]),
+        ("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%r1, %r2}, %d1, %d2, %p1, 1, 1, 0, 0",
+         ["%r1", "%r2"], ["%r1", "%r2", "%d1", "%d2", "%p1"]),
+    ],
+)  # fmt: skip
+def test_what_an_instruction_writes_and_reads(text: str, written: list[str], read: list[str]) -> None:
+    assert (targets(instruction(text)), sources(instruction(text))) == (written, read)
+
+
+@pytest.mark.parametrize(
+    ("text", "strong", "asks"),
+    [
+        ("ld.global.b32 %r1, [%d1]", False, False),
+        ("ld.weak.global.b32 %r1, [%d1]", False, False),
+        ("ld.volatile.global.b32 %r1, [%d1]", True, True),
+        ("ld.acquire.cta.global.b32 %r1, [%d1]", True, True),
+        ("st.release.gpu.global.b32 [%d1], %r1", True, False),
+        ("atom.global.add.u32 %r1, [%d1], %r2", True, True),
+        ("red.global.add.u32 [%d1], %r2", True, False),
+        ("nanosleep.u32 %r1", False, True),
+        ("mbarrier.init.shared.b64 [%r1], %r2", False, False),
+        ("mbarrier.test_wait.shared.b64 %p1, [%r1], %d1", False, True),
+    ],
+)
+def test_what_is_strong_and_what_polls(text: str, strong: bool, asks: bool) -> None:
+    assert (is_strong(instruction(text)), polls(instruction(text))) == (strong, asks)
