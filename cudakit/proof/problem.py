@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.compiled.shapes import sources
+from cudakit.emulator.isa.facts import sources
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.ptx.program import Function, Immediate, Program, Register, Variable
 from cudakit.errors import ArgumentError, shortened

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of, is_strong, polls, sources, targets
 from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
+from cudakit.emulator.machine.stack import frame_bytes
 from cudakit.emulator.ptx.program import Instruction
 
 pytestmark = pytest.mark.emulator
@@ -92,3 +95,40 @@ def test_what_an_instruction_writes_and_reads(text: str, written: list[str], rea
 )
 def test_what_is_strong_and_what_polls(text: str, strong: bool, asks: bool) -> None:
     assert (is_strong(instruction(text)), polls(instruction(text))) == (strong, asks)
+
+
+def test_a_function_is_called_by_the_pointer_that_an_exchange_gave() -> None:
+    """An exchange whose result nobody reads leaves its register; a call through a pointer reads it."""
+    kernel = ck.Kernel("""
+        __device__ int seen;
+        __device__ __noinline__ void one() { seen = 1; }
+        __device__ __noinline__ void two() { seen = 2; }
+        __global__ void f(unsigned long long* slot, int* out, int which) {
+            *slot = (unsigned long long)(which ? &two : &one);
+            auto take = (void (*)())atomicExch(slot, 0ull);
+            take();
+            out[0] = seen;
+        }""")
+    slot, out = np.ones(1, "u8"), np.zeros(1, "i4")
+    kernel(emulator.stream(), ck.config(1, 1), slot, out, 1)
+    assert (out[0], slot[0]) == (2, 0)
+
+
+def test_a_frame_keeps_no_result_of_a_barrier() -> None:
+    """Registers that `bar.red` writes hold nothing that a call before it would have to keep."""
+    program = emulator.parse("""
+        .version 8.0
+        .target sm_90
+        .address_size 64
+        .func g() { ret; }
+        .visible .entry f(.param .u64 f_0) {
+            .reg .pred %p<2>; .reg .b32 %r<3>; .reg .b64 %d<2>;
+            ld.param.u64 %d1, [f_0];
+            call g, ();
+            setp.ne.s64 %p1, %d1, 0;
+            bar.red.popc.u32 %r1, 0, %p1;
+            bar.red.popc.u32 %r2, 0, %p1;
+            st.global.v2.u32 [%d1], {%r1, %r2};
+            ret;
+        }""")
+    assert frame_bytes(program.functions["f"], 0) == 24  # five words: the way back, and %d1

@@ -15,7 +15,8 @@ from cudakit.emulator.compiled.flow import Flow, meets, waits
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized, targets
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
+from cudakit.emulator.isa.facts import targets
 from cudakit.emulator.machine.context import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized, sources, targets
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized
 from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
+from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
 

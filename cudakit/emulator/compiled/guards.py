@@ -14,8 +14,9 @@ from cudakit.emulator.compiled.builder import Builder, Checked, bits_of
 from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of, space_of
 from cudakit.emulator.compiled.emit.common import type_of
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
-from cudakit.emulator.compiled.shapes import UNIFORM, Affine, sources, targets
+from cudakit.emulator.compiled.shapes import UNIFORM, Affine
 from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Register
 
 #: What may be done earlier than it is written, as far as it reads and writes nothing that others do.

@@ -131,7 +131,9 @@ class Inlined:
             target = Register(_register(results[0], 0))
             registers.setdefault(target.name, "b64" if name not in ("vprintf",) else "b32")
         self.function.code.append(
-            Instruction("call", (name,), (target, *sources), given.guard, given.line, given.source)
+            Instruction(
+                "call", (name,), (Group("arguments", (target,)), *sources), given.guard, given.line, given.source
+            )
         )
 
 

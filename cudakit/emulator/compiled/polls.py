@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cudakit.emulator.compiled.flow import Flow
-from cudakit.emulator.compiled.shapes import sources, targets
+from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.ptx.program import Instruction, Register
 
 _STRONG = frozenset({"volatile", "relaxed", "acquire", "mmio"})

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.flow import Flow, waits
-from cudakit.emulator.compiled.shapes import Shapes, targets
+from cudakit.emulator.compiled.shapes import Shapes
 from cudakit.emulator.compiled.text import X, constant, lanes_of
+from cudakit.emulator.isa.facts import targets
 
 
 class Saves:

@@ -5,12 +5,13 @@ And what follows from it: which blocks run under masks, and which results must l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from cudakit.emulator.compiled.flow import Flow, meets, waits
-from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction, Operand, Register, registers_in
+from cudakit.emulator.isa.facts import sources, targets
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, registers_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,51 +66,6 @@ def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
     if bits > has:
         return Affine(shape.stride, Narrow(has, shape.stride, signed)) if shape.of is None else VARYING
     return Affine(shape.stride) if shape.of is None or shape.of.bits >= bits else VARYING
-
-
-#: Instructions that write no register.
-_WRITES_NOTHING = frozenset(
-    [
-        "st",
-        "bra",
-        "brx",
-        "bar",
-        "barrier",
-        "membar",
-        "fence",
-        "ret",
-        "exit",
-        "red",
-        "prefetch",
-        "prefetchu",
-        "discard",
-        "applypriority",
-        "trap",
-        "brkpt",
-        "nanosleep",
-        "pmevent",
-        "griddepcontrol",
-        "setmaxnreg",
-    ]
-)
-
-
-def targets(given: Instruction) -> list[str]:
-    """Names of the registers that an instruction writes."""
-    if not given.operands or (given.opcode in _WRITES_NOTHING and "red" not in given.modifiers):
-        return []
-    first = given.operands[0]
-    items = first.items if isinstance(first, Group) else (first,)
-    return [item.name for item in items if isinstance(item, Register) and item.name != "_"]
-
-
-def sources(given: Instruction) -> list[str]:
-    """Names of the registers, special ones among them, that an instruction reads."""
-    operands: Iterable[Operand] = given.operands
-    if targets(given):
-        operands = given.operands[1:]
-    names = [register.name for operand in operands for register in registers_in(operand)]
-    return [*names, given.guard[0].name] if given.guard is not None else names
 
 
 @dataclass

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.layout import Layout
-from cudakit.emulator.compiled.shapes import UNIFORM, Affine, Shape, targets
+from cudakit.emulator.compiled.shapes import UNIFORM, Affine, Shape
 from cudakit.emulator.compiled.text import constant
+from cudakit.emulator.isa.facts import targets
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Register
 
 _KINDS = frozenset({"u32", "s32", "b32", "u64", "s64", "b64"})

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from cudakit.emulator.compiled.flow import Flow
-from cudakit.emulator.compiled.shapes import sources, targets
+from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.machine.context import STORAGE
 from cudakit.emulator.ptx.program import Address, Function, Group, Instruction, Operand, Register
 

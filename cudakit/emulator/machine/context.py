@@ -12,11 +12,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.isa.facts import sources
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.stack import frame_bytes
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.machine.symbols import Symbols
-from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Operand, Register, Symbol, registers_in
+from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Operand, Register, Symbol
 from cudakit.errors import EmulationError
 
 #: dtype in which a value of a PTX type is computed; half precision as raw bits, converted where computed with.
@@ -43,10 +44,6 @@ _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 Reader: TypeAlias = Callable[[Frame, Index, Machine], Any]
 Writer: TypeAlias = Callable[[Frame, Index, Any], None]
-
-
-#: Instructions that write no register, and whose first operand may be one.
-_READ_ONLY = frozenset({"bar", "barrier", "nanosleep", "brx", "stackrestore"})
 
 
 class Context:
@@ -107,15 +104,7 @@ class Context:
     @cached_property
     def registers_read(self) -> frozenset[str]:
         """Names of the registers that any instruction of the function may read."""
-        read = set()
-        for given in self.function.code:
-            if given.guard is not None:
-                read.add(given.guard[0].name)
-            sources = given.operands
-            if given.opcode not in _READ_ONLY and sources and isinstance(sources[0], Register):
-                sources = sources[1:]  # it is written
-            read.update(register.name for operand in sources for register in registers_in(operand))
-        return frozenset(read)
+        return frozenset(name for instruction in self.function.code for name in sources(instruction))
 
     @cached_property
     def frame_bytes(self) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cudakit.emulator.ptx.program import Function, Group, Instruction, Operand, Register, Symbol, registers_in
+from cudakit.emulator.isa.facts import sources, targets
+from cudakit.emulator.ptx.program import Function, Instruction, Symbol
 
 #: The place to return to, and the register that holds the stack of the caller's caller: words of 4 bytes.
 _RETURN_WORDS = 3
 #: Registers that machine code does not have: predicates have bits of one, and the stack a place of its own.
 _FREE = frozenset({"%SP", "%SPL"})
-_WRITE_NOTHING = frozenset({"bar", "barrier", "bra", "brx", "call", "nanosleep", "red", "st", "stackrestore"})
 
 
 def frame_bytes(function: Function, local_bytes: int) -> int:
@@ -41,11 +41,8 @@ def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
     """For each instruction, the registers whose values are read after it: a bit for each number."""
     rows = []
     for code, given in enumerate(function.code):
-        operands = given.operands
-        # An address that comes first is read.
-        writes = given.opcode not in _WRITE_NOTHING and isinstance((operands or (None,))[0], Register | Group)
-        written = _bits(operands[:writes], numbers) if given.guard is None else 0
-        rows.append((_bits(operands[writes:], numbers), written, tuple(_next(function, code, given))))
+        written = _bits(targets(given), numbers) if given.guard is None else 0
+        rows.append((_bits(sources(given), numbers), written, tuple(_next(function, code, given))))
     live, after, changed = [0] * (len(rows) + 1), [0] * len(rows), True
     while changed:
         changed = False
@@ -60,13 +57,12 @@ def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
     return after
 
 
-def _bits(operands: Iterable[Operand], numbers: dict[str, int]) -> int:
-    found = 0
-    for operand in operands:
-        for register in registers_in(operand):
-            if register.name in numbers:
-                found |= 1 << numbers[register.name]
-    return found
+def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
+    bits = 0
+    for name in names:
+        if name in numbers:
+            bits |= 1 << numbers[name]
+    return bits
 
 
 def _next(function: Function, code: int, given: Instruction) -> Iterator[int]:

@@ -24,7 +24,8 @@ def trap(given: Instruction, b: Builder) -> None:
 @emits("call", transfer=varies)
 def call(given: Instruction, b: Builder) -> None:
     """What the system gives a kernel: called back, with the arguments of all lanes."""
-    text, (target, *sources) = b.text, given.operands
+    text, (results, *sources) = b.text, given.operands
+    (target,) = results.items  # type: ignore[union-attr]
     for number, source in enumerate(sources):
         bits = bits_of(b.function.registers[source.name])  # type: ignore[union-attr]
         x = text.cast("zext", b.lanes(b.read(source, f"b{bits}")), "i64")

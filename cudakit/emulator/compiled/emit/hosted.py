@@ -11,8 +11,9 @@ from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit.table import emits, varies
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import VARYING, sources, targets
+from cudakit.emulator.compiled.shapes import VARYING
 from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.ptx.program import Instruction, Register
 
 #: Registers of an instruction, of 8 bytes a lane.
