@@ -9,14 +9,13 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
+from cudakit.emulator.isa.facts import is_strong
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction
 
-#: Accesses that others of some scope may meet without a race; of a narrow one too, to tell no race that is none.
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 _ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
 #: Bytes of a grain at the most.
 _COARSE = 4
@@ -29,8 +28,9 @@ class Plan:
     given: Instruction
     function: Function
     accesses: tuple[Access, ...] = ()
-    #: Whether others may meet it without a race, and what it orders.
+    #: Whether others of some scope may meet it without a race; of a narrow one too, to tell no race that is none.
     strong: bool = False
+    #: Whether it orders what came before it.
     releases: bool = False
     #: Of what reads: whether what comes after it in its thread comes after what it is told of.
     acquires: bool = False
@@ -136,7 +136,7 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
             accesses = accesses_of(given, context)
             if not accesses:
                 return None
-            strong = opcode in ("atom", "red") or not _STRONG.isdisjoint(modifiers)
+            strong = is_strong(given)
             releases = not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers) and opcode != "ld"
             values: tuple[Reader, ...] = ()
             if opcode == "st":

@@ -9,14 +9,13 @@ from typing import NamedTuple
 from cudakit.emulator.compiled import barriers, threads
 from cudakit.emulator.compiled.builder import bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
-from cudakit.emulator.compiled.emit.access import STRONG
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Flow, meets, waits
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
-from cudakit.emulator.isa.facts import targets
+from cudakit.emulator.isa.facts import is_strong, targets
 from cudakit.emulator.machine.context import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
@@ -65,10 +64,7 @@ def _adds_floats(context: Context) -> bool:
 def _is_free(context: Context) -> bool:
     if context.local or _uses_shared(context):
         return False
-    for given in context.function.code:
-        if given.opcode in ("atom", "red", "call") or waits(given) or not STRONG.isdisjoint(given.modifiers):
-            return False
-    return True
+    return not any(given.opcode == "call" or waits(given) or is_strong(given) for given in context.function.code)
 
 
 def _uses_shared(context: Context) -> bool:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from cudakit.emulator.compiled.flow import Flow
-from cudakit.emulator.isa.facts import sources, targets
+from cudakit.emulator.isa.facts import facts_of, polls, sources, targets
 from cudakit.emulator.ptx.program import Instruction, Register
 
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "mmio"})
 #: Atomics that come on by themselves, lane after lane.
 _OWN = frozenset({"add", "inc", "dec"})
 
@@ -16,7 +15,7 @@ def polling(flow: Flow) -> set[int]:
     found = set()
     for header, body in flow.loops.items():
         inside = [given for number in body for given in flow.code[flow.blocks[number].first : flow.blocks[number].last]]
-        read = _made_of(inside, {name for given in inside if given.opcode in ("atom", "ld") for name in targets(given)})
+        read = _made_of(inside, {name for given in inside if facts_of(given).memory for name in targets(given)})
         for given in inside:
             if _asks_others(given, read) and _leaves_by(flow, body, inside, set(targets(given))):
                 found.add(header)
@@ -25,11 +24,7 @@ def polling(flow: Flow) -> set[int]:
 
 def _asks_others(given: Instruction, read: set[str]) -> bool:
     """Whether an instruction finds what others have written; `read` are registers with what the loop has found."""
-    if given.opcode == "ld":
-        return not _STRONG.isdisjoint(given.modifiers)
-    if given.opcode == "mbarrier":
-        return given.modifiers[0] in ("test_wait", "try_wait")
-    if given.opcode != "atom" or not _OWN.isdisjoint(given.modifiers):
+    if not polls(given) or not _OWN.isdisjoint(given.modifiers):
         return False
     if "cas" in given.modifiers:
         # With what it found the last time, it succeeds unless another lane did.

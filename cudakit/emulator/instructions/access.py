@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cudakit.emulator.instructions.elementwise import elementwise
+from cudakit.emulator.isa.facts import is_widely_strong
 from cudakit.emulator.machine.context import DTYPES, Context
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import (
@@ -21,7 +22,6 @@ from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, S
 from cudakit.errors import EmulationError
 
 _SPACES = frozenset({"global", "shared", "local", "const", "param"})
-_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
@@ -39,16 +39,6 @@ def space_of(given: Instruction) -> str:
 def type_of(given: Instruction) -> str:
     """Element type: the last modifier that is one."""
     return next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
-
-
-def is_narrow(given: Instruction) -> bool:
-    """Whether an access is atomic for the threads of one block or cluster only."""
-    return not {"cta", "cluster"}.isdisjoint(given.modifiers)
-
-
-def is_strong(given: Instruction) -> bool:
-    """Whether a load or store is one that threads of other kernels may meet without a race (PTX ISA 8.7.1)."""
-    return not _STRONG.isdisjoint(given.modifiers) and not is_narrow(given)
 
 
 def parts(operand: Operand) -> tuple[Operand, ...]:
@@ -157,7 +147,7 @@ def ld(given: Instruction, context: Context) -> Step:
                 write(frame, index, values if rows.shape[0] > 1 else values[0])
 
         return from_parameters
-    address, strong = context.address(source, space), is_strong(given)
+    address, strong = context.address(source, space), is_widely_strong(given)
     chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -223,7 +213,7 @@ def st(given: Instruction, context: Context) -> Step:
         return to_parameters
     if space == "const":
         raise EmulationError("constant memory cannot be stored to")
-    address, strong = context.address(target, space), is_strong(given)
+    address, strong = context.address(target, space), is_widely_strong(given)
     chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from cudakit.emulator.instructions.access import check_vector, is_narrow, parts, space_of, type_of
+from cudakit.emulator.instructions.access import check_vector, parts, space_of, type_of
 from cudakit.emulator.instructions.retry import retry_of
+from cudakit.emulator.isa.facts import is_widely_strong
 from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
 from cudakit.emulator.machine.decode import Step, instruction
 from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, Index
@@ -336,7 +337,7 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
     computed = COMPUTED.get(kind, DTYPES[kind])
     bits = DTYPES[kind]
     halves = bits.itemsize // computed.itemsize
-    use = WRITE if is_narrow(given) else STRONG_WRITE
+    use = STRONG_WRITE if is_widely_strong(given) else WRITE
     compare = context.read(operands[1], kind) if operation == "cas" else None
     given_by = operands[1] if compare is None else operands[2]
     reads: list[Reader] = [context.read(part, kind) for part in parts(given_by)]

@@ -317,9 +317,9 @@ def is_strong(instruction: Instruction) -> bool:
     return is_atomic or not _STRONG.isdisjoint(instruction.modifiers)
 
 
-def is_narrow(instruction: Instruction) -> bool:
-    """Whether the scope of an access is one block or cluster only."""
-    return not {"cta", "cluster"}.isdisjoint(instruction.modifiers)
+def is_widely_strong(instruction: Instruction) -> bool:
+    """Whether threads of other kernels may meet an access without a race: its scope is more than a block or cluster."""
+    return is_strong(instruction) and {"cta", "cluster"}.isdisjoint(instruction.modifiers)
 
 
 def polls(instruction: Instruction) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.isa.facts import sources
+from cudakit.emulator.isa.facts import polls, sources
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.stack import frame_bytes
 from cudakit.emulator.machine.state import Frame, Machine
@@ -288,9 +288,7 @@ def _polling_loops(function: Function) -> frozenset[int]:
     )
     found = set()
     for code, given in enumerate(function.code):
-        if given.opcode in ("atom", "mbarrier", "nanosleep") or (
-            given.opcode == "ld" and not {"volatile", "acquire", "relaxed", "mmio"}.isdisjoint(given.modifiers)
-        ):
+        if polls(given):
             found.update([end for length, end in back if end - length <= code <= end][:1])
     return frozenset(found)
 

@@ -17,11 +17,11 @@ from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine
 from cudakit.emulator.compiled.text import X, constant, like
+from cudakit.emulator.isa.facts import is_widely_strong
 from cudakit.emulator.machine import memory
 from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register, Symbol
 
 SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
-STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 
 
 def space_of(given: Instruction) -> str:
@@ -317,9 +317,7 @@ def root_of(b: Builder, base: Operand | Register) -> object:
 
 def mark_of(given: Instruction, use: int) -> int:
     """How an access is noted."""
-    strong = given.opcode in ("atom", "red") or not STRONG.isdisjoint(given.modifiers)
-    if not {"cta", "cluster"}.isdisjoint(given.modifiers):
-        strong = False
+    strong = is_widely_strong(given)
     if use == READ:
         return memory.STRONG_READ if strong else memory.READ
     return memory.STRONG_WRITE if strong else memory.WRITE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
-from cudakit.emulator.compiled.emit.access import STRONG, Access, Way, address_of, space_of
+from cudakit.emulator.compiled.emit.access import Access, Way, address_of, space_of
 from cudakit.emulator.compiled.emit.common import type_of
 from cudakit.emulator.compiled.emit.lanes import gather, load_row, scatter, store_row
 from cudakit.emulator.compiled.emit.table import emits
@@ -13,6 +13,7 @@ from cudakit.emulator.compiled.helpers import READ, WRITE
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.isa.facts import is_strong
 from cudakit.emulator.machine import memory
 from cudakit.emulator.machine.memory import WIDEST
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Symbol
@@ -87,7 +88,7 @@ def load(b: Builder, given: Instruction, source: Operand, size: int, count: int,
     """What lies at an address: elements of so many bytes, each a vector, or one value where all lanes read one."""
     text, element = b.text, f"i{8 * size}"
     access = Access(b, given, source, size, count, READ, piece)
-    strong = not STRONG.isdisjoint(given.modifiers)
+    strong = is_strong(given)
     if strong:
         text.do('fence syncscope("singlethread") seq_cst')
 
@@ -140,7 +141,7 @@ def store(b: Builder, given: Instruction, target: Operand, size: int, values: li
         return []
 
     access.run(fast, values)
-    if not STRONG.isdisjoint(given.modifiers):
+    if is_strong(given):
         text.do('fence syncscope("singlethread") seq_cst')
 
 
