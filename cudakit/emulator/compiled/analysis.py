@@ -10,12 +10,12 @@ from cudakit.emulator.compiled import barriers, threads
 from cudakit.emulator.compiled.builder import bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
-from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.flow import Flow, ends_block, meets, waits
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
-from cudakit.emulator.isa.facts import is_strong, targets
+from cudakit.emulator.isa.facts import is_atomic, is_strong, targets
 from cudakit.emulator.machine.context import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
@@ -56,7 +56,7 @@ def _uses_warps(context: Context) -> bool:
 
 def _adds_floats(context: Context) -> bool:
     return any(
-        given.opcode in ("atom", "red") and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
+        is_atomic(given) and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
         for given in context.function.code
     )
 
@@ -109,7 +109,7 @@ class Analysis:
 
     def __init__(self, context: Context, layout: Layout) -> None:
         for given in context.function.code:
-            if given.opcode not in ("bra", "ret", "exit") and not waits(given) and entry_of(given) is None:
+            if given.opcode == "brx" or (not ends_block(given) and entry_of(given) is None):
                 raise Refusal(f"instruction {given}")
         if context.local_align > 64:
             raise Refusal("local memory of a large alignment")

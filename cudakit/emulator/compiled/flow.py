@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Symbol
-
-#: Instructions at which a vector waits for others; a block ends behind one.
-_WAITS = frozenset({"bar", "barrier"})
-#: Instructions at which lanes of a warp meet.
-_MEETS = frozenset({"shfl", "vote", "match", "redux", "elect"})
-#: Those at which all of a warp do.
-_ALL_MEET = frozenset({"mma", "ldmatrix"})
-_LEAVES = frozenset({"ret", "exit"})
 
 
 @dataclass(slots=True)
@@ -32,17 +25,22 @@ class Block:
 
 def meets(given: Instruction) -> bool:
     """Whether lanes of a warp wait for each other at an instruction; a block begins with one."""
-    return given.opcode in _MEETS | _ALL_MEET or (given.opcode in _WAITS and "warp" in given.modifiers)
+    return facts_of(given).warp in ("named", "all")
 
 
 def named_lanes(given: Instruction) -> Operand:
     """The mask of the lanes that wait for each other at an instruction with ``.sync``."""
-    return Immediate(0xFFFF_FFFF) if given.opcode in _ALL_MEET else given.operands[-1]
+    return Immediate(0xFFFF_FFFF) if facts_of(given).warp == "all" else given.operands[-1]
 
 
 def waits(given: Instruction) -> bool:
     """Whether a vector comes to a barrier of its block."""
-    return given.opcode in _WAITS and "warp" not in given.modifiers and "arrive" not in given.modifiers
+    return facts_of(given).does == "waits"
+
+
+def ends_block(given: Instruction) -> bool:
+    """Whether an instruction is how a basic block ends, rather than in it."""
+    return facts_of(given).does in ("branches", "leaves", "waits")
 
 
 class Flow:
@@ -164,7 +162,7 @@ def _blocks(function: Function) -> list[Block]:
     code = function.code
     starts = {0, *function.labels.values()}
     for number, given in enumerate(code):
-        if given.opcode in ("bra", "brx") or given.opcode in _LEAVES or waits(given):
+        if ends_block(given):
             starts.add(number + 1)
         if meets(given):
             starts.add(number)
@@ -188,7 +186,7 @@ def _blocks(function: Function) -> list[Block]:
             successors = tuple(number_of.get(function.labels[name], end) for name in names)
             if given.guard is not None:
                 raise Refusal("a guarded branch by a table")
-        elif given.opcode in _LEAVES:
+        elif facts_of(given).does == "leaves":
             successors = (end,) if given.guard is None else (end, follows)
         else:
             successors = (follows,)

@@ -14,7 +14,7 @@ from cudakit.emulator.compiled import threads, verdicts
 from cudakit.emulator.compiled.analysis import Analysis
 from cudakit.emulator.compiled.builder import Site
 from cudakit.emulator.compiled.emit.table import entry_of
-from cudakit.emulator.compiled.flow import Block, meets, named_lanes, waits
+from cudakit.emulator.compiled.flow import Block, ends_block, meets, named_lanes, waits
 from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
 from cudakit.emulator.compiled.helpers import DECLARED
 from cudakit.emulator.compiled.layout import Layout
@@ -23,6 +23,7 @@ from cudakit.emulator.compiled.scaffold import Scaffold
 from cudakit.emulator.compiled.shapes import UNIFORM
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.compiled.waiting import Waiting
+from cudakit.emulator.isa.facts import is_atomic
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.ptx.program import Immediate, Instruction
 
@@ -120,7 +121,7 @@ class _Kernel:
                 lanes = come
         if mask_place is not None:
             text.store(left, mask_place)
-        inside = guarded(b, [given for given in code[block.first : block.last] if not _ends(given)])
+        inside = guarded(b, [given for given in code[block.first : block.last] if not ends_block(given)])
         mask = scaffold.full if number not in self.parted else b.from_bits(lanes)
         if mask is None or b.brief:
             self._ways(place, number, inside, mask, False)
@@ -246,7 +247,7 @@ class _Kernel:
         b.given, b.mask, b.guarded = given, mask, False
         entry = entry_of(given)
         assert entry is not None
-        if given.opcode == "call" or (given.opcode in ("atom", "red") and "shared" not in given.modifiers):
+        if given.opcode == "call" or (is_atomic(given) and "shared" not in given.modifiers):
             self.ordered = True
         of_threads = threads.shape_of(given, self.known.threads, self.known.layout.width)
         if of_threads is not None:
@@ -344,8 +345,3 @@ class _Kernel:
         if to in self.parted:
             text.store(lanes, self.scaffold.masks[to])
         text.jump(self.scaffold.body(to))
-
-
-def _ends(given: Instruction) -> bool:
-    """Whether an instruction is how a block ends, rather than in it."""
-    return given.opcode in ("bra", "brx", "ret", "exit") or waits(given)

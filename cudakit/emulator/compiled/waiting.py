@@ -13,6 +13,7 @@ from cudakit.emulator.compiled.saves import Saves
 from cudakit.emulator.compiled.scaffold import Scaffold
 from cudakit.emulator.compiled.shapes import UNIFORM
 from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Instruction
 
 #: Numbers of the barriers that a block has.
@@ -64,9 +65,7 @@ class Waiting:
         lanes = b.bits(b.all_lanes() if mask is None else mask)
         given = known.last_of(number)
         reduces = "red" in given.modifiers
-        others = [
-            each for each in known.function.code if each.opcode in ("bar", "barrier") and "warp" not in each.modifiers
-        ]
+        others = [each for each in known.function.code if facts_of(each).does in ("waits", "arrives")]
         numbers = {barriers.barrier_of(each) for each in others}
         whole = {barriers.barrier_of(each) for each in others if not barriers.is_counted(each)}
         parts = numbers if not whole else {barriers.barrier_of(each) for each in others if barriers.is_counted(each)}

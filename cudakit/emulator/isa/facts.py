@@ -311,10 +311,14 @@ def sources(instruction: Instruction) -> list[str]:
     return names if guard is None else [*names, guard[0].name]
 
 
+def is_atomic(instruction: Instruction) -> bool:
+    """Whether an instruction changes memory atomically."""
+    return any(memory.use == "atomics" for memory in facts_of(instruction).memory)
+
+
 def is_strong(instruction: Instruction) -> bool:
     """Whether an access is one that threads of its scope may meet without a race; atomic operations always are."""
-    is_atomic = any(memory.use == "atomics" for memory in facts_of(instruction).memory)
-    return is_atomic or not _STRONG.isdisjoint(instruction.modifiers)
+    return is_atomic(instruction) or not _STRONG.isdisjoint(instruction.modifiers)
 
 
 def is_widely_strong(instruction: Instruction) -> bool:

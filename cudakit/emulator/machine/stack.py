@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from cudakit.emulator.isa.facts import sources, targets
+from cudakit.emulator.isa.facts import facts_of, sources, targets
 from cudakit.emulator.ptx.program import Function, Instruction, Symbol
 
 #: The place to return to, and the register that holds the stack of the caller's caller: words of 4 bytes.
@@ -67,9 +67,9 @@ def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
 
 def _next(function: Function, code: int, given: Instruction) -> Iterator[int]:
     """Instructions that may come after one; behind the last there is none that reads."""
-    if given.opcode in ("bra", "brx"):
+    if facts_of(given).does == "branches":
         names = [operand.name for operand in given.operands if isinstance(operand, Symbol)]
         for name in names:
             yield from (function.labels[label] for label in function.branch_targets.get(name, (name,)))
-    if given.opcode not in ("bra", "brx", "ret", "exit", "trap") or given.guard is not None:
+    if facts_of(given).does not in ("branches", "leaves", "stops") or given.guard is not None:
         yield code + 1
