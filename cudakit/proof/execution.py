@@ -12,7 +12,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cudakit.emulator.compiled.flow import Flow, waits
+from cudakit.emulator.compiled.flow import Flow, ends_block, waits
+from cudakit.emulator.isa.facts import facts_of, is_atomic, result_of, targets, touches
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Source
 from cudakit.emulator.ptx.variables import TYPE_BYTES
 from cudakit.proof.instructions import INTEGERS, Registers, Unsupported, Value, step
@@ -35,9 +36,7 @@ from cudakit.proof.terms import (
 )
 
 _MOST_ROUNDS: Final = 512
-_ATOMICS: Final = frozenset({"atom", "red"})
 _SPACES: Final = frozenset({"global", "shared", "local", "const"})
-_ENDS: Final = frozenset({"ret", "exit", "trap"})
 
 Path: TypeAlias = tuple[Formula, ...]
 Values: TypeAlias = dict[str, Value]
@@ -59,11 +58,11 @@ class Access:
 
     @property
     def is_write(self) -> bool:
-        return self.given.opcode != "ld"
+        return facts_of(self.given).memory[0].use != "loads"
 
     @property
     def is_atomic(self) -> bool:
-        return self.given.opcode in _ATOMICS
+        return is_atomic(self.given)
 
     @property
     def is_of_block(self) -> bool:
@@ -208,7 +207,7 @@ class Execution:
                 condition = registers.predicate(given.guard[0])
                 condition = negation(condition) if given.guard[1] else condition
             if condition == FALSE:
-                if given.opcode == "bra" or given.opcode in _ENDS:
+                if ends_block(given):
                     return {block.successors[-1]: [(path, values)]}
                 continue
             there = self._and(path, condition)
@@ -217,7 +216,7 @@ class Execution:
                 if condition != TRUE:
                     out.setdefault(block.successors[1], []).append((self._and(path, negation(condition)), dict(values)))
                 return {to: found for to, found in out.items() if to != self.flow.end}
-            if given.opcode in _ENDS:
+            if facts_of(given).does in ("leaves", "stops"):
                 if condition == TRUE:
                     return {}
                 path = self._and(path, negation(condition))
@@ -234,7 +233,7 @@ class Execution:
         registers.numbers.path = path
         if waits(given):
             number = given.operands[0] if given.operands else None
-            if given.opcode not in ("bar", "barrier") or {"arrive", "cluster"} & set(given.modifiers):
+            if "cluster" in given.modifiers:
                 raise Unsupported(f"the instruction {given}")
             named = getattr(number, "value", None) if number is not None else 0
             if named != 0 or (len(given.operands) > 1 and "red" not in given.modifiers):
@@ -242,7 +241,7 @@ class Execution:
             if "red" in given.modifiers:
                 raise Unsupported(f"the instruction {given}")
             self.events.append(Barrier(given, path, self.loops, len(self.events)))
-        elif given.opcode in ("ld", "st", *_ATOMICS):
+        elif touches(given):
             self.memory(given, registers, condition, path)
         else:
             step(given, registers, condition)
@@ -273,7 +272,7 @@ class Execution:
         bits = registers.bits(base.name) if isinstance(base, Register) and base.name in registers.types else 64
         address = registers.number(base) + operand.offset
         self.events.append(Access(given, path, address, size, bits, self.loops, len(self.events)))
-        if given.opcode in ("ld", "atom"):
+        if result_of(given) is not None:
             self._loaded(given, registers, condition, kind, address)
 
     def _loaded(
@@ -341,7 +340,7 @@ class Execution:
         scopes = frozenset({"block", name}) | self.numbers.inside | (frozenset() if has_barrier else {"thread"})
         number = Symbol("round", 0, None, scopes)
         loop = Loop(name, number, code[0], has_barrier)
-        written = {each.name for given in code for operand in given.operands[:1] for each in _targets(operand)}
+        written = {name for given in code for name in targets(given)}
         carried = [each for each in values if each in written]
         former, compared_outside = self.numbers.inside, self.numbers.compared
         self.numbers.inside = former | {name}
@@ -366,7 +365,7 @@ class Execution:
             out = self.region(members, header, {header: [(inner, dict(start))]})
             loop.last = len(self.events)
             loop.again = self.join(out.pop(header))[0] if header in out else (FALSE,)
-            if len(out) == 1 and not any(given.opcode in _ENDS for given in code):
+            if len(out) == 1 and not any(facts_of(given).does in ("leaves", "stops") for given in code):
                 # All threads that enter leave to one place: that they come there does not depend on the rounds.
                 to, found = out.popitem()
                 last, left = self.join(found)
@@ -456,9 +455,3 @@ class Execution:
                     known.remove(each)
                     changed = True
         return known
-
-
-def _targets(operand: Operand) -> list[Register]:
-    if isinstance(operand, Register):
-        return [operand]
-    return [each for item in operand.items for each in _targets(item)] if isinstance(operand, Group) else []

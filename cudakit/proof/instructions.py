@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
 from cudakit.emulator.ptx.program import Symbol as Variable
 from cudakit.proof.numbers import Numbers, Opaque
@@ -31,20 +32,11 @@ from cudakit.proof.terms import (
 Value: TypeAlias = Polynomial | Opaque | Atom | Flag | Not | All | Some | Known
 FORMULAS = (Atom, Flag, Not, All, Some, Known)
 INTEGERS: Final = {f"{kind}{bits}": (bits, kind == "s") for kind in "bus" for bits in (8, 16, 32, 64)}
-#: Instructions that change no register and no array.
-NOTHING: Final = frozenset({"fence", "membar", "prefetch", "prefetchu", "nanosleep", "pmevent", "applypriority"})
 _FLOATS: Final = frozenset(
     {"f16", "f16x2", "f32", "f32x2", "f64", "bf16", "bf16x2", "tf32", "e4m3x2", "e5m2x2", "b128"}
 )
 #: The bits of infinity, of floats whose bits are followed through absolute values and comparisons.
 _INFINITIES: Final = {"f32": 0x7F80_0000, "f64": 0x7FF0_0000_0000_0000}
-_COUNTS: Final = frozenset({"popc", "clz", "bfind"})
-#: What is known of the results of other instructions: nothing.
-_UNREAD: Final = frozenset(
-    {"bfe", "bfi", "brev", "prmt", "shf", "lop3", "sad", "dp4a", "dp2a", "addc", "subc", "mul24", "mad24", "copysign",
-     "testp", "fma", "ex2", "lg2", "sin", "cos", "tanh", "rsqrt", "rcp", "sqrt", "szext", "bmsk", "fns", "isspacep",
-     "shfl", "vote", "match", "activemask", "redux", "elect", "mma", "cnot", "madc", "slct", "set"}
-)  # fmt: skip
 
 
 class Unsupported(Exception):
@@ -152,24 +144,21 @@ def step(given: Instruction, registers: Registers, condition: Formula) -> None:
     ------
     Unsupported
     """
-    if given.opcode in NOTHING or (given.opcode in ("bar", "barrier") and "warp" in given.modifiers):
+    facts = facts_of(given)
+    if facts.does in ("hints", "fences", "meets"):
         return
     kind = given.modifiers[-1] if given.modifiers else ""
     make = _MAKERS.get(given.opcode)
-    target = given.operands[0] if given.operands else None
-    if given.opcode == "call":
+    if facts.does == "calls":
         raise Unsupported("a call of a function that is not inlined")
-    if target is None:
+    if facts.does != "computes" or not given.operands:
         raise Unsupported(f"the instruction {given}")
-    if make is None and given.opcode not in _UNREAD | _COUNTS:
-        raise Unsupported(f"the instruction {given}")
+    target = given.operands[0]
     value: Value
-    if given.opcode in _COUNTS:
-        value = registers.numbers.unknown(f"{given} is not followed", 0 if given.opcode != "bfind" else -1, 64)
-    elif given.opcode == "abs" and kind in _INFINITIES and "ftz" not in given.modifiers:
+    if given.opcode == "abs" and kind in _INFINITIES and "ftz" not in given.modifiers:
         bits = registers.bits(target.name) if isinstance(target, Register) else 0
         value = _masked(registers.numbers, registers.number(given.operands[1]), (1 << bits - 1) - 1, bits)
-    elif make is None or (kind in _FLOATS and given.opcode not in ("mov", "selp", "setp", "cvt")):
+    elif make is None or (kind in _FLOATS and facts.category not in ("move", "compare", "convert")):
         value = Opaque("it is computed from floats" if kind in _FLOATS else f"{given} is not followed")
     else:
         value = make(given, registers)
@@ -412,6 +401,10 @@ def _address(given: Instruction, registers: Registers) -> Value:
     return registers.number(given.operands[1])
 
 
+def _count(given: Instruction, registers: Registers) -> Value:
+    return registers.numbers.unknown(f"{given} is not followed", 0 if given.opcode != "bfind" else -1, 64)
+
+
 _MAKERS: Final[dict[str, Callable[[Instruction, Registers], Value]]] = {
     "mov": _move,
     "add": _add,
@@ -434,4 +427,7 @@ _MAKERS: Final[dict[str, Callable[[Instruction, Registers], Value]]] = {
     "selp": _select,
     "cvt": _convert,
     "cvta": _address,
+    "popc": _count,
+    "clz": _count,
+    "bfind": _count,
 }

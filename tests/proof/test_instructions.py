@@ -11,7 +11,7 @@ import pytest
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Register
 from cudakit.proof.instructions import Registers, Unsupported, step
-from cudakit.proof.numbers import Numbers
+from cudakit.proof.numbers import Numbers, Opaque
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import FALSE, TRUE, Flag, Formula, Symbol, equal, negation, polynomial
 
@@ -94,6 +94,23 @@ REFUSED = (
     "mad.lo.cc.u32 %r3, %r1, %r2, %r1", "mad.hi.sat.s32 %r3, %r1, %r2, %r1", "max.relu.s32 %r3, %r1, %r2",
     "setp.lt.and.s32 %p1|%p2, %r1, %r2, %p3",
 )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "changed"),
+    [
+        ("vadd.s32.s32.s32 %r3, %r1, %r2;", {"%r3"}),
+        ("mapa.shared::cluster.u32 %r3, %r1, %r2;", {"%r3"}),
+        ("createpolicy.fractional.L2::evict_last.b64 %d1, 0f3F800000;", {"%d1"}),
+        ("setmaxnreg.inc.sync.aligned.u32 64;", set()),
+        ("griddepcontrol.wait;", set()),
+    ],
+)
+def test_an_instruction_that_only_computes_gives_what_is_not_known(code: str, changed: set[str]) -> None:
+    program = Program(code, "%r1", "%r2")
+    values = {name: value for name, value in program.registers.values.items() if name not in program.inputs}
+    assert values.keys() == changed
+    assert all(isinstance(value, Opaque) for value in values.values())
 
 
 @pytest.mark.parametrize("code", REFUSED)

@@ -415,6 +415,15 @@ PTX = """
 """
 
 
+def test_what_follows_a_trap_that_no_thread_comes_to() -> None:
+    """A trap under a predicate that never holds ends no basic block: the store behind it is judged."""
+    text = PTX.replace("setp.lt.s32 %p1, %r2, %r1", "setp.ge.s32 %p1, %r2, 64").replace("@%p1 st", "@%p1 trap; st")
+    kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")
+    proof = ck.prove(kernel, "n <= len(x)", block=64, grid=1, arch="sm_80")
+    assert not proof
+    assert "writes 4 bytes outside of x" in str(proof)
+
+
 def test_instructions_with_a_predicate() -> None:
     def proved(text: str) -> Proof:
         kernel = ck.Kernel.from_ptx(text, signature="void k(int n, int* x)")

@@ -311,6 +311,12 @@ def sources(instruction: Instruction) -> list[str]:
     return names if guard is None else [*names, guard[0].name]
 
 
+def touches(instruction: Instruction) -> bool:
+    """Whether each lane accesses memory by itself at once, at an address that an operand says."""
+    facts = facts_of(instruction)
+    return facts.does == "accesses" and facts.warp == "" and facts.memory[0].address is not None
+
+
 def is_atomic(instruction: Instruction) -> bool:
     """Whether an instruction changes memory atomically."""
     return any(memory.use == "atomics" for memory in facts_of(instruction).memory)
