@@ -8,6 +8,7 @@ from math import gcd
 from cudakit.emulator.counters.pattern import Pattern
 from cudakit.emulator.counters.requests import SECTOR, WARP
 from cudakit.emulator.counters.tally import Kernel, Record, Space
+from cudakit.emulator.isa.facts import result_of
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.ptx.program import Address, Group, Operand, Register
 
@@ -158,8 +159,8 @@ def _on_atomics(record: Record, kernel: Kernel) -> Iterator[str]:
 
 def _is_used(record: Record, kernel: Kernel) -> bool:
     """Whether the value that an atomic operation found is used."""
-    result = record.given.operands[0]
-    if record.given.opcode == "red" or not isinstance(result, Register):
+    result = result_of(record.given)
+    if not isinstance(result, Register):
         return False
     code = next((of.code for of in kernel.functions.values() if any(each is record.given for each in of.code)), [])
     return any(_names(operand, result) for each in code if each is not record.given for operand in each.operands)

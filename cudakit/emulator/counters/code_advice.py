@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from cudakit.emulator.counters.kinds import kind_of
 from cudakit.emulator.counters.tally import Kernel, Record
 from cudakit.emulator.instructions.access import space_of
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Symbol
 
 #: Kinds of instructions that do nothing another thread could see.
@@ -95,9 +96,8 @@ def _on_barriers(kernel: Kernel) -> Iterator[tuple[Record, str]]:
 
 def _is_barrier(given: Instruction) -> bool:
     return (
-        given.opcode in ("bar", "barrier")
+        facts_of(given).does == "waits"
         and "sync" in given.modifiers
-        and "warp" not in given.modifiers
         and given.guard is None
         and all(isinstance(each, Immediate) for each in given.operands)
     )

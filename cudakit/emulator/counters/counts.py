@@ -9,6 +9,7 @@ from typing import Any
 from cudakit.emulator.counters.kinds import KINDS
 from cudakit.emulator.counters.requests import SECTOR
 from cudakit.emulator.counters.tally import Record, Space
+from cudakit.emulator.isa.facts import facts_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +244,7 @@ def counts_of(records: Iterable[Record]) -> Counts:
         return requests, lanes, size, taken, least
 
     atomic = [found for (_, use), each in spaces.items() if use == "atomics" for found in each]
-    branches = [record for record in records if record.given.opcode in ("bra", "brx")]
+    branches = [record for record in records if facts_of(record.given).does == "branches"]
     return Counts(
         instructions=sum(record.warps for record in records),
         thread_instructions=sum(record.lanes for record in records),
@@ -267,5 +268,4 @@ def counts_of(records: Iterable[Record]) -> Counts:
 
 
 def _is_block_barrier(record: Record) -> bool:
-    given = record.given
-    return given.opcode in ("bar", "barrier") and {"arrive", "warp", "cluster"}.isdisjoint(given.modifiers)
+    return facts_of(record.given).does == "waits" and "cluster" not in record.given.modifiers

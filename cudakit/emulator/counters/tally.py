@@ -27,6 +27,7 @@ from cudakit.emulator.counters.requests import (
 )
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
+from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, Scheduler
@@ -216,11 +217,10 @@ class Tally:
         kind = kind_of(given)
         precision, operations = operations_of(given)
         accesses = accesses_of(given, context)
-        moves = kind in ("load", "store", "atomic", "copy", "texture") or given.opcode == "wmma"
+        is_unseen = not accesses and bool(facts_of(given).memory) and space_of(given) not in ("param", "const")
         record = Record(
-            given, kind, precision, operations, *self._where(given, function, machine.launch), accesses,
-            moves and not accesses and _reaches_memory(given),
-        )  # fmt: skip
+            given, kind, precision, operations, *self._where(given, function, machine.launch), accesses, is_unseen
+        )
         self._kernel.functions[function.name] = function
         self._kernel.records[id(decoded)] = record
         self._kernel.held.append(decoded)
@@ -241,7 +241,7 @@ class Tally:
         self, record: Record, access: Access, machine: Scheduler, frame: Frame, index: Index, group: Group
     ) -> None:
         addresses = access.address(frame, index, machine)
-        if record.given.opcode in ("ldmatrix", "stmatrix"):
+        if access.by_rows:
             self._matrix(record, access, machine, addresses, index)
             return
         space = access.space
@@ -290,7 +290,7 @@ class Tally:
         if key[0] == "global":
             taken, least = self._global(counted, machine, addresses, access.size, group)
         elif key[0] == "shared":
-            is_load = access.use == "loads" and record.given.opcode != "ldmatrix"
+            is_load = access.use == "loads" and not access.by_rows
             taken, least = self._shared(
                 load_wavefronts if is_load else wavefronts, counted, machine, addresses, access.size, group
             )
@@ -416,12 +416,3 @@ def _place(given: Source, launch: Launch) -> tuple[tuple[str, int], str]:
         # A text that stands in no file.
         text = "".join(launch.source[1].splitlines()[own.line - 1 : own.line])
     return (file, int(line)), text
-
-
-def _reaches_memory(given: Instruction) -> bool:
-    """Whether an instruction whose accesses are not counted has any that a GPU's counters would show."""
-    if given.opcode in ("ld", "st"):
-        return space_of(given) not in ("param", "const")
-    return given.opcode not in ("prefetch", "prefetchu", "discard", "applypriority", "createpolicy") and not (
-        given.opcode == "cp" and not {"commit_group", "wait_group", "wait_all", "prefetch"}.isdisjoint(given.modifiers)
-    )

@@ -23,6 +23,11 @@ Does: TypeAlias = Literal[
     "computes", "accesses", "copies", "sends", "commits", "maps", "discards", "signals", "fences", "meets", "waits",
     "arrives", "branches", "calls", "leaves", "stops", "stack", "hints", "",
 ]  # fmt: skip
+#: In the order in which counters show them.
+Category: TypeAlias = Literal[
+    "load", "store", "atomic", "copy", "texture", "branch", "barrier", "warp", "tensor", "move", "convert", "compare",
+    "logic", "special",
+]  # fmt: skip
 Use: TypeAlias = Literal["loads", "stores", "atomics", "copies"]
 
 
@@ -79,7 +84,7 @@ class Facts(NamedTuple):
     """
 
     section: str
-    category: str = ""
+    category: Category | Literal[""] = ""
     does: Does = "computes"
     result: tuple[type[Operand], ...] = (Register, Group)
     updates: bool = False
