@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cudakit.emulator.ptx.program import Address, Function, Instruction, Register, Symbol, registers_in
-
-#: Instructions whose result may be a pointer where an operand is one.
-_CARRY = frozenset({"mov", "cvta", "add", "sub", "mad", "selp", "cvt"})
-_WRITES = {"st": 0, "red": 0, "atom": 1}
+from cudakit.emulator.isa.facts import facts_of, sources, touches
+from cudakit.emulator.ptx.program import Address, Function, Register, Symbol, registers_in
 
 
 def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
@@ -28,21 +25,18 @@ def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
     while changed:
         changed = False
         for given in function.code:
-            if given.opcode in _CARRY and isinstance(target := given.operands[0], Register):
-                come = set[str]().union(*(found.get(name, ()) for name in _sources(given)))
+            if facts_of(given).address == "pointer" and isinstance(target := given.operands[0], Register):
+                come = set[str]().union(*(found.get(name, ()) for name in sources(given)))
                 held = found.setdefault(target.name, set()) if come else come
                 if not come <= held:
                     held |= come
                     changed = True
     written = {}
     for given in function.code:
-        at = _WRITES.get(given.opcode)
-        if at is not None and isinstance(address := given.operands[at], Address):
+        if not touches(given) or (memory := facts_of(given).memory[0]).use == "loads" or memory.address is None:
+            continue
+        if isinstance(address := given.operands[memory.address], Address):
             names = {name for each in registers_in(address) for name in found.get(each.name, ())}
             if len(names) == 1 and pointers[name := names.pop()]:
                 written[id(given)] = name
     return written
-
-
-def _sources(given: Instruction) -> list[str]:
-    return [each.name for operand in given.operands[1:] for each in registers_in(operand)]

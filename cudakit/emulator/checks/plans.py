@@ -9,14 +9,13 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.instructions.accesses import Access, accesses_of
-from cudakit.emulator.isa.facts import is_strong
+from cudakit.emulator.isa.facts import Memory, facts_of, is_atomic, is_strong, touches
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Function, Instruction
 
-_ACCESSES = frozenset({"ld", "ldu", "st", "atom", "red", "ldmatrix", "stmatrix"})
 #: Bytes of a grain at the most.
 _COARSE = 4
 
@@ -86,23 +85,27 @@ def looked_at(module: Module, is_cluster: bool) -> tuple[int, bool]:
     grain, unseen = _COARSE, False
     for function in module.program.functions.values():
         for given in function.code:
-            if given.opcode in ("ld", "st", "atom", "red") and space_of(given) not in ("param", "const", "local"):
+            facts = facts_of(given)
+            if touches(given) and space_of(given) not in ("param", "const", "local"):
                 grain = min(grain, DTYPES[type_of(given)].itemsize)
-            copies = ("st", "red", "cp") if is_cluster else ("st", "red")
-            by_copy = given.opcode in copies and "async" in given.modifiers
-            unseen = unseen or by_copy or (given.opcode == "wmma" and given.modifiers[0] == "store")
+            unseen = unseen or any(map(_is_unseen, facts.memory)) or (is_cluster and facts.does == "copies")
     return grain, unseen
+
+
+def _is_unseen(memory: Memory) -> bool:
+    return memory.address is None and memory.use in ("stores", "atomics") and memory.space == ""
 
 
 def plan_of(given: Instruction, function: Function, context: Context) -> Plan | None:
     """What is to be done for an instruction; None where nothing is."""
-    modifiers = given.modifiers
-    match given.opcode:
-        case "bar" | "barrier" if "warp" in modifiers:
-            return Plan(given, function, does="meeting", mask=context.read(given.operands[0], "u32"))
-        case "bar" | "barrier" if "cluster" not in modifiers:
-            operands = given.operands[1:-1] if "red" in modifiers else given.operands
-            counted, arrives = len(operands) > 1, "arrive" in modifiers
+    facts, modifiers = facts_of(given), given.modifiers
+    match facts.does:
+        case "waits" | "arrives" if "cluster" in modifiers:
+            does = "arrive" if facts.does == "arrives" else "join"
+            return Plan(given, function, does=does, releases="relaxed" not in modifiers)
+        case "waits" | "arrives":
+            operands = given.operands[1:-1] if facts.result else given.operands
+            counted, arrives = len(operands) > 1, facts.does == "arrives"
             return Plan(
                 given,
                 function,
@@ -112,46 +115,33 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
                 arrives=arrives,
                 aligned=given.opcode == "bar" or "aligned" in modifiers,
             )
-        case "barrier":
-            does = "arrive" if "arrive" in modifiers else "join"
-            return Plan(given, function, does=does, releases="relaxed" not in modifiers)
-        case "membar" | "fence":
+        case "fences":
             return Plan(given, function, does="fence", whole="cta" not in modifiers)
-        case "mbarrier":
-            return Plan(given, function, does="wait" if {"test_wait", "try_wait"} & set(modifiers) else "fence")
-        case "exit" | "ret":
+        case "signals":
+            return Plan(given, function, does="wait" if facts.polls else "fence")
+        case "leaves":
             return Plan(given, function, does="exit")
-        case "mma" | "wmma" | "movmatrix":
-            return Plan(given, function, does="meeting")
-        case "shfl" | "vote" | "match" | "redux" | "elect":
-            masked = "sync" in modifiers
-            return Plan(
-                given, function, does="meeting", mask=context.read(given.operands[-1], "u32") if masked else None
-            )
-        case "cp" if "async" in modifiers:
-            if {"commit_group", "wait_group", "wait_all", "mbarrier", "prefetch"} & set(modifiers):
-                return None
+        case "copies":
             return Plan(given, function, does="copy", is_of_a_library=_is_of_a_library(given))
-        case opcode if opcode in _ACCESSES:
-            accesses = accesses_of(given, context)
-            if not accesses:
-                return None
-            strong = is_strong(given)
-            releases = not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers) and opcode != "ld"
-            values: tuple[Reader, ...] = ()
-            if opcode == "st":
-                values = tuple(context.read(each, type_of(given)) for each in parts(given.operands[1]))
-            return Plan(
-                given,
-                function,
-                accesses,
-                strong,
-                releases,
-                opcode in ("atom", "red") or "acquire" in modifiers,
-                values=values,
-                is_of_a_library=_is_of_a_library(given),
-                narrow="cta" in modifiers,
-                is_volatile="volatile" in modifiers,
-                itemsize=DTYPES[type_of(given)].itemsize if opcode in ("ld", "st", "atom", "red") else 0,
-            )
+    accesses = accesses_of(given, context)
+    if accesses:
+        memory = facts.memory[0]
+        stored = parts(given.operands[memory.value]) if memory.use == "stores" and memory.value is not None else ()
+        return Plan(
+            given,
+            function,
+            accesses,
+            is_strong(given),
+            memory.use != "loads" and not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers),
+            is_atomic(given) or "acquire" in modifiers,
+            values=tuple(context.read(each, type_of(given)) for each in stored),
+            is_of_a_library=_is_of_a_library(given),
+            narrow="cta" in modifiers,
+            is_volatile="volatile" in modifiers,
+            itemsize=DTYPES[type_of(given)].itemsize if touches(given) else 0,
+        )
+    if facts.warp in ("named", "all"):
+        is_masked = facts.warp == "named" and (facts.does == "meets" or "sync" in modifiers)
+        mask = context.read(given.operands[-1], "u32") if is_masked else None
+        return Plan(given, function, does="meeting", mask=mask)
     return None

@@ -14,6 +14,7 @@ import numpy as np
 from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Finding, Report
 from cudakit.emulator.checks.telling import is_benign, own_source
+from cudakit.emulator.isa.facts import is_atomic
 from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.ptx.program import Function, Instruction
@@ -24,7 +25,6 @@ _RUNS, _SHOWN = 100, 12
 #: Steps of a drawn order for one of the first run's: where there are more, nothing is told.
 _PATIENCE = 64
 #: What lets a result depend on the order of threads though nothing is wrong.
-_ATOMIC = ("atom", "red")
 _CLOCKS = ("clock", "globaltimer")
 
 
@@ -186,7 +186,7 @@ def _may_differ(launch: Launch, reached: Sequence[Function]) -> bool:
     return any(
         "LaunchDevice" in function.name
         or any(
-            each.opcode in _ATOMIC or any(clock in str(operand) for operand in each.operands for clock in _CLOCKS)
+            is_atomic(each) or any(clock in str(operand) for operand in each.operands for clock in _CLOCKS)
             for each in function.code
         )
         for function in reached

@@ -77,7 +77,7 @@ class Spaces:
         """Lanes access memory at addresses."""
         machine = self._machine
         space = access.space
-        if plan.given.opcode in ("ldmatrix", "stmatrix"):
+        if access.by_rows:
             count = next((int(m[1:]) for m in plan.given.modifiers if m in ("x1", "x2", "x4")), 1)
             lanes = self._everybody if active is None else active
             naming = machine.lane_id[lanes] < 8 * count

@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from cudakit.emulator.isa.facts import facts_of, is_atomic, sources, targets, touches
+from cudakit.emulator.machine.context import CARRY
 from cudakit.emulator.ptx.program import Function, Instruction, registers_in
-
-#: Instructions that only give a result, their first operand, of the others.
-_PURE = frozenset({
-    "mov", "add", "sub", "mul", "mad", "fma", "div", "rem", "min", "max", "neg", "abs", "sad", "mul24", "mad24",
-    "and", "or", "xor", "not", "cnot", "shl", "shr", "shf", "lop3", "cvt", "cvta", "selp", "slct", "set", "setp",
-    "testp", "copysign", "prmt", "bfe", "bfi", "bfind", "bmsk", "szext", "brev", "clz", "popc", "fns", "dp4a",
-    "dp2a", "rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh",
-})  # fmt: skip
-#: Those that give it to other lanes of the warp too.
-_CROSSING = frozenset({"shfl", "vote", "match", "redux"})
-_WRITES = ("st", "red", "atom")
 
 
 class Uses(NamedTuple):
@@ -73,10 +64,9 @@ class Values:
             readers = self._of(function)[0]
             sinks, names = _reached(load, readers, "")
             is_conditional = all(
-                sink.opcode in _WRITES and sink.guard is not None and sink.guard[0].name not in names
-                for sink in sinks.values()
+                _stores(sink) and sink.guard is not None and sink.guard[0].name not in names for sink in sinks.values()
             )
-            crosses = any(reader.opcode in _CROSSING for name in names for reader in readers.get(name, ()))
+            crosses = any(_crosses(reader) for name in names for reader in readers.get(name, ()))
             is_data = bool(_reached(load, readers, "setp")[0])
             uses = self._uses[id(load)] = Uses(frozenset(sinks), is_conditional, crosses, is_data)
         return uses
@@ -89,7 +79,7 @@ class Values:
             for instruction in function.code:
                 for name in _read(instruction):
                     readers.setdefault(name, []).append(instruction)
-            has_guards = any(each.opcode in _WRITES and each.guard is not None for each in function.code)
+            has_guards = any(_stores(each) and each.guard is not None for each in function.code)
             known = self._readers[id(function)] = readers, has_guards
         return known
 
@@ -104,18 +94,30 @@ def _reached(
         for instruction in readers.get(rest.pop(), ()):
             if instruction.opcode == end:
                 continue
-            if instruction.opcode not in _PURE and instruction.opcode not in _CROSSING:
+            is_result = facts_of(instruction).does == "computes"
+            if not is_result:
                 sinks[id(instruction)] = instruction
-                if instruction.opcode != "atom":
-                    continue
-            new = {each.name for each in registers_in(instruction.operands[0])} - names
-            names |= new
-            rest += new
+            if is_result or is_atomic(instruction):
+                new = _written(instruction) - names
+                names |= new
+                rest += new
     return sinks, names
 
 
+def _stores(instruction: Instruction) -> bool:
+    facts = facts_of(instruction)
+    return facts.does == "sends" or (touches(instruction) and facts.memory[0].use != "loads")
+
+
+def _crosses(instruction: Instruction) -> bool:
+    """Whether other lanes of the warp are given what an instruction reads."""
+    facts = facts_of(instruction)
+    return facts.does == "computes" and facts.warp in ("named", "all")
+
+
+def _written(instruction: Instruction) -> set[str]:
+    return {*targets(instruction), CARRY.name} if "cc" in instruction.modifiers else set(targets(instruction))
+
+
 def _read(instruction: Instruction) -> set[str]:
-    is_result = instruction.opcode in _PURE or instruction.opcode in _CROSSING or instruction.opcode == "atom"
-    operands = instruction.operands[1:] if is_result or instruction.opcode == "ld" else instruction.operands
-    names = {each.name for operand in operands for each in registers_in(operand)}
-    return names if instruction.guard is None else names | {instruction.guard[0].name}
+    return {*sources(instruction), CARRY.name} if facts_of(instruction).carry else set(sources(instruction))

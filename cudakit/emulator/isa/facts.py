@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from cudakit.emulator.ptx.program import Group, Instruction, Operand, Register, registers_in
 
 #: ``computes``: gives a register, of its operands in its own lane or, where lanes of a warp meet, in others.
-#: ``accesses``: memory, at once. ``copies``: asynchronously; ``sends``: a value, asynchronously; ``commits``: groups of
-#: these, or waits for them. ``maps``: tensor maps. ``discards``: what memory holds.
+#: ``accesses``: memory, at once. ``copies``: asynchronously; ``sends``: a value, asynchronously; ``commits``: tells
+#: how these are waited for, or waits for them. ``maps``: tensor maps. ``discards``: what memory holds.
 #: ``signals``: an mbarrier. ``fences``: orders accesses. ``meets``: at a barrier of a warp. ``waits``, ``arrives``: at
 #: one of a block or a cluster.
 #: ``branches``, ``calls``; ``leaves``: a function or the kernel; ``stops``: the kernel, as a fault.
@@ -71,6 +71,8 @@ class Facts(NamedTuple):
         What the first operand is where it is written; empty where it never is.
     updates : bool
         Whether the result is read before.
+    carry : bool
+        Whether the carry flag is read, which is written where ``.cc`` says so.
     memory : tuple of Memory
     warp : str
         Which lanes of a warp come to it together: those that the last operand names, or all. ``seen`` where it tells
@@ -88,6 +90,7 @@ class Facts(NamedTuple):
     does: Does = "computes"
     result: tuple[type[Operand], ...] = (Register, Group)
     updates: bool = False
+    carry: bool = False
     memory: tuple[Memory, ...] = ()
     warp: Literal["", "named", "all", "seen"] = ""
     polls: bool = False
@@ -128,9 +131,9 @@ FACTS: dict[str, Facts] = {
     "bmsk": Facts("9.7.1.22", "logic"),
     "dp4a": Facts("9.7.1.23"),
     "dp2a": Facts("9.7.1.24"),
-    "addc": Facts("9.7.2.2"),
-    "subc": Facts("9.7.2.4"),
-    "madc": Facts("9.7.2.6"),
+    "addc": Facts("9.7.2.2", carry=True),
+    "subc": Facts("9.7.2.4", carry=True),
+    "madc": Facts("9.7.2.6", carry=True),
     "testp": Facts("9.7.3.1", "compare"),
     "copysign": Facts("9.7.3.2"),
     "fma": Facts("9.7.3.6, 9.7.4.4", operations=2),
@@ -220,7 +223,7 @@ FACTS: dict[str, Facts] = {
     "griddepcontrol": Facts("9.7.13.13", "barrier", "hints", result=()),
     "elect": Facts("9.7.13.14", "warp", warp="named"),
     "mbarrier": Facts("9.7.13.15", "barrier", "signals"),
-    "cp.async.mbarrier.arrive": Facts("9.7.13.15.15", "copy", "signals", result=()),
+    "cp.async.mbarrier.arrive": Facts("9.7.13.15.15", "copy", "commits", result=()),
     "mbarrier.test_wait": Facts("9.7.13.15.16", "barrier", "signals", polls=True),
     "mbarrier.try_wait": Facts("9.7.13.15.16", "barrier", "signals", polls=True),
     "tensormap.cp_fenceproxy": Facts("9.7.13.16", "copy", "maps", result=(), memory=(Memory("copies"),)),

@@ -21,6 +21,10 @@ BODIES = {
         add.u32 %k, %k, 1; setp.lt.u32 %more, %k, 3; @%more bra AGAIN;""",
     "shuffled_right": """
         shfl.sync.bfly.b32 %w, %v, 1, 31, -1; add.f32 %w, %w, %v; bar.warp.sync -1; @%mine st.global.f32 [%x], %w;""",
+    "added_with_carry_right": """
+        add.cc.u32 %k, %v, %v; addc.u32 %w, %v, 0; vadd.u32.u32.u32 %w, %w, %v; @%mine st.global.u32 [%x], %w;""",
+    "carries_to_all": """
+        add.cc.u32 %w, %v, %v; addc.u32 %k, %lane, 0; st.global.u32 [%own], %k; @%mine st.global.u32 [%x], %w;""",
     "never_used_right": "mov.f32 %w, 0f3F800000; @%mine st.global.f32 [%x], %w;",
     "stored_by_all": "add.f32 %w, %v, %v; st.global.f32 [%own], %v; @%mine st.global.f32 [%x], %w;",
     "stored_by_some_before": "@%some st.global.f32 [%own], %v; add.f32 %w, %v, %v; @%mine st.global.f32 [%x], %w;",
