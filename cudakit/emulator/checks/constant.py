@@ -33,9 +33,10 @@ def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
                     changed = True
     written = {}
     for given in function.code:
-        if not touches(given) or (memory := facts_of(given).memory[0]).use == "loads" or memory.address is None:
+        if not touches(given):
             continue
-        if isinstance(address := given.operands[memory.address], Address):
+        memory = facts_of(given).memory[0]
+        if memory.use != "loads" and isinstance(address := given.operands[memory.address], Address):
             names = {name for each in registers_in(address) for name in found.get(each.name, ())}
             if len(names) == 1 and pointers[name := names.pop()]:
                 written[id(given)] = name

@@ -93,7 +93,7 @@ def looked_at(module: Module, is_cluster: bool) -> tuple[int, bool]:
 
 
 def _is_unseen(memory: Memory) -> bool:
-    return memory.address is None and memory.use in ("stores", "atomics") and memory.space == ""
+    return memory.address < 0 and memory.use in ("stores", "atomics") and memory.space == ""
 
 
 def plan_of(given: Instruction, function: Function, context: Context) -> Plan | None:
@@ -126,7 +126,7 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
     accesses = accesses_of(given, context)
     if accesses:
         memory = facts.memory[0]
-        stored = parts(given.operands[memory.value]) if memory.use == "stores" and memory.value is not None else ()
+        stored = parts(given.operands[memory.value]) if memory.use == "stores" and memory.value >= 0 else ()
         return Plan(
             given,
             function,

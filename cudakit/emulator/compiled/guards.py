@@ -16,14 +16,8 @@ from cudakit.emulator.compiled.emit.common import type_of
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.shapes import UNIFORM, Affine
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.isa.facts import sources, targets
+from cudakit.emulator.isa.facts import facts_of, is_atomic, sources, targets, touches
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Register
-
-#: What may be done earlier than it is written, as far as it reads and writes nothing that others do.
-_EARLY = frozenset({"add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "mov", "cvt", "cvta"})
-_WHOLE = frozenset(f"{sign}{bits}" for sign in "usb" for bits in (16, 32, 64))
-_ACCESSES = frozenset({"ld", "ldu", "st"})
-
 
 #: Bytes of a line of the cache, and how far behind a row is fetched: about as far as a vector's time takes to arrive.
 _LINE, _AHEAD = 64, 512
@@ -64,7 +58,7 @@ class Guarded:
 
 def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
     """The instructions of a block, with what of its accesses can be checked before them."""
-    first = next((at for at, given in enumerate(inside) if given.opcode == "cp" or _touches(given)), len(inside))
+    first = next((at for at, given in enumerate(inside) if _copies(given) or _touches(given)), len(inside))
     early, rest = inside[:first], list[Instruction]()
     read, written = set[str](), set[str]()
     for given in inside[first:]:
@@ -87,16 +81,21 @@ def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
 
 
 def _touches(given: Instruction) -> bool:
-    return given.opcode in _ACCESSES and "param" not in given.modifiers
+    return touches(given) and not is_atomic(given) and "param" not in given.modifiers
+
+
+def _copies(given: Instruction) -> bool:
+    return facts_of(given).does in ("copies", "commits")
 
 
 def _may_be_early(given: Instruction) -> bool:
+    """Whether it may be done earlier than it is written, as far as it reads and writes nothing that others do."""
     if given.guard is not None:
         return False
     if given.opcode == "ld":
         return "param" in given.modifiers
     return (
-        given.opcode in _EARLY
+        facts_of(given).address != ""
         and not given.modifiers[-1].startswith(("f", "bf", "pred"))
         and "sat" not in given.modifiers
         and "cc" not in given.modifiers
@@ -109,8 +108,8 @@ def _reach(b: Builder, given: Instruction, place: int) -> Reach | None:
         return None
     space = space_of(given)
     code = SPACES.get(space, GENERIC)
-    at = 0 if given.opcode == "st" else 1
-    address, held = given.operands[at], given.operands[1 - at]
+    memory = facts_of(given).memory[0]
+    address, held = given.operands[memory.address], given.operands[memory.value]
     if space == "local" or (space == "generic" and b.context.local) or type_of(given) == "b128":
         return None
     if not isinstance(address, Address) or not isinstance(address.base, Register) or address.coordinates:
@@ -123,7 +122,7 @@ def _reach(b: Builder, given: Instruction, place: int) -> Reach | None:
     row = isinstance(shape, Affine) and shape.stride == size
     if shape != UNIFORM and not row:
         return None
-    use = WRITE if given.opcode == "st" else READ
+    use = READ if memory.use == "loads" else WRITE
     return Reach(address.base, code, row, use, address.offset, address.offset + size, size, address.offset, [place])
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.instructions.system import CALLS
+from cudakit.emulator.isa.facts import facts_of, result_of, touches
 from cudakit.emulator.machine.context import DTYPES, STORAGE
 from cudakit.emulator.ptx.program import (
     Address,
@@ -144,15 +145,16 @@ def _register(variable: str, offset: int) -> str:
 
 def _is_variable(given: Instruction, parameters: set[str]) -> bool:
     """Whether an instruction moves a value to or from a variable of a call."""
-    if given.opcode not in ("ld", "st") or "param" not in {m.partition("::")[0] for m in given.modifiers}:
+    if not touches(given) or "param" not in {m.partition("::")[0] for m in given.modifiers}:
         return False
-    place = given.operands[0 if given.opcode == "st" else 1]
+    place = given.operands[facts_of(given).memory[0].address]
     return isinstance(place, Address) and isinstance(place.base, Symbol) and place.base.name not in parameters
 
 
 def _moves(given: Instruction, into: Function) -> list[Instruction]:
     """The same by registers."""
-    place, value = given.operands if given.opcode == "st" else given.operands[::-1]
+    is_store = result_of(given) is None
+    place, value = given.operands if is_store else given.operands[::-1]
     assert isinstance(place, Address)
     assert isinstance(place.base, Symbol)
     kind = next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
@@ -166,7 +168,7 @@ def _moves(given: Instruction, into: Function) -> list[Instruction]:
         if STORAGE[into.registers.setdefault(name, f"b{8 * size}")].itemsize != size:
             raise Refusal("a call whose values are taken in other parts than they are given in")
         register = Register(name)
-        operands = (register, item) if given.opcode == "st" else (item, register)
+        operands = (register, item) if is_store else (item, register)
         found.append(Instruction("mov", (f"b{8 * size}",), operands, given.guard, given.line, given.source))
     return found
 

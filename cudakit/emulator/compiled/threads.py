@@ -43,9 +43,7 @@ def numbers(function: Function, layout: Layout) -> frozenset[str]:
 
 def shape_of(given: Instruction, known: frozenset[str], width: int) -> Shape:
     """The shape of what an instruction makes of such a number; None where that is nothing of its own."""
-    if given.opcode not in ("shr", "and", "setp") or given.guard is not None or given.modifiers[-1] not in _KINDS:
-        return None
-    if len(given.operands) != 3:
+    if given.guard is not None or len(given.operands) != 3 or given.modifiers[-1] not in _KINDS:
         return None
     _, source, by = given.operands
     if not isinstance(source, Register) or source.name not in known or not isinstance(by, Immediate):
@@ -57,6 +55,8 @@ def shape_of(given: Instruction, known: frozenset[str], width: int) -> Shape:
         bound = by.value + (given.modifiers[0] in _UP_TO)
         ordered = given.modifiers[0] in _BELOW | _UP_TO and len(given.modifiers) == 2
         return UNIFORM if ordered and 0 <= bound < 1 << 31 and bound % width == 0 else None
+    if given.opcode != "and":
+        return None
     if not by.value & width - 1:
         return UNIFORM
     return Affine(1) if by.value & width - 1 == width - 1 else None

@@ -26,13 +26,13 @@ def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
     """How an instruction accesses memory; empty where it does not, or in a way that is not counted."""
     facts = facts_of(given)
     named = space_of(given)
-    if named in ("param", "const") or "bulk" in given.modifiers or any(each.address is None for each in facts.memory):
+    if named in ("param", "const") or "bulk" in given.modifiers or any(each.address < 0 for each in facts.memory):
         return ()
     try:
         return tuple(
             Access(
                 memory.space or named,
-                context.address(given.operands[memory.address or 0], named),
+                context.address(given.operands[memory.address], named),
                 _bytes(given, memory),
                 memory.use,
                 facts.warp == "all",
@@ -45,9 +45,9 @@ def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
 
 def _bytes(given: Instruction, memory: Memory) -> int:
     """Bytes that each lane moves."""
-    if memory.value is not None:
+    if memory.value >= 0:
         return DTYPES[type_of(given)].itemsize * len(parts(given.operands[memory.value]))
-    if memory.size is None:
+    if memory.size < 0:
         return memory.bytes
     match given.operands[memory.size :]:
         case (Immediate(value=size), *_):

@@ -38,11 +38,11 @@ class Memory(NamedTuple):
     ----------
     use : str
         ``copies`` of what may go either way.
-    address : int or None
-        Operand with the address of each lane; None where there is none that could be watched: of textures, fragments,
+    address : int
+        Operand with the address of each lane; -1 where there is none that could be watched: of textures, fragments,
         descriptors, and of what runs asynchronously in bulk.
-    value, size : int or None
-        Operand whose elements are moved, or the one that says how many bytes are.
+    value, size : int
+        Operand whose elements are moved, or the one that says how many bytes are; -1 where there is none.
     bytes : int
         Of a lane, where all forms move as many.
     space : str
@@ -50,9 +50,9 @@ class Memory(NamedTuple):
     """
 
     use: Use
-    address: int | None = None
-    value: int | None = None
-    size: int | None = None
+    address: int = -1
+    value: int = -1
+    size: int = -1
     bytes: int = 0
     space: str = ""
 
@@ -322,7 +322,7 @@ def sources(instruction: Instruction) -> list[str]:
 def touches(instruction: Instruction) -> bool:
     """Whether each lane accesses memory by itself at once, at an address that an operand says."""
     facts = facts_of(instruction)
-    return facts.does == "accesses" and facts.warp == "" and facts.memory[0].address is not None
+    return facts.does == "accesses" and facts.warp == "" and facts.memory[0].address >= 0
 
 
 def is_atomic(instruction: Instruction) -> bool:
