@@ -401,8 +401,8 @@ def _address(given: Instruction, registers: Registers) -> Value:
     return registers.number(given.operands[1])
 
 
-def _count(given: Instruction, registers: Registers) -> Value:
-    return registers.numbers.unknown(f"{given} is not followed", 0 if given.opcode != "bfind" else -1, 64)
+def _count(instruction: Instruction, registers: Registers) -> Value:
+    return registers.numbers.unknown(f"{instruction} is not followed", 0 if instruction.opcode != "bfind" else -1, 64)
 
 
 _MAKERS: Final[dict[str, Callable[[Instruction, Registers], Value]]] = {

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of, is_strong, polls, sources, targets
+from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of, is_strong, polls, sources, targets, touches
 from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
 from cudakit.emulator.machine.stack import frame_bytes
 from cudakit.emulator.ptx.program import Instruction
@@ -132,3 +136,61 @@ def test_a_frame_keeps_no_result_of_a_barrier() -> None:
             ret;
         }""")
     assert frame_bytes(program.functions["f"], 0) == 24  # five words: the way back, and %d1
+
+
+#: Names of operations, which stand behind the opcodes of atomic operations, reductions and comparisons.
+OPERATIONS = {"add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas", "popc"}
+#: What the parser, which stands below the table, has by itself: how a body ends, and what moves vectors.
+ENDS, ACCESSES = ("ret", "exit", "bra", "trap"), ("ld", "ldu", "st", "atom", "red")
+#: What one maker tells apart of its own opcodes, by file.
+KNOWN = {
+    "emulator/compiled/emit/bits.py": {("clz", "popc", "brev")},
+    "emulator/compiled/emit/rounding.py": {("mul", "fma", "mad", "div")},
+    "emulator/instructions/floating.py": {("add", "sub", "mul", "fma", "mad", "div")},
+    "emulator/instructions/video.py": {("vadd", "vsub", "vabsdiff")},
+    "emulator/ptx/body.py": {ENDS, ACCESSES},
+}
+
+
+def sets_of_opcodes(text: str) -> list[tuple[str, ...]]:
+    """Containers of three or more strings that are all opcodes; a dict of functions is no set, but what is done."""
+    opcodes = {name.partition(".")[0] for name in FACTS}
+    sets = []
+    for node in ast.walk(ast.parse(text)):
+        parts: Sequence[ast.AST | None] = ()
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            parts = node.elts
+        elif isinstance(node, ast.Dict) and all(isinstance(value, ast.Constant | ast.Tuple) for value in node.values):
+            parts = node.keys
+        elif isinstance(node, ast.MatchOr):
+            parts = [each.value for each in node.patterns if isinstance(each, ast.MatchValue)]
+        names = [part.value for part in parts if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = node.value.split()
+        if len(names) >= max(3, len(parts)) and opcodes.issuperset(names) and not OPERATIONS.issuperset(names):
+            sets.append(tuple(names))
+    return sets
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x = {'ld', 'st', 'bra'}", "x in ('ld', 'st', 'bra')", "x = {'ld': 0, 'st': 1, 'bra': 1}",
+     "x = 'ld st bra'.split()", "match x:\n    case 'ld' | 'st' | 'bra': pass"],
+)  # fmt: skip
+def test_a_set_of_opcodes_is_seen(text: str) -> None:
+    assert sets_of_opcodes(text) == [("ld", "st", "bra")]
+    assert not sets_of_opcodes(text.replace("st", "stop"))
+
+
+def test_sets_of_opcodes_stand_in_the_table_alone() -> None:
+    root = Path(ck.__file__).parent
+    for path in sorted([*(root / "emulator").rglob("*.py"), *(root / "proof").rglob("*.py")]):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith("emulator/isa/"):
+            others = set(sets_of_opcodes(path.read_text(encoding="utf-8"))) - KNOWN.get(name, set())
+            assert not others, f"{name}: ask cudakit/emulator/isa/facts.py instead of {others}"
+
+
+def test_the_parser_s_opcodes_are_what_the_table_says() -> None:
+    assert all(FACTS[name].does in ("branches", "leaves", "stops") for name in ENDS)
+    assert all(touches(named(name)) for name in ACCESSES)

@@ -38,9 +38,9 @@ def waits(given: Instruction) -> bool:
     return facts_of(given).does == "waits"
 
 
-def ends_block(given: Instruction) -> bool:
+def ends_block(instruction: Instruction) -> bool:
     """Whether an instruction is how a basic block ends, rather than in it."""
-    return facts_of(given).does in ("branches", "leaves", "waits")
+    return facts_of(instruction).does in ("branches", "leaves", "waits")
 
 
 class Flow:

@@ -84,8 +84,8 @@ def _touches(given: Instruction) -> bool:
     return touches(given) and not is_atomic(given) and "param" not in given.modifiers
 
 
-def _copies(given: Instruction) -> bool:
-    return facts_of(given).does in ("copies", "commits")
+def _copies(instruction: Instruction) -> bool:
+    return facts_of(instruction).does in ("copies", "commits")
 
 
 def _may_be_early(given: Instruction) -> bool:

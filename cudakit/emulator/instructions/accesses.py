@@ -26,7 +26,7 @@ def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
     """How an instruction accesses memory; empty where it does not, or in a way that is not counted."""
     facts = facts_of(given)
     named = space_of(given)
-    if named in ("param", "const") or "bulk" in given.modifiers or any(each.address < 0 for each in facts.memory):
+    if named in ("param", "const") or "bulk" in given.modifiers or any(memory.address < 0 for memory in facts.memory):
         return ()
     try:
         return tuple(
@@ -43,13 +43,13 @@ def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
         return ()  # the machine says what is wrong with it
 
 
-def _bytes(given: Instruction, memory: Memory) -> int:
+def _bytes(instruction: Instruction, memory: Memory) -> int:
     """Bytes that each lane moves."""
     if memory.value >= 0:
-        return DTYPES[type_of(given)].itemsize * len(parts(given.operands[memory.value]))
+        return DTYPES[type_of(instruction)].itemsize * len(parts(instruction.operands[memory.value]))
     if memory.size < 0:
         return memory.bytes
-    match given.operands[memory.size :]:
+    match instruction.operands[memory.size :]:
         case (Immediate(value=size), *_):
             return size
-    raise EmulationError(f"{given} of a number of bytes that is no constant")
+    raise EmulationError(f"{instruction} of a number of bytes that is no constant")
