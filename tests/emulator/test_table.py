@@ -9,7 +9,9 @@ from types import ModuleType
 
 import pytest
 
+from cudakit.emulator.isa.facts import UNKNOWN, facts_of
 from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
+from cudakit.emulator.ptx.program import Instruction
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -40,6 +42,17 @@ def test_every_instruction_is_listed_under_its_section(table: ModuleType) -> Non
         for section in re.findall(r"9\.7\.[\d.]*\d", sections):
             assert any(f"{known}.".startswith(f"{section}.") for known in listed[opcode]), (
                 f"{opcode} is said to be in {section}, and is in {sorted(listed[opcode])}"
+            )
+
+
+def test_facts_are_of_the_section_that_has_the_instruction(table: ModuleType) -> None:
+    for form in table.forms():
+        opcode, *modifiers = form.name.split(".")
+        facts = facts_of(Instruction(opcode, tuple(modifiers), (), None, 0, None))
+        sections = re.findall(r"9\.7\.[\d.]*\d", facts.sections)
+        if facts is not UNKNOWN and not table.missing(form):
+            assert any(f"{form.section}.".startswith(f"{section}.") for section in sections), (
+                f"{form.name} is in {form.section}, and in facts.py in {facts.sections}"
             )
 
 

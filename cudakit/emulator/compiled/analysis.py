@@ -15,7 +15,7 @@ from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
-from cudakit.emulator.isa.facts import is_atomic, is_strong, targets
+from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
 from cudakit.emulator.machine.context import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
@@ -45,13 +45,10 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
 
 
 def _uses_warps(context: Context) -> bool:
-    for given in context.function.code:
-        entry = entry_of(given)
-        if entry is not None and entry.warps:
-            return True
-        if any(isinstance(each, Register) and each.name.startswith("%lanemask") for each in given.operands):
-            return True
-    return False
+    return any(
+        facts_of(instruction).warp or any(name.startswith("%lanemask") for name in sources(instruction))
+        for instruction in context.function.code
+    )
 
 
 def _adds_floats(context: Context) -> bool:

@@ -62,8 +62,8 @@ class Facts(NamedTuple):
 
     Attributes
     ----------
-    section : str
-        Of the PTX ISA.
+    sections : str
+        Of the PTX ISA, that define it.
     category : str
         What counters count it as; empty where its type decides.
     does : str
@@ -85,7 +85,7 @@ class Facts(NamedTuple):
         Floating-point operations for each number, where its type is one of floating point.
     """
 
-    section: str
+    sections: str
     category: Category | Literal[""] = ""
     does: Does = "computes"
     result: tuple[type[Operand], ...] = (Register, Group)
@@ -107,10 +107,10 @@ _SMALL_COPY = (Memory("copies", 1, size=2, space="global"), Memory("copies", 0, 
 _TEXTURE = (Memory("loads", space="texture"),)
 
 FACTS: dict[str, Facts] = {
-    "add": Facts("9.7.1.1, 9.7.3.3, 9.7.4.1", address="pointer", operations=1),
-    "sub": Facts("9.7.1.2, 9.7.3.4, 9.7.4.2", address="pointer", operations=1),
+    "add": Facts("9.7.1.1, 9.7.2.1, 9.7.3.3, 9.7.4.1", address="pointer", operations=1),
+    "sub": Facts("9.7.1.2, 9.7.2.3, 9.7.3.4, 9.7.4.2", address="pointer", operations=1),
     "mul": Facts("9.7.1.3, 9.7.3.5, 9.7.4.3", address="offset", operations=1),
-    "mad": Facts("9.7.1.4, 9.7.3.7", address="pointer", operations=2),
+    "mad": Facts("9.7.1.4, 9.7.2.5, 9.7.3.7", address="pointer", operations=2),
     "mul24": Facts("9.7.1.5"),
     "mad24": Facts("9.7.1.6"),
     "sad": Facts("9.7.1.7"),
@@ -137,16 +137,16 @@ FACTS: dict[str, Facts] = {
     "testp": Facts("9.7.3.1", "compare"),
     "copysign": Facts("9.7.3.2"),
     "fma": Facts("9.7.3.6, 9.7.4.4", operations=2),
-    "rcp": Facts("9.7.3.13", "special", operations=1),
+    "rcp": Facts("9.7.3.13, 9.7.3.14", "special", operations=1),
     "sqrt": Facts("9.7.3.15", "special", operations=1),
-    "rsqrt": Facts("9.7.3.16", "special", operations=1),
+    "rsqrt": Facts("9.7.3.16, 9.7.3.17", "special", operations=1),
     "sin": Facts("9.7.3.18", "special", operations=1),
     "cos": Facts("9.7.3.19", "special", operations=1),
     "lg2": Facts("9.7.3.20", "special", operations=1),
     "ex2": Facts("9.7.3.21, 9.7.4.10", "special", operations=1),
     "tanh": Facts("9.7.3.22, 9.7.4.9", "special", operations=1),
-    "set": Facts("9.7.6.1", "compare"),
-    "setp": Facts("9.7.6.2", "compare"),
+    "set": Facts("9.7.6.1, 9.7.7.1", "compare"),
+    "setp": Facts("9.7.6.2, 9.7.7.2", "compare"),
     "selp": Facts("9.7.6.3", "move", address="pointer"),
     "slct": Facts("9.7.6.4", "move"),
     "and": Facts("9.7.8.1", "logic", address="offset"),
@@ -159,9 +159,9 @@ FACTS: dict[str, Facts] = {
     "shl": Facts("9.7.8.8", "logic", address="offset"),
     "shr": Facts("9.7.8.9", "logic", address="offset"),
     "mov": Facts("9.7.9.3, 9.7.9.4", "move", address="pointer"),
-    "shfl": Facts("9.7.9.6", "warp", warp="named"),
+    "shfl": Facts("9.7.9.5, 9.7.9.6", "warp", warp="named"),
     "prmt": Facts("9.7.9.7", "logic"),
-    "ld": Facts("9.7.9.8", "load", "accesses", memory=_LOAD),
+    "ld": Facts("9.7.9.8, 9.7.9.9", "load", "accesses", memory=_LOAD),
     "ldu": Facts("9.7.9.10", "load", "accesses", memory=_LOAD),
     "st": Facts("9.7.9.11", "store", "accesses", result=(), memory=_STORE),
     "st.async": Facts("9.7.9.12", "store", "sends", result=(), memory=(Memory("stores"),)),
@@ -172,7 +172,7 @@ FACTS: dict[str, Facts] = {
     "createpolicy": Facts("9.7.9.18", "copy"),
     "isspacep": Facts("9.7.9.19", "move"),
     "cvta": Facts("9.7.9.20", "move", address="pointer"),
-    "cvt": Facts("9.7.9.21", "convert", address="pointer"),
+    "cvt": Facts("9.7.9.21, 9.7.9.22", "convert", address="pointer"),
     "mapa": Facts("9.7.9.23", "move"),
     "getctarank": Facts("9.7.9.24", "move"),
     "cp.async": Facts("9.7.9.25.3.1", "copy", "copies", result=(), memory=_SMALL_COPY),
@@ -216,7 +216,7 @@ FACTS: dict[str, Facts] = {
     "atom": Facts("9.7.13.5", "atomic", "accesses", memory=(Memory("atomics", 1, value=2),), polls=True),
     "red": Facts("9.7.13.6", "atomic", "accesses", result=(), memory=(Memory("atomics", 0, value=1),)),
     "red.async": Facts("9.7.13.7", "atomic", "sends", result=(), memory=(Memory("atomics"),)),
-    "vote": Facts("9.7.13.9", "warp", warp="named"),
+    "vote": Facts("9.7.13.8, 9.7.13.9", "warp", warp="named"),
     "match": Facts("9.7.13.10", "warp", warp="named"),
     "activemask": Facts("9.7.13.11", "warp", warp="seen"),
     "redux": Facts("9.7.13.12", "warp", warp="named"),
@@ -235,7 +235,7 @@ FACTS: dict[str, Facts] = {
     "stmatrix": Facts("9.7.14.5.16", "store", "accesses", result=(), memory=_ROWS_WRITTEN, warp="all"),
     "movmatrix": Facts("9.7.14.5.17", "tensor", warp="all"),
     "wgmma.mma_async": Facts("9.7.15.5.2", "tensor", "accesses", updates=True, memory=(Memory("loads"),), warp="all"),
-    "wgmma": Facts("9.7.15.7.1 – 9.7.15.7.3", "tensor", "commits", result=(), warp="all"),
+    "wgmma": Facts("9.7.15.7.1, 9.7.15.7.2, 9.7.15.7.3", "tensor", "commits", result=(), warp="all"),
     "stacksave": Facts("9.7.17.1", "move", "stack"),
     "stackrestore": Facts("9.7.17.2", "move", "stack", result=()),
     "alloca": Facts("9.7.17.3", "move", "stack"),
