@@ -10,7 +10,7 @@ from cudakit.emulator.compiled import barriers, threads
 from cudakit.emulator.compiled.builder import bits_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
-from cudakit.emulator.compiled.flow import Flow, ends_block, meets, waits
+from cudakit.emulator.compiled.flow import Flow, ends_block, waits
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
@@ -120,7 +120,7 @@ class Analysis:
         shapes = self.shapes = Shapes(function, flow, special, transfer, self.polling)
         self.raw: set[str] = self._raw()
         self.uses_shared: bool = _uses_shared(context)
-        self.waiting: list[int] = [number for number in flow.order if waits(self.last_of(number))]
+        self.waiting: list[int] = [number for number in flow.order if flow.blocks[number].waits]
         self.parted_waits: list[int] = [number for number in self.waiting if number in shapes.parted]
         polls = [number for number in flow.order if number in self.polling]
         self.parted_polls: list[int] = [number for number in polls if number in shapes.parted]
@@ -133,7 +133,7 @@ class Analysis:
             predicates = [name for name, kind in function.registers.items() if kind == "pred"]
             once = {name for name in predicates if written.count(name) == 1}
             self.lasting = once - shapes.kept - shapes.live_in[0]
-        self.meets_parted: bool = any(meets(function.code[flow.blocks[number].first]) for number in shapes.parted)
+        self.meets_parted: bool = any(flow.blocks[number].meets for number in shapes.parted)
 
     def last_of(self, number: int) -> Instruction:
         """The instruction that a block ends with."""

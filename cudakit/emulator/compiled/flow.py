@@ -18,6 +18,9 @@ class Block:
     last: int
     #: Blocks that may come next; `Flow.end` for leaving. A branch's target comes first, what follows it last.
     successors: tuple[int, ...] = ()
+    #: Whether lanes of a warp wait for each other at its first instruction, and vectors at its last.
+    meets: bool = False
+    waits: bool = False
     predecessors: list[int] = field(default_factory=list)
     #: Headers of the loops around it, the outermost first.
     loops: tuple[int, ...] = ()
@@ -190,7 +193,7 @@ def _blocks(function: Function) -> list[Block]:
             successors = (end,) if given.guard is None else (end, follows)
         else:
             successors = (follows,)
-        blocks.append(Block(first, last, successors))
+        blocks.append(Block(first, last, successors, meets(code[first]), waits(given)))
     return blocks
 
 

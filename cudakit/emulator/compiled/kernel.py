@@ -14,7 +14,7 @@ from cudakit.emulator.compiled import threads, verdicts
 from cudakit.emulator.compiled.analysis import Analysis
 from cudakit.emulator.compiled.builder import Site
 from cudakit.emulator.compiled.emit.table import entry_of
-from cudakit.emulator.compiled.flow import Block, ends_block, meets, named_lanes, waits
+from cudakit.emulator.compiled.flow import Block, ends_block, meets, named_lanes
 from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
 from cudakit.emulator.compiled.helpers import DECLARED
 from cudakit.emulator.compiled.layout import Layout
@@ -103,7 +103,7 @@ class _Kernel:
         mask_place = scaffold.masks.get(number)
         none, every = constant(b.mask_type, 0), constant(b.mask_type, -1)
         text.label(scaffold.chain(place))
-        meeting = number in self.parted and meets(code[block.first])
+        meeting = number in self.parted and block.meets
         if mask_place is not None:
             here = text.load(b.mask_type, mask_place)
             if meeting:
@@ -155,7 +155,7 @@ class _Kernel:
                 text.label(out)
                 continue
             scaffold.tick()
-            meeting = meets(self.code[flow.blocks[header].first])
+            meeting = flow.blocks[header].meets
             text.jump(scaffold.chain(flow.place[header]) if meeting else scaffold.body(header))
             text.label(out)
         text.jump(scaffold.chain(place + 1))
@@ -285,7 +285,7 @@ class _Kernel:
         given = self.known.last_of(number)
         b.given = given
         lanes = b.bits(b.all_lanes() if mask is None else mask)
-        if waits(given):
+        if block.waits:
             self.waiting.wait(place, number, mask)
             return
         if given.opcode == "brx":

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cudakit.emulator.compiled.builder import Builder
-from cudakit.emulator.compiled.flow import Flow, waits
+from cudakit.emulator.compiled.flow import Flow
 from cudakit.emulator.compiled.shapes import Shapes
 from cudakit.emulator.compiled.text import X, constant, lanes_of
 from cudakit.emulator.isa.facts import targets
@@ -26,7 +26,7 @@ class Saves:
 
     def __init__(self, flow: Flow, shapes: Shapes, whole: bool) -> None:
         code = flow.code
-        ends = {n: flow.blocks[n].successors[0] for n in flow.order if waits(code[flow.blocks[n].last - 1])}
+        ends = {n: flow.blocks[n].successors[0] for n in flow.order if flow.blocks[n].waits}
         live = {n: shapes.live_in[after] if after != flow.end else set[str]() for n, after in ends.items()}
         self.stores: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
         self.loads: dict[int, set[str]] = {n: set(names) for n, names in live.items()}

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from cudakit.emulator.compiled.flow import Flow, meets, waits
+from cudakit.emulator.compiled.flow import Flow
 from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, registers_in
 
@@ -101,9 +101,10 @@ class Shapes:
         self._written: dict[str, list[int]] = {}
         #: Registers that an instruction with a guard writes.
         self._guarded = {name for given in self.function.code if given.guard is not None for name in targets(given)}
+        self._targets = [targets(given) for given in self.function.code]
         for block in self.flow.order:
             for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
-                for name in targets(self.function.code[number]):
+                for name in self._targets[number]:
                     self._written.setdefault(name, []).append(block)
         self._live()
         while True:
@@ -140,7 +141,7 @@ class Shapes:
             for block in self.flow.order:
                 for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
                     given = self.function.code[number]
-                    for name in targets(given):
+                    for name in self._targets[number]:
                         shape = self.transfer(given, self.shape)
                         if given.guard is not None and self.shape(given.guard[0]) != UNIFORM:
                             shape = VARYING
@@ -185,11 +186,7 @@ class Shapes:
         # Where lanes wait for others, those that need not wait go on, past where they would meet again.
         for number in list(self.parted):
             block = flow.blocks[number]
-            if (
-                number in self.polling
-                or waits(self.function.code[block.last - 1])
-                or meets(self.function.code[block.first])
-            ):
+            if number in self.polling or block.waits or block.meets:
                 self.parted |= flow.until([number], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
@@ -236,13 +233,13 @@ class Shapes:
 
     def _waits_with(self, name: str) -> bool:
         """Whether a register lives while some lanes wait where others may not have come to."""
-        flow, code = self.flow, self.function.code
+        flow = self.flow
         for number in self.parted:
             block = flow.blocks[number]
             after = block.successors[0]
-            if waits(code[block.last - 1]) and after != flow.end and name in self.live_in[after]:
+            if block.waits and after != flow.end and name in self.live_in[after]:
                 return True
-            if (meets(code[block.first]) or number in self.polling) and name in self.live_in[number]:
+            if (block.meets or number in self.polling) and name in self.live_in[number]:
                 return True
         return False
 
@@ -258,10 +255,10 @@ class Shapes:
                 given = code[number]
                 read.update(name for name in sources(given) if name in known and name not in written)
                 if given.guard is None:
-                    written.update(targets(given))
+                    written.update(self._targets[number])
                 else:
                     # What it does not write stays.
-                    read.update(name for name in targets(given) if name in known and name not in written)
+                    read.update(name for name in self._targets[number] if name in known and name not in written)
             uses.append((read, written))
         self.live_in = [set(read) for read, _ in uses]
         changed = True
