@@ -57,12 +57,12 @@ def call(given: Instruction, b: Builder) -> None:
 # ── lanes of a warp ──
 
 
-@emits("activemask", transfer=uniform, warps=True)
+@emits("activemask", transfer=uniform)
 def activemask(given: Instruction, b: Builder) -> None:
     b.write(given.operands[0], "b32", Value(UNIFORM, b.bits(b.all_lanes())))
 
 
-@emits("bar.warp", "barrier.warp", warps=True)
+@emits("bar.warp", "barrier.warp")
 def warp_barrier(given: Instruction, b: Builder) -> None:
     b.text.do('fence syncscope("singlethread") seq_cst')
 
@@ -93,7 +93,7 @@ def _shape_of(x: X) -> Shape:
     return VARYING if x.is_vector else UNIFORM
 
 
-@emits("shfl", transfer=varies, warps=True)
+@emits("shfl", transfer=varies)
 def shfl(given: Instruction, b: Builder) -> None:
     target, source, by, clamp, *rest = given.operands
     mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
@@ -182,7 +182,7 @@ def _permuted(b: Builder, value: X, at: X) -> X:
     return found
 
 
-@emits("vote", transfer=_of_members, warps=True)
+@emits("vote", transfer=_of_members)
 def vote(given: Instruction, b: Builder) -> None:
     target, predicate, *rest = given.operands
     mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
@@ -203,7 +203,7 @@ def vote(given: Instruction, b: Builder) -> None:
     b.write(target, "pred", Value(_shape_of(found), found))
 
 
-@emits("elect", transfer=varies, warps=True)
+@emits("elect", transfer=varies)
 def elect(given: Instruction, b: Builder) -> None:
     """The lowest lane of those that are named."""
     target, mask = given.operands
@@ -224,7 +224,7 @@ def arrive(given: Instruction, b: Builder) -> None:
     come(b, given)
 
 
-@emits("redux", transfer=_of_members, warps=True)
+@emits("redux", transfer=_of_members)
 def redux(given: Instruction, b: Builder) -> None:
     target, source, mask = given.operands
     kind = type_of(given)
@@ -253,7 +253,7 @@ def redux(given: Instruction, b: Builder) -> None:
     b.write(target, kind, Value(VARYING, found))
 
 
-@emits("match", transfer=varies, warps=True)
+@emits("match", transfer=varies)
 def match(given: Instruction, b: Builder) -> None:
     target, source, mask = given.operands
     kind = type_of(given)

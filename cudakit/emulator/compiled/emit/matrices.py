@@ -49,7 +49,7 @@ def _shuffled(b: Builder, x: X, y: X, order: np.ndarray) -> X:
 # ── loads ──
 
 
-@emits("ldmatrix", transfer=varies, warps=True)
+@emits("ldmatrix", transfer=varies)
 def ldmatrix(given: Instruction, b: Builder) -> None:
     """Matrices of 8 × 8 halves, of which a lane names a row of 16 bytes and gets two halves."""
     target, source = given.operands
@@ -87,7 +87,7 @@ def ldmatrix(given: Instruction, b: Builder) -> None:
 # ── products ──
 
 
-@emits("mma", transfer=varies, warps=True)
+@emits("mma", transfer=varies)
 def mma(given: Instruction, b: Builder) -> None:
     types = types_of(given.modifiers)
     to, kind, other, of_c = types

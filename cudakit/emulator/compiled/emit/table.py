@@ -21,8 +21,6 @@ class Entry(NamedTuple):
     transfer: Transfer
     #: Whether it gives NaN in one form only, or passes on what its sources hold, so that this may be made later.
     makes_nan: bool = False
-    #: Whether lanes of a warp meet in it.
-    warps: bool = False
 
 
 EMITTERS: dict[str, Entry] = {}
@@ -43,14 +41,12 @@ def uniform(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     return UNIFORM
 
 
-def emits(
-    *opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = False, warps: bool = False
-) -> Callable[[Emit], Emit]:
+def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = False) -> Callable[[Emit], Emit]:
     """Enter how instructions are compiled into the table; an opcode may go on with modifiers."""
 
     def enter(emit: Emit) -> Emit:
         for opcode in opcodes:
-            EMITTERS[opcode] = Entry(emit, transfer, makes_nan, warps)
+            EMITTERS[opcode] = Entry(emit, transfer, makes_nan)
         return emit
 
     return enter
