@@ -1,21 +1,16 @@
 """Arithmetic whose opcode serves integers, floats and halves alike: PTX ISA 9.7.1, 9.7.3 and 9.7.4.
 
-Each entry hands its instruction to the family of its type: `integer`, `floating` or `halves`.
+Each entry hands its instruction to the family of its type: `floating`, `halves` or, for integers, `meanings`.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from cudakit.emulator.instructions import floating, halves, integer
-from cudakit.emulator.instructions.elementwise import elementwise
+from cudakit.emulator.instructions import floating, halves, meanings
 from cudakit.emulator.instructions.halves import is_half
 from cudakit.emulator.machine.approximate import of_arrays
 from cudakit.emulator.machine.context import Context
 from cudakit.emulator.machine.decode import Maker, Step, instruction
 from cudakit.emulator.ptx.program import Instruction
-
-__all__ = ["elementwise"]
 
 
 def _by_type(opcode: str, section: str, whole: Maker | None, single: Maker | None, half: Maker | None) -> None:
@@ -32,33 +27,25 @@ def _by_type(opcode: str, section: str, whole: Maker | None, single: Maker | Non
         return maker(given, context)
 
 
-def _negate(given: Instruction, context: Context) -> Step:
-    return elementwise(given, context, given.modifiers[-1], np.negative)
-
-
-def _absolute(given: Instruction, context: Context) -> Step:
-    return elementwise(given, context, given.modifiers[-1], np.abs)
-
-
-_by_type("add", "9.7.1.1, 9.7.3.3, 9.7.4.1", integer.add, floating.add, halves.add)
-_by_type("sub", "9.7.1.2, 9.7.3.4, 9.7.4.2", integer.subtract, floating.subtract, halves.subtract)
-_by_type("mul", "9.7.1.3, 9.7.3.5, 9.7.4.3", integer.multiply, floating.multiply, halves.multiply)
-_by_type("mad", "9.7.1.4, 9.7.3.7", integer.multiply_add, floating.fma, None)
+_by_type("add", "9.7.1.1, 9.7.3.3, 9.7.4.1", meanings.step, floating.add, halves.add)
+_by_type("sub", "9.7.1.2, 9.7.3.4, 9.7.4.2", meanings.step, floating.subtract, halves.subtract)
+_by_type("mul", "9.7.1.3, 9.7.3.5, 9.7.4.3", meanings.step, floating.multiply, halves.multiply)
+_by_type("mad", "9.7.1.4, 9.7.3.7", meanings.step, floating.fma, None)
 _by_type("fma", "9.7.3.6, 9.7.4.4", None, floating.fma, halves.fma)
-_by_type("div", "9.7.1.8, 9.7.3.8", integer.divide, floating.divide, None)
-_by_type("abs", "9.7.1.10, 9.7.3.9, 9.7.4.6", _absolute, floating.absolute, halves.absolute)
-_by_type("neg", "9.7.1.11, 9.7.3.10, 9.7.4.5", _negate, floating.negate, halves.negate)
+_by_type("div", "9.7.1.8, 9.7.3.8", meanings.step, floating.divide, None)
+_by_type("abs", "9.7.1.10, 9.7.3.9, 9.7.4.6", meanings.step, floating.absolute, halves.absolute)
+_by_type("neg", "9.7.1.11, 9.7.3.10, 9.7.4.5", meanings.step, floating.negate, halves.negate)
 _by_type(
     "min",
     "9.7.1.12, 9.7.3.11, 9.7.4.7",
-    lambda given, context: integer.extremum(given, context, np.minimum),
+    meanings.step,
     lambda given, context: floating.extremum(given, context, least=True),
     lambda given, context: halves.extremum(given, context, least=True),
 )
 _by_type(
     "max",
     "9.7.1.13, 9.7.3.12, 9.7.4.8",
-    lambda given, context: integer.extremum(given, context, np.maximum),
+    meanings.step,
     lambda given, context: floating.extremum(given, context, least=False),
     lambda given, context: halves.extremum(given, context, least=False),
 )

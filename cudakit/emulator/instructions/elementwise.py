@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.context import CARRY, Context
 from cudakit.emulator.machine.decode import Step
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
@@ -48,12 +48,24 @@ def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
 def compute(
     context: Context, function: Callable[..., Any], target: Operand, kind: str, sources: Iterable[tuple[Operand, str]]
 ) -> Step:
-    """A step that writes ``function(*sources)`` to `target` of type `kind`; each source has its own type.
+    """A step that writes ``function(*sources)`` to `target` of type `kind`; each source has its own type."""
+    return compute_all(context, function, [(target, kind)], sources)
+
+
+def compute_all(
+    context: Context,
+    function: Callable[..., Any],
+    targets: Sequence[tuple[Operand, str]],
+    sources: Iterable[tuple[Operand, str]],
+) -> Step:
+    """A step that writes ``function(*sources)`` to a target, or each of its results to one; each has its own type.
 
     A source that is the same in all lanes may come as one element. `function` gives a source, or an array of its own.
     """
-    write = context.write(target, kind, adopts=True)
+    writes = [context.write(target, kind, adopts=len(targets) == 1) for target, kind in targets]
+    sources = list(sources)
     reads = [context.read(source, type_, compact=True) for source, type_ in sources]
+    write = writes[0]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         where = chosen = index
@@ -63,7 +75,13 @@ def compute(
                 where = chosen = None
             elif 4 * index.size > machine.lanes:
                 where, chosen = machine.mask(index), None
-        write(frame, where, function(*[read(frame, chosen, machine) for read in reads]))
+        results = function(*[read(frame, chosen, machine) for read in reads])
+        if len(writes) == 1:
+            write(frame, where, results)
+            return
+        for to, values in zip(writes, results, strict=True):
+            to(frame, where, values)
 
-    context.elementwise.add(step)
+    if CARRY not in [operand for operand, _ in (*targets, *sources)]:
+        context.elementwise.add(step)
     return step

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
-from cudakit.emulator.compiled.emit.arithmetic import add_values
+from cudakit.emulator.compiled.emit.affine import add_values
 from cudakit.emulator.compiled.emit.lanes import gather, load_row, scatter, store_row
 from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, NOWHERE, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot

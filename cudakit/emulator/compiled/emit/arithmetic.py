@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, bits_of
-from cudakit.emulator.compiled.emit import halves
+from cudakit.emulator.compiled.builder import FLOATS, Builder
+from cudakit.emulator.compiled.emit import halves, meanings
+from cudakit.emulator.compiled.emit.affine import TRANSFERS
 from cudakit.emulator.compiled.emit.common import (
     ONE,
     flushed,
     intrinsic,
-    is_integer,
-    named,
     nan_kept,
     only,
     quieted,
@@ -20,176 +17,30 @@ from cudakit.emulator.compiled.emit.common import (
 )
 from cudakit.emulator.compiled.emit.halves import HALVES
 from cudakit.emulator.compiled.emit.rounding import directed_result, flushed_result, mode_of, write_float
-from cudakit.emulator.compiled.emit.table import by_sources, emits
+from cudakit.emulator.compiled.emit.table import emits
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.ptx.program import Immediate, Instruction
-
-# ── shapes of sums and products ──
+from cudakit.emulator.ptx.program import Instruction
 
 
-def _times(shape: Shape, other: object) -> Shape:
-    """The shape of a product with an operand."""
-    if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
-        return Affine(shape.stride * _signed(other.value), shape.of)
-    return VARYING
-
-
-def _signed(value: int) -> int:
-    value &= (1 << 64) - 1
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
-    """The shape of a sum."""
-    if a in (None, UNIFORM) and b in (None, UNIFORM):
-        return UNIFORM
-    if a in (None, UNIFORM) and isinstance(b, Affine):
-        return Affine(sign * b.stride, b.of)
-    if b in (None, UNIFORM) and isinstance(a, Affine):
-        return a
-    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride + sign * b.stride and a.of is None is b.of:
-        return Affine(a.stride + sign * b.stride)
-    return VARYING
-
-
-def _sum_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    kind = type_of(given)
-    if not is_integer(kind) or len(given.modifiers) > 1:
-        return by_sources(given, shape)
-    a, b = (shape(operand, kind) for operand in given.operands[1:3])
-    return _plus(a, b, -1 if given.opcode == "sub" else 1)
-
-
-def _product(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """The shape of the product in ``mul`` and ``mad``, in the bits of the result."""
-    kind = type_of(given)
-    a, b = given.operands[1:3]
-    x, y = shape(a, kind), shape(b, kind)
-    if x in (None, UNIFORM) and y in (None, UNIFORM):
-        return UNIFORM
-    found = _times(x, b) if isinstance(x, Affine) else _times(y, a)
-    if not isinstance(found, Affine) or "wide" not in given.modifiers:
-        return found
-    bits = bits_of(kind)
-    whole = resized(x if isinstance(x, Affine) else y, bits, 2 * bits, kind[0] == "s")
-    return _times(whole, b if isinstance(x, Affine) else a)
-
-
-def _product_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    kind = type_of(given)
-    if not is_integer(kind) or not {"hi", "sat", "cc"}.isdisjoint(given.modifiers) or kind.endswith("16"):
-        return by_sources(given, shape)
-    product = _product(given, shape)
-    if given.opcode == "mul":
-        return product
-    return _plus(product, shape(given.operands[3], f"{kind[0]}64" if "wide" in given.modifiers else kind))
-
-
-# ── sums and products of integers ──
-
-
-def add_values(b: Builder, x: Value, y: Value, opcode: str = "add") -> Value:
-    """The sum or difference of two integers, affine where they are."""
-    shape = _plus(x.shape, y.shape, -1 if opcode == "sub" else 1)
-    if not isinstance(shape, Affine):
-        if shape == UNIFORM:
-            return Value(UNIFORM, b.text.binary(opcode, x.x, y.x))
-        return Value(VARYING, b.text.binary(opcode, b.lanes(x), b.lanes(y)))
-    return Value(shape, b.text.binary(opcode, x.x, y.x), x.narrow or y.narrow)
-
-
-def _multiplied(b: Builder, x: Value, y: Value, factor: object) -> Value:
-    """The product of two integers, affine where one is and the other is the constant `factor`."""
-    shape = _times(x.shape, factor)
-    if isinstance(shape, Affine):
-        return Value(shape, b.text.binary("mul", x.x, y.x), x.narrow)
-    if x.shape == UNIFORM and y.shape == UNIFORM:
-        return Value(UNIFORM, b.text.binary("mul", x.x, y.x))
-    return Value(VARYING, b.text.binary("mul", b.lanes(x), b.lanes(y)))
-
-
-def _multiply(given: Instruction, b: Builder, kind: str) -> tuple[Value, str]:
-    """The product in ``mul`` and ``mad``, and its type."""
-    first, second = given.operands[1:3]
-    x, y = b.read(first, kind), b.read(second, kind)
-    if isinstance(y.shape, Affine):
-        x, y, second = y, x, first
-    if "wide" in given.modifiers:
-        out = f"{kind[0]}{2 * bits_of(kind)}"
-        element, signed = f"i{bits_of(out)}", kind[0] == "s"
-        if isinstance(x.shape, Affine) and isinstance(second, Immediate):
-            bits = bits_of(out)
-            return _multiplied(b, b.resized(x, bits, signed), b.resized(y, bits, signed), second), out
-        if y.shape == UNIFORM and x.shape == UNIFORM:
-            return Value(UNIFORM, _wide_product(b, x.x, y.x, element, signed)), out
-        return Value(VARYING, _wide_product(b, b.lanes(x), b.lanes(y), element, signed)), out
-    if "hi" in given.modifiers:
-        bits, signed = bits_of(kind), kind[0] == "s"
-
-        def high(p: X, q: X) -> X:
-            whole = _wide_product(b, p, q, f"i{2 * bits}", signed)
-            return b.text.cast("trunc", b.text.binary("lshr", whole, constant(whole.type, bits)), f"i{bits}")
-
-        if y.shape == UNIFORM and x.shape == UNIFORM:
-            return Value(UNIFORM, high(x.x, y.x)), kind
-        return Value(VARYING, high(b.lanes(x), b.lanes(y))), kind
-    return _multiplied(b, x, y, second), kind
-
-
-def _wide_product(b: Builder, x: X, y: X, element: str, signed: bool) -> X:
-    extend = "sext" if signed else "zext"
-    return b.text.binary("mul", b.text.cast(extend, x, element), b.text.cast(extend, y, element))
-
-
-@emits("add", "sub", transfer=_sum_shape, makes_nan=True)
-def add(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
+@emits("add", "sub", transfer=TRANSFERS["add"], makes_nan=True)
+@emits("mul", transfer=TRANSFERS["mul"], makes_nan=True)
+def arithmetic(given: Instruction, b: Builder) -> None:
+    kind = given.modifiers[-1]
     if kind in HALVES:
         halves.arithmetic(given, b)
-        return
-    if kind in FLOATS:
+    elif kind in FLOATS:
         write_float(given, b, lambda x, y: b.text.binary("f" + given.opcode, x, y), (1, 0))
-        return
-    if not is_integer(kind):
-        raise Refusal(f"instruction {given}")
-    target, first, second = given.operands
-    if given.modifiers == ("sat", "s32"):
-        name = f"llvm.s{given.opcode}.sat"
-        b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: b.text.call(named(name, x), x.type, x, y))
-        return
-    only(given)
-    b.write(target, kind, add_values(b, b.read(first, kind), b.read(second, kind), given.opcode))
+    else:
+        meanings.emit(given, b)
 
 
-@emits("mul", transfer=_product_shape, makes_nan=True)
-def mul(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    if kind in HALVES:
-        halves.arithmetic(given, b)
-        return
-    if kind in FLOATS:
-        write_float(given, b, lambda x, y: b.text.binary("fmul", x, y), (1, 0))
-        return
-    if not is_integer(kind):
-        raise Refusal(f"instruction {given}")
-    only(given, "lo", "hi", "wide")
-    value, out = _multiply(given, b, kind)
-    b.write(given.operands[0], out, value)
-
-
-@emits("mad", transfer=_product_shape, makes_nan=True)
+@emits("mad", transfer=TRANSFERS["mad"], makes_nan=True)
 def mad(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    if kind in FLOATS:
+    if type_of(given) in FLOATS:
         fma(given, b)
-        return
-    if not is_integer(kind):
-        raise Refusal(f"instruction {given}")
-    only(given, "lo", "hi", "wide")
-    value, out = _multiply(given, b, kind)
-    b.write(given.operands[0], out, add_values(b, value, b.read(given.operands[3], out)))
+    else:
+        meanings.emit(given, b)
 
 
 # ── floats ──
@@ -205,16 +56,14 @@ def fma(given: Instruction, b: Builder) -> None:
 
 @emits("div", makes_nan=True)
 def div(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    target, first, second = given.operands
+    kind = given.modifiers[-1]
     if kind in FLOATS:
         if "approx" in given.modifiers:
             _divide_approximately(given, b)
         else:
             write_float(given, b, lambda x, y: b.text.binary("fdiv", x, y), (0, 1))
         return
-    only(given)
-    b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: _quotient(b, x, y, kind, "div"))
+    meanings.emit(given, b)
 
 
 def _divide_approximately(given: Instruction, b: Builder) -> None:
@@ -237,31 +86,6 @@ def _divide_approximately(given: Instruction, b: Builder) -> None:
 
     target, first, second = given.operands
     b.apply(target, "f32", ((first, "f32"), (second, "f32")), compute, raw=True)
-
-
-@emits("rem")
-def rem(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    only(given)
-    target, first, second = given.operands
-    b.apply(target, kind, ((first, kind), (second, kind)), lambda x, y: _quotient(b, x, y, kind, "rem"))
-
-
-def _quotient(b: Builder, x: X, y: X, kind: str, which: str) -> X:
-    """Towards zero; by zero all bits are one."""
-    text = b.text
-    none = text.compare("eq", y, constant(y.type, 0))
-    safe = text.select(none, constant(y.type, 1), y)
-    if kind[0] == "s":
-        # The lowest number by -1 wraps around, which the processor does not.
-        turned = text.compare("eq", safe, constant(y.type, -1))
-        by = text.select(turned, constant(y.type, 1), safe)
-        found = text.binary(f"s{which}", x, by)
-        if which == "div":
-            found = text.select(turned, text.binary("sub", constant(x.type, 0), x), found)
-    else:
-        found = text.binary(f"u{which}", x, safe)
-    return text.select(none, constant(x.type, -1), found)
 
 
 def _mode(given: Instruction, kind: str) -> str:
@@ -314,7 +138,7 @@ def sqrt(given: Instruction, b: Builder) -> None:
 
 @emits("neg", "abs", makes_nan=True)
 def signed(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
+    kind = given.modifiers[-1]
     if kind in HALVES:
         halves.signed(given, b)
         return
@@ -330,15 +154,7 @@ def signed(given: Instruction, b: Builder) -> None:
 
         b.apply(target, kind, ((source, kind),), compute, raw=True)
         return
-    only(given)
-
-    def whole(x: X) -> X:
-        turned = text.binary("sub", constant(x.type, 0), x)
-        if given.opcode == "neg":
-            return turned
-        return text.select(text.compare("slt", x, constant(x.type, 0)), turned, x)
-
-    b.apply(target, kind, ((source, kind),), whole)
+    meanings.emit(given, b)
 
 
 @emits("copysign")
@@ -355,7 +171,7 @@ def copysign(given: Instruction, b: Builder) -> None:
 
 @emits("min", "max")
 def extremum(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
+    kind = given.modifiers[-1]
     if kind in HALVES:
         halves.extremum(given, b)
         return
@@ -389,14 +205,4 @@ def extremum(given: Instruction, b: Builder) -> None:
 
         b.apply(target, kind, [(operand, kind) for operand in operands], compute)
         return
-    if not is_integer(kind):
-        raise Refusal(f"instruction {given}")
-    only(given, "relu")
-    name = f"{'s' if kind[0] == 's' else 'u'}{given.opcode}"
-
-    def whole(x: X, *others: X) -> X:
-        for other in others:
-            x = intrinsic(b, name, x, other)
-        return intrinsic(b, "smax", x, constant(x.type, 0)) if "relu" in given.modifiers else x
-
-    b.apply(target, kind, [(operand, kind) for operand in operands], whole)
+    meanings.emit(given, b)

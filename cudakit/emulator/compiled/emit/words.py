@@ -1,0 +1,227 @@
+"""Words as LLVM IR: operations on one value, or on a vector of the lanes' values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from cudakit.emulator.compiled.builder import Builder
+from cudakit.emulator.compiled.emit.common import intrinsic, named
+from cudakit.emulator.compiled.text import X, constant, lanes_of, like
+from cudakit.emulator.isa.words import BITS, Word
+
+#: LLVM's types of floats; half precision is its bits.
+_FLOATS: Final = {"f32": "float", "f64": "double"}
+_INTEGER: Final = re.compile(r"(?:splat \(i\d+ )?(-?\d+)\)?")
+_TRUTHS: Final = {"true": 1, "false": 0}
+
+
+class LaneWord(Word):
+    """A word in IR.
+
+    Attributes
+    ----------
+    x : X
+        One value where it is the same in all lanes, or a vector; of pieces a vector of all of them.
+    """
+
+    __slots__ = ("b", "lanes", "x")
+
+    def __init__(self, b: Builder, x: X, kind: str, lanes: int) -> None:
+        super().__init__(kind)
+        self.b, self.x, self.lanes = b, x, lanes
+
+    @property
+    def known(self) -> int | None:
+        number = _INTEGER.fullmatch(self.x.name)
+        return int(number[1]) & (1 << self.bits) - 1 if number and self.kind[0] in "us" else _TRUTHS.get(self.x.name)
+
+    def constant(self, value: int, kind: str) -> LaneWord:
+        return self._made(constant(like(self.x, _element(kind)), value), kind)
+
+    def _made(self, x: X, kind: str) -> LaneWord:
+        return LaneWord(self.b, x, kind, self.lanes)
+
+    def do(self, name: str, kind: str, *others: Any) -> LaneWord:
+        made = _OPERATIONS[name](self, kind, *others)
+        return made if isinstance(made, LaneWord) else self._made(made, kind)
+
+
+def _element(kind: str) -> str:
+    """LLVM's type of a word."""
+    return _FLOATS.get(kind) or f"i{BITS[kind]}"
+
+
+def _binary(whole: str, real: str = "") -> Callable[..., X]:
+    """An instruction for integers, where ``{}`` is ``s`` or ``u`` by the sign, and for floats."""
+
+    def do(a: LaneWord, kind: str, other: LaneWord) -> X:
+        opcode = real if a.kind in _FLOATS else whole.format("s" if a.signed else "u")
+        return a.b.text.binary(opcode, a.x, other.x)
+
+    return do
+
+
+def _named(whole: str, real: str = "") -> Callable[..., X]:
+    """An intrinsic."""
+
+    def do(a: LaneWord, kind: str, *others: LaneWord) -> X:
+        name = real if a.kind in _FLOATS else whole.format("s" if a.signed else "u")
+        return intrinsic(a.b, name, a.x, *(other.x for other in others))
+
+    return do
+
+
+def _compared(test: str) -> Callable[..., X]:
+    def do(a: LaneWord, kind: str, other: LaneWord) -> X:
+        sign = "" if test in ("eq", "ne") else "s" if a.signed else "u"
+        how = ("une" if test == "ne" else f"o{test}") if a.kind in _FLOATS else f"{sign}{test}"
+        return a.b.text.compare(how, a.x, other.x)
+
+    return do
+
+
+def _not(a: LaneWord, kind: str) -> X:
+    return a.b.text.binary("xor", a.x, constant(a.x.type, -1))
+
+
+def _neg(a: LaneWord, kind: str) -> X:
+    if a.kind in _FLOATS:
+        return a.b.text.make(f"fneg {a.x}", a.x.type)
+    return a.b.text.binary("sub", constant(a.x.type, 0), a.x)
+
+
+def _abs(a: LaneWord, kind: str) -> X:
+    if a.kind in _FLOATS:
+        return intrinsic(a.b, "fabs", a.x)
+    return a.b.text.call(named("llvm.abs", a.x), a.x.type, a.x, X("i1", "false"))
+
+
+def _shift(name: str) -> Callable[..., X]:
+    def do(a: LaneWord, kind: str, by: LaneWord) -> X:
+        text = a.b.text
+        opcode = "shl" if name == "shl" else "ashr" if a.signed else "lshr"
+        if by.known is not None:
+            return text.binary(opcode, a.x, constant(a.x.type, by.known))
+        if opcode == "ashr":
+            return text.binary(opcode, a.x, _resized(a, intrinsic(a.b, "umin", by.x, constant(by.x.type, a.bits - 1))))
+        held = _resized(a, intrinsic(a.b, "umin", by.x, constant(by.x.type, a.bits)))
+        far = text.compare("eq", held, constant(held.type, a.bits))
+        moved = text.binary(opcode, a.x, text.select(far, constant(held.type, 0), held))
+        return text.select(far, constant(a.x.type, 0), moved)
+
+    return do
+
+
+def _resized(a: LaneWord, amount: X) -> X:
+    """An unsigned amount as wide as a word."""
+    has = int(amount.element[1:])
+    return a.b.text.cast("trunc" if has > a.bits else "zext", amount, f"i{a.bits}")
+
+
+def _choose(a: LaneWord, kind: str, first: LaneWord, second: LaneWord) -> LaneWord | X:
+    if a.known is not None:
+        return first if a.known else second
+    return a.b.text.select(a.x, first.x, second.x)
+
+
+def _to(a: LaneWord, kind: str) -> X:
+    """A cast by the two types."""
+    text, element = a.b.text, _element(kind)
+    if a.kind in _FLOATS and kind in _FLOATS:
+        return text.cast("fpext" if kind == "f64" else "fptrunc", a.x, element)
+    if a.kind in _FLOATS:
+        count = f"v{lanes_of(a.x.type)}" if a.x.is_vector else ""
+        sign = "s" if kind[0] == "s" else "u"
+        return text.call(f"llvm.fpto{sign}i.sat.{count}{element}.{count}{a.kind}", like(a.x, element), a.x)
+    if kind in _FLOATS:
+        return text.cast("sitofp" if a.signed else "uitofp", a.x, element)
+    return text.cast("trunc" if BITS[kind] < a.bits else "sext" if a.signed else "zext", a.x, element)
+
+
+def _view(a: LaneWord, kind: str) -> X:
+    return a.b.text.cast("bitcast", a.x, _element(kind))
+
+
+# ── bits ──
+
+
+def _counted(name: str, *more: X) -> Callable[..., X]:
+    def do(a: LaneWord, kind: str) -> X:
+        found = a.b.text.call(named(f"llvm.{name}", a.x), a.x.type, a.x, *more)
+        return a.b.text.cast("trunc" if a.bits > 32 else "zext", found, "i32")
+
+    return do
+
+
+def _high_product(a: LaneWord, kind: str, other: LaneWord) -> X:
+    text, extend, wide = a.b.text, "sext" if a.signed else "zext", f"i{2 * a.bits}"
+    whole = text.binary("mul", text.cast(extend, a.x, wide), text.cast(extend, other.x, wide))
+    return text.cast("trunc", text.binary("lshr", whole, constant(whole.type, a.bits)), f"i{a.bits}")
+
+
+def _divided(which: str) -> Callable[..., X]:
+    def do(a: LaneWord, kind: str, other: LaneWord) -> X:
+        text, x, y = a.b.text, a.x, other.x
+        y = text.select(text.compare("eq", y, constant(y.type, 0)), constant(y.type, 1), y)
+        if not a.signed:
+            return text.binary(f"u{which}", x, y)
+        # The lowest number by -1 wraps around, which the processor does not.
+        turned = text.compare("eq", y, constant(y.type, -1))
+        found = text.binary(f"s{which}", x, text.select(turned, constant(y.type, 1), y))
+        return text.select(turned, text.binary("sub", constant(x.type, 0), x), found) if which == "div" else found
+
+    return do
+
+
+# ── pieces ──
+
+
+def _split(a: LaneWord, kind: str, count: int) -> X:
+    type_ = f"<{a.lanes * count} x {_element(kind)}>"
+    return a.b.text.make(f"bitcast {a.x} to {type_}", type_)
+
+
+def _join(a: LaneWord, kind: str, count: int) -> X:
+    type_ = f"<{a.lanes} x {_element(kind)}>" if a.lanes > 1 else _element(kind)
+    return a.b.text.make(f"bitcast {a.x} to {type_}", type_)
+
+
+def _shuffled(a: LaneWord, b: X, places: list[int]) -> X:
+    type_ = f"<{len(places)} x {a.x.element}>"
+    mask = f"<{len(places)} x i32> <{', '.join(f'i32 {place}' for place in places)}>"
+    return a.b.text.make(f"shufflevector {a.x}, {b}, {mask}", type_)
+
+
+def _part(a: LaneWord, kind: str, number: int, count: int) -> X:
+    if a.lanes == 1:
+        return a.b.text.make(f"extractelement {a.x}, i64 {number}", a.x.element)
+    return _shuffled(a, X(a.x.type, "poison"), [lane * count + number for lane in range(a.lanes)])
+
+
+def _pick(a: LaneWord, kind: str, other: LaneWord, places: tuple[int, ...]) -> X:
+    count = lanes_of(a.x.type) // a.lanes
+    whole = a.lanes * count
+    chosen = [place if place < count else whole - count + place for place in places]
+    return _shuffled(a, other.x, [lane * count + place for lane in range(a.lanes) for place in chosen])
+
+
+def _repeat(a: LaneWord, kind: str, count: int) -> X:
+    if a.lanes == 1:
+        type_ = f"<{count} x {a.x.type}>"
+        one = a.b.text.make(f"insertelement {type_} poison, {a.x}, i64 0", type_)
+        return a.b.text.make(f"shufflevector {one}, {type_} poison, <{count} x i32> zeroinitializer", type_)
+    return _shuffled(a, X(a.x.type, "poison"), [lane for lane in range(a.lanes) for _ in range(count)])
+
+
+_OPERATIONS: Final[dict[str, Callable[..., LaneWord | X]]] = {
+    "add": _binary("add", "fadd"), "sub": _binary("sub", "fsub"), "mul": _binary("mul", "fmul"),
+    "and": _binary("and"), "or": _binary("or"), "xor": _binary("xor"), "not": _not, "neg": _neg, "abs": _abs,
+    "min": _named("{}min"), "max": _named("{}max"), "shl": _shift("shl"), "shr": _shift("shr"),
+    **{test: _compared(test) for test in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "choose": _choose, "to": _to, "view": _view, "clz": _counted("ctlz", X("i1", "false")), "popc": _counted("ctpop"),
+    "brev": _named("bitreverse"), "fshl": _named("fshl"), "fshr": _named("fshr"), "mulhi": _high_product,
+    "div": _divided("div"), "rem": _divided("rem"),
+    "split": _split, "join": _join, "part": _part, "pick": _pick, "repeat": _repeat,
+}  # fmt: skip

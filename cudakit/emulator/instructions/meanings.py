@@ -1,0 +1,73 @@
+"""Steps of the instructions whose meanings stand in `isa.meanings`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from cudakit.emulator.instructions.elementwise import compute_all, in_pieces
+from cudakit.emulator.instructions.words import ArrayWord, compiled, constant
+from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
+from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, source_kind
+from cudakit.emulator.machine.context import CARRY, Context
+from cudakit.emulator.machine.decode import INSTRUCTIONS, Step
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
+from cudakit.errors import EmulationError
+
+#: Work from which a chain of operations runs in pieces, so that it stays in the cache.
+_LONG = 9
+
+
+@cache
+def _function(
+    meaning: Meaning, form: Form, known: tuple[int | None, ...], count: int
+) -> tuple[Callable[..., Any], list[str]]:
+    """A meaning as a function of arrays with `count` results, and their types.
+
+    `known` has what operands are known to be.
+    """
+    words: list[Any] = []
+    names: list[str] = []
+    for source, value in zip(meaning.sources, known, strict=False):
+        kind = KINDS.get(source_kind(form, source), "")
+        if source == "int":
+            words.append(value)
+        elif value is not None:
+            words.append(ArrayWord(constant(value, kind), kind))
+        else:
+            names.append(f"a{len(names)}")
+            words.append(ArrayWord(names[-1], kind))
+    made = meaning.function(form, *words)
+    results = made[:count] if isinstance(made, tuple) else (made,)
+    function, work = compiled(results, names)
+    if work >= _LONG and len(results) == 1:
+        function = in_pieces(function)
+    return function, [result.kind for result in results]
+
+
+def _known(source: str, operand: Operand) -> int | None:
+    """What a constant is, where the meaning asks for that."""
+    if source == "int" and not isinstance(operand, Immediate):
+        raise EmulationError(f"operand {operand} is no constant")
+    return operand.value if isinstance(operand, Immediate) and (source == "int" or source[-1] == "=") else None
+
+
+def step(given: Instruction, context: Context) -> Step:
+    """The step of an instruction that has a meaning.
+
+    Raises
+    ------
+    EmulationError
+    """
+    entry = bound(given, CARRY)
+    if entry is None:
+        raise EmulationError(str(given))
+    meaning, form, targets, sources = entry
+    function, kinds = _function(meaning, form, tuple(_known(*source) for source in sources), len(targets))
+    reads = [(operand, source_kind(form, source)) for source, operand in sources if _known(source, operand) is None]
+    return compute_all(context, function, list(zip(targets, kinds, strict=True)), reads)
+
+
+for _opcode, _section in SECTIONS.items():
+    INSTRUCTIONS[_opcode] = step, _section

@@ -1,0 +1,243 @@
+"""Words as NumPy computes them: a meaning is asked once, and becomes one function of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from operator import methodcaller
+from typing import Any, Final
+
+import numpy as np
+
+from cudakit.emulator.isa.words import BITS, Word
+
+#: dtypes of words; of half precision that of its bits.
+DTYPES: Final = {
+    **{f"u{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
+}  # fmt: skip
+
+
+class Node:
+    """An operation on arguments, constants and other operations."""
+
+    __slots__ = ("arguments", "function", "work")
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], work: int) -> None:
+        self.function, self.arguments, self.work = function, arguments, work
+
+
+class ArrayWord(Word):
+    """A word that a function of arrays will compute: an argument by its name, a constant, or an operation."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str | Node | np.generic, kind: str) -> None:
+        super().__init__(kind)
+        self.value = value
+
+    @property
+    def known(self) -> int | None:
+        return int(self.value) if isinstance(self.value, np.integer | np.bool_) else None
+
+    def constant(self, value: int, kind: str) -> ArrayWord:
+        return ArrayWord(constant(value, kind), kind)
+
+    def do(self, name: str, kind: str, *others: Any) -> ArrayWord:
+        if name == "choose" and self.known is not None:
+            chosen: ArrayWord = others[0 if self.known else 1]
+            return chosen
+        if name in ("shl", "shr") and others[0].kind != kind:
+            by = others[0]
+            others = (
+                by.view(kind) if by.bits == self.bits else (by.min(self.bits) if by.bits > self.bits else by).to(kind),
+            )
+        words = [other.value for other in others if isinstance(other, ArrayWord)]
+        numbers = tuple(other for other in others if not isinstance(other, Word))
+        arguments = (self.value, *words)
+        function = _function(name, self.kind, kind, numbers)
+        work = (4 if name in _CHAINS else 1) * (3 if name == "clz" or 64 in (self.bits, BITS[kind]) else 1)
+        if all(isinstance(argument, np.generic) for argument in arguments):
+            with np.errstate(all="ignore"):
+                return ArrayWord(DTYPES[kind].type(function(*arguments)), kind)
+        return ArrayWord(Node(function, arguments, work), kind)
+
+
+@cache
+def constant(value: int, kind: str) -> Any:
+    """A scalar, from its bits."""
+    dtype = DTYPES[kind]
+    if dtype.kind == "b":
+        return np.bool_(value)
+    return np.array(value & (1 << 8 * dtype.itemsize) - 1, f"u{dtype.itemsize}").view(dtype)[()]
+
+
+def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> tuple[Callable[..., Any], int]:
+    """The function of the named arguments that gives a result, or a tuple of several; and how much it works.
+
+    An operation counts as one, of 64 bits as three, for their intermediates leave a core's cache first.
+    """
+    order: list[Node] = []
+    uses: dict[Node, int] = {}
+
+    def visit(value: Any) -> None:
+        if isinstance(value, Node):
+            uses[value] = uses.get(value, 0) + 1
+            if uses[value] == 1:
+                for argument in value.arguments:
+                    visit(argument)
+                order.append(value)
+
+    for result in results:
+        visit(result.value)
+    root = results[0].value
+    if len(results) == 1 and isinstance(root, Node) and root.arguments == tuple(names):
+        return root.function, root.work
+    scope: dict[str, Any] = {}
+    texts: dict[Node, str] = {}
+    lines = []
+
+    def named(value: Any) -> str:
+        name = f"c{len(scope)}"
+        scope[name] = value
+        return name
+
+    def text_of(value: Any) -> str:
+        return texts[value] if isinstance(value, Node) else value if isinstance(value, str) else named(value)
+
+    for number, node in enumerate(order):
+        text = f"{named(node.function)}({', '.join(map(text_of, node.arguments))})"
+        if uses[node] > 1:
+            lines.append(f"    v{number} = {text}\n")
+            text = f"v{number}"
+        texts[node] = text
+    result_text = ", ".join(text_of(result.value) for result in results)
+    exec(f"def function({', '.join(names)}):\n{''.join(lines)}    return {result_text}\n", scope)
+    function: Callable[..., Any] = scope["function"]
+    return function, sum(node.work for node in order)
+
+
+# ── operations ──
+
+_SAME: Final[dict[str, Callable[..., Any]]] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,
+    "xor": np.bitwise_xor, "not": np.invert, "neg": np.negative, "abs": np.abs, "min": np.minimum, "max": np.maximum,
+    "shl": np.left_shift, "shr": np.right_shift, "choose": np.where,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+#: Operations that are several of NumPy's.
+_CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem"})
+
+
+@cache
+def _function(name: str, of: str, kind: str, numbers: tuple[Any, ...]) -> Callable[..., Any]:
+    """An operation on arrays of words of type `of`, with a result of type `kind`."""
+    return _SAME.get(name) or _MAKERS[name](of, kind, *numbers)
+
+
+def _converted(of: str, kind: str) -> Callable[[Any], Any]:
+    return methodcaller("astype", DTYPES[kind])
+
+
+def _split(of: str, kind: str, count: int) -> Callable[[Any], Any]:
+    return lambda values: np.ascontiguousarray(values)[..., None].view(DTYPES[kind])
+
+
+def _join(of: str, kind: str, count: int) -> Callable[[Any], Any]:
+    return lambda values: np.ascontiguousarray(values).view(DTYPES[kind])[..., 0]
+
+
+def _pick(of: str, kind: str, places: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+    chosen = list(places)
+    return lambda a, b: np.concatenate(np.broadcast_arrays(a, b), axis=-1)[..., chosen]
+
+
+def leading_zeros(values: Any) -> Any:
+    """Zero bits above the highest one of unsigned integers."""
+    values = np.asarray(values)
+    if values.itemsize < 8:
+        return (8 * values.itemsize - np.frexp(values.astype(np.float64))[1]).view(np.uint32)
+    # float64 would round a long run of ones up to the next power of two.
+    upper = (values >> np.uint64(32)).astype(np.float64)
+    lower = (values & np.uint64(0xFFFFFFFF)).astype(np.float64)
+    return np.where(upper > 0, 32 - np.frexp(upper)[1], 64 - np.frexp(lower)[1]).view(np.uint32)
+
+
+def _reverse(of: str, kind: str) -> Callable[[Any], Any]:
+    type_, width = DTYPES[of].type, (1 << 8 * DTYPES[of].itemsize) - 1
+    masks = [(1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)]
+    steps = [(type_(by), type_(mask & width)) for by, mask in masks]
+
+    def reverse(values: Any) -> Any:
+        values = np.asarray(values).byteswap()
+        for by, mask in steps:
+            values = (values >> by & mask) | (values & mask) << by
+        return values
+
+    return reverse
+
+
+def _funnel(of: str, kind: str, side: str) -> Callable[[Any, Any, Any], Any]:
+    left, half = side == "l", np.uint64(32)
+
+    def funnel(high: Any, low: Any, by: Any) -> Any:
+        whole = np.asarray(high).astype(np.uint64) << half | low
+        by = by & np.uint32(31)
+        return ((whole << by) >> half if left else whole >> by).astype(np.uint32)
+
+    return funnel
+
+
+def high_product(a: Any, b: Any) -> Any:
+    """High half of the product of two integers."""
+    a, b = np.asarray(a), np.asarray(b)
+    dtype = a.dtype
+    if dtype.itemsize < 8:
+        wide = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}")
+        return (a.astype(wide) * b.astype(wide) >> wide.type(8 * dtype.itemsize)).astype(dtype)
+    x, y = a.view("u8"), b.view("u8")
+    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    middle = (x >> shift) * (y & low) + ((x & low) * (y & low) >> shift)
+    other = (x & low) * (y >> shift) + (middle & low)
+    high = (x >> shift) * (y >> shift) + (middle >> shift) + (other >> shift)
+    if dtype.kind == "i":
+        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
+    return np.asarray(high).view(dtype)
+
+
+def _magnitude(values: Any) -> Any:
+    values = np.asarray(values)
+    return np.abs(values).view(f"u{values.dtype.itemsize}") if values.dtype.kind == "i" else values
+
+
+def quotient(a: Any, b: Any) -> Any:
+    """``a / b`` towards zero."""
+    result = (_magnitude(a) // _magnitude(b)).view(a.dtype)
+    return np.where((a < 0) != (b < 0), np.negative(result), result) if a.dtype.kind == "i" else result
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """``a - b · (a / b)``, of the sign of a."""
+    result = (_magnitude(a) % _magnitude(b)).view(a.dtype)
+    return np.where(a < 0, np.negative(result), result) if a.dtype.kind == "i" else result
+
+
+_MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
+    "to": _converted,
+    "view": lambda of, kind: methodcaller("view", DTYPES[kind]),
+    "split": _split,
+    "join": _join,
+    "part": lambda of, kind, number, count: lambda values: values[..., number],
+    "pick": _pick,
+    "repeat": lambda of, kind, count: lambda values: np.asarray(values)[..., None],
+    "clz": lambda of, kind: leading_zeros,
+    "popc": lambda of, kind: lambda values: np.bitwise_count(values).astype(np.uint32),
+    "brev": _reverse,
+    "fshl": partial(_funnel, side="l"),
+    "fshr": partial(_funnel, side="r"),
+    "mulhi": lambda of, kind: high_product,
+    "div": lambda of, kind: quotient,
+    "rem": lambda of, kind: remainder,
+}

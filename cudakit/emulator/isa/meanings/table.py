@@ -1,0 +1,133 @@
+"""The table of instructions that compute each lane's result from the same lane's operands, and the meaning of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from cudakit.emulator.isa.words import BITS
+from cudakit.emulator.ptx.program import Group, Instruction, Operand
+
+#: The result, or several: those of the parts of the first operand, and last the carry.
+Function: TypeAlias = Callable[..., Any]
+
+#: PTX's names for types, and the words that hold them.
+KINDS: Final = {
+    **{kind: kind for kind in BITS},
+    **{f"b{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+    "u16x2": "u32", "s16x2": "u32", "f16": "u16", "bf16": "u16", "f16x2": "u32", "bf16x2": "u32",
+}  # fmt: skip
+HALVES: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
+
+
+class Form:
+    """An instruction's opcode and modifiers, as meanings ask for them.
+
+    Attributes
+    ----------
+    types : tuple of str
+        Its types, in order.
+    name, kind : str
+        The last of them by PTX's name, and the word that holds it.
+    """
+
+    def __init__(self, instruction: Instruction) -> None:
+        self.opcode, self.modifiers = instruction.opcode, instruction.modifiers
+        self.types = tuple(modifier for modifier in instruction.modifiers if modifier in KINDS)
+        self.name = self.types[-1] if self.types else ""
+        self.kind = KINDS.get(self.name, "")
+        self.bits, self.signed = BITS.get(self.kind, 0), self.name[:1] == "s"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and (self.opcode, self.modifiers) == (other.opcode, other.modifiers)
+
+    def __hash__(self) -> int:
+        return hash((self.opcode, self.modifiers))
+
+    def has(self, modifier: str) -> bool:
+        return modifier in self.modifiers
+
+    @property
+    def family(self) -> str:
+        return "half" if self.name in HALVES else "float" if self.name in ("f32", "f64") else "integer"
+
+
+class Meaning(NamedTuple):
+    """What an instruction means.
+
+    `sources` has a type for each operand after the first: one of PTX's, ``T`` the instruction's last, ``U`` that without
+    a sign, ``S`` the last but one, ``W`` the last or twice as wide with ``.wide``. ``int`` is the value of a constant,
+    ``carry`` the carry flag. With ``=`` behind a type, a constant is known while the meaning is asked.
+    """
+
+    function: Function
+    sources: tuple[str, ...]
+
+
+#: (opcode, with modifiers where it is another instruction with them; family of its last type) → its meaning
+MEANINGS: Final[dict[tuple[str, str], Meaning]] = {}
+#: opcode → sections of the PTX ISA
+SECTIONS: Final[dict[str, str]] = {}
+_MOST_PARTS: Final = 4
+
+
+def means(*opcodes: str, sources: str, families: str = "integer") -> Callable[[Function], Function]:
+    """Enter a meaning into the table: each opcode with its section of the PTX ISA behind it."""
+
+    def enter(function: Function) -> Function:
+        for text in opcodes:
+            opcode, section = text.split()
+            SECTIONS[opcode] = ", ".join([*filter(None, [SECTIONS.get(opcode)]), section])
+            for family in families.split():
+                MEANINGS[opcode, family] = Meaning(function, tuple(sources.split()))
+        return function
+
+    return enter
+
+
+def meaning_of(instruction: Instruction) -> tuple[Meaning, Form] | None:
+    """The meaning under the longest name that fits an instruction."""
+    form = Form(instruction)
+    parts = (instruction.opcode, *instruction.modifiers[:_MOST_PARTS])
+    for end in range(len(parts), 0, -1):
+        meaning = MEANINGS.get((".".join(parts[:end]), form.family))
+        if meaning is not None:
+            return meaning, form
+    return None
+
+
+class Bound(NamedTuple):
+    """An instruction with a meaning: operands that it writes, and those that it reads with their types."""
+
+    meaning: Meaning
+    form: Form
+    targets: list[Operand]
+    sources: list[tuple[str, Operand]]
+
+
+def bound(instruction: Instruction, carry: Operand) -> Bound | None:
+    """The operands of an instruction beside its meaning; the carry flag is the operand `carry`."""
+    entry = meaning_of(instruction)
+    if entry is None:
+        return None
+    meaning, form = entry
+    target, *operands = instruction.operands
+    targets: list[Operand] = list(target.items) if isinstance(target, Group) else [target]
+    sources = list(zip(meaning.sources, operands, strict=False))
+    if "carry" in meaning.sources:
+        sources.append(("carry", carry))
+    return Bound(meaning, form, [*targets, carry] if form.has("cc") else targets, sources)
+
+
+def source_kind(form: Form, source: str) -> str:
+    """The type, by PTX's name, that an operand is read as."""
+    source = source.removesuffix("=")
+    wide = f"{form.name[0]}{2 * form.bits}" if form.has("wide") else form.kind
+    own = {
+        "carry": "pred",
+        "T": form.kind,
+        "U": f"u{form.bits}",
+        "S": KINDS[form.types[-2]] if len(form.types) > 1 else "",
+        "W": wide,
+    }
+    return own.get(source, source)

@@ -1,0 +1,204 @@
+"""Words of lanes: the algebra that instructions' meanings are written in, over operations that each machine gives."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, Final, TypeAlias
+
+#: Types of words: integers, floats, truths. Half precision is its raw bits, and only converted.
+INTEGERS: Final = {f"{sign}{bits}": bits for sign in "us" for bits in (8, 16, 32, 64)}
+BITS: Final = {**INTEGERS, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "pred": 1}
+
+Number: TypeAlias = "Word | int"
+
+
+class Word(ABC):
+    """The values of all lanes, of one type; operators are PTX's, with integers that wrap around.
+
+    Shifts are total: by the width or more, nothing or the sign is left. A Python integer stands for a constant.
+
+    Parameters
+    ----------
+    kind : str
+        A type of PTX without its ``b`` types, which are ``u``.
+    """
+
+    __slots__ = ("kind",)
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    # ── what a machine gives ──
+
+    @abstractmethod
+    def do(self, name: str, kind: str, *others: Any) -> Word:
+        """The result, of type `kind`, of an operation on this word, others of its machine, and integers.
+
+        The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
+        ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero), and
+        on pieces ``split join part pick repeat``.
+        """
+
+    @abstractmethod
+    def constant(self, value: int, kind: str) -> Word:
+        """A constant, from the bits of it."""
+
+    @property
+    @abstractmethod
+    def known(self) -> int | None:
+        """The integer that it is in all lanes, if that is known."""
+
+    # ── types ──
+
+    @property
+    def bits(self) -> int:
+        return BITS[self.kind]
+
+    @property
+    def signed(self) -> bool:
+        return self.kind[0] == "s"
+
+    def to(self, kind: str) -> Word:
+        """The value as another type: cut, extended by its sign, rounded to nearest, or held to a range."""
+        return self if kind == self.kind else self.do("to", kind)
+
+    def view(self, kind: str) -> Word:
+        """The bits as another type of that width."""
+        return self if kind == self.kind else self.do("view", kind)
+
+    def of(self, value: Number, kind: str = "") -> Word:
+        """A word, or a constant of this word's type."""
+        return value if isinstance(value, Word) else self.constant(value, kind or self.kind)
+
+    # ── arithmetic and logic ──
+
+    def __add__(self, other: Number) -> Word:
+        return self._with("add", other)
+
+    def __sub__(self, other: Number) -> Word:
+        return self._with("sub", other)
+
+    def __rsub__(self, other: int) -> Word:
+        return self.of(other) - self
+
+    def __mul__(self, other: Number) -> Word:
+        return self._with("mul", other)
+
+    def __and__(self, other: Number) -> Word:
+        return self._with("and", other)
+
+    def __or__(self, other: Number) -> Word:
+        return self._with("or", other)
+
+    def __xor__(self, other: Number) -> Word:
+        return self._with("xor", other)
+
+    def __invert__(self) -> Word:
+        return self.do("not", self.kind)
+
+    def __neg__(self) -> Word:
+        return self.do("neg", self.kind)
+
+    def __abs__(self) -> Word:
+        return self.do("abs", self.kind)
+
+    def min(self, other: Number) -> Word:
+        return self._with("min", other)
+
+    def max(self, other: Number) -> Word:
+        return self._with("max", other)
+
+    def _with(self, name: str, other: Number) -> Word:
+        return self.do(name, self.kind, self.of(other))
+
+    def __lshift__(self, by: Number) -> Word:
+        return self._shifted("shl", by)
+
+    def __rshift__(self, by: Number) -> Word:
+        return self._shifted("shr", by)
+
+    def _shifted(self, name: str, by: Number) -> Word:
+        """Moved by an unsigned amount, of 32 bits or this word's own."""
+        by = self.of(by, self.kind)
+        if by.known is None or by.known < self.bits:
+            return self.do(name, self.kind, by)
+        return self.do(name, self.kind, self.of(self.bits - 1)) if name == "shr" and self.signed else self.of(0)
+
+    # ── comparisons ──
+
+    def eq(self, other: Number) -> Word:
+        return self.test("eq", other)
+
+    def ne(self, other: Number) -> Word:
+        return self.test("ne", other)
+
+    def __lt__(self, other: Number) -> Word:
+        return self.test("lt", other)
+
+    def __le__(self, other: Number) -> Word:
+        return self.test("le", other)
+
+    def __gt__(self, other: Number) -> Word:
+        return self.test("gt", other)
+
+    def __ge__(self, other: Number) -> Word:
+        return self.test("ge", other)
+
+    def test(self, name: str, other: Number) -> Word:
+        """A comparison by its name; of floats those hold where neither is NaN, but for ``ne``."""
+        return self.do(name, "pred", self.of(other))
+
+    def choose(self, first: Number, second: Number, kind: str = "") -> Word:
+        """In lanes where this truth holds the first, else the second; `kind` is needed for two constants."""
+        kind = (
+            kind or (first.kind if isinstance(first, Word) else "") or (second.kind if isinstance(second, Word) else "")
+        )
+        return self.do("choose", kind, self.of(first, kind), self.of(second, kind))
+
+    # ── bits ──
+
+    def zeros(self) -> Word:
+        """The number of zero bits above the highest one."""
+        return self.do("clz", "u32")
+
+    def ones(self) -> Word:
+        """The number of bits that are one."""
+        return self.do("popc", "u32")
+
+    def reversed(self) -> Word:
+        return self.do("brev", self.kind)
+
+    def funnel(self, side: str, low: Word, by: Word) -> Word:
+        """The upper (``l``) or lower (``r``) word of this one and a lower one, moved by an amount modulo the width."""
+        return self.do(f"fsh{side}", self.kind, low, by)
+
+    def high_product(self, other: Word) -> Word:
+        """The upper half of a product."""
+        return self.do("mulhi", self.kind, other)
+
+    # ── pieces of a word ──
+
+    def split(self, kind: str) -> Word:
+        """Its pieces of a narrower type, from the lowest: operations then are on all pieces of all lanes."""
+        return self.do("split", kind, self.bits // BITS[kind])
+
+    def join(self, kind: str) -> Word:
+        """Pieces put together."""
+        return self.do("join", kind, BITS[kind] // self.bits)
+
+    def part(self, number: int, count: int) -> Word:
+        """One of `count` pieces."""
+        return self.do("part", self.kind, number, count)
+
+    def pick(self, other: Word, places: tuple[int, ...]) -> Word:
+        """For each lane those pieces of its own and of another's, which follow its own, that `places` name."""
+        return self.do("pick", self.kind, other, places)
+
+    def repeat(self, count: int) -> Word:
+        """The same for all of `count` pieces."""
+        return self.do("repeat", self.kind, count)
+
+
+def low_ones(count: Word, bits: int) -> Word:
+    """A word of so many bits of which the lowest `count` are one."""
+    return ~(count.constant(-1, f"u{bits}") << count)
