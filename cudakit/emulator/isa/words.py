@@ -35,8 +35,8 @@ class Word(ABC):
         """The result, of type `kind`, of an operation on this word, others of its machine, and integers.
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
-        ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero), and
-        on pieces ``split join part pick repeat``.
+        ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero),
+        and on pieces ``split join part pick repeat``.
         """
 
     @abstractmethod

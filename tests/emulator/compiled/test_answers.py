@@ -14,9 +14,9 @@ from support.instructions.places import as_machine_code
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
 pytestmark = pytest.mark.emulator
 
-#: Names of the forms that only NumPy's machine runs; so are all of the family "video".
+#: Names of the forms that only NumPy's machine runs.
 INTERPRETED = frozenset((FOLDER / "interpreted.txt").read_text().splitlines())
-FORMS = [form for form in catalogue().values() if form.family != "video"]
+FORMS = list(catalogue().values())
 #: Forms of a kernel: with 8 KiB of shared memory each, 24 of them fit.
 AT_ONCE = 24
 
@@ -56,7 +56,7 @@ def _complaints(forms: list[Form], answers: Answers) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "video"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_machine_code_gives_what_the_gpu_gave(family: str, answers: Answers) -> None:
     wrong = [line for forms in _kernels(family) for line in _complaints(forms, answers)]
     assert not wrong, "\n".join(wrong)
@@ -72,5 +72,5 @@ def test_the_other_forms_are_refused(family: str) -> None:
     """Each of them alone: it is an instruction that NumPy's machine runs."""
     forms = [form for form in catalogue().values() if form.family == family]
     for form in forms:
-        if family == "video" or form.name in INTERPRETED:
+        if form.name in INTERPRETED:
             assert str(as_machine_code([form])).startswith("instruction "), form.name

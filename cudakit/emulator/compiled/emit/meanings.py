@@ -34,9 +34,9 @@ def emit(given: Instruction, b: Builder) -> None:
         if source != "int":
             values[number] = _carry(b) if operand is CARRY else b.read(operand, source_kind(form, source))
             shapes[operand] = values[number].shape
-    shape = TRANSFERS.get(given.opcode, by_sources)(given, lambda operand, kind="": shapes.get(operand, UNIFORM))
-    if CARRY in shapes:
-        shape = VARYING
+    shape: Shape = UNIFORM if all(held == UNIFORM for held in shapes.values()) else VARYING
+    if shape == VARYING and given.opcode in TRANSFERS and CARRY not in shapes:
+        shape = TRANSFERS[given.opcode](given, lambda operand, kind="": shapes.get(operand, UNIFORM))
     words: list[Any] = []
     for number, (source, operand) in enumerate(sources):
         if source == "int":

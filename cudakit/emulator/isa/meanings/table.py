@@ -20,6 +20,15 @@ KINDS: Final = {
 HALVES: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
 
 
+def _selected(operand: Operand) -> tuple[Operand, str]:
+    """A register, and which part of it an operand takes."""
+    part = ""
+    while isinstance(operand, Group) and (operand.kind == "negative" or operand.kind[1:].isdigit()):
+        part += operand.kind
+        operand = operand.items[0]
+    return operand, part
+
+
 class Form:
     """An instruction's opcode and modifiers, as meanings ask for them.
 
@@ -29,6 +38,8 @@ class Form:
         Its types, in order.
     name, kind : str
         The last of them by PTX's name, and the word that holds it.
+    parts : tuple of str
+        For each operand its selector, such as ``b0``; after a minus with ``negative`` before it.
     """
 
     def __init__(self, instruction: Instruction) -> None:
@@ -37,12 +48,17 @@ class Form:
         self.name = self.types[-1] if self.types else ""
         self.kind = KINDS.get(self.name, "")
         self.bits, self.signed = BITS.get(self.kind, 0), self.name[:1] == "s"
+        self.parts = tuple(_selected(operand)[1] for operand in instruction.operands)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and (self.opcode, self.modifiers) == (other.opcode, other.modifiers)
+        return isinstance(other, Form) and self._key == other._key
 
     def __hash__(self) -> int:
-        return hash((self.opcode, self.modifiers))
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.opcode, self.modifiers, self.parts
 
     def has(self, modifier: str) -> bool:
         return modifier in self.modifiers
@@ -56,7 +72,7 @@ class Meaning(NamedTuple):
     """What an instruction means.
 
     `sources` has a type for each operand after the first: one of PTX's, ``T`` the instruction's last, ``U`` that without
-    a sign, ``S`` the last but one, ``W`` the last or twice as wide with ``.wide``. ``int`` is the value of a constant,
+    sign, ``S`` the last but one, ``W`` the last or twice as wide with ``.wide``. ``int`` is the value of a constant,
     ``carry`` the carry flag. With ``=`` behind a type, a constant is known while the meaning is asked.
     """
 
@@ -111,7 +127,7 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     if entry is None:
         return None
     meaning, form = entry
-    target, *operands = instruction.operands
+    target, *operands = (_selected(operand)[0] for operand in instruction.operands)
     targets: list[Operand] = list(target.items) if isinstance(target, Group) else [target]
     sources = list(zip(meaning.sources, operands, strict=False))
     if "carry" in meaning.sources:
