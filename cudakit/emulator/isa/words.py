@@ -36,7 +36,7 @@ class Word(ABC):
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
         ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero),
-        and on pieces ``split join part pick repeat``.
+        ``flush`` (of float32), and on pieces ``split join part pick repeat``.
         """
 
     @abstractmethod

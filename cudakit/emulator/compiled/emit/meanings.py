@@ -32,7 +32,9 @@ def emit(given: Instruction, b: Builder) -> None:
     shapes: dict[Operand, Shape] = {}
     for number, (source, operand) in enumerate(sources):
         if source != "int":
-            values[number] = _carry(b) if operand is CARRY else b.read(operand, source_kind(form, source))
+            values[number] = (
+                _carry(b) if operand is CARRY else b.read(operand, source_kind(form, source), meaning.any_nan)
+            )
             shapes[operand] = values[number].shape
     shape: Shape = UNIFORM if all(held == UNIFORM for held in shapes.values()) else VARYING
     if shape == VARYING and given.opcode in TRANSFERS and CARRY not in shapes:

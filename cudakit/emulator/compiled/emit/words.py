@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cudakit.emulator.compiled.builder import Builder
-from cudakit.emulator.compiled.emit.common import intrinsic, named
+from cudakit.emulator.compiled.emit.common import flushed, intrinsic, named
 from cudakit.emulator.compiled.text import X, constant, lanes_of, like
 from cudakit.emulator.isa.words import BITS, Word
 
@@ -129,6 +129,10 @@ def _choose(a: LaneWord, kind: str, first: LaneWord, second: LaneWord) -> LaneWo
 def _to(a: LaneWord, kind: str) -> X:
     """A cast by the two types."""
     text, element = a.b.text, _element(kind)
+    if a.kind == "f16":
+        return text.cast("fpext", text.cast("bitcast", a.x, "half"), element)
+    if kind == "f16":
+        return text.cast("bitcast", text.cast("fptrunc", a.x, "half"), "i16")
     if a.kind in _FLOATS and kind in _FLOATS:
         return text.cast("fpext" if kind == "f64" else "fptrunc", a.x, element)
     if a.kind in _FLOATS:
@@ -222,6 +226,6 @@ _OPERATIONS: Final[dict[str, Callable[..., LaneWord | X]]] = {
     **{test: _compared(test) for test in ("eq", "ne", "lt", "le", "gt", "ge")},
     "choose": _choose, "to": _to, "view": _view, "clz": _counted("ctlz", X("i1", "false")), "popc": _counted("ctpop"),
     "brev": _named("bitreverse"), "fshl": _named("fshl"), "fshr": _named("fshr"), "mulhi": _high_product,
-    "div": _divided("div"), "rem": _divided("rem"),
+    "flush": lambda a, kind: flushed(a.b, a.x), "div": _divided("div"), "rem": _divided("rem"),
     "split": _split, "join": _join, "part": _part, "pick": _pick, "repeat": _repeat,
 }  # fmt: skip

@@ -71,13 +71,15 @@ class Form:
 class Meaning(NamedTuple):
     """What an instruction means.
 
-    `sources` has a type for each operand after the first: one of PTX's, ``T`` the instruction's last, ``U`` that without
-    sign, ``S`` the last but one, ``W`` the last or twice as wide with ``.wide``. ``int`` is the value of a constant,
-    ``carry`` the carry flag. With ``=`` behind a type, a constant is known while the meaning is asked.
+    `sources` has a type for each operand after the first: one of PTX's, ``T`` the instruction's last, ``U`` the bits
+    of that, ``S`` those of the last but one, ``W`` the last or twice as wide with ``.wide``. ``int`` is the value of a
+    constant, ``carry`` the carry flag. With ``=`` behind a type, a constant is known while the meaning is asked.
     """
 
     function: Function
     sources: tuple[str, ...]
+    #: Whether its results are the same whatever NaN it is given.
+    any_nan: bool = False
 
 
 #: (opcode, with modifiers where it is another instruction with them; family of its last type) → its meaning
@@ -87,7 +89,9 @@ SECTIONS: Final[dict[str, str]] = {}
 _MOST_PARTS: Final = 4
 
 
-def means(*opcodes: str, sources: str, families: str = "integer") -> Callable[[Function], Function]:
+def means(
+    *opcodes: str, sources: str, families: str = "integer", any_nan: bool = False
+) -> Callable[[Function], Function]:
     """Enter a meaning into the table: each opcode with its section of the PTX ISA behind it."""
 
     def enter(function: Function) -> Function:
@@ -95,7 +99,7 @@ def means(*opcodes: str, sources: str, families: str = "integer") -> Callable[[F
             opcode, section = text.split()
             SECTIONS[opcode] = ", ".join([*filter(None, [SECTIONS.get(opcode)]), section])
             for family in families.split():
-                MEANINGS[opcode, family] = Meaning(function, tuple(sources.split()))
+                MEANINGS[opcode, family] = Meaning(function, tuple(sources.split()), any_nan)
         return function
 
     return enter
@@ -139,11 +143,6 @@ def source_kind(form: Form, source: str) -> str:
     """The type, by PTX's name, that an operand is read as."""
     source = source.removesuffix("=")
     wide = f"{form.name[0]}{2 * form.bits}" if form.has("wide") else form.kind
-    own = {
-        "carry": "pred",
-        "T": form.kind,
-        "U": f"u{form.bits}",
-        "S": KINDS[form.types[-2]] if len(form.types) > 1 else "",
-        "W": wide,
-    }
+    other = BITS[KINDS[form.types[-2]]] if len(form.types) > 1 else 0
+    own = {"carry": "pred", "T": form.kind, "U": f"u{form.bits}", "S": f"u{other}", "W": wide}
     return own.get(source, source)
