@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cudakit.emulator.instructions.rounding import flush
+from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa.words import BITS, Word
 
 #: dtypes of words; of half precision that of its bits.
@@ -127,6 +127,7 @@ _SAME: Final[dict[str, Callable[..., Any]]] = {
     "add": np.add, "sub": np.subtract, "mul": np.multiply, "and": np.bitwise_and, "or": np.bitwise_or,
     "xor": np.bitwise_xor, "not": np.invert, "neg": np.negative, "abs": np.abs, "min": np.minimum, "max": np.maximum,
     "shl": np.left_shift, "shr": np.right_shift, "choose": np.where,
+    "rint": np.rint, "trunc": np.trunc, "floor": np.floor, "ceil": np.ceil,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 
@@ -142,10 +143,29 @@ def _function(name: str, of: str, kind: str, numbers: tuple[Any, ...]) -> Callab
 
 def _converted(of: str, kind: str) -> Callable[[Any], Any]:
     if of == "f16":
-        return _floats().take
+        return _floats().take if kind == "f32" else lambda values: _floats().take(values).astype(np.float64)
     if kind == "f16":
         return lambda values: values.astype(np.float16).view(np.uint16)
+    if of[0] == "f" and kind[0] in "us":
+        return _held(DTYPES[kind])
     return methodcaller("astype", DTYPES[kind])
+
+
+def _held(dtype: np.dtype) -> Callable[[Any], Any]:
+    """Floats cut to integers, held to their range, NaN made 0."""
+    bounds = np.iinfo(dtype)
+    # The largest float64 that is not above the largest integer.
+    low, high = float(bounds.min), float(bounds.max) if bounds.bits < 64 else float(np.nextafter(float(bounds.max), 0))
+
+    def convert(values: Any) -> Any:
+        values = np.asarray(values, np.float64)
+        result = np.clip(values, low, high).astype(dtype)
+        if bounds.bits == 64:
+            result = np.where(values > high, dtype.type(bounds.max), result)
+        nan = np.isnan(values)
+        return np.where(nan, dtype.type(0), result) if nan.any() else result
+
+    return convert
 
 
 @cache
@@ -254,4 +274,5 @@ _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "div": lambda of, kind: quotient,
     "rem": lambda of, kind: remainder,
     "flush": lambda of, kind: flush,
+    "canonical": lambda of, kind: canonical,
 }

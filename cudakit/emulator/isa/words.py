@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from abc import ABC, abstractmethod
 from typing import Any, Final, TypeAlias
 
@@ -15,7 +16,8 @@ Number: TypeAlias = "Word | int"
 class Word(ABC):
     """The values of all lanes, of one type; operators are PTX's, with integers that wrap around.
 
-    Shifts are total: by the width or more, nothing or the sign is left. A Python integer stands for a constant.
+    Shifts are total: by the width or more, nothing or the sign is left. A Python integer stands for a
+    constant, of floats by its bits.
 
     Parameters
     ----------
@@ -36,7 +38,8 @@ class Word(ABC):
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
         ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero),
-        ``flush`` (of float32), and on pieces ``split join part pick repeat``.
+        ``flush canonical`` (of float32),
+        ``rint trunc floor ceil``, and on pieces ``split join part pick repeat``.
         """
 
     @abstractmethod
@@ -69,6 +72,11 @@ class Word(ABC):
     def of(self, value: Number, kind: str = "") -> Word:
         """A word, or a constant of this word's type."""
         return value if isinstance(value, Word) else self.constant(value, kind or self.kind)
+
+    def constant_of(self, value: float) -> Word:
+        """A constant of this word's type of floats."""
+        code = "<d" if self.kind == "f64" else "<f"
+        return self.constant(int.from_bytes(struct.pack(code, value), "little"), self.kind)
 
     # ── arithmetic and logic ──
 

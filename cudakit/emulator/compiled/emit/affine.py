@@ -9,6 +9,7 @@ from cudakit.emulator.compiled.builder import Builder, Value, bits_of
 from cudakit.emulator.compiled.emit.common import is_integer
 from cudakit.emulator.compiled.emit.table import Transfer, by_sources, varies
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
+from cudakit.emulator.isa.words import INTEGERS
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
 
 
@@ -100,9 +101,19 @@ def _shift_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     return by_sources(given, shape)
 
 
+def _converted(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    out, kind = given.modifiers[-2:]
+    held = shape(given.operands[1], kind)
+    if not isinstance(held, Affine) or not {out, kind} <= INTEGERS.keys() or "sat" in given.modifiers:
+        return by_sources(given, shape)
+    if bits_of(kind) < 32 or bits_of(out) < 32:
+        return VARYING
+    return resized(held, bits_of(kind), bits_of(out), kind[0] == "s")
+
+
 #: opcode → the shape of its result, where that is not only of one value or of any.
 TRANSFERS: Final[dict[str, Transfer]] = {
     "add": _sum_shape, "sub": _sum_shape, "mul": _product_shape, "mad": _product_shape,
-    "and": _mask_shape, "shl": _shift_shape,
+    "and": _mask_shape, "shl": _shift_shape, "cvt": _converted,
     "add.cc": varies, "addc": varies, "sub.cc": varies, "subc": varies, "madc": varies,
 }  # fmt: skip

@@ -15,6 +15,7 @@ from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, bound, source_kind
 from cudakit.emulator.machine.context import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
+from cudakit.errors import EmulationError
 
 
 def emit(given: Instruction, b: Builder) -> None:
@@ -49,7 +50,10 @@ def emit(given: Instruction, b: Builder) -> None:
         x = values[number].x if shape != VARYING else b.lanes(values[number])
         x = b.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
         words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1))
-    made = meaning.function(form, *words)
+    try:
+        made = meaning.function(form, *words)
+    except EmulationError:
+        raise Refusal(f"instruction {given}") from None
     narrow = _narrow(values.values()) if isinstance(shape, Affine) and shape.of is not None else None
     for target, result in zip(targets, made if isinstance(made, tuple) else (made,), strict=False):
         if target is CARRY:

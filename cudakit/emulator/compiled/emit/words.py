@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.emit.common import flushed, intrinsic, named
+from cudakit.emulator.compiled.emit.halves import odd_float
 from cudakit.emulator.compiled.text import X, constant, lanes_of, like
 from cudakit.emulator.isa.words import BITS, Word
 
@@ -132,7 +133,8 @@ def _to(a: LaneWord, kind: str) -> X:
     if a.kind == "f16":
         return text.cast("fpext", text.cast("bitcast", a.x, "half"), element)
     if kind == "f16":
-        return text.cast("bitcast", text.cast("fptrunc", a.x, "half"), "i16")
+        x = odd_float(a.b, a.x) if a.kind == "f64" else a.x
+        return text.cast("bitcast", text.cast("fptrunc", x, "half"), "i16")
     if a.kind in _FLOATS and kind in _FLOATS:
         return text.cast("fpext" if kind == "f64" else "fptrunc", a.x, element)
     if a.kind in _FLOATS:
@@ -142,6 +144,10 @@ def _to(a: LaneWord, kind: str) -> X:
     if kind in _FLOATS:
         return text.cast("sitofp" if a.signed else "uitofp", a.x, element)
     return text.cast("trunc" if BITS[kind] < a.bits else "sext" if a.signed else "zext", a.x, element)
+
+
+def _canonical(a: LaneWord, kind: str) -> X:
+    return a.b.text.select(a.b.text.compare("uno", a.x, a.x), constant(a.x.type, 0x7FFF_FFFF), a.x)
 
 
 def _view(a: LaneWord, kind: str) -> X:
@@ -226,6 +232,8 @@ _OPERATIONS: Final[dict[str, Callable[..., LaneWord | X]]] = {
     **{test: _compared(test) for test in ("eq", "ne", "lt", "le", "gt", "ge")},
     "choose": _choose, "to": _to, "view": _view, "clz": _counted("ctlz", X("i1", "false")), "popc": _counted("ctpop"),
     "brev": _named("bitreverse"), "fshl": _named("fshl"), "fshr": _named("fshr"), "mulhi": _high_product,
-    "flush": lambda a, kind: flushed(a.b, a.x), "div": _divided("div"), "rem": _divided("rem"),
+    "flush": lambda a, kind: flushed(a.b, a.x), "canonical": _canonical,
+    **{whole: _named("", whole) for whole in ("rint", "trunc", "floor", "ceil")},
+    "div": _divided("div"), "rem": _divided("rem"),
     "split": _split, "join": _join, "part": _part, "pick": _pick, "repeat": _repeat,
 }  # fmt: skip

@@ -15,7 +15,8 @@ Function: TypeAlias = Callable[..., Any]
 KINDS: Final = {
     **{kind: kind for kind in BITS},
     **{f"b{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
-    "u16x2": "u32", "s16x2": "u32", "f16": "u16", "bf16": "u16", "f16x2": "u32", "bf16x2": "u32",
+    "u16x2": "u32", "s16x2": "u32", "tf32": "u32", "e4m3x2": "u16", "e5m2x2": "u16",
+    "f16": "u16", "bf16": "u16", "f16x2": "u32", "bf16x2": "u32",
 }  # fmt: skip
 HALVES: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
 
@@ -59,6 +60,11 @@ class Form:
     @property
     def _key(self) -> tuple[object, ...]:
         return self.opcode, self.modifiers, self.parts
+
+    @property
+    def mode(self) -> str:
+        """The direction of rounding of a float result, to nearest where none is named."""
+        return next((modifier for modifier in self.modifiers if modifier in ("rz", "rm", "rp")), "rn")
 
     def has(self, modifier: str) -> bool:
         return modifier in self.modifiers
