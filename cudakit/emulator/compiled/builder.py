@@ -232,7 +232,7 @@ class Builder:
             case Register(name) if name in self.function.registers:
                 value = self.held(name)
                 if name in self.raw and not raw:
-                    value = self._canonical(value)
+                    value = self.canonical(value)
                 return self.resized(value, bits, kind[0] == "s")
             case Register(name):
                 return self.resized(self.special(name.removeprefix("%")), bits, kind[0] == "s")
@@ -259,7 +259,7 @@ class Builder:
             operand = made[0].operands[1]
         return operand.value if isinstance(operand, Immediate) else None
 
-    def _canonical(self, value: Value) -> Value:
+    def canonical(self, value: Value) -> Value:
         """A value of float32 whose NaN are the one that the hardware gives."""
         as_float = self.text.cast("bitcast", value.x, "float")
         nan = self.text.compare("uno", as_float, as_float)
@@ -350,7 +350,7 @@ class Builder:
             shape = VARYING
         result = Value(shape, self.untyped(found))
         if raw and out == "f32" and isinstance(target, Register) and target.name not in self.raw:
-            result = self._canonical(result)  # others write it too, what no arithmetic has made
+            result = self.canonical(result)  # others write it too, what no arithmetic has made
         self.write(target, out, result)
 
     def _typed(self, x: X, kind: str) -> X:

@@ -2,7 +2,6 @@
 
 from cudakit.emulator.instructions import (
     access,
-    arithmetic,
     atomic,
     barrier,
     bulk,
@@ -25,7 +24,6 @@ from cudakit.emulator.instructions import (
 
 __all__ = [
     "access",
-    "arithmetic",
     "atomic",
     "barrier",
     "bulk",

@@ -9,8 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa.words import BITS, Word
+from cudakit.emulator.machine.approximate import RECIPES, of_arrays
 
 #: dtypes of words; of half precision that of its bits.
 DTYPES: Final = {
@@ -60,7 +62,7 @@ class ArrayWord(Word):
         numbers = tuple(other for other in others if not isinstance(other, Word))
         arguments = (self.value, *words)
         function = _function(name, self.kind, kind, numbers)
-        work = (4 if name in _CHAINS else 1) * (3 if name == "clz" or 64 in (self.bits, BITS[kind]) else 1)
+        work = (4 if name in _CHAINS else 1) * (3 if name in ("clz", "fma") or 64 in (self.bits, BITS[kind]) else 1)
         if all(isinstance(argument, np.generic) for argument in arguments):
             with np.errstate(all="ignore"):
                 return ArrayWord(DTYPES[kind].type(function(*arguments)), kind)
@@ -132,7 +134,7 @@ _SAME: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 #: Operations that are several of NumPy's.
-_CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem"})
+_CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem", "fma", "directed", *RECIPES})
 
 
 @cache
@@ -257,6 +259,38 @@ def remainder(a: Any, b: Any) -> Any:
     return np.where(a < 0, np.negative(result), result) if a.dtype.kind == "i" else result
 
 
+def _directed(of: str, kind: str, opcode: str, mode: str) -> Callable[..., Any]:
+    function = _DIRECTED[opcode]
+    if opcode == "sub":
+        return lambda a, b: function(a, np.negative(b), mode)
+    return partial(function, mode=mode)
+
+
+#: float64 in every direction of rounding.
+_DIRECTED: Final[dict[str, Callable[..., Any]]] = {
+    "add": rounding.add_f64, "sub": rounding.add_f64, "mul": rounding.multiply_f64, "div": rounding.divide_f64,
+    "fma": rounding.fma_f64, "mad": rounding.fma_f64, "sqrt": rounding.sqrt_f64,
+}  # fmt: skip
+#: What the hardware gives for ∞ - ∞, 0 · ∞ and the like.
+_INVALID: Final = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()]
+
+
+def _nan_from(result: Any, *sources: Any) -> Any:
+    result = np.asarray(result)
+    largest = result.max()
+    if largest == largest:
+        return result
+    kept = _INVALID
+    for source in reversed(sources):
+        quiet = (np.asarray(source).view(np.uint64) | np.uint64(1 << 51)).view(np.float64)
+        kept = np.where(np.isnan(source), quiet, kept)
+    return np.where(np.isnan(result), kept, result)
+
+
+def _approximate(opcode: str, of: str, kind: str) -> Callable[[Any], Any]:
+    return of_arrays(opcode)
+
+
 _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "to": _converted,
     "view": lambda of, kind: methodcaller("view", DTYPES[kind]),
@@ -271,7 +305,12 @@ _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "fshl": partial(_funnel, side="l"),
     "fshr": partial(_funnel, side="r"),
     "mulhi": lambda of, kind: high_product,
-    "div": lambda of, kind: quotient,
+    "div": lambda of, kind: np.divide if of[0] == "f" else quotient,
+    "sqrt": lambda of, kind: np.sqrt,
+    "fma": lambda of, kind: partial(rounding.fma_f64 if of == "f64" else rounding.fma_f32, mode="rn"),
+    "directed": _directed,
+    "nan_from": lambda of, kind: _nan_from,
+    **{opcode: partial(_approximate, opcode) for opcode in RECIPES},
     "rem": lambda of, kind: remainder,
     "flush": lambda of, kind: flush,
     "canonical": lambda of, kind: canonical,

@@ -38,8 +38,9 @@ class Word(ABC):
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
         ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero),
-        ``flush canonical`` (of float32),
-        ``rint trunc floor ceil``, and on pieces ``split join part pick repeat``.
+        ``flush canonical`` (of float32), ``fma sqrt rint trunc floor ceil`` (of floats), ``nan_from sin cos lg2 ex2
+        tanh``, ``directed`` (of float64; the last by the names of an operation and of a rounding mode), and on pieces
+        ``split join part pick repeat``.
         """
 
     @abstractmethod
@@ -131,6 +132,10 @@ class Word(ABC):
         if by.known is None or by.known < self.bits:
             return self.do(name, self.kind, by)
         return self.do(name, self.kind, self.of(self.bits - 1)) if name == "shr" and self.signed else self.of(0)
+
+    def nan_from(self, *sources: Word) -> Word:
+        """float64 whose NaN are made from those of the sources, the first of them first."""
+        return self.do("nan_from", self.kind, *sources)
 
     # ── comparisons ──
 

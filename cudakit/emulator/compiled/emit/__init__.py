@@ -1,12 +1,9 @@
 """How each instruction is written as IR, by families; importing this fills the table."""
 
 from cudakit.emulator.compiled.emit import (
-    approximate,
-    arithmetic,
     atomics,
     control,
     copies,
-    halves,
     hosted,
     matrices,
     mbarriers,
@@ -19,12 +16,9 @@ from cudakit.emulator.compiled.emit.table import EMITTERS
 
 __all__ = [
     "EMITTERS",
-    "approximate",
-    "arithmetic",
     "atomics",
     "control",
     "copies",
-    "halves",
     "hosted",
     "matrices",
     "mbarriers",

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from cudakit.emulator.compiled.builder import Builder
-from cudakit.emulator.compiled.emit.common import ONE, flushed, intrinsic, only, type_of, upper_double
-from cudakit.emulator.compiled.emit.table import emits
-from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.emit.common import intrinsic
 from cudakit.emulator.compiled.text import X, constant, like
-from cudakit.emulator.machine.approximate import RECIPES
-from cudakit.emulator.ptx.program import Instruction
 
 
-class _Vectors:
+class Vectors:
     """The operations on values of the IR, of float64."""
 
     def __init__(self, b: Builder) -> None:
@@ -76,28 +71,3 @@ class _Vectors:
         text, number = self._text, self._number(n)
         part = text.binary("and", text.binary("lshr", number, constant(number.type, bit)), constant(number.type, 1))
         return text.compare("ne", part, constant(number.type, 0))
-
-
-@emits("sin", "cos", "lg2", "ex2", "tanh", "rsqrt", makes_nan=True)
-def approximate(given: Instruction, b: Builder) -> None:
-    if given.opcode == "rsqrt" and type_of(given) == "f64":
-        only(given, "approx", "ftz")
-        upper_double(given, b, lambda x: b.text.binary("fdiv", constant(x.type, ONE), intrinsic(b, "sqrt", x)))
-        return
-    if type_of(given) != "f32":
-        raise Refusal(f"instruction {given}")
-    only(given, "approx", "ftz")
-    text, ftz = b.text, "ftz" in given.modifiers
-    vectors: Any = _Vectors(b)
-
-    def compute(x: X) -> X:
-        x = flushed(b, x) if ftz else x
-        wide = text.cast("fpext", x, "double")
-        if given.opcode == "rsqrt":
-            found = text.binary("fdiv", vectors.constant(wide, 1.0), intrinsic(b, "sqrt", wide))
-        else:
-            found = RECIPES[given.opcode](vectors, wide)
-        found = text.cast("fptrunc", found, "float")
-        return flushed(b, found) if ftz else found
-
-    b.apply(given.operands[0], "f32", ((given.operands[1], "f32"),), compute, raw=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.text import X, constant
@@ -56,62 +54,14 @@ def flushed(b: Builder, x: X) -> X:
     return b.text.cast("bitcast", b.text.select(subnormal, zero, bits), "float")
 
 
-def flushed_rounded(b: Builder, result: X, exact: X) -> X:
-    """A result of float32 that was rounded, zero where it would be below the least normal number had exponents no end.
-
-    `exact` is what was rounded, in float64.
-    """
-    text = b.text
-    found = flushed(b, result)
-    scaled = text.binary("fmul", exact, constant(exact.type, (1023 + 32) << 52))
-    size = intrinsic(b, "fabs", text.cast("fptrunc", scaled, "float"))
-    small = text.compare("olt", size, constant(result.type, (127 - 94) << 23))
-    edge = text.compare("oeq", intrinsic(b, "fabs", result), constant(result.type, 0x0080_0000))
-    zero = intrinsic(b, "copysign", constant(result.type, 0), result)
-    return text.select(text.binary("and", edge, small), zero, found)
-
-
-def saturated(b: Builder, x: X) -> X:
-    """Between 0 and 1, and 0 for NaN."""
-    zero, one = constant(x.type, 0), constant(x.type, 0x3F80_0000 if x.element == "float" else 0x3FF0_0000_0000_0000)
-    x = b.text.select(b.text.compare("ogt", x, zero), x, zero)
-    return b.text.select(b.text.compare("olt", x, one), x, one)
-
-
 def quieted(b: Builder, x: X) -> X:
     bits = b.untyped(x)
     return b.text.cast("bitcast", b.text.binary("or", bits, constant(bits.type, 1 << 51)), "double")
 
 
-def nan_kept(b: Builder, result: X, sources: tuple[X, ...], order: tuple[int, ...]) -> X:
-    """A result of float64 whose NaN are made from those of its sources, the first in the hardware's order."""
+def nan_kept(b: Builder, result: X, sources: tuple[X, ...]) -> X:
+    """A result of float64 whose NaN are made from those of its sources, the first of them first."""
     kept = constant(result.type, 0xFFF8_0000_0000_0000)
-    for place in reversed(order):
-        source = sources[place]
+    for source in reversed(sources):
         kept = b.text.select(b.text.compare("uno", source, source), quieted(b, source), kept)
     return b.text.select(b.text.compare("uno", result, result), kept, result)
-
-
-#: 1 in float64.
-ONE = 0x3FF0_0000_0000_0000
-
-
-def upper_double(given: Instruction, b: Builder, function: Callable[[X], X]) -> None:
-    """A function of float64 that with ``.ftz`` works on the upper 32 bits alone, subnormal values taken for zeros."""
-    text, ftz = b.text, "ftz" in given.modifiers
-
-    def upper(x: X) -> X:
-        bits = text.cast("bitcast", x, "i64")
-        sign = text.binary("and", bits, constant(bits.type, 1 << 63))
-        kept = text.binary("and", bits, constant(bits.type, 0xFFFF_FFFF_0000_0000))
-        exponent = text.binary("and", bits, constant(bits.type, 0x7FF0_0000_0000_0000))
-        small = text.compare("eq", exponent, constant(bits.type, 0))
-        return text.cast("bitcast", text.select(small, sign, kept), "double")
-
-    def compute(x: X) -> X:
-        x = upper(x) if ftz else x
-        found = nan_kept(b, function(x), (x,), (0,))
-        return upper(found) if ftz else found
-
-    target, source = given.operands
-    b.apply(target, "f64", ((source, "f64"),), compute, raw=True)

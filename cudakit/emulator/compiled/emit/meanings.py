@@ -12,9 +12,9 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.compiled.text import X
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, bound, source_kind
+from cudakit.emulator.isa.meanings.table import KINDS, MEANINGS, SECTIONS, bound, source_kind
 from cudakit.emulator.machine.context import CARRY
-from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
 
 
@@ -34,7 +34,7 @@ def emit(given: Instruction, b: Builder) -> None:
     for number, (source, operand) in enumerate(sources):
         if source != "int":
             values[number] = (
-                _carry(b) if operand is CARRY else b.read(operand, source_kind(form, source), meaning.any_nan)
+                _carry(b) if operand is CARRY else b.read(operand, source_kind(form, source), meaning.takes_nan)
             )
             shapes[operand] = values[number].shape
     shape: Shape = UNIFORM if all(held == UNIFORM for held in shapes.values()) else VARYING
@@ -49,7 +49,7 @@ def emit(given: Instruction, b: Builder) -> None:
         kind = KINDS[source_kind(form, source)]
         x = values[number].x if shape != VARYING else b.lanes(values[number])
         x = b.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
-        words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1))
+        words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1, meaning.gives_nan))
     try:
         made = meaning.function(form, *words)
     except EmulationError:
@@ -59,7 +59,10 @@ def emit(given: Instruction, b: Builder) -> None:
         if target is CARRY:
             _keep_carry(b, b.spread(result.x))
         else:
-            b.write(target, result.kind, Value(shape, b.untyped(result.x), narrow))
+            value = Value(shape, b.untyped(result.x), narrow)
+            if meaning.gives_nan and result.kind == "f32" and isinstance(target, Register) and target.name not in b.raw:
+                value = b.canonical(value)  # others write it too, what no arithmetic has made
+            b.write(target, result.kind, value)
 
 
 def _narrow(values: Any) -> X | None:
@@ -79,5 +82,11 @@ def _keep_carry(b: Builder, carry: X) -> None:
     b.text.store(carry, flags)
 
 
+def _enter(opcode: str) -> None:
+    of_floats = MEANINGS.get((opcode, "float"))
+    makes_nan = of_floats is not None and of_floats.gives_nan
+    EMITTERS[opcode] = Entry(emit, TRANSFERS.get(opcode, by_sources), makes_nan)
+
+
 for _opcode in SECTIONS:
-    EMITTERS[_opcode] = Entry(emit, TRANSFERS.get(_opcode, by_sources))
+    _enter(_opcode)

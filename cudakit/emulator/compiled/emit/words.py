@@ -7,10 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from cudakit.emulator.compiled.builder import Builder
-from cudakit.emulator.compiled.emit.common import flushed, intrinsic, named
+from cudakit.emulator.compiled.emit.approximate import Vectors
+from cudakit.emulator.compiled.emit.common import flushed, intrinsic, named, nan_kept
 from cudakit.emulator.compiled.emit.halves import odd_float
 from cudakit.emulator.compiled.text import X, constant, lanes_of, like
 from cudakit.emulator.isa.words import BITS, Word
+from cudakit.emulator.machine.approximate import RECIPES
+from cudakit.errors import EmulationError
 
 #: LLVM's types of floats; half precision is its bits.
 _FLOATS: Final = {"f32": "float", "f64": "double"}
@@ -25,13 +28,15 @@ class LaneWord(Word):
     ----------
     x : X
         One value where it is the same in all lanes, or a vector; of pieces a vector of all of them.
+    raw : bool
+        Whether the builder makes NaN canonical later, where that is needed.
     """
 
-    __slots__ = ("b", "lanes", "x")
+    __slots__ = ("b", "lanes", "raw", "x")
 
-    def __init__(self, b: Builder, x: X, kind: str, lanes: int) -> None:
+    def __init__(self, b: Builder, x: X, kind: str, lanes: int, raw: bool = False) -> None:
         super().__init__(kind)
-        self.b, self.x, self.lanes = b, x, lanes
+        self.b, self.x, self.lanes, self.raw = b, x, lanes, raw
 
     @property
     def known(self) -> int | None:
@@ -42,10 +47,13 @@ class LaneWord(Word):
         return self._made(constant(like(self.x, _element(kind)), value), kind)
 
     def _made(self, x: X, kind: str) -> LaneWord:
-        return LaneWord(self.b, x, kind, self.lanes)
+        return LaneWord(self.b, x, kind, self.lanes, self.raw)
 
     def do(self, name: str, kind: str, *others: Any) -> LaneWord:
-        made = _OPERATIONS[name](self, kind, *others)
+        operation = _OPERATIONS.get(name)
+        if operation is None:
+            raise EmulationError(f"{name} of {self.kind} is not written as IR")
+        made = operation(self, kind, *others)
         return made if isinstance(made, LaneWord) else self._made(made, kind)
 
 
@@ -147,6 +155,8 @@ def _to(a: LaneWord, kind: str) -> X:
 
 
 def _canonical(a: LaneWord, kind: str) -> X:
+    if a.raw:
+        return a.x
     return a.b.text.select(a.b.text.compare("uno", a.x, a.x), constant(a.x.type, 0x7FFF_FFFF), a.x)
 
 
@@ -174,6 +184,8 @@ def _high_product(a: LaneWord, kind: str, other: LaneWord) -> X:
 def _divided(which: str) -> Callable[..., X]:
     def do(a: LaneWord, kind: str, other: LaneWord) -> X:
         text, x, y = a.b.text, a.x, other.x
+        if a.kind in _FLOATS:
+            return text.binary("fdiv", x, y)
         y = text.select(text.compare("eq", y, constant(y.type, 0)), constant(y.type, 1), y)
         if not a.signed:
             return text.binary(f"u{which}", x, y)
@@ -183,6 +195,17 @@ def _divided(which: str) -> Callable[..., X]:
         return text.select(turned, text.binary("sub", constant(x.type, 0), x), found) if which == "div" else found
 
     return do
+
+
+# ── floats ──
+
+
+def _nan_from(a: LaneWord, kind: str, *sources: LaneWord) -> X:
+    return nan_kept(a.b, a.x, tuple(source.x for source in sources))
+
+
+def _approximate(opcode: str) -> Callable[..., X]:
+    return lambda a, kind: RECIPES[opcode](Vectors(a.b), a.x)
 
 
 # ── pieces ──
@@ -235,5 +258,7 @@ _OPERATIONS: Final[dict[str, Callable[..., LaneWord | X]]] = {
     "flush": lambda a, kind: flushed(a.b, a.x), "canonical": _canonical,
     **{whole: _named("", whole) for whole in ("rint", "trunc", "floor", "ceil")},
     "div": _divided("div"), "rem": _divided("rem"),
+    "fma": _named("", "fma"), "sqrt": _named("", "sqrt"), "nan_from": _nan_from,
+    **{opcode: _approximate(opcode) for opcode in RECIPES},
     "split": _split, "join": _join, "part": _part, "pick": _pick, "repeat": _repeat,
 }  # fmt: skip

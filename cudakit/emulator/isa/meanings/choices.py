@@ -37,7 +37,7 @@ def _answer(form: Form, a: Word, b: Word) -> Word:
     return compared(form.modifiers[0], a, b)
 
 
-@means("setp 9.7.6.2", sources="T T pred", families=_ALL, any_nan=True)
+@means("setp 9.7.6.2", sources="T T pred", families=_ALL, nans="takes")
 def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Any:
     """The answer and its opposite, or of pairs the answers for both."""
     held = _answer(form, a, b)
@@ -45,7 +45,7 @@ def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Any:
     return answers if other is None else tuple(joined(form.modifiers[1], answer, other) for answer in answers)
 
 
-@means("set 9.7.6.1", sources="T T pred", families=_ALL, any_nan=True)
+@means("set 9.7.6.1", sources="T T pred", families=_ALL, nans="takes")
 def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
     """A number that says whether a comparison holds: 1 in floats, all bits in integers."""
     held, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
@@ -66,7 +66,7 @@ def slct(form: Form, a: Word, b: Word, of: Word) -> Word:
     return ((flushed(of) if form.has("ftz") else of) >= 0).choose(a, b)
 
 
-@means("testp 9.7.3.1", sources="T", families="float", any_nan=True)
+@means("testp 9.7.3.1", sources="T", families="float", nans="takes")
 def testp(form: Form, a: Word) -> Word:
     test, size = form.modifiers[0], abs(a)
     if test in ("number", "notanumber"):

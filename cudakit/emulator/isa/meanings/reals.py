@@ -121,13 +121,35 @@ def narrowed(value: Word, name: str, mode: str) -> Word:
     return value.eq(value).choose(bits, 0x7FFF)
 
 
+def two_sum(a: Word, b: Word) -> tuple[Word, Word]:
+    """``s, e`` with s = a + b rounded to nearest and s + e = a + b exactly (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def odd_sum(a: Word, b: Word) -> Word:
+    """``a + b`` in float64, rounded to odd (Boldo and Melquiond, 2008), so that rounding it again is safe."""
+    total, lost = two_sum(a, b)
+    bits = total.view("u64")
+    even_inexact = (bits & 1).eq(0) & ((lost < 0) | (lost > 0))
+    moved = ((lost > 0) ^ (total > 0)).choose(bits - 1, bits + 1)
+    return even_inexact.choose(moved, bits).view("f64")
+
+
 def flush_rounded(result: Word, exact: Word, mode: str) -> Word:
     """float32 results with those made zeros that would be below the least normal number had exponents no end.
 
     `exact` has them in float64. The hardware flushes a result that was rounded up to the least normal number itself by
     how it rounds with all 24 bits.
     """
-    scaled = abs(rounded(exact * exact.constant_of(2.0**32), mode))
-    gone = abs(result).eq(0x0080_0000) & (scaled < (127 - 94) << 23)
+    if mode == "rz":
+        return flushed(result)
+    size = abs(exact)
+    below = (
+        size < size.constant_of(2.0**-126 - 2.0**-151)
+        if mode == "rn"
+        else size <= size.constant_of(2.0**-126 - 2.0**-150)
+    )
     zero = (result.view("u32") & SIGN["f32"]).view("f32")
-    return gone.choose(zero, flushed(result))
+    return (abs(result).eq(0x0080_0000) & below).choose(zero, flushed(result))

@@ -84,8 +84,9 @@ class Meaning(NamedTuple):
 
     function: Function
     sources: tuple[str, ...]
-    #: Whether its results are the same whatever NaN it is given.
-    any_nan: bool = False
+    #: Whether its results are the same whatever NaN it is given; whether, too, it gives the canonical NaN of float32.
+    takes_nan: bool = False
+    gives_nan: bool = False
 
 
 #: (opcode, with modifiers where it is another instruction with them; family of its last type) → its meaning
@@ -95,17 +96,18 @@ SECTIONS: Final[dict[str, str]] = {}
 _MOST_PARTS: Final = 4
 
 
-def means(
-    *opcodes: str, sources: str, families: str = "integer", any_nan: bool = False
-) -> Callable[[Function], Function]:
-    """Enter a meaning into the table: each opcode with its section of the PTX ISA behind it."""
+def means(*opcodes: str, sources: str, families: str = "integer", nans: str = "") -> Callable[[Function], Function]:
+    """Enter a meaning into the table: each opcode with its section of the PTX ISA behind it.
+
+    `nans` is ``takes`` or ``gives``, as `Meaning` has them.
+    """
 
     def enter(function: Function) -> Function:
         for text in opcodes:
             opcode, section = text.split()
             SECTIONS[opcode] = ", ".join([*filter(None, [SECTIONS.get(opcode)]), section])
             for family in families.split():
-                MEANINGS[opcode, family] = Meaning(function, tuple(sources.split()), any_nan)
+                MEANINGS[opcode, family] = Meaning(function, tuple(sources.split()), bool(nans), nans == "gives")
         return function
 
     return enter
@@ -114,6 +116,8 @@ def means(
 def meaning_of(instruction: Instruction) -> tuple[Meaning, Form] | None:
     """The meaning under the longest name that fits an instruction."""
     form = Form(instruction)
+    if not form.types:
+        return None
     parts = (instruction.opcode, *instruction.modifiers[:_MOST_PARTS])
     for end in range(len(parts), 0, -1):
         meaning = MEANINGS.get((".".join(parts[:end]), form.family))
