@@ -17,7 +17,7 @@ from cudakit.emulator.ptx.program import Instruction, Operand
 def elementwise(given: Instruction, context: Context, kind: str, function: Callable[..., Any], out: str = "") -> Step:
     """A step that writes ``function(*sources)``, all of type `kind`, to the first operand (of type `out`)."""
     target, *sources = given.operands
-    return compute(context, function, target, out or kind, zip(sources, [kind] * len(sources), strict=True))
+    return compute(context, function, [(target, out or kind)], zip(sources, [kind] * len(sources), strict=True))
 
 
 #: Lanes that are chosen as fast as they are computed for.
@@ -46,13 +46,6 @@ def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def compute(
-    context: Context, function: Callable[..., Any], target: Operand, kind: str, sources: Iterable[tuple[Operand, str]]
-) -> Step:
-    """A step that writes ``function(*sources)`` to `target` of type `kind`; each source has its own type."""
-    return compute_all(context, function, [(target, kind)], sources)
-
-
-def compute_all(
     context: Context,
     function: Callable[..., Any],
     targets: Sequence[tuple[Operand, str]],

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from cudakit.emulator.instructions.elementwise import compute_all, in_pieces
+from cudakit.emulator.instructions.elementwise import compute, in_pieces
 from cudakit.emulator.instructions.words import ArrayWord, compiled, constant
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, source_kind
@@ -66,7 +66,7 @@ def step(given: Instruction, context: Context) -> Step:
     meaning, form, targets, sources = entry
     function, kinds = _function(meaning, form, tuple(_known(*source) for source in sources), len(targets))
     reads = [(operand, source_kind(form, source)) for source, operand in sources if _known(source, operand) is None]
-    return compute_all(context, function, list(zip(targets, kinds, strict=True)), reads)
+    return compute(context, function, list(zip(targets, kinds, strict=True)), reads)
 
 
 for _opcode, _section in SECTIONS.items():

@@ -44,27 +44,6 @@ def flush(values: Any) -> Any:
     return values * ~(np.abs(values) < _LEAST_NORMAL)
 
 
-def flush_rounded(rounded: Any, exact: Callable[[], Any], mode: str) -> Any:
-    """float32 results with those made zeros that would be below the least normal number had exponents no end.
-
-    `exact` gives them in float64, exactly or rounded to odd. It is asked only where a result has been rounded up to the
-    least normal number itself: the hardware flushes it or not by how it rounds with all 24 bits.
-    """
-    edge = np.abs(rounded) == _LEAST_NORMAL
-    flushed = flush(rounded)
-    if not np.any(edge):
-        return flushed
-    scaled = to_f32(exact() * 2.0**32, mode)
-    return np.where(edge & (np.abs(scaled) < np.float32(2.0**-94)), rounded * np.float32(0), flushed)
-
-
-def saturate(values: Any) -> Any:
-    """Values clamped to [0, 1], NaN to +0 (``.sat``)."""
-    # A comparison rather than a clip, so that -0 and NaN both become +0.
-    zero, one = values.dtype.type(0), values.dtype.type(1)
-    return np.where(values > zero, np.minimum(values, one), zero)
-
-
 def direct(raw: Any, too_high: Any, too_low: Any, mode: str) -> Any:
     """Bits of a float rounded to nearest, moved by one place where `mode` asks for its other neighbour.
 
@@ -130,13 +109,6 @@ def to_f32(values: Any, mode: str = "rn") -> Any:
     return direct(rounded.view(np.uint32), finite & (back > values), finite & (back < values), mode).view(np.float32)
 
 
-def to_odd_f32(values: Any) -> Any:
-    """float64 to float32, rounded to odd."""
-    low = to_f32(values, "rz")
-    inexact = (low.astype(np.float64) != values) & ~np.isnan(low)
-    return (low.view(np.uint32) | inexact.astype(np.uint32)).view(np.float32)
-
-
 def to_f16(values: Any, mode: str = "rn") -> Any:
     """Bits of float16 from float32 or float64, in `mode`, NaN canonical."""
     values = np.asarray(values)
@@ -147,29 +119,6 @@ def to_f16(values: Any, mode: str = "rn") -> Any:
         raw = direct(raw, finite & (back > values), finite & (back < values), mode)
     nan = np.isnan(values)
     return np.where(nan, CANONICAL_NAN["f16"], raw) if nan.any() else raw
-
-
-def to_bf16(values: Any, mode: str = "rn") -> Any:
-    """Bits of bfloat16 from float32 or float64, in `mode`, NaN canonical."""
-    values = np.asarray(values)
-    if values.dtype == np.float64:
-        values = to_odd_f32(values)
-    bits = values.view(np.uint32)
-    if mode == "rn":
-        raw = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
-    else:
-        # Cut off, then one place outward where something was cut and the mode rounds outward for this sign.
-        negative = bits >= np.uint32(0x80000000)
-        outward = negative if mode == "rm" else ~negative if mode == "rp" else np.zeros_like(negative)
-        cut = ((bits & np.uint32(0xFFFF)) != 0) & np.isfinite(values)
-        raw = bits + ((cut & outward).astype(np.uint32) << np.uint32(16))
-    nan, raw = np.isnan(values), (raw >> np.uint32(16)).astype(np.uint16)
-    return np.where(nan, CANONICAL_NAN["bf16"], raw) if nan.any() else raw
-
-
-def from_bf16(raw: Any) -> Any:
-    """float32 from the bits of bfloat16."""
-    return (np.asarray(raw).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _zero_down(total: Any, mode: str, *terms: Any) -> Any:
