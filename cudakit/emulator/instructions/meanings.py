@@ -58,11 +58,11 @@ def step(given: Instruction, context: Context) -> Step:
 
     Raises
     ------
-    EmulationError
+    EmulationError, ValueError
     """
     entry = bound(given, CARRY)
     if entry is None:
-        raise EmulationError(str(given))
+        raise ValueError(f"{given.opcode} of no such type")
     meaning, form, targets, sources = entry
     function, kinds = _function(meaning, form, tuple(_known(*source) for source in sources), len(targets))
     reads = [(operand, source_kind(form, source)) for source, operand in sources if _known(source, operand) is None]

@@ -41,7 +41,9 @@ def setp(given: Instruction, b: Builder) -> None:
 
             def compare() -> X:
                 one, other = (LaneWord(b, b.lanes(value), KINDS[kind], b.width) for value in (x, y))
-                return compared(name, one, other).x  # type: ignore[attr-defined]
+                held = compared(name, one, other)
+                assert isinstance(held, LaneWord)
+                return held.x
 
             lazy = target.name not in b.for_branch
             b.write(target, "pred", Value(VARYING, _unless(b, verdict, compare) if lazy else compare()))

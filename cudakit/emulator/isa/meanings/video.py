@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from cudakit.emulator.isa.meanings.table import Form, means
 from cudakit.emulator.isa.words import Word
+from cudakit.errors import EmulationError
 
 Function: TypeAlias = Callable[[Word, Word], Word]
 
@@ -134,14 +135,18 @@ def _places(part: str) -> tuple[int, ...]:
     return tuple(int(digit) for digit in reversed(part[1:]))
 
 
-def _simd(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Word, c: Word) -> Word:
+def _simd(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Word, c: Word | None) -> Word:
     """A function of 2 halves or 4 bytes, each chosen from both sources; those masked off are the third source's."""
+    if c is None:
+        raise EmulationError("SIMD video instructions take three sources")
     out, first, second = types
     count = int(form.opcode[-1])
     size, letter = 32 // count, "h" if count == 2 else "b"
     every = "".join(str(place) for place in reversed(range(2 * count)))
     usual = (letter + every[count:], letter + every[count:], letter + every[:count])
     mask, *chosen = (_places(part or other) for part, other in zip(form.parts, usual, strict=False))
+    if any(len(places) != count for places in chosen):
+        raise EmulationError(f"a selector names {count} pieces")
     pieces = [
         a.split(f"{name[0]}{size}").pick(b.split(f"{name[0]}{size}"), places).to("s32")
         for name, places in zip((first, second), chosen, strict=True)
@@ -162,10 +167,10 @@ _ARITHMETIC: Final = {2: "9.7.18.2.1", 4: "9.7.18.2.3"}
 
 
 @means(*(f"{opcode}{count} {_ARITHMETIC[count]}" for opcode in _FUNCTIONS for count in (2, 4)), sources="b32 b32 b32")
-def simd(form: Form, a: Word, b: Word, c: Word) -> Word:
+def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _simd(form, form.types, _FUNCTIONS[form.opcode[:-1]], a, b, c)
 
 
 @means("vset2 9.7.18.2.2", "vset4 9.7.18.2.4", sources="b32 b32 b32")
-def simd_set(form: Form, a: Word, b: Word, c: Word) -> Word:
+def simd_set(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _simd(form, ("u32", *form.types), _comparison(form), a, b, c)
