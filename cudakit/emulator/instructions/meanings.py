@@ -48,9 +48,13 @@ def _function(
 
 def _known(source: str, operand: Operand) -> int | None:
     """What a constant is, where the meaning asks for that."""
-    if source == "int" and not isinstance(operand, Immediate):
+    if source != "int" and source[-1] != "=":
+        return None
+    if isinstance(operand, Immediate):
+        return operand.value
+    if source == "int":
         raise EmulationError(f"operand {operand} is no constant")
-    return operand.value if isinstance(operand, Immediate) and (source == "int" or source[-1] == "=") else None
+    return None
 
 
 def step(given: Instruction, context: Context) -> Step:
@@ -64,8 +68,13 @@ def step(given: Instruction, context: Context) -> Step:
     if entry is None:
         raise ValueError(f"{given.opcode} of no such type")
     meaning, form, targets, sources = entry
-    function, kinds = _function(meaning, form, tuple(_known(*source) for source in sources), len(targets))
-    reads = [(operand, source_kind(form, source)) for source, operand in sources if _known(source, operand) is None]
+    known = tuple([_known(source, operand) for source, operand in sources])
+    function, kinds = _function(meaning, form, known, len(targets))
+    reads = [
+        (operand, source_kind(form, source))
+        for (source, operand), value in zip(sources, known, strict=True)
+        if value is None
+    ]
     return compute(context, function, list(zip(targets, kinds, strict=True)), reads)
 
 

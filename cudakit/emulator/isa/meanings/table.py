@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from cudakit.emulator.isa.words import BITS
@@ -43,23 +44,12 @@ class Form:
         For each operand its selector, such as ``b0``; after a minus with ``negative`` before it.
     """
 
-    def __init__(self, instruction: Instruction) -> None:
-        self.opcode, self.modifiers = instruction.opcode, instruction.modifiers
-        self.types = tuple(modifier for modifier in instruction.modifiers if modifier in KINDS)
+    def __init__(self, opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> None:
+        self.opcode, self.modifiers, self.parts = opcode, modifiers, parts
+        self.types = tuple(modifier for modifier in modifiers if modifier in KINDS)
         self.name = self.types[-1] if self.types else ""
         self.kind = KINDS.get(self.name, "")
         self.bits, self.signed = BITS.get(self.kind, 0), self.name[:1] == "s"
-        self.parts = tuple(_selected(operand)[1] for operand in instruction.operands)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and self._key == other._key
-
-    def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[object, ...]:
-        return self.opcode, self.modifiers, self.parts
 
     @property
     def mode(self) -> str:
@@ -113,14 +103,15 @@ def means(*opcodes: str, sources: str, families: str = "integer", nans: str = ""
     return enter
 
 
-def meaning_of(instruction: Instruction) -> tuple[Meaning, Form] | None:
-    """The meaning under the longest name that fits an instruction."""
-    form = Form(instruction)
+@cache
+def _entry(opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> tuple[Meaning, Form] | None:
+    """The meaning under the longest name that fits an instruction, and the one form of all that are so."""
+    form = Form(opcode, modifiers, parts)
     if not form.types:
         return None
-    parts = (instruction.opcode, *instruction.modifiers[:_MOST_PARTS])
-    for end in range(len(parts), 0, -1):
-        meaning = MEANINGS.get((".".join(parts[:end]), form.family))
+    names = (opcode, *modifiers[:_MOST_PARTS])
+    for end in range(len(names), 0, -1):
+        meaning = MEANINGS.get((".".join(names[:end]), form.family))
         if meaning is not None:
             return meaning, form
     return None
@@ -137,11 +128,12 @@ class Bound(NamedTuple):
 
 def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     """The operands of an instruction beside its meaning; the carry flag is the operand `carry`."""
-    entry = meaning_of(instruction)
+    selected = [_selected(operand) for operand in instruction.operands]
+    entry = _entry(instruction.opcode, instruction.modifiers, tuple(part for _, part in selected))
     if entry is None:
         return None
     meaning, form = entry
-    target, *operands = (_selected(operand)[0] for operand in instruction.operands)
+    target, *operands = (operand for operand, _ in selected)
     targets: list[Operand] = list(target.items) if isinstance(target, Group) else [target]
     sources = list(zip(meaning.sources, operands, strict=False))
     if "carry" in meaning.sources:
@@ -149,6 +141,7 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     return Bound(meaning, form, [*targets, carry] if form.has("cc") else targets, sources)
 
 
+@cache
 def source_kind(form: Form, source: str) -> str:
     """The type, by PTX's name, that an operand is read as."""
     source = source.removesuffix("=")
