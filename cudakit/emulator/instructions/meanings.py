@@ -9,7 +9,7 @@ from typing import Any
 from cudakit.emulator.instructions.elementwise import compute, in_pieces
 from cudakit.emulator.instructions.words import ArrayWord, compiled, constant
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, source_kind
+from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, results_of, source_kind
 from cudakit.emulator.machine.context import CARRY, Context
 from cudakit.emulator.machine.decode import INSTRUCTIONS, Step
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
@@ -39,7 +39,7 @@ def _function(
             names.append(f"a{len(names)}")
             words.append(ArrayWord(names[-1], kind))
     made = meaning.function(form, *words)
-    results = made[:count] if isinstance(made, tuple) else (made,)
+    results = results_of(made, count)
     function, work = compiled(results, names)
     if work >= _LONG and len(results) == 1:
         function = in_pieces(function)

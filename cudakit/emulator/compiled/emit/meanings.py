@@ -12,7 +12,7 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.compiled.text import X
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.meanings.table import KINDS, MEANINGS, SECTIONS, bound, source_kind
+from cudakit.emulator.isa.meanings.table import KINDS, MEANINGS, SECTIONS, bound, results_of, source_kind
 from cudakit.emulator.machine.context import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
@@ -51,11 +51,11 @@ def emit(given: Instruction, b: Builder) -> None:
         x = b.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
         words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1, meaning.gives_nan))
     try:
-        made = meaning.function(form, *words)
+        results = results_of(meaning.function(form, *words), len(targets))
     except EmulationError:
         raise Refusal(f"instruction {given}") from None
     narrow = _narrow(values.values()) if isinstance(shape, Affine) and shape.of is not None else None
-    for target, result in zip(targets, made if isinstance(made, tuple) else (made,), strict=False):
+    for target, result in zip(targets, results, strict=True):
         if target is CARRY:
             _keep_carry(b, b.spread(result.x))
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from cudakit.emulator.isa.meanings.logic import joined
 from cudakit.emulator.isa.meanings.reals import INFINITY, ONE, flushed, number, together
@@ -38,11 +39,12 @@ def _answer(form: Form, a: Word, b: Word) -> Word:
 
 
 @means("setp 9.7.6.2", sources="T T pred", families=_ALL, nans="takes")
-def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Any:
+def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Word]:
     """The answer and its opposite, or of pairs the answers for both."""
-    held = _answer(form, a, b)
-    answers = (held.part(0, 2), held.part(1, 2)) if form.name.endswith("x2") else (held, ~held)
-    return answers if other is None else tuple(joined(form.modifiers[1], answer, other) for answer in answers)
+    held, is_pair = _answer(form, a, b), form.name.endswith("x2")
+    for place in (0, 1):
+        answer = held.part(place, 2) if is_pair else ~held if place else held
+        yield answer if other is None else joined(form.modifiers[1], answer, other)
 
 
 @means("set 9.7.6.1", sources="T T pred", families=_ALL, nans="takes")

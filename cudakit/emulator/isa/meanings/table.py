@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from cudakit.emulator.isa.words import BITS
+from cudakit.emulator.isa.words import BITS, Word
 from cudakit.emulator.ptx.program import Group, Instruction, Operand
 
-#: The result, or several: those of the parts of the first operand, and last the carry.
+#: The result, or several one after the other: those of the parts of the first operand, and last the carry.
 Function: TypeAlias = Callable[..., Any]
 
 #: PTX's names for types, and the words that hold them.
@@ -139,6 +140,11 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     if "carry" in meaning.sources:
         sources.append(("carry", carry))
     return Bound(meaning, form, [*targets, carry] if form.has("cc") else targets, sources)
+
+
+def results_of(made: Any, count: int) -> list[Any]:
+    """The first results of a meaning: those that something is made of."""
+    return [made] if isinstance(made, Word) else list(islice(made, count))
 
 
 @cache
