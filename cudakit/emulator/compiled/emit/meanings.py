@@ -52,8 +52,8 @@ def emit(given: Instruction, b: Builder) -> None:
         words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1, meaning.gives_nan))
     try:
         results = results_of(meaning.function(form, *words), len(targets))
-    except EmulationError:
-        raise Refusal(f"instruction {given}") from None
+    except EmulationError as error:
+        raise Refusal(f"instruction {given}: {error}") from None
     narrow = _narrow(values.values()) if isinstance(shape, Affine) and shape.of is not None else None
     for target, result in zip(targets, results, strict=True):
         if target is CARRY:

@@ -52,7 +52,7 @@ class LaneWord(Word):
     def do(self, name: str, kind: str, *others: Any) -> LaneWord:
         operation = _OPERATIONS.get(name)
         if operation is None:
-            raise EmulationError(f"{name} of {self.kind} is not written as IR")
+            raise EmulationError(f"machine code has no operation {name} of {self.kind}")
         made = operation(self, kind, *others)
         return made if isinstance(made, LaneWord) else self._made(made, kind)
 
