@@ -116,7 +116,7 @@ class Problem:
     _parts: dict[tuple[str, int, str], Value] = field(default_factory=dict)
     #: The beginnings of the arrays in a thread's own memory, by their addresses in the variable that holds them.
     _parts_of: dict[Polynomial, Polynomial] = field(default_factory=dict)
-    #: Axes of the grid that have one block because the kernel never reads them.
+    #: Axes of the grid that have one block because the kernel never reads them and nothing is stated of them.
     axes_of_1: tuple[str, ...] = ()
 
     @classmethod
@@ -146,9 +146,9 @@ class Problem:
         early = [each for each in statements if "blockDim" not in each and "gridDim" not in each]
         made._state(reader, early)
         made._narrow()
-        made.block = made._extent(reader, "block", block, _BLOCK)
+        made.block = made._extent(reader, "block", block, _BLOCK, statements)
         names.update({f"blockDim.{axis}": value for axis, value in zip(_AXES, made.block, strict=True)})
-        made.grid = made._extent(reader, "grid", grid, _GRID)
+        made.grid = made._extent(reader, "grid", grid, _GRID, statements)
         names.update({f"gridDim.{axis}": value for axis, value in zip(_AXES, made.grid, strict=True)})
         made.shared_bytes = reader.number(str(shared_bytes))
         made.given += [at_least(made.shared_bytes, 0), at_least(1 << 20, made.shared_bytes)]
@@ -266,9 +266,13 @@ class Problem:
                     names[other] = names[first]
         return left
 
-    def _extent(self, reader: Statements, what: str, given: Extent, most: tuple[int, ...]) -> tuple[Polynomial, ...]:
+    def _extent(
+        self, reader: Statements, what: str, given: Extent, most: tuple[int, ...], statements: Sequence[str]
+    ) -> tuple[Polynomial, ...]:
         if given is None:
-            read: Iterable[str] = self._axes_read() if what == "grid" else _AXES
+            # An axis of which something is stated is as stated, also where the kernel never reads it.
+            stated = (axis for axis in _AXES if any(f"gridDim.{axis}" in each.replace(" ", "") for each in statements))
+            read: Iterable[str] = {*self._axes_read(), *stated} if what == "grid" else _AXES
             self.axes_of_1 += tuple(axis for axis in _AXES if axis not in read)
             found = [Symbol(f"{what}Dim.{axis}", 1, high) for axis, high in zip(_AXES, most, strict=True)]
             return tuple(polynomial(1 if each.name[-1] not in read else each) for each in found)

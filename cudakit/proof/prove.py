@@ -129,7 +129,7 @@ def prove(
         of its elements. Or ``"x is y"`` of arguments that are one array.
     block, grid : int, str or sequence of them, optional
         Numbers, or expressions such as ``"(n + 255) // 256"``; default: any, and 1 along axes of the grid that the
-        kernel never reads.
+        kernel never reads and of which nothing is stated.
     shared_bytes : int or str
         Dynamic shared memory, in bytes.
     timeout_s : float

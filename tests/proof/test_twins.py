@@ -24,6 +24,8 @@ class Twins(NamedTuple):
     body: str
     stated: tuple[str, ...]
     launch: dict[str, Any]
+    #: What stands before the kernel: a struct, a variable, a template's head.
+    ahead: str = ""
 
     def __repr__(self) -> str:
         return self.name
@@ -35,7 +37,7 @@ class Twins(NamedTuple):
             return re.sub("«([^¦]*)¦([^»]*)»", lambda match: match[1 + is_right], text)
 
         body = self.body.replace("@", "int i = blockIdx.x * blockDim.x + threadIdx.x;")
-        text = f"__global__ void {self.name}({self.parameters}) {{ {body} }}"
+        text = f"{self.ahead}\n__global__ void {self.name}({self.parameters}) {{ {body} }}"
         return ck.prove(ck.Kernel(chosen(text)), *map(chosen, self.stated), **self.launch, timeout_s=3.0)
 
 
@@ -391,6 +393,226 @@ TWINS = [
         ),
         ("w*h <= len(y)", "1 <= w <= 1000", "1 <= h <= 1000", "gridDim.x <= 100", "gridDim.y <= 100"),
         {"block": (16, 8)},
+    ),
+    Twins(
+        "axis_up_to_two",
+        "int n,float*y",
+        "@ if(i<n) y[i]+=1;",
+        ("n <= len(y)", "0 <= n <= 1 << 20", "gridDim.x <= 1000", "gridDim.y <= «2¦1»"),
+        {"block": 128},
+    ),
+    Twins(
+        "wrap_before_widening",
+        "size_t n,int*y",
+        "size_t i=«¦(size_t)»blockIdx.x*blockDim.x+threadIdx.x; if(i<n) y[i]=threadIdx.x+blockIdx.x;",
+        ("n <= len(y)",),
+        {"block": 128},
+    ),
+    Twins(
+        "wrap_of_rows",
+        "unsigned h,unsigned w,int*y",
+        ("unsigned c=blockIdx.x*16+threadIdx.x,r=blockIdx.y*16+threadIdx.y; if(r<h&&c<w) y[«¦(size_t)»r*w+c]+=1;"),
+        ("h*w <= len(y)", "1 <= h <= 70000", "1 <= w <= 70000"),
+        {"block": (16, 16), "grid": ("(w+15)//16", "(h+15)//16")},
+    ),
+    Twins(
+        "start_of_the_block",
+        "int n,float*y",
+        "for(int i=threadIdx.x«¦+blockIdx.x*128»;i<n;i+=128*gridDim.x) y[i]+=1;",
+        ("n <= len(y)", "0 <= n <= 1 << 20", "gridDim.x <= 1000"),
+        {"block": 128},
+    ),
+    Twins(
+        "transposed",
+        "int h,int w,const float*x,float*y",
+        (
+            "__shared__ float s[16][17]; int c=blockIdx.x*16+threadIdx.x,r=blockIdx.y*16+threadIdx.y; if(r<h&&c<w) "
+            "s[threadIdx.y][threadIdx.x]=x[r*w+c]; __syncthreads(); c=blockIdx.«x¦y»*16+threadIdx.x; "
+            "r=blockIdx.«y¦x»*16+threadIdx.y; if(r<«h¦w»&&c<«w¦h») y[r*h+c]=s[threadIdx.x][threadIdx.y];"
+        ),
+        ("h*w <= len(x)", "h*w <= len(y)", "1 <= h <= 1000", "1 <= w <= 1000"),
+        {"block": (16, 16), "grid": ("(w+15)//16", "(h+15)//16")},
+    ),
+    Twins(
+        "alias_reversed",
+        "int n,const float*x,float*y",
+        "@ if(i<n) y[i]=x[«n-1-i¦i»]+1;",
+        ("n <= len(x)", "n <= len(y)", "0 <= n <= 1 << 20", "x is y"),
+        COVER,
+    ),
+    Twins(
+        "alias_of_index",
+        "int n,const int*ids,int*w,const float*t,float*y",
+        "@ if(i<n) { w[i]=n; y[i]=t[ids[i]]; }",
+        ("n <= len(ids)", "n <= len(w)", "n <= len(y)", "0 <= n <= 1 << 20", "0 <= ids < len(t)", "«w is ids¦1 <= 2»"),
+        COVER,
+    ),
+    Twins(
+        "two_counters",
+        "int n,float*y",
+        "for(int a=0,b=n«¦-1»;a<b;++a,--b){ float v=y[a]; y[a]=y[b]; y[b]=v; }",
+        ("n <= len(y)", "0 <= n <= 1 << 20"),
+        {"block": 1, "grid": 1},
+    ),
+    Twins(
+        "do_while",
+        "int n,float*y",
+        "int k=0; do y[k]=2; while(++k<n);",
+        ("n <= len(y)", "«0¦1» <= n <= 1 << 20"),
+        {"block": 1, "grid": 1},
+    ),
+    Twins(
+        "template_radius",
+        "int n,const float*x,float*y",
+        (
+            "__shared__ float s[128+2*R]; @ int t=threadIdx.x; s[t+R]=i<n?x[i]:0; if(t<«=¦»R){ "
+            "s[t]=i>=R&&i-R<n?x[i-R]:0; s[t+R+128]=i+128<n?x[i+128]:0; } __syncthreads(); float v=0; for(int "
+            "k=-R;k<=R;++k) v+=s[t+R+k]; if(i<n) y[i]=v;"
+        ),
+        ("n <= len(x)", "n <= len(y)", "0 <= n <= 1 << 20"),
+        COVER,
+        "template <int R=3>",
+    ),
+    Twins(
+        "member_array",
+        "int n,S*p",
+        "@ if(i<n) for(int k=0;k«<=¦<»4;++k) p[i].a[k]+=k;",
+        ("n <= len(p)", "0 <= n <= 1 << 20"),
+        COVER,
+        "struct S { int n; float a[4]; };",
+    ),
+    Twins(
+        "local_rows",
+        "unsigned n,float*y",
+        "float a[3][4]; for(int k=0;k<12;++k) a[k/4][k%4]=y[k]; y[12]=a[n«&3¦%3»][n&3];",
+        ("len(y) >= 13",),
+        {"block": 1, "grid": 1},
+    ),
+    Twins(
+        "index_narrowed",
+        "int n,const long long*ids,const float*t,float*y",
+        "@ if(i<n) y[i]=t[«(int)¦»ids[i]];",
+        ("n <= len(ids)", "n <= len(y)", "0 <= n <= 1 << 20", "0 <= ids < len(t)"),
+        COVER,
+    ),
+    Twins(
+        "index_by_bytes",
+        "int n,const int*ids,const float*t,float*y",
+        "@ if(i<n) y[i]=t[((const unsigned char*)ids)[4*i]];",
+        ("n <= len(ids)", "n <= len(y)", "0 <= n <= 1 << 20", "0 <= ids < len(t)«¦»", "len(t) >= «100¦256»"),
+        COVER,
+    ),
+    Twins(
+        "vector_of_offset",
+        "int n,int m,float*y",
+        "@ if(4*i+3<n) ((float4*)(y+m))[i]=make_float4(1,2,3,4);",
+        ("n+m <= len(y)", "0 <= n <= 1 << 20", "0 <= m <= 1 << 20", "m % «2¦4» == 0"),
+        COVER,
+    ),
+    Twins(
+        "shared_char_cast",
+        "float*y",
+        (
+            "__shared__ char pad[3]; __shared__ «¦__align__(4)» char raw[128]; int t=threadIdx.x; "
+            "((int*)raw)[t]=(int)y[t]; if(t<3) pad[t]=t; __syncthreads(); y[t]=((int*)raw)[31-t]+pad[t%3];"
+        ),
+        ("len(y) >= 32",),
+        {"block": 32, "grid": 1},
+    ),
+    Twins(
+        "abs_of_min",
+        "int n,int m,const int*x,int*y",
+        "@ if(i<n) atomicAdd(&y[«abs(x[i])¦(int)((unsigned)x[i]%(unsigned)m)»%m],1);",
+        ("n <= len(x)", "m <= len(y)", "0 <= n <= 1 << 20", "1 <= m <= 1 << 20"),
+        COVER,
+    ),
+    Twins(
+        "bit_field",
+        "int n,const S*x,int*y",
+        "@ if(i<n) atomicAdd(&y[x[i].k],1);",
+        ("n <= len(x)", "len(y) >= 16", "0 <= n <= 1 << 20"),
+        COVER,
+        "struct S { «int¦unsigned» a:5; «int¦unsigned» k:4; };",
+    ),
+    Twins(
+        "warps_of_any_block",
+        "float*y",
+        ("__shared__ float s[16]; int t=threadIdx.x; if((t&31)==0) s[t>>5]=y[t]; __syncthreads(); y[t]=s[t>>5];"),
+        ("blockDim.x <= len(y)", "blockDim.y == 1", "blockDim.z == 1", "blockDim.x <= «513¦512»"),
+        {"grid": 1},
+    ),
+    Twins(
+        "modulo_of_zero",
+        "int n,int m,int*y",
+        "@ if(i<n) atomicAdd(&y[i%m],1);",
+        ("n <= len(y)", "0 <= n <= 1 << 20", "«0¦1» <= m <= 1 << 20"),
+        COVER,
+    ),
+    Twins(
+        "variable_bound",
+        "float*y",
+        "int i=threadIdx.x; if(i<bound) y[i]=1;",
+        ("len(y) >= 10",),
+        {"block": 32, "grid": 1},
+        "__device__ «¦const» int bound=10;",
+    ),
+    Twins(
+        "shared_neighbours",
+        "float*y",
+        (
+            "__shared__ float a[64],b[64]; int t=threadIdx.x; «¦if(t<64)» {a[t]=y[t]; b[t&63]=y[t&31];} "
+            "__syncthreads(); y[t]=a[63-(t&63)]+b[63-(t&63)];"
+        ),
+        ("len(y) >= 128",),
+        {"block": 128, "grid": 1},
+    ),
+    Twins(
+        "barrier_of_no_round",
+        "int n,const float*x,float*y",
+        (
+            "__shared__ float s[128]; int t=threadIdx.x; s[t]=x[t]; float v=0; for(int k=0;k<n;++k){ __syncthreads(); "
+            "v+=x[k]; } y[t]=s[127-t]+v;"
+        ),
+        ("len(x) >= 128", "len(y) >= 128", "n <= len(x)", "«0¦1» <= n <= 1000"),
+        {"block": 128, "grid": 1},
+    ),
+    Twins(
+        "rounds_apart",
+        "float*y",
+        "for(int k=0;k<2;++k) y[threadIdx.x+k«¦*128»]=k+threadIdx.x;",
+        ("len(y) >= 256",),
+        {"block": 128, "grid": 1},
+    ),
+    Twins(
+        "reflected",
+        "int n,const float*x,float*y",
+        "@ if(i<n){ int j=i-2,k=i+2; j=j<0?-j:j; k=k>=n?2*n-2-k:k; y[i]=x[j]+x[k]; }",
+        ("n <= len(x)", "n <= len(y)", "«1¦3» <= n <= 1 << 20"),
+        COVER,
+    ),
+    Twins(
+        "carved",
+        "int n,float*y",
+        (
+            "extern __shared__ int s[]; int t=threadIdx.x; int*a=s; float*b=(float*)(a+n«-1¦»); a[t]=t; b[t]=y[t]; "
+            "__syncthreads(); y[t]=a[n-1-t]+b[n-1-t];"
+        ),
+        ("n <= len(y)", "1 <= n <= 1024"),
+        {"block": "n", "grid": 1, "shared_bytes": "8*n"},
+    ),
+    Twins(
+        "atomics_of_the_block",
+        "int n,int*y",
+        "@ if(i<n) atomicAdd«_block¦»(&y[i%4],1);",
+        ("len(y) >= 4", "0 <= n <= 1 << 20"),
+        COVER,
+    ),
+    Twins(
+        "index_aligned",
+        "int n,const int*ids,const float*x,float4*y",
+        "@ if(i<n) y[i]=*(const float4*)(x+ids[i]);",
+        ("n <= len(ids)", "n <= len(y)", "0 <= n <= 1 << 20", "0 <= ids", "ids+4 <= len(x)", "ids % «2¦4» == 0"),
+        COVER,
     ),
 ]
 
