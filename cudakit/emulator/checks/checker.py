@@ -18,6 +18,7 @@ from cudakit.emulator.checks.spaces import Spaces
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.checks.uses import Values
 from cudakit.emulator.machine.decode import Decoded
+from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame
@@ -75,12 +76,13 @@ class Checker:
             self._telling.through_const(plan, machine, active)
         if plan.does == "copy":
             self._copying[id(plan.given)] = plan
-        elif plan.does:
-            self._orders(plan, machine, frame, active)
-        else:
+            return
+        if not plan.does:
             self._races.unused.writes(plan, active, len(self._events))
-            for access in plan.accesses:
-                self._spaces.access(plan, access, access.address(frame, active, machine), active, frame)
+        for access in plan.accesses:
+            self._spaces.access(plan, access, access.address(frame, active, machine), active, frame)
+        if plan.does:
+            self._orders(plan, machine, frame, active)
 
     def _constant(self, machine: Scheduler) -> dict[int, str]:
         """Parameters that are const by the instructions that write through them, looked for once a launch."""
@@ -97,6 +99,8 @@ class Checker:
         if launch is not self._launch:
             self._telling.launch = self._launch = launch
             self._base, self._events, self._pieces = 0, [Plan(launch.entry.code[0], launch.entry)], {}
+            if device_limits().has_heap:
+                device_limits().heap.unwritten[:] = False
             self._grain, self._unseen = looked_at(launch.module, prod(launch.geometry.cluster) > 1)
         elif self._machine is not None:
             self._base += self._machine.lanes

@@ -14,7 +14,7 @@ from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Function, Instruction
+from cudakit.emulator.ptx.program import Address, Function, Instruction
 
 #: Bytes of a grain at the most.
 _COARSE = 4
@@ -54,6 +54,16 @@ class Plan:
     itemsize: int = 0
     #: The parameter through which it writes although that is const, if there is one.
     constant: str = ""
+
+    @property
+    def is_atomic(self) -> bool:
+        """Whether it is an atomic operation."""
+        return is_atomic(self.given)
+
+    @property
+    def is_of_read_only(self) -> bool:
+        """Whether it is a load of what nobody may write while the kernel runs."""
+        return self.given.opcode == "ld" and "nc" in self.given.modifiers
 
     def needs_written(self, access: Access) -> bool:
         """Whether an access reads what somebody must have written; an exchange only hands on what it reads."""
@@ -118,7 +128,15 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
         case "fences":
             return Plan(given, function, does="fence", whole="cta" not in modifiers)
         case "signals":
-            return Plan(given, function, does="wait" if facts.polls else "fence")
+            # Whoever makes it stores it, and all others only need that: by waiting they are ordered.
+            makes, space = modifiers[0] in ("init", "inval"), space_of(given)
+            words = tuple(
+                Access(space, context.address(operand, space), 8, "stores" if makes else "loads")
+                for operand in given.operands
+                if isinstance(operand, Address)
+            )
+            does = "wait" if facts.polls else "fence"
+            return Plan(given, function, words, strong=not makes, does=does, is_of_a_library=True)
         case "leaves":
             return Plan(given, function, does="exit")
         case "copies":

@@ -97,6 +97,8 @@ class Races:
                 text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
                 self._telling.tell("uninitialised", plan, f"{text}, which nobody wrote")
         if access.use == "loads":
+            if plan.is_of_read_only:
+                self._written_here(plan, written.reshape(lanes.size, -1), lanes, shown)
             self._compare(plan, written, each, lanes, floor, shown, False)
             shadow.read(places, stamps, floor)
             return now
@@ -111,6 +113,11 @@ class Races:
             if lost.any():
                 order.fences.several.add(now)
                 self._at_once(plan, lost, won, lanes, frame, shown)
+        elif plan.is_atomic and plan.narrow:
+            won = shadow.writers(places).reshape(lanes.size, -1)[:, 0]
+            apart = np.flatnonzero(self._of_other_blocks(won, lanes))
+            if apart.size:
+                self._race(plan, int(apart[0]), int(won[apart[0]]), lanes, shown, True)
         if plan.strong:
             block = machine.block_of[lanes]
             near = np.full(lanes.shape, now) if plan.releases else order.fenced[0, block]
@@ -205,6 +212,10 @@ class Races:
                 warp_of = self._machine.warp_of
                 same = warp_of[((others & np.int64(NOBODY)) - self.base) % warp_of.size] == warp_of[lanes[rows]]
                 is_weak |= is_tree & same
+            if plan.is_atomic and (plan.narrow or any(self._events[event].narrow for event in numbers)):
+                near = {event: self._is_near(plan, self._events[event]) for event in numbers}
+                is_near = np.array([near.get(event, False) for event in events.tolist()], bool)
+                is_weak |= is_near & self._of_other_blocks(others, lanes[rows])
             bad &= is_weak
             if not bad.any():
                 return
@@ -234,6 +245,23 @@ class Races:
             and uses == {"loads", "stores"}
             and any(self._values.of(each.given, each.function).is_data for each in loads)
         )
+
+    def _written_here(self, plan: Plan, written: np.ndarray, lanes: np.ndarray, shown: Shown) -> None:
+        """Tell of a load of read-only data which the kernel has written, in whatever order."""
+        rows, columns = np.nonzero((written > 0) & ((written & np.int64(NOBODY)) != NOBODY))
+        if rows.size:
+            self._race(plan, int(rows[0]), int(written[rows[0], columns[0]]), lanes, shown, False)
+
+    @staticmethod
+    def _is_near(plan: Plan, other: Plan) -> bool:
+        """Whether two atomic operations are none for each other's block, for one of them is of its own block only."""
+        return plan.is_atomic and other.is_atomic and (plan.narrow or other.narrow)
+
+    def _of_other_blocks(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Whether accesses that stamps stand for are of other blocks than lanes."""
+        machine, number = self._machine, (stamps & np.int64(NOBODY)) - self.base
+        here = (number >= 0) & (number < machine.lanes)
+        return np.asarray(~here | (machine.block_of[np.where(here, number, 0)] != machine.block_of[lanes]))
 
     def _excuse(
         self, plan: Plan, bad: np.ndarray, others: np.ndarray, rows: np.ndarray, lanes: np.ndarray, shown: Shown,
@@ -299,6 +327,10 @@ class Races:
         if order.acquired[block] <= stamp >> LANE_BITS < order.told[block]:
             file, line = self._telling.place(self._events[int(order.told_by[block])])
             return f"no fence follows the read at {file}:{line}, which tells that it is there"
+        if plan.is_of_read_only:
+            return "a load through __ldg() or const __restrict__ need not see what its own kernel writes"
+        if self._is_near(plan, self._events[stamp >> LANE_BITS]):
+            return "an atomic operation of a block's scope is none for another block"
         if stamp >> LANE_BITS < order.told[block]:
             return "no fence covers it: another thread's does so only after a barrier"
         if plan.is_volatile and self._events[stamp >> LANE_BITS].is_volatile:

@@ -48,6 +48,7 @@ class Shadow:
         "_last",
         "_runs",
         "grain",
+        "is_of_heap",
         "released",
         "released_by",
         "released_near",
@@ -72,6 +73,8 @@ class Shadow:
         self.released_near: np.ndarray | None = None
         #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
         self.unwritten: np.ndarray | None = None
+        #: Whether it is of the device's heap, whose blocks are taken and freed.
+        self.is_of_heap = False
         #: Of asynchronous copies under way, the number of the access: of those that write, negative of those that read.
         self.under_way: np.ndarray | None = None
 
@@ -143,6 +146,12 @@ class Shadow:
     def write(self, places: Places, stamps: np.ndarray | np.int64) -> None:
         """Note writers."""
         self.written[places.where] = np.broadcast_to(stamps, places.shape).reshape(-1)
+
+    def forget(self, offsets: np.ndarray, size: int) -> None:
+        """Note that nobody has accessed `size` bytes at offsets."""
+        if offsets.size and self._runs is None:
+            where = self.places(offsets, size).where
+            self.written[where] = self._first[where] = self._last[where] = 0
 
     def release(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
         """What was published so far, by some of blocks, is known to whoever reads the places from now on."""

@@ -17,7 +17,6 @@ from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import (
     LOCAL_WINDOW,
     RANK_SHIFT,
-    READ,
     SHARED_WINDOW,
     WINDOW_BITS,
     Allocation,
@@ -111,6 +110,9 @@ class Spaces:
             lanes = self._everybody if active is None else active
             for at in self._globally(addresses, access.size, lanes):
                 if at.shadow.unwritten is not None:
+                    if at.shadow.is_of_heap:
+                        # Bytes that were taken anew are not those that others had before.
+                        at.shadow.forget(at.offsets[at.shadow.unwritten[at.offsets]], access.size)
                     self.initialised(at, plan, access)
                 self._races.at(at.shadow, at.held, plan, access, at.offsets, at.lanes, frame, at.name, at.itemsize)
 
@@ -135,7 +137,7 @@ class Spaces:
     def _globally(self, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
         rest, numbers = addresses, None
         while rest.size:
-            piece = self._machine.memory.piece(int(rest[0]), size, READ)
+            piece = self._machine.memory.piece_or_heap(int(rest[0]), size)
             if piece is None:
                 return
             low, high = piece.address, piece.end - size
@@ -159,6 +161,9 @@ class Spaces:
     @staticmethod
     def _allocated(shadow: Shadow, piece: Allocation) -> None:
         """Which bytes of memory that was allocated nobody has written."""
+        if piece.heap is not None:
+            shadow.unwritten, shadow.is_of_heap = piece.heap.unwritten, True
+            return
         found = MARKS.at(piece.address)
         if found is not None and piece.end <= found.end:
             shadow.unwritten = found.flags[piece.address - found.address : piece.end - found.address]

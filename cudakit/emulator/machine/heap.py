@@ -25,6 +25,8 @@ class Heap:
     data : numpy.ndarray, dtype uint8
     states : numpy.ndarray, dtype uint8
         Of each byte: whether it is in a block, was in one, or never.
+    unwritten : numpy.ndarray, dtype bool
+        Of each byte: whether it was taken, and not written, since the launch began; only checks note what is written.
     address : int
     """
 
@@ -33,6 +35,7 @@ class Heap:
         start = -int(padded.__array_interface__["data"][0]) % _UNIT
         self.data: np.ndarray = padded[start : start + size]
         self.states: np.ndarray = np.zeros(size, np.uint8)
+        self.unwritten: np.ndarray = np.zeros(size, bool)
         self.address: int = int(self.data.__array_interface__["data"][0])
         self._blocks: dict[int, int] = {}
         self._spare: dict[int, list[int]] = {}
@@ -61,6 +64,7 @@ class Heap:
             return 0
         self._blocks[start] = size
         self.states[start : start + size] = _LIVE
+        self.unwritten[start : start + size] = True
         return self.address + start
 
     def _place(self, room: int, align: int) -> int | None:

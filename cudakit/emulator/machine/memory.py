@@ -245,6 +245,12 @@ class Memory:
             return None
         return found
 
+    def piece_or_heap(self, address: int, size: int) -> Allocation | None:
+        """The allocation that bytes lie in, which may be the device's heap, for whoever only looks on."""
+        if self._covering(address, size) is None and device_limits().has_heap:
+            self.add_heap(device_limits().heap)
+        return self._covering(address, size)
+
     def _reached_at(self, address: int, size: int) -> Allocation | None:
         """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
         if device_limits().has_heap:
