@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def call_site() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+@functools.lru_cache(4096)
 def is_own(file: str) -> bool:
     """Whether code of that file is cudakit's."""
     return file.startswith((_PACKAGE, "<launch of ", "<call of ")) or file == contextlib.__file__

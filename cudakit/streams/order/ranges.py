@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from cudakit.streams.order.segments import Range
 from cudakit.streams.streams import current_streams
 from cudakit.types.arguments import Argument, describe, texture_handle
@@ -30,7 +32,7 @@ def span_of(array: Any) -> Range:
     if library == "torch":
         return torch_span(array)
     if hasattr(array, "__array_interface__"):
-        return _numpy_span(array)
+        return host_span(np.asarray(array))
     if hasattr(array, "resource") and texture_handle(array) is not None:
         return _texture_span(array.resource.source)
     if hasattr(array, "ResDesc"):
@@ -52,15 +54,12 @@ def torch_span(tensor: Any) -> Range:
     return _strided(start, tensor.shape, [step * size for step in tensor.stride()], size)
 
 
-def _numpy_span(array: Any) -> Range:
-    described = array.__array_interface__
-    shape, strides = described["shape"], described.get("strides")
-    start, size = described["data"][0], int(described["typestr"][2:])
-    if strides is None:
-        for extent in shape:
-            size *= extent
-        return start, start + size
-    return _strided(start, shape, strides, size)
+def host_span(array: np.ndarray) -> Range:
+    """Of a NumPy array."""
+    start: int = array.__array_interface__["data"][0]
+    if array.flags.c_contiguous:
+        return start, start + array.nbytes
+    return _strided(start, array.shape, array.strides, array.itemsize)
 
 
 def _texture_span(source: Any) -> Range:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 #: A stream's name here: anything that is equal to itself only.
@@ -152,23 +153,39 @@ class Segments:
         return found
 
     def _touch(self, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Touched:
-        for start, stop in (*reads, *writes):
-            if start < stop:
-                self._cut(start)
-                self._cut(stop)
-                self._cover(start, stop)
-        covers = [tuple(self._cover(*each)) for each in writes]
-        written = {id(segment): segment for cover in covers for segment in cover}
-        read = {id(segment): segment for each in reads for segment in self._cover(*each)}
-        only_read = tuple(segment for key, segment in read.items() if key not in written)
-        cut = tuple(cover for cover in covers if len(cover) > 1)
-        return Touched(self.version, only_read, tuple(written.values()), cut, {})
+        covers: list[tuple[Segment, ...]] = []
+        version = None
+        while version != self.version:  # a later range may have cut what an earlier one covers
+            version = self.version
+            covers = [self._bounded(start, stop) for start, stop in (*reads, *writes)]
+        covered = covers[len(reads) :]
+        written = dict.fromkeys(chain.from_iterable(covered))
+        read = dict.fromkeys(chain.from_iterable(covers[: len(reads)]))
+        for segment in written:
+            read.pop(segment, None)
+        return Touched(self.version, tuple(read), tuple(written), tuple([c for c in covered if len(c) > 1]), {})
 
-    def _cut(self, address: int) -> None:
-        """Let no segment have `address` inside it."""
-        position = bisect_left(self._starts, address) - 1
-        if position < 0 or self.segments[position].stop <= address:
-            return
+    def _bounded(self, start: int, stop: int) -> tuple[Segment, ...]:
+        """The segments of a range, none of which goes beyond it, with new ones where there were none."""
+        if start >= stop:
+            return ()
+        starts, segments = self._starts, self.segments
+        for address in (start, stop):
+            position = bisect_left(starts, address)
+            if position and segments[position - 1].stop > address:
+                self._cut(position - 1, address)
+        first = position = bisect_left(starts, start)
+        while start < stop:
+            following = starts[position] if position < len(starts) else stop
+            if following > start:
+                starts.insert(position, start)
+                segments.insert(position, Segment(start, min(following, stop)))
+            start = segments[position].stop
+            position += 1
+        return tuple(segments[first:position])
+
+    def _cut(self, position: int, address: int) -> None:
+        """Make two of the segment that has `address` inside it."""
         first = self.segments[position]
         second = Segment(address, first.stop)
         second.write, second.reads, second.warmth = first.write, dict(first.reads), first.warmth
@@ -176,19 +193,6 @@ class Segments:
         self._starts.insert(position + 1, address)
         self.segments.insert(position + 1, second)
         self.version += 1
-
-    def _cover(self, start: int, stop: int) -> list[Segment]:
-        """The segments from `start` to `stop`, with new ones where there were none."""
-        first = position = bisect_left(self._starts, start)
-        while start < stop:
-            following = self._starts[position] if position < len(self._starts) else stop
-            if following > start:
-                end = min(following, stop)
-                self._starts.insert(position, start)
-                self.segments.insert(position, Segment(start, end))
-            start = self.segments[position].stop
-            position += 1
-        return self.segments[first:position]
 
     def _join(self, pieces: tuple[Segment, ...]) -> None:
         """Make one of what was just written as one, so that memory cut once does not stay cut."""
@@ -199,6 +203,13 @@ class Segments:
         first.stop, first.warmth = last.stop, max(piece.warmth for piece in pieces)
         del self._starts[start + 1 : stop + 1], self.segments[start + 1 : stop + 1]
         self.version += 1
+
+    def forget_range(self, start: int, stop: int) -> None:
+        """Forget memory that is gone; new arrays may be there."""
+        if gone := self._bounded(start, stop):
+            first = bisect_left(self._starts, start)
+            del self._starts[first : first + len(gone)], self.segments[first : first + len(gone)]
+            self.version += 1
 
     def keep(self, kept: Iterable[Segment]) -> None:
         """Forget all other segments; those kept are given in their order."""
