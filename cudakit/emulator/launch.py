@@ -21,7 +21,7 @@ from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, lim
 from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.device_array import is_of_host, is_reached, refuse_host_array
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
-from cudakit.emulator.streams.order import order
+from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
 from cudakit.jit.compile.symbol_names import common_name
@@ -71,7 +71,7 @@ def _copying(
         yield
         return
     stream.sync()  # which a stream that is captured refuses
-    with stream.doing(Work("copy", name, stream, reads, writes), put_in=False):
+    with stream.doing(Work("copy", name, stream, reads, writes), put_in=False, told=False):
         yield
     stream.sync()
 
@@ -246,7 +246,7 @@ class EmulatedShape:
                 wanted = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
                 used = accesses(emulated.parameters, call.arguments) if ordered.asks_for_arrays else ((), ())
-                with ordered.turn(stream, wanted.title, *used, put_in) as turn:
+                with Turn(ordered, stream, wanted.title, *used, put_in) as turn:
                     tell_launch(turn.launch, stream, call, wanted)
             finally:
                 for address in added:

@@ -10,7 +10,7 @@ import numpy as np
 from cudakit.emulator.face import EmulatedEvent, EmulatedShape, EmulatedStream, EmulatedTensorMap, TextureObject
 from cudakit.graphs.executable import Step
 from cudakit.graphs.named_arguments import ADDRESS, VALUES, Memory, Named, memory_of
-from cudakit.streams.witnesses import Work, telling
+from cudakit.streams.witnesses import Work
 from cudakit.types.host import as_numpy
 from cudakit.types.scalars import Converter
 
@@ -137,9 +137,8 @@ class Copy(Node):
         source, target = self._arrays
         stream = play.streams[self._stream]
         work = Work("copy", self.name, stream, (source,), (target,), target.nbytes)
-        with stream.doing(work, put_in=False) as is_done, telling(work):
+        with stream.doing(work, put_in=False):
             target[...] = source
-            is_done()
 
     def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
         return Copy(streams[self._stream], self._arrays[0], self._arrays[1], named)
@@ -183,7 +182,8 @@ class Conditional(Node):
         rounds = 0
         while self._limit is None or rounds < self._limit:
             # The device reads the flag: the host waits for nothing.
-            with stream.doing(Work("copy", f"the flag of a {self.name}", stream, (self._flags[0],)), put_in=False):
+            work = Work("copy", f"the flag of a {self.name}", stream, (self._flags[0],))
+            with stream.doing(work, put_in=False, told=False):
                 pass
             if not self._flags[0].reshape(-1)[0]:
                 return

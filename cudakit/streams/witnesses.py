@@ -143,7 +143,6 @@ def witnessing(witness: Witness) -> Iterator[None]:
         _watch.change(remove=(witness,))
 
 
-@contextlib.contextmanager
 def doing(
     kind: Kind,
     name: str,
@@ -152,18 +151,18 @@ def doing(
     writes: tuple[Any, ...] = (),
     size: int = 0,
     detail: Any = None,
-) -> Iterator[None]:
-    """Tell the witnesses of the work that the block puts on `stream`."""
-    witnesses = _watch.witnesses
+) -> contextlib.AbstractContextManager[object]:
+    """For a ``with``: tell the witnesses of the work that the block puts on `stream`."""
     # What an emulated stream is given has a place in its order, told or not; launches and graphs see to theirs.
     emulated = getattr(stream, "doing", None) if kind not in ("kernel", "graph") else None
-    if not witnesses and emulated is None:
-        yield
-        return
+    if emulated is None and not _watch.witnesses:
+        return _UNTOLD
     work = Work(kind, name, stream, reads, writes, size, detail)
-    with emulated(work) if emulated is not None else contextlib.nullcontext(_nothing) as is_done, telling(work):
-        yield
-        is_done()
+    told: contextlib.AbstractContextManager[object] = telling(work) if emulated is None else emulated(work)
+    return told
+
+
+_UNTOLD = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -173,7 +172,3 @@ def telling(work: Work) -> Iterator[None]:
     yield
     for witness, memory in reversed(begun):
         witness.end(work, memory)
-
-
-def _nothing() -> None:
-    """What there is to do at the end of work on a GPU's stream."""

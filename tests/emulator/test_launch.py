@@ -335,8 +335,8 @@ def test_variables_are_copied_on_their_stream() -> None:
             done.append("sync")
 
         @contextmanager
-        def doing(self, work: Any, put_in: bool) -> Any:
-            done.append((work.kind, work.name, work.stream, work.reads, work.writes, put_in))
+        def doing(self, work: Any, put_in: bool, told: bool) -> Any:
+            done.append((work.kind, work.name, work.stream, work.reads, work.writes, put_in, told))
             yield
             done.append("done")
 
@@ -347,12 +347,12 @@ def test_variables_are_copied_on_their_stream() -> None:
     found = variables.read("v", noted)  # type: ignore[arg-type]
     assert found.tolist() == [0, 1, 2, 3]
     assert found.base is None
-    assert done == ["sync", ("copy", "a variable's read", noted, (held,), (), False), "done", "sync"]
+    assert done == ["sync", ("copy", "a variable's read", noted, (held,), (), False, False), "done", "sync"]
     done.clear()
     variables.write("v", np.full(4, 9, np.uint8), noted)  # type: ignore[arg-type]
     assert held.tolist() == [9] * 4
     assert found.tolist() == [0, 1, 2, 3]
-    assert done == ["sync", ("copy", "a variable's write", noted, (), (held,), False), "done", "sync"]
+    assert done == ["sync", ("copy", "a variable's write", noted, (), (held,), False, False), "done", "sync"]
     variables.write("v", np.zeros(4, np.uint8), None)
     assert not variables.read("v", None).any()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import random
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,8 +17,9 @@ from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams import order
 from cudakit.emulator.streams.order import _owner, memory_of
 from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Touch, Watch, touch_of
-from cudakit.emulator.streams.watch_history import _MANY, Doer, History
+from cudakit.emulator.streams.watch_history import Doer, History
 from cudakit.streams.order.segments import Use
+from cudakit.streams.witnesses import Work
 
 pytestmark = pytest.mark.emulator
 USES = (READ, STRONG_READ, WRITE, STRONG_WRITE)
@@ -114,13 +116,11 @@ def test_textures_are_touched_where_their_flags_are_set() -> None:
 def test_the_touch_of_an_array_leaves_out_what_lies_between_its_elements() -> None:
     memory = np.zeros(32, np.int16)
     touch = touch_of(memory[20:3:-4], "x", WRITE)
-    assert touch is not None
     assert touch.address == touch.start == memory.ctypes.data + 2 * 4
     want = [WRITE, WRITE, *[0] * 6] * 4 + [WRITE, WRITE]
     assert (touch.flags.tolist(), touch.itemsize, touch.name) == (want, 2, "x")
-    assert touch_of(memory[:0], "x", READ) is None
+    assert touch_of(memory[4:6], "x", READ).flags == READ
     columns = touch_of(memory.reshape(4, 8)[:, 2:4], "y", READ)
-    assert columns is not None
     assert columns.flags.reshape(-1)[:20].tolist() == [READ] * 4 + [0] * 12 + [READ] * 4
 
 
@@ -128,7 +128,7 @@ def test_the_touch_of_an_array_leaves_out_what_lies_between_its_elements() -> No
 
 
 def touch(start: int, flags: list[int], name: str = "x", itemsize: int = 4) -> Touch:
-    return Touch(name, 1000, itemsize, 1000 + start, np.array(flags, np.uint8), None)
+    return Touch(name, 1000, itemsize, 1000 + start, 1000 + start + len(flags), np.array(flags, np.uint8), None)
 
 
 def doer(stream: Any) -> Doer:
@@ -258,12 +258,6 @@ def test_what_is_over_is_forgotten_and_memory_that_is_gone() -> None:
     assert history.uses == uses[:1]
     error = history.add(doer(5), Use(5, 1, {}), [touch(39, [WRITE])], lambda use: False)
     assert error is not None
-    assert not history.is_long
-    for number in range(_MANY):
-        history.add(doer(6), Use(6, number, {}), [touch(100 + number, [READ])], lambda use: True)
-    assert history.is_long
-    history.forget(lambda use: False)
-    assert not history.is_long
 
 
 # ── memory and streams ──
@@ -345,29 +339,42 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> order.Order:
 
 def test_a_stream_that_comes_later_begins_where_the_host_is(alone: order.Order) -> None:
     first = ck.emulator.stream()
-    with alone.turn(first, "k", [], []):
+    with order.Turn(alone, first, "k", [], []):
         first.pass_time(7)
     assert (first.clock, alone.step, ck.emulator.stream().clock) == (7, 7, 7)
 
 
-@pytest.mark.parametrize(("kind", "depth"), [("copy", 1), ("host", 0)])
-def test_other_threads_may_go_on_while_the_host_is_busy(alone: order.Order, kind: Any, depth: int) -> None:
+@pytest.mark.parametrize(("kind", "is_free"), [("copy", False), ("host", True)])
+def test_other_threads_may_go_on_while_the_host_is_busy(alone: order.Order, kind: Any, is_free: bool) -> None:
     stream = ck.emulator.stream()
-    work: Any = SimpleNamespace(name="w", reads=(), writes=(), kind=kind, size=33)
-    with stream.doing(work) as done:
-        assert alone.depth == depth
-        done()
-    assert (alone.depth, stream.clock) == (0, 3)
+    with ThreadPoolExecutor(1) as other, stream.doing(Work(kind, "w", stream, size=33)):
+        assert other.submit(alone.lock.acquire, False).result() is is_free
+        assert alone.busy is not is_free
+        if is_free:
+            other.submit(alone.lock.release).result()
+    assert (alone.busy, stream.clock) == (False, 3)
 
 
-def test_streams_with_nothing_to_remember_are_not_named(alone: order.Order) -> None:
+def test_streams_with_nothing_to_remember_are_not_named(alone: order.Order, monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = ck.emulator.stream(), ck.emulator.stream()
     x, y = np.zeros(4), np.zeros(4)
     for stream, array in ((first, x), (second, y)):
-        with alone.turn(stream, "k", [], [array]) as turn:
-            turn.move(SimpleNamespace(reads=(), writes=(array,)))  # type: ignore[arg-type]
+        with stream.doing(Work("fill", "k", stream, writes=(array,))):
+            pass
     assert alone._named == {first.handle, second.handle}
     first.sync()
-    with alone.turn(second, "k", [], []):
+    monkeypatch.setattr(alone, "_limit", 1)
+    with order.Turn(alone, second, "k", [], []):
         pass
     assert alone._named == {second.handle}
+
+
+def test_what_is_over_is_forgotten_once_much_is_remembered(alone: order.Order) -> None:
+    streams = ck.emulator.stream(), ck.emulator.stream()
+    rows = np.zeros((300, 4))
+    for row in rows:
+        with streams[0].doing(Work("fill", "k", streams[0], writes=(row,))):
+            pass
+        streams[0].sync()
+    assert len(alone._history) < 100
+    assert len(alone.clocks.segments) < 100

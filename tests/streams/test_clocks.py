@@ -54,6 +54,22 @@ def test_only_what_must_come_first_is_waited_for(first: Any, second: Any, waits:
     assert launch(clocks, "b", **second) == ({"a"} if waits else set())
 
 
+def test_nobody_waits_for_uses_of_memory_that_is_gone() -> None:
+    clocks = Clocks()
+    launch(clocks, "a", writes=[X])
+    before = clocks.touch(writes=[X])
+    clocks.forget_range(*MIDDLE)
+    assert clocks.version != before.version
+    assert [(segment.start, segment.stop) for segment in clocks.segments] == [
+        (X[0], MIDDLE[0]),
+        (MIDDLE[1], X[1]),
+    ]
+    assert launch(clocks, "b", reads=[MIDDLE]) == set()
+    assert launch(clocks, "b", reads=[X]) == {"a"}
+    clocks.forget_range(*Y)  # which nobody used
+    assert launch(clocks, "c", writes=[Y]) == set()
+
+
 def test_a_writer_waits_for_every_reader_and_the_next_one_for_it_alone() -> None:
     clocks = Clocks()
     launch(clocks, "a", writes=[X])

@@ -17,6 +17,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import bytes_at
 from cudakit.emulator.machine.reach import bytes_of
 from cudakit.emulator.resources.allocations import room
+from cudakit.streams.order.ranges import host_span
 from cudakit.types.host import pointer_of
 
 #: Writes that have not arrived at which the oldest one does: a program that never waits holds no more.
@@ -80,50 +81,52 @@ class Arrival:
 
 
 class Arrivals:
-    """What the emulated streams wrote to memory of the host and nobody has waited for."""
+    """What the emulated streams wrote to memory of the host and nobody has waited for.
+
+    Attributes
+    ----------
+    pending : list of Arrival
+        In the order of the work.
+    """
 
     def __init__(self) -> None:
-        self._pending: list[Arrival] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._pending)
+        self.pending: list[Arrival] = []
 
     def flags_of(self, array: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
         """What the host waits for before it uses an array, and which of the array's elements that brings."""
-        for arrival in self._pending:
+        for arrival in self.pending:
             if array.size and arrival.overlaps(array):
                 yield arrival.after, arrival.flags_of(array)
 
     @property
     def awaited(self) -> list[Any]:
         """What the host waits for, of all that has not arrived."""
-        return [arrival.after for arrival in self._pending]
+        return [arrival.after for arrival in self.pending]
 
     def hold(self, target: np.ndarray, values: np.ndarray, after: Any, mask: np.ndarray | None = None) -> None:
         """Let elements arrive in `target` after `after`; `values` are this object's from now on."""
-        if len(self._pending) >= _MOST:
-            self._pending.pop(0).arrive()
+        if len(self.pending) >= _MOST:
+            self.pending.pop(0).arrive()
         # A view: the array may be left without its memory before, which others still read.
-        self._pending.append(Arrival(target.view(np.ndarray), values, mask, after))
+        self.pending.append(Arrival(target.view(np.ndarray), values, mask, after))
 
     def deliver(self, is_over: Callable[[Any], bool]) -> None:
         """Let arrive, in the order of the work, what `is_over` is true of."""
-        if self._pending:
-            pending, self._pending = self._pending, []
-            for arrival in pending:
-                if is_over(arrival.after):
-                    arrival.arrive()
-                else:
-                    self._pending.append(arrival)
+        pending, self.pending = self.pending, []
+        for arrival in pending:
+            if is_over(arrival.after):
+                arrival.arrive()
+            else:
+                self.pending.append(arrival)
 
     def settle(self, arrays: Iterable[Any]) -> None:
         """Let arrive what is for memory that work is given and that no device reads: as on a GPU, the call waits."""
-        if self._pending:
+        if self.pending:
             pageable = [array for array in arrays if isinstance(array, np.ndarray) and not room().is_of_the_host(array)]
-            held = [arrival for arrival in self._pending if any(arrival.overlaps(array) for array in pageable)]
+            held = [arrival for arrival in self.pending if any(arrival.overlaps(array) for array in pageable)]
             for arrival in held:
                 arrival.arrive()
-            self._pending = [arrival for arrival in self._pending if not arrival.has_arrived]
+            self.pending = [arrival for arrival in self.pending if not arrival.has_arrived]
 
     @contextlib.contextmanager
     def shown(self, written: Iterable[Any], after: Callable[[], Any]) -> Iterator[None]:
@@ -136,7 +139,7 @@ class Arrivals:
         after : callable
             Gives, when the work is done, what the host waits for.
         """
-        shown = [arrival for arrival in self._pending if room().is_of_the_host(arrival.target)]
+        shown = [arrival for arrival in self.pending if room().is_of_the_host(arrival.target)]
         for arrival in shown:
             arrival.show()
         targets = [
@@ -159,7 +162,7 @@ def _extent(array: np.ndarray) -> np.ndarray:
     """The bytes from an array's first to its last element."""
     if array.flags.c_contiguous:
         return bytes_of(array)
-    low, high = np.lib.array_utils.byte_bounds(array)
+    low, high = host_span(array)
     return bytes_at(array, low, high - low)
 
 

@@ -105,7 +105,7 @@ class AwaitedArray(np.ndarray, ToldApart):
         ------
         EmulationError
         """
-        if not order().arrivals or (place := _reader()) is None:
+        if not order().arrivals.pending or (place := _reader()) is None:
             return
         after = order().awaited(self, part)
         if after is not None:
@@ -134,7 +134,7 @@ def _awaited(array: np.ndarray) -> AwaitedArray:
 
 def _look(values: Any, verb: str = "read") -> None:
     """Look at all arrays among values, as arguments have them."""
-    if order().arrivals:
+    if order().arrivals.pending:
         for array in _arrays(values):
             array._use(verb, lambda flags: flags)
 

@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -32,6 +32,7 @@ from cudakit.streams import forks
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order as streams_order
+from cudakit.streams.order.ranges import host_span
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.witnesses import Work, watched
 from cudakit.types.host import as_numpy
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 #: Bytes that a copy moves in a step.
 COPY_BYTES = 16
 #: Pieces of memory after which those are forgotten that nobody need wait for.
-_MANY = 1024
+_MANY = 64
 #: Streams, or streams that come after others, after which it is looked of which nothing need be known.
 _MANY_STREAMS = 64
 #: Streams that are gone whose last work is remembered; that of others counts as done, as if the host had waited for it.
@@ -87,6 +88,8 @@ class Order:
         What work wrote to memory of the host and nobody has waited for.
     names_lines : bool
         Whether `awaited` tells which line of the program asked for that.
+    busy : bool
+        Whether a piece of work is on in the thread that holds the lock: nothing may be forgotten meanwhile.
     """
 
     lock: threading.RLock
@@ -100,73 +103,85 @@ class Order:
         self.now_on: Use | None = None
         self.arrivals: Arrivals = Arrivals()
         self.names_lines: bool = False
+        self.busy: bool = False
         self._history = History()
-        self._streams: weakref.WeakValueDictionary[int, Ordered] = weakref.WeakValueDictionary()
+        self._streams: dict[int, weakref.ref[Ordered]] = {}
         self._handles = itertools.count(1)
         self._named: set[int] = set()
         self._memory: dict[int, _Memory] = {}
         self._gone: deque[_Memory] = deque()
         self._watched = False
-        self._is_over = False
-        self.depth = 0
         self._limit = _MANY
         self._most_named = self._most_clocks = _MANY_STREAMS
 
-    def _locked(self) -> _Held:
-        return _Held(self)
-
     def forked(self) -> None:
         """Begin again in a forked child, where no other thread holds the lock."""
-        self.lock, self.depth = threading.RLock(), 0
+        self.lock, self.busy = threading.RLock(), False
 
     def add(self, stream: Ordered) -> int:
         """Know a new stream; its handle."""
-        with self._locked():
-            handle = next(self._handles)
-            self._streams[handle] = stream
-            return handle
+        handle = next(self._handles)
+        self._streams[handle] = weakref.ref(stream, lambda _: self._streams.pop(handle, None))
+        return handle
 
     @property
     def watches(self) -> bool:
         """Whether work can race, so that it is watched: there are two streams, or what one that is gone did."""
-        return len(self._streams) > 1 or bool(self._history)
+        return len(self._streams) > 1 or bool(self._history.touches)
 
     @property
     def asks_for_arrays(self) -> bool:
         """Whether it matters which arrays work reads and writes."""
-        return self.watches or room().has_host_memory or bool(self.arrivals)
+        return self.watches or room().has_host_memory or bool(self.arrivals.pending)
 
     # ── the host and the streams ──
 
-    def record(self, stream: Ordered) -> tuple[Use | None, Clocks]:
-        """All that `stream` was given so far; None while nothing is watched."""
-        with self._locked():
-            self._tidy()
-            return self.clocks.now(stream.handle) if self.watches else None, self.clocks
+    def record(self, stream: Ordered) -> Mark:
+        """All that `stream` was given so far."""
+        with self.lock:
+            self.tidy()
+            return self._mark(stream, stream.clock)
 
-    def wait(self, stream: Ordered, use: Use | None, step: int) -> None:
-        """Let what `stream` is given from now on come after `use`, which ends at `step`."""
-        with self._locked():
-            stream.pass_time(until=step)
-            if use is not None:
-                self.clocks.wait(stream.handle, use)
+    def wait(self, stream: Ordered, mark: Mark) -> None:
+        """Let what `stream` is given from now on come after that."""
+        with self.lock:
+            stream.pass_time(until=mark.step)
+            if mark.use is not None and mark.clocks is self.clocks:
+                self.clocks.wait(stream.handle, mark.use)
+
+    def finish(self, mark: Mark) -> None:
+        """Let everything that is asked for from now on come after that: the host has waited."""
+        with self.lock:
+            self.step = max(self.step, mark.step)
+            if mark.use is not None and mark.clocks is self.clocks:
+                self.clocks.finish(mark.use)
+            if self.arrivals.pending:
+                self.arrivals.deliver(lambda after: self._is_before(after, None, mark.step))
 
     def finish_all(self) -> None:
         """Let the host wait for all streams."""
-        with self._locked():
-            for stream in list(self._streams.values()):
-                stream.sync()  # which a stream that is captured refuses
-            for handle in self._named.difference(self._streams.keys()):
-                self.finish(self.clocks.now(handle), 0)
+        with self.lock:
+            for known in list(self._streams.values()):
+                if (stream := known()) is not None:
+                    stream.sync()  # which a stream that is captured refuses
+            for handle in self._named.difference(self._streams):
+                self.finish(Mark(self.clocks.now(handle), self.clocks, 0))
 
-    def finish(self, use: Use | None, step: int) -> None:
-        """Let everything that is asked for from now on come after `use`, which ends at `step`: the host has waited."""
-        with self._locked():
-            self.step = max(self.step, step)
-            if use is not None:
-                self.clocks.finish(use)
-                self._is_over = True
-            self.arrivals.deliver(lambda after: self.comes_before(after, None, step))
+    def _mark(self, stream: Ordered, step: int) -> Mark:
+        return Mark(self.clocks.now(stream.handle) if self.watches else None, self.clocks, step)
+
+    def _is_before(self, mark: Mark, stream: int | None, step: int) -> bool:
+        """Whether work comes before what a stream, or the host, does from now on; it ends at `step`."""
+        if mark.use is None or mark.clocks is not self.clocks:
+            return mark.step <= step
+        return self.clocks.is_before(mark.use, stream)
+
+    # ── memory of the host ──
+
+    def bring(self, stream: Ordered) -> None:
+        """Let arrive what comes before work of the host on `stream`."""
+        if self.arrivals.pending:
+            self.arrivals.deliver(lambda after: self._is_before(after, stream.handle, stream.clock))
 
     def arrive(self, stream: Ordered, name: str, target: np.ndarray, values: np.ndarray) -> None:
         """Let a copy to memory of the host arrive once the host has waited for the stream.
@@ -179,10 +194,10 @@ class Order:
         target, values : numpy.ndarray
             Of one shape; `values` belong to the order from now on.
         """
-        with self._locked():
-            self.arrivals.hold(target, values, self.after(stream, stream.clock + 1, name))
+        with self.lock:
+            self.arrivals.hold(target, values, self._after(stream, stream.clock + 1, name))
 
-    def awaited(self, array: np.ndarray, part: Callable[[np.ndarray], Any]) -> After | None:
+    def awaited(self, array: np.ndarray, part: Callable[[np.ndarray], Any]) -> Mark | None:
         """What the host would have to wait for before it uses elements of an array; None where it may.
 
         Parameters
@@ -191,92 +206,57 @@ class Order:
         part : callable
             Gives, of flags in the array's shape, those of the elements that are used.
         """
-        with self._locked():
+        with self.lock:
             return next((after for after, flags in self.arrivals.flags_of(array) if np.any(part(flags))), None)
 
     @contextlib.contextmanager
     def shown(self, stream: Ordered, name: str, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
         """A block of work on `stream` that reads and writes memory as earlier work left it, not as the host sees it."""
-        with self._locked():
+        with self.lock:
             self.arrivals.settle((*reads, *written))
-            with self.arrivals.shown(written, lambda: self.after(stream, stream.clock, name)):
+            with self.arrivals.shown(written, lambda: self._after(stream, stream.clock, name)):
                 yield
 
-    def after(self, stream: Ordered, step: int, name: str) -> After:
+    def _after(self, stream: Ordered, step: int, name: str) -> Mark:
         """What stands for the work that is on, or for all that a stream was given; it ends at `step` or later."""
-        use = self.now_on
-        if use is None and self.watches:
-            use = self.clocks.now(stream.handle)
-        return After(use, self.clocks, step, Doer(name, stream.handle, call_site() if self.names_lines else ""))
-
-    def comes_before(self, after: After, stream: Ordered | None, step: int) -> bool:
-        """Whether work comes before what a stream, or the host, does from now on; it ends at `step`."""
-        if after.use is None or after.clocks is not self.clocks:
-            return after.step <= step
-        return self.clocks.is_before(after.use, None if stream is None else stream.handle)
+        mark = self._mark(stream, step) if self.now_on is None else Mark(self.now_on, self.clocks, step)
+        return mark._replace(doer=Doer(name, stream.handle, call_site() if self.names_lines else ""))
 
     # ── a piece of work ──
 
-    def turn(
-        self,
-        stream: Ordered,
-        name: str,
-        reads: Sequence[Any],
-        writes: Sequence[Any],
-        put_in: bool = True,
-        alone: bool = True,
-    ) -> Turn:
-        """For a ``with``: a block in which a piece of work runs on `stream`, at its place in the order.
-
-        Parameters
-        ----------
-        stream : Ordered
-        name : str
-            Of the kernel or operation.
-        reads, writes : iterable
-            Arrays that it declares to read and to write.
-        put_in : bool
-            Whether it waits for earlier work on other streams that conflicts by what both declared.
-        alone : bool
-            Whether nothing else may run meanwhile.
-        """
-        return Turn(self, stream, name, reads, writes, put_in, alone)
-
-    def begin(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any], put_in: bool) -> Use | None:
-        """Find the place in the order of what `stream` does now; None while nothing is watched."""
-        self._tidy()
-        if not self.watches:
-            return None
+    def begin(self, stream: Ordered, reads: Iterable[np.ndarray], writes: Iterable[np.ndarray], put_in: bool) -> Use:
+        """Find the place in the order of what `stream` does now."""
         self._watched = True
         self._named.add(stream.handle)
-        self.is_put = put_in and not streams_order().is_manual
         touched = self._touched(reads, writes)
         if watched():
             self.conflicts = tuple(self.clocks.conflicts(stream.handle, touched))
+        self.is_put = put_in and not streams_order().is_manual
         if self.is_put:
             self._put_in(stream, touched)
         use = self.clocks.use(stream.handle, touched)
         use.event = stream.clock
         return use
 
-    def end(self, stream: Ordered, use: Use | None) -> None:
-        """What `begin` began is over."""
-        self.conflicts = ()
-        if use is None:
-            self.step = max(self.step, stream.clock)
-        else:
-            use.event = stream.clock
-
     def put_in(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any]) -> None:
         """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
-        with self._locked():
-            self._tidy()
+        with self.lock:
+            self.tidy()
             if self.watches and not streams_order().is_manual:
-                self._put_in(stream, self._touched(reads, writes))
+                self._put_in(stream, self._touched(memories_of(reads), memories_of(writes)))
 
     def _put_in(self, stream: Ordered, touched: Touched) -> None:
         for use in self.clocks.needed(stream.handle, touched):
-            self.wait(stream, use, use.event)
+            stream.pass_time(until=use.event)
+            self.clocks.wait(stream.handle, use)
+
+    def _touched(self, reads: Iterable[np.ndarray], writes: Iterable[np.ndarray]) -> Touched:
+        spans: dict[int, Range] = {}
+        for array in (*reads, *writes):
+            if id(array) not in spans:
+                low, high = spans[id(array)] = host_span(array)
+                self._know(array, low, high)
+        return self.clocks.touch([spans[id(array)] for array in reads], [spans[id(array)] for array in writes])
 
     def note(self, doer: Doer, use: Use, touches: list[Touch]) -> None:
         """Remember what a piece of work touches.
@@ -286,183 +266,199 @@ class Order:
         EmulationError
             If it races with an earlier one.
         """
-        with self._locked():
-            for touch in touches:
+        for touch in touches:
+            if touch.owner is not None:
                 self._know(touch.owner, touch.address, touch.stop)
                 touch.owner = None
-            race = self._history.add(doer, use, touches, lambda earlier: self.clocks.is_before(earlier, doer.stream))
+        race = self._history.add(doer, use, touches, partial(self.clocks.is_before, stream=doer.stream))
         if race is not None:
             raise race
-
-    def _touched(self, reads: Sequence[Any], writes: Sequence[Any]) -> Touched:
-        return self.clocks.touch(list(self._ranges(reads)), list(self._ranges(writes)))
-
-    def _ranges(self, values: Iterable[Any]) -> Iterator[Range]:
-        for value in values:
-            array = memory_of(value)
-            if array is not None and array.size:
-                low, high = np.lib.array_utils.byte_bounds(array)
-                self._know(array, low, high)
-                yield low, high
 
     # ── forgetting ──
 
     def _know(self, array: np.ndarray, low: int, high: int) -> None:
         """Be told when the memory of `array` is gone: another array may lie there then."""
-        owner = _owner(array)
+        owner = array if type(array) is np.ndarray and array.base is None else _owner(array)
         known = self._memory.get(id(owner))
         if known is None or known() is not owner:
             known = self._memory[id(owner)] = _Memory(owner, self._gone.append)
             known.low, known.high, known.key = low, high, id(owner)
-        known.low, known.high = min(known.low, low), max(known.high, high)
+        elif low < known.low or known.high < high:
+            known.low, known.high = min(known.low, low), max(known.high, high)
 
-    def _tidy(self) -> None:
+    def tidy(self) -> None:
         """Forget memory that is gone, and what is over; everything, where nothing can race any more."""
         # A finalizer, which may sync a stream, comes in the middle of anything here.
-        if not self._watched or self.depth > 1:
+        if not self._watched or self.busy:
             return
         while self._gone:
-            gone = self._gone.popleft()
-            if self._memory.get(gone.key) is gone:
-                del self._memory[gone.key]
-            for low, high in self._without_owner(gone.low, gone.high):
-                self._history.forget_memory(low, high)
-                for segment in self.clocks.touch(writes=[(low, high)]).written:
-                    segment.write, segment.reads = None, {}
-        is_wide = len(self._named) > self._most_named or self.clocks.breadth > self._most_clocks
+            self._forget_memory(self._gone.popleft())
         if (
-            self._is_over
-            or is_wide
-            or self._history.is_long
-            or len(self.clocks) > self._limit
+            len(self._history.touches) + len(self.clocks.segments) > self._limit
+            or len(self._named) > self._most_named
+            or self.clocks.breadth > self._most_clocks
             or len(self._streams) < 2
         ):
             self._forget()
-        if not self.watches:
+        if len(self._streams) < 2 and not self._history.touches:
             self._watched = False
             self.clocks = Clocks()
             self._memory.clear()
             self._gone.clear()
             self._named.clear()
 
-    def _without_owner(self, low: int, high: int) -> Iterator[Range]:
-        """The parts of a range that no other array is known to have: of DLPack's say, which shows another's memory."""
+    def _forget_memory(self, gone: _Memory) -> None:
+        """Forget memory that is gone, but for parts that another array has: of DLPack's say, which shows another's."""
+        if self._memory.get(gone.key) is gone:
+            del self._memory[gone.key]
+        low = gone.low
         living = [
-            known for known in self._memory.values() if known.low < high and low < known.high and known() is not None
+            (known.low, known.high)
+            for known in self._memory.values()
+            if known.low < gone.high and low < known.high and known() is not None
         ]
-        for known in sorted(living, key=attrgetter("low")):
-            if low < known.low:
-                yield low, known.low
-            low = max(low, known.high)
-        if low < high:
-            yield low, high
-
-    def _awaited(self) -> Iterator[Use]:
-        for after in self.arrivals.awaited:
-            if after.use is not None and after.clocks is self.clocks:
-                yield after.use
+        for start, stop in (*sorted(living), (gone.high, 0)):
+            if low < start:
+                self._history.forget_memory(low, start)
+                self.clocks.forget_range(low, start)
+            low = max(low, stop)
 
     def _forget(self) -> None:
-        self._is_over = False
         gone = sorted(handle for handle in self._named if handle not in self._streams)
         for handle in gone[:-_MOST_GONE]:
             self.clocks.finish(self.clocks.now(handle))
-        only = next(iter(self._streams.keys())) if len(self._streams) == 1 else None
-        self._history.forget(lambda use: self.clocks.is_before(use, only))
-        uses = [*self._history.uses, *self._awaited()]
+        only = next(iter(self._streams)) if len(self._streams) == 1 else None
+        self._history.forget(partial(self.clocks.is_before, stream=only))
+        awaited = [mark.use for mark in self.arrivals.awaited if mark.use is not None and mark.clocks is self.clocks]
+        uses = [*self._history.uses, *awaited]
         idle = self._named.difference(use.stream for use in uses)
         self._named -= idle
         self.clocks.drop(idle.intersection(gone))
         self.clocks.forget()
         self.clocks.prune(uses)
-        self._limit = max(_MANY, 2 * len(self.clocks))
+        self._limit = max(_MANY, 2 * (len(self._history.touches) + len(self.clocks.segments)))
         self._most_named = max(_MANY_STREAMS, 2 * len(self._named))
         self._most_clocks = max(_MANY_STREAMS, 2 * self.clocks.breadth)
 
 
-class After(NamedTuple):
-    """What the host waits for before it sees what work wrote.
+class Mark(NamedTuple):
+    """A place in the order of a stream's work: all that it was given until then.
 
     Attributes
     ----------
     use : Use or None
-        All that its stream was given; None while nothing is watched.
+        None while nothing is watched.
     clocks : Clocks
+        In which `use` counts. Those of the order are new once all that was before is over.
     step : int
-        No later than the step at which the work ends.
-    doer : Doer
-        The work.
+        The step at which the work ends, or an earlier one.
+    doer : Doer or None
+        The work, where it is one piece.
     """
 
     use: Use | None
     clocks: Clocks
     step: int
-    doer: Doer
-
-
-class _Held:
-    """For a ``with``: the order's lock, and how often its thread holds it."""
-
-    __slots__ = ("_order",)
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-
-    def __enter__(self) -> None:
-        self._order.lock.acquire()
-        self._order.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._order.depth -= 1
-        self._order.lock.release()
+    doer: Doer | None = None
 
 
 class Turn:
-    """A piece of work that is on: what it took and what it touches is told here."""
+    """For a ``with``: a block in which a piece of work runs on a stream, at its place in the order.
+
+    Parameters
+    ----------
+    order : Order
+    stream : Ordered
+    name : str
+        Of the kernel or operation.
+    reads, writes : sequence
+        Arrays that it declares to read and to write.
+    put_in : bool
+        Whether it waits for earlier work on other streams that conflicts by what both declared.
+    move : Work, optional
+        A copy, a fill or work of the host, which touches what it declares. While the host is busy, other threads may
+        go on.
+
+    Raises
+    ------
+    EmulationError
+        Where it races with earlier work: a kernel when it has run, other work before it is done.
+    """
 
     def __init__(
         self, order: Order, stream: Ordered, name: str, reads: Sequence[Any], writes: Sequence[Any],
-        put_in: bool, alone: bool,
+        put_in: bool = True, move: Work | None = None,
     ) -> None:  # fmt: skip
         self._order, self._stream, self._name = order, stream, name
-        self._given, self._alone = (reads, writes, put_in), alone
-        self._held = _Held(order)
+        self._reads, self._writes, self._put_in = reads, writes, put_in
+        self._move, self._alone = move, move is None or move.kind != "host"
+        self._steps = 0 if move is None else -(-move.size // COPY_BYTES)
         self._use: Use | None = None
         self._doer: Doer | None = None
-        self._shown = contextlib.ExitStack()
+        self._shown: contextlib.AbstractContextManager[None] | None = None
 
     def __enter__(self) -> Self:
-        self._held.__enter__()
+        order = self._order
+        order.lock.acquire()
+        self._is_held, self._former = True, (order.busy, order.now_on)
         try:
-            self._use = self._order.begin(self._stream, *self._given)
-            if self._use is not None:
-                self._doer = Doer(self._name, self._stream.handle, call_site())
-            self._show()
+            order.tidy()
+            order.busy = True
+            self._begin()
         except BaseException:
-            self._held.__exit__()
+            self._end()
             raise
         if not self._alone:
-            self._held.__exit__()
+            self._release()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        try:
-            self._order.end(self._stream, self._use)
-        finally:
-            if self._alone:
-                self._shown.close()
-                self._order.now_on = None
-                self._held.__exit__()
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self.pass_time()
+        self._end()
 
-    def _show(self) -> None:
-        """Let the work see memory of the host as earlier work left it."""
-        order, stream, (reads, writes, _) = self._order, self._stream, self._given
+    def pass_time(self) -> None:
+        """A copy, fill or work of the host is done, and has taken its steps."""
+        if self._steps:
+            self._stream.pass_time(self._steps)
+            self._steps = 0
+
+    def _begin(self) -> None:
+        order, stream = self._order, self._stream
+        order.conflicts = ()
+        if order.watches:
+            reads, writes = memories_of(self._reads), memories_of(self._writes)
+            self._doer = Doer(self._name, stream.handle, call_site())
+            self._use = order.begin(stream, reads, writes, self._put_in)
+            if self._move is not None:
+                touches = [touch_of(array, "its source", READ) for array in reads]
+                touches += [touch_of(array, "its target", WRITE) for array in writes]
+                order.note(self._doer, self._use, touches)
         if not self._alone:
-            order.arrivals.deliver(lambda after: order.comes_before(after, stream, stream.clock))
+            order.bring(stream)
             return
         order.now_on = self._use
-        if order.arrivals or room().has_host_memory:
-            self._shown.enter_context(order.shown(stream, self._name, reads, writes))
+        if order.arrivals.pending or room().has_host_memory:
+            self._shown = order.shown(stream, self._name, self._reads, self._writes)
+            self._shown.__enter__()
+
+    def _end(self) -> None:
+        order, use = self._order, self._use
+        if use is None:
+            order.step = max(order.step, self._stream.clock)
+        else:
+            use.event = self._stream.clock
+        try:
+            if self._shown is not None:
+                self._shown.__exit__(None, None, None)
+        finally:
+            if self._is_held:
+                self._release()
+
+    def _release(self) -> None:
+        self._order.busy, self._order.now_on = self._former
+        self._is_held = False
+        self._order.lock.release()
 
     def launch(self, launch: Launch | TileLaunch) -> None:
         """Run a kernel.
@@ -480,27 +476,10 @@ class Turn:
             memory.watcher = None
             self._stream.pass_time(launch.steps - begun)
         if watch is not None:
-            self._note([touch for touch in watch.touches() if touch.address != launch.own_address])
-
-    def move(self, work: Work) -> None:
-        """Check a copy, a fill or work of the host on a stream.
-
-        Raises
-        ------
-        EmulationError
-            Where it races with earlier work.
-        """
-        if self._doer is None:
-            return
-        found = [("its source", READ, value) for value in work.reads]
-        found += [("its target", WRITE, value) for value in work.writes]
-        touches = [touch_of(array, name, use) for name, use, value in found if (array := memory_of(value)) is not None]
-        self._note([touch for touch in touches if touch is not None])
-
-    def _note(self, touches: list[Touch]) -> None:
-        assert self._doer is not None
-        assert self._use is not None
-        self._order.note(self._doer, self._use, touches)
+            assert self._doer is not None
+            assert self._use is not None
+            touches = [touch for touch in watch.touches() if touch.address != launch.own_address]
+            self._order.note(self._doer, self._use, touches)
 
 
 class _Memory(weakref.ref[Any]):
@@ -512,8 +491,20 @@ class _Memory(weakref.ref[Any]):
     key: int
 
 
+def memories_of(values: Iterable[Any]) -> list[np.ndarray]:
+    """The host arrays of arguments that have memory."""
+    arrays = []
+    for value in values:
+        array = memory_of(value)
+        if array is not None and array.size:
+            arrays.append(array)
+    return arrays
+
+
 def memory_of(value: Any) -> np.ndarray | None:
     """The host array whose memory an argument is of; None for what has none."""
+    if type(value) is np.ndarray and value.shape:
+        return value
     if isinstance(value, EmulatedTensorMap | SurfaceObject):
         return value.array
     if isinstance(value, ctypes.c_void_p):

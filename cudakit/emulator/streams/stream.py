@@ -10,14 +10,13 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
-from cudakit.emulator.machine.drawn import Order
+from cudakit.emulator.machine import drawn
 from cudakit.emulator.machine.machine import Observer
 from cudakit.emulator.resources.unwritten import MARKS
-from cudakit.emulator.streams.order import COPY_BYTES, order
+from cudakit.emulator.streams.order import Mark, Order, Turn, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError, shortened
 from cudakit.jit.cache import settings
-from cudakit.streams.order.segments import Use
-from cudakit.streams.witnesses import Work
+from cudakit.streams.witnesses import Work, telling, watched
 from cudakit.types.checked import flag, is_one_of, whole
 
 
@@ -61,6 +60,8 @@ class EmulatedStream:
         Is given launches in place of their being run.
     observers : tuple of Observer
         Watch the kernels of threads that it runs.
+    order : Order
+        Of all streams, as `cudakit.emulator.streams.order.order` gives it.
     """
 
     arch: str
@@ -69,14 +70,14 @@ class EmulatedStream:
     block_order: int | None
     machine: str
     check: str
-    schedule: Order | None
+    schedule: drawn.Order | None
     strict: bool
 
     observers: tuple[Observer, ...]
 
     __slots__ = (
-        "__weakref__", "_clock", "arch", "block_order", "check", "handle", "machine", "observers", "output", "recorder",
-        "schedule", "step_budget", "strict",
+        "__weakref__", "_clock", "arch", "block_order", "check", "handle", "machine", "observers", "order", "output",
+        "recorder", "schedule", "step_budget", "strict",
     )  # fmt: skip
 
     def __init__(
@@ -87,7 +88,7 @@ class EmulatedStream:
         block_order: int | None = None,
         machine: str = "numpy",
         check: str = "off",
-        schedule: Order | None = None,
+        schedule: drawn.Order | None = None,
         strict: bool = False,
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
@@ -95,7 +96,8 @@ class EmulatedStream:
         self.observers = ()
         self._clock = 0
         self.recorder: Recorder | None = None
-        self.handle: int = order().add(self)
+        self.order: Order = order()
+        self.handle: int = self.order.add(self)
         if check != "off":
             MARKS.ask(1)
             weakref.finalize(self, MARKS.ask, -1).atexit = False
@@ -125,7 +127,7 @@ class EmulatedStream:
         is put there. A kernel takes the steps that it executes, a copy or a fill one for 16 bytes, work of the host
         none.
         """
-        return max(self._clock, order().step)
+        return max(self._clock, self.order.step)
 
     def record(self, event: EmulatedEvent | None = None, options: Any = None) -> EmulatedEvent:
         """An event that stands for all that the stream was given so far.
@@ -167,29 +169,34 @@ class EmulatedStream:
         """Let the host wait: whatever is asked for from now on comes after all that the stream was given."""
         self.record().sync()
 
-    @contextlib.contextmanager
-    def doing(self, work: Work, put_in: bool = True) -> Iterator[Callable[[], None]]:
-        """A block in which `work`, which is no kernel's launch, is done; gives what to call when it is.
+    def doing(self, work: Work, put_in: bool = True, told: bool = True) -> contextlib.AbstractContextManager[object]:
+        """For a ``with``: a block in which `work`, which is no kernel's launch, is done; `Turn` says more.
 
-        Without `put_in` it waits for nothing but what was asked for, as in a graph.
-
-        Raises
-        ------
-        EmulationError
-            Before it is done, where it races with earlier work.
+        Parameters
+        ----------
+        work : Work
+        put_in : bool
+            Whether it waits for more than what was asked for; in a graph it does not.
+        told : bool
+            Whether the witnesses are told of it.
         """
+        told = told and watched()
         if self.recorder is not None:
             # Nothing happens yet; whoever records tells what can be recorded.
-            yield lambda: None
-            return
-        # Other threads may go on while a stage of the host is busy.
-        with order().turn(self, work.name, work.reads, work.writes, put_in, work.kind != "host") as turn:
-            turn.move(work)
-            yield lambda: self.pass_time(-(-work.size // COPY_BYTES))
+            return telling(work) if told else contextlib.nullcontext()
+        turn = Turn(self.order, self, work.name, work.reads, work.writes, put_in, work)
+        return _told(turn, work) if told else turn
 
     def pass_time(self, steps: int = 0, until: int = 0) -> None:
         """Move the clock on by some steps, and then to the step `until` if that is later."""
-        self._clock = max(self.clock + steps, until)
+        self._clock = max(self._clock + steps, self.order.step + steps, until)
+
+
+@contextlib.contextmanager
+def _told(turn: Turn, work: Work) -> Iterator[None]:
+    with turn, telling(work):
+        yield
+        turn.pass_time()
 
 
 class EmulatedEvent:
@@ -203,9 +210,10 @@ class EmulatedEvent:
         What it stands for in a capture, where it was recorded in one.
     """
 
-    __slots__ = ("_clocks", "_step", "_use", "point")
+    __slots__ = ("_mark", "_order", "point")
 
     point: Point | None
+    _mark: Mark
 
     def __init__(self, stream: EmulatedStream) -> None:
         self.record_on(stream)
@@ -214,8 +222,8 @@ class EmulatedEvent:
         """Stand for all that `stream` was given so far."""
         self.point = None if stream.recorder is None else stream.recorder.record()
         if self.point is None:
-            self._use, self._clocks = order().record(stream)
-            self._step: int = stream.clock
+            self._order = stream.order
+            self._mark = self._order.record(stream)
 
     @property
     def step(self) -> int:
@@ -228,10 +236,10 @@ class EmulatedEvent:
         """
         if self.point is not None:
             raise self.point.refusal()
-        return self._step
+        return self._mark.step
 
     def __repr__(self) -> str:
-        return f"<EmulatedEvent {'of a capture' if self.point else f'at step {self._step}'}>"
+        return f"<EmulatedEvent {'of a capture' if self.point else f'at step {self._mark.step}'}>"
 
     def __sub__(self, other: EmulatedEvent) -> int:
         if not isinstance(other, EmulatedEvent):
@@ -246,19 +254,16 @@ class EmulatedEvent:
 
     def sync(self) -> None:
         """Let the host wait: whatever is asked for from now on comes after the event."""
-        step = self.step
-        order().finish(self._current(), step)
+        if self.point is not None:
+            raise self.point.refusal()
+        self._order.finish(self._mark)
 
     def be_waited_for(self, stream: EmulatedStream) -> None:
         """Let what `stream` is given from now on come after the event."""
         if self.point is not None:
             self.point.be_waited_for(stream)
         else:
-            order().wait(stream, self._current(), self._step)
-
-    def _current(self) -> Use | None:
-        """The event's place in the order; None where all that was before has been forgotten, as it was over."""
-        return self._use if self._clocks is order().clocks else None
+            self._order.wait(stream, self._mark)
 
 
 class Point(Protocol):

@@ -7,22 +7,26 @@ strong: atomic operations, and volatile or relaxed accesses of a scope that both
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation
+from cudakit.streams.order.ranges import host_span
 
+#: All flags of a byte.
+ALL = READ | STRONG_READ | WRITE | STRONG_WRITE
 #: For each combination of flags, those of another piece of work that make a race of it.
-CONFLICTS = np.zeros(16, np.uint8)
-for _flags in range(16):
-    CONFLICTS[_flags] = (
-        (WRITE | STRONG_WRITE if _flags & READ else 0)
-        | (WRITE if _flags & STRONG_READ else 0)
-        | (READ | STRONG_READ | WRITE | STRONG_WRITE if _flags & WRITE else 0)
-        | (READ | WRITE if _flags & STRONG_WRITE else 0)
-    )
+CONFLICTS = np.array(
+    [
+        (WRITE | STRONG_WRITE if flags & READ else 0)
+        | (WRITE if flags & STRONG_READ else 0)
+        | (READ | STRONG_READ | WRITE | STRONG_WRITE if flags & WRITE else 0)
+        | (READ | WRITE if flags & STRONG_WRITE else 0)
+        for flags in range(16)
+    ],
+    np.uint8,
+)
 #: For each combination of flags, those of earlier work that it makes superfluous: whoever races with the earlier work
 #: races with this too.
 COVERS = np.array(
@@ -32,11 +36,10 @@ COVERS = np.array(
 _PATTERN = 0x0101_0101_0101_0101
 
 
-@dataclass(slots=True)
 class Touch:
-    """Bytes that a piece of work touches of one array or variable.
+    """Bytes that pieces of work touch of one array or variable.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Of the parameter or variable.
@@ -44,29 +47,55 @@ class Touch:
         Of the array's lowest byte.
     itemsize : int
         Bytes of an element, to count elements by.
-    start : int
-        Address of the first byte that has flags.
-    flags : numpy.ndarray, dtype uint8
-        How each byte is accessed, by `cudakit.emulator.machine.memory`'s flags.
+    start, stop : int
+        Address of the first byte that has flags, and the address after the last.
+    flags : numpy.ndarray, dtype uint8, or int
+        How each byte is accessed, by `cudakit.emulator.machine.memory`'s flags; a number where all are the same.
     owner : object
-        The array, or what its memory belongs to.
+        The array, or what its memory belongs to; None where that is known already.
+
+    Attributes
+    ----------
+    uses : dict of stream to (Use, Doer)
+        Who touches them so, the last of each stream; several are readers. See `watch_history.History`.
     """
 
-    name: str
-    address: int
-    itemsize: int
-    start: int
-    flags: np.ndarray
-    owner: Any
+    __slots__ = ("address", "flags", "itemsize", "name", "owner", "start", "stop", "uses")
 
-    @property
-    def stop(self) -> int:
-        """The address after the last byte that has flags."""
-        return self.start + self.flags.size
+    def __init__(
+        self,
+        name: str,
+        address: int,
+        itemsize: int,
+        start: int,
+        stop: int,
+        flags: np.ndarray | int,
+        owner: Any = None,
+    ) -> None:
+        self.name, self.address, self.itemsize = name, address, itemsize
+        self.start, self.stop, self.flags, self.owner = start, stop, flags, owner
+        self.uses: dict[Any, Any] = {}
 
-    def within(self, start: int, stop: int) -> np.ndarray:
+    def within(self, start: int, stop: int) -> Any:
         """The flags of the bytes from `start` to `stop`, which have some."""
-        return self.flags[start - self.start : stop - self.start]
+        flags = self.flags
+        return flags if isinstance(flags, int) else flags[start - self.start : stop - self.start]
+
+    def simplify(self) -> None:
+        """Have one number for flags that are all the same, as they mostly are: comparing it is much faster."""
+        flags = self.flags
+        if not isinstance(flags, int) and (flags == flags[0]).all():
+            self.flags = int(flags[0])
+
+    def cover(self, start: int, stop: int, covered: Any) -> bool:
+        """Take flags away from some of the bytes; whether none is left at all."""
+        if isinstance(self.flags, int):
+            if start == self.start and stop == self.stop and not isinstance(covered, np.ndarray):
+                self.flags &= ALL ^ int(covered)
+                return not self.flags
+            self.flags = np.full(self.stop - self.start, self.flags, np.uint8)
+        self.flags[start - self.start : stop - self.start] &= ALL ^ covered
+        return not self.flags.any()
 
 
 class _Found:
@@ -149,6 +178,7 @@ class Watch:
                 found.piece.address,
                 found.piece.itemsize,
                 found.piece.address + found.low,
+                found.piece.address + found.high,
                 found.flags[found.low : found.high].copy(),
                 found.piece.owner,
             )
@@ -157,15 +187,15 @@ class Watch:
         ]
 
 
-def touch_of(array: np.ndarray, name: str, use: int) -> Touch | None:
-    """The touch of a whole array, and of nothing between its elements; None where it has none."""
-    if array.size == 0:
-        return None
-    low, high = np.lib.array_utils.byte_bounds(array)
+def touch_of(array: np.ndarray, name: str, use: int) -> Touch:
+    """The touch of an array's elements, of which there are some, and of nothing between them."""
+    low, high = host_span(array)
+    if array.flags.c_contiguous:
+        return Touch(name, low, array.itemsize, low, high, use)
     flags = np.zeros(high - low, np.uint8)
-    first = int(array.__array_interface__["data"][0]) - low
+    first = array.__array_interface__["data"][0] - low
     elements = np.lib.stride_tricks.as_strided(
         flags[first:], (*array.shape, array.itemsize), (*array.strides, 1), writeable=True
     )
     elements[...] = use
-    return Touch(name, low, array.itemsize, low, flags, array)
+    return Touch(name, low, array.itemsize, low, high, flags)

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from itertools import count, islice
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE
-from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Touch
+from cudakit.emulator.streams.watch import ALL, CONFLICTS, COVERS, Touch
 from cudakit.errors import EmulationError
 from cudakit.streams.order.segments import Use
 
-#: Touches after which it is time to look for those that no later work can race with.
-_MANY = 256
 #: Of many who read the same, how many are looked at by the next.
 _FEW = 4
 _VERBS = {WRITE: "writes", STRONG_WRITE: "changes atomically", READ: "reads", STRONG_READ: "reads atomically"}
 
 
-@dataclass(frozen=True, slots=True)
-class Doer:
+class Doer(NamedTuple):
     """A piece of work, as messages name it.
 
     Attributes
@@ -44,37 +40,27 @@ class Doer:
         return f"{self.name} on stream {self.stream} ({self.site})"
 
 
-@dataclass(order=True, slots=True)
-class _Entry:
-    """A touch, of each stream that touches the same in the same way, which only readers do."""
-
-    start: int
-    serial: int
-    touch: Touch = field(compare=False)
-    uses: dict[Any, tuple[Use, Doer]] = field(compare=False)
-
-
 class History:
-    """Touches of memory, until later ones cover them, they are over, or the memory is gone."""
+    """Touches of memory, until later ones cover them, they are over, or the memory is gone.
+
+    Attributes
+    ----------
+    touches : list of Touch
+        By their first bytes.
+    """
 
     def __init__(self) -> None:
-        self._entries: list[_Entry] = []
-        self._serial = count()
+        self.touches: list[Touch] = []
+        self._starts: list[int] = []
         self._longest = 0
-        self._limit = _MANY
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.touches)
 
     @property
     def uses(self) -> list[Use]:
         """All uses that are remembered."""
-        return [use for entry in self._entries for use, _ in entry.uses.values()]
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it is time to forget what is over."""
-        return len(self._entries) > self._limit
+        return [use for touch in self.touches for use, _ in touch.uses.values()]
 
     def add(
         self, doer: Doer, use: Use, touches: Iterable[Touch], is_before: Callable[[Use], bool]
@@ -98,83 +84,84 @@ class History:
         race = None
         touches = list(touches)
         for touch in touches:
-            for entry in self._within(touch.start, touch.stop):
-                start, stop = max(entry.start, touch.start), min(entry.touch.stop, touch.stop)
-                new, old = touch.within(start, stop), entry.touch.within(start, stop)
-                bad = _of_each(new, CONFLICTS) & old
-                if len(entry.uses) > 1 and not bad.any():
-                    # Readers beside readers, which may be many.
-                    if entry.start == start and entry.touch.stop == stop and not (old & ~_of_each(new, COVERS)).any():
-                        self._cover_some(entry, is_before)
+            touch.simplify()
+            for earlier in self._near(touch.start, touch.stop):
+                start, stop = max(earlier.start, touch.start), min(earlier.stop, touch.stop)
+                if start >= stop:
                     continue
-                late = next((other for earlier, other in entry.uses.values() if not is_before(earlier)), None)
+                new, old = touch.within(start, stop), earlier.within(start, stop)
+                bad, covered = CONFLICTS[new] & old, COVERS[new]
+                races = bad.any() if isinstance(bad, np.ndarray) else bad > 0
+                if len(earlier.uses) > 1 and not races:
+                    # Readers beside readers, which may be many.
+                    if (start, stop) == (earlier.start, earlier.stop) and not (old & (ALL ^ covered)).any():
+                        self._cover_some(earlier, is_before)
+                    continue
+                late = next((other for before, other in earlier.uses.values() if not is_before(before)), None)
                 if late is None:
-                    old &= ~_of_each(new, COVERS)
-                    if not entry.touch.flags.any():
-                        self._remove(entry)
-                elif race is None and bad.any():
-                    race = _race(doer, touch, entry.touch, late, start, bad)
+                    if earlier.cover(start, stop, covered):
+                        self._remove(earlier)
+                elif race is None and races:
+                    race = _race(doer, touch, earlier, late, start, np.broadcast_to(bad, stop - start))
         for touch in touches:
-            uses = self._alike(touch)
-            if uses is None:
-                insort(self._entries, _Entry(touch.start, next(self._serial), touch, {use.stream: (use, doer)}))
-                self._longest = max(self._longest, touch.flags.size)
-            else:
-                uses[use.stream] = use, doer
+            same = self._alike(touch)
+            same.uses[use.stream] = use, doer
+            if same is touch:
+                position = bisect_right(self._starts, touch.start)
+                self._starts.insert(position, touch.start)
+                self.touches.insert(position, touch)
+                self._longest = max(self._longest, touch.stop - touch.start)
         return race
 
-    def _cover_some(self, entry: _Entry, is_before: Callable[[Use], bool]) -> None:
+    def _cover_some(self, readers: Touch, is_before: Callable[[Use], bool]) -> None:
         """Forget those of a few uses, others each time, that come before one that touches the same."""
-        for stream in list(islice(entry.uses, _FEW)):
-            use, doer = entry.uses.pop(stream)
+        for stream in list(islice(readers.uses, _FEW)):
+            use, doer = readers.uses.pop(stream)
             if not is_before(use):
-                entry.uses[stream] = use, doer
-        if not entry.uses:
-            self._remove(entry)
+                readers.uses[stream] = use, doer
+        if not readers.uses:
+            self._remove(readers)
 
-    def _alike(self, touch: Touch) -> dict[Any, tuple[Use, Doer]] | None:
-        """The uses that read the same bytes in the same way as one that only reads."""
-        if touch.flags.max(initial=0) > READ:
-            return None
-        for entry in self._entries[bisect_left(self._entries, touch.start, key=_start) :]:
-            other = entry.touch
-            if entry.start != touch.start:
-                return None
-            same = (other.name, other.address, other.itemsize) == (touch.name, touch.address, touch.itemsize)
-            if same and np.array_equal(other.flags, touch.flags):
-                return entry.uses
-        return None
+    def _alike(self, touch: Touch) -> Touch:
+        """The touch that reads the same bytes in the same way as one that only reads; else the touch itself."""
+        if (touch.flags if isinstance(touch.flags, int) else touch.flags.max()) > READ:
+            return touch
+        for position in range(bisect_left(self._starts, touch.start), len(self.touches)):
+            other = self.touches[position]
+            if other.start != touch.start:
+                break
+            same = (other.name, other.address, other.itemsize, other.stop)
+            if same == (touch.name, touch.address, touch.itemsize, touch.stop) and _equal(other.flags, touch.flags):
+                return other
+        return touch
 
-    def _within(self, start: int, stop: int) -> list[_Entry]:
-        first = bisect_left(self._entries, start - self._longest, key=_start)
-        last = bisect_left(self._entries, stop, key=_start)
-        return [entry for entry in self._entries[first:last] if entry.touch.stop > start]
+    def _near(self, start: int, stop: int) -> list[Touch]:
+        """Those that may have bytes from `start` to `stop`."""
+        first, last = bisect_left(self._starts, start - self._longest), bisect_left(self._starts, stop)
+        return self.touches[first:last]
 
-    def _remove(self, entry: _Entry) -> None:
-        del self._entries[bisect_left(self._entries, entry)]
+    def _remove(self, touch: Touch) -> None:
+        position = self.touches.index(touch, bisect_left(self._starts, touch.start))
+        del self.touches[position], self._starts[position]
 
     def forget(self, is_over: Callable[[Use], bool]) -> None:
         """Forget the touches of uses that no later work can race with."""
-        for entry in self._entries:
-            entry.uses = {stream: each for stream, each in entry.uses.items() if not is_over(each[0])}
-        self._entries = [entry for entry in self._entries if entry.uses]
-        self._limit = max(_MANY, 2 * len(self._entries))
-        self._longest = max((entry.touch.flags.size for entry in self._entries), default=0)
+        for touch in self.touches:
+            touch.uses = {stream: each for stream, each in touch.uses.items() if not is_over(each[0])}
+        self.touches = [touch for touch in self.touches if touch.uses]
+        self._starts = [touch.start for touch in self.touches]
+        self._longest = max((touch.stop - touch.start for touch in self.touches), default=0)
 
     def forget_memory(self, start: int, stop: int) -> None:
         """Forget the touches of memory that is gone; new arrays may lie there."""
-        for entry in self._within(start, stop):
-            self._remove(entry)
+        for touch in self._near(start, stop):
+            if touch.stop > start:
+                self._remove(touch)
 
 
-def _start(entry: _Entry) -> int:
-    return entry.start
-
-
-def _of_each(flags: np.ndarray, table: np.ndarray) -> np.ndarray:
-    """``table[flags]``; a number where all are the same, as they mostly are, which is much faster."""
-    first = flags[0]
-    return np.asarray(table[first] if (flags == first).all() else table.take(flags))
+def _equal(one: Any, other: Any) -> bool:
+    same = one == other
+    return same if isinstance(same, bool) else bool(same.all())
 
 
 def _race(doer: Doer, touch: Touch, other: Touch, earlier: Doer, start: int, bad: np.ndarray) -> EmulationError:
@@ -183,7 +170,7 @@ def _race(doer: Doer, touch: Touch, other: Touch, earlier: Doer, start: int, bad
     jumps = np.flatnonzero(np.diff(places) > 1)
     first, last = int(places[0]), int(places[jumps[0]] if jumps.size else places[-1])
     theirs = _verb(int(bad[first]))
-    ours = _verb(int(CONFLICTS[bad[first]] & touch.within(start + first, start + first + 1)[0]))
+    ours = _verb(int(CONFLICTS[bad[first]] & np.min(touch.within(start + first, start + first + 1))))
     low, high = start + first, start + last
     return EmulationError(
         f"race: {doer} {ours} {_where(touch, low, high)}, which {earlier} {theirs}"
