@@ -124,7 +124,7 @@ def registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | Non
             with order().capturing(stream, begun=True):
                 return worked(stream, arguments)
         found = worked(stream, arguments)
-        if streams.are_several or not order().tracks.single:
+        if streams.are_several or not order().single:
             outputs = () if count == 0 else (found,) if count == 1 else found
             streams.take_over(stream, [each for each in (*arguments, *outputs) if isinstance(each, tensor)])
         return found

@@ -158,7 +158,7 @@ class Order:
     """What is asked of the order of streams."""
 
     def __init__(self) -> None:
-        self.tracks = SimpleNamespace(single=True)
+        self.single = True
         self.seen: list[Any] = []
 
     @contextlib.contextmanager
@@ -202,7 +202,7 @@ def test_a_gpus_tensors_are_worked_on_on_torchs_stream(torch: Any, order: Order,
     torch.cuda.captured = True
     op(2, x, y)
     assert order.seen == [("capturing", 0, True)]
-    torch.cuda.captured, order.tracks.single = False, False
+    torch.cuda.captured, order.single = False, False
     order.seen.clear()
     x, y = on_gpu(1, 2), on_gpu(3, 4)
     found = op(2, x, y)

@@ -385,7 +385,7 @@ def test_a_block_is_captured_on_its_device_with_memory_of_its_own(
     with capture.opened():
         assert entered == [0, stream, capture.pool.malloc]
         assert capture_state.current(stream) is capture
-        assert order_module.order().tracks.captures == 1
+        assert order_module.order().captures == 1
         assert witnesses.watched()
     assert [builder.stream for builder in capture.builders] == [stream]
     assert capture.builders[0].ended == [capture.builders[0]]

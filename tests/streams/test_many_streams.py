@@ -93,7 +93,7 @@ def test_streams_of_a_gpu_are_forgotten(stream: Any, xp: Any) -> None:
         add(ck.stream(), ck.config(1, 8), x, y)
         if number % 50 == 0:
             stream.device.sync()
-        known.append(len(streams_order().tracks.by_handle))
+        known.append(len(streams_order().by_handle))
     assert (ck.to_host(y, stream) == 2000).all()
     assert max(known) <= 4 * 64
     assert max(known[:1000]) >= max(known[1000:])

@@ -191,7 +191,7 @@ def test_no_event_gets_into_what_others_capture() -> None:
     for _ in range(4):  # it goes to and fro, so that each launch has an event
         launch(order, two, reads=[X], writes=[X])
         launch(order, one, reads=[X], writes=[X])
-    order.tracks.by_handle[one.handle].core.captured = True  # which asserts that no event is recorded
+    order.by_handle[one.handle].core.captured = True  # which asserts that no event is recorded
     captured.add(one.handle)
     try:
         recorded = device.recorded
@@ -203,10 +203,10 @@ def test_no_event_gets_into_what_others_capture() -> None:
             launch(order, two, reads=[X])
     finally:
         captured.clear()
-        order.tracks.by_handle[one.handle].core.captured = False
+        order.by_handle[one.handle].core.captured = False
     launch(order, two, "after", reads=[X])
     assert "captured 99" in device.before(1, len(two.given.given))
-    kept = order.tracks.by_handle[one.handle].held
+    kept = order.by_handle[one.handle].held
     assert any("captured 0" in str(things) for _, things in kept)
 
 
@@ -248,7 +248,7 @@ def test_arguments_are_held_until_their_event_is_done() -> None:
     order, device, one, two = two_streams()
     launch(order, one, "w", writes=[X])
     launch(order, two, "r", reads=[X])
-    track = order.tracks.by_handle[two.handle]
+    track = order.by_handle[two.handle]
     assert [things for _, things in track.held] == ["r"]
     order.release()
     assert track.held
@@ -336,16 +336,16 @@ def test_repeats_wait_for_each_other_and_use_their_events_again() -> None:
         on_one()
         on_two()
         assert (device.recorded, device.waits) == (2 * turn, 2 * turn)
-        events |= {id(use.event) for track in order.tracks.by_handle.values() for use in track.repeated}
+        events |= {id(use.event) for track in order.by_handle.values() for use in track.repeated}
         assert device.before(1, len(two.given.given) - 1) >= {"on one"}
     assert len(events) == 2
     assert not full
     order.release()
-    held = [things for track in order.tracks.by_handle.values() for things in track.repeated.values()]
+    held = [things for track in order.by_handle.values() for things in track.repeated.values()]
     assert sorted(held) == ["on one", "on two"]
     device.is_quick = lambda: True
     order.release()
-    assert not any(track.repeated for track in order.tracks.by_handle.values())
+    assert not any(track.repeated for track in order.by_handle.values())
     on_one()
     assert device.waits == 18, "what the host has seen done is waited for by nobody"
 
@@ -356,7 +356,7 @@ def test_what_repeats_hold_is_looked_at_from_the_oldest_on() -> None:
     for again in (*repeats, repeats[0]):
         again()
     order.release()
-    track = order.tracks.by_handle[one.handle]
+    track = order.by_handle[one.handle]
     assert list(track.repeated.values()) == ["a", "b", "c"]
     by_name = {name: use for use, name in track.repeated.items()}
     by_name["b"].event.is_done_at_last = True
@@ -417,7 +417,7 @@ def test_a_launch_that_is_refused_hides_nothing() -> None:
     with pytest.raises(ZeroDivisionError):
         again()
     three = device.stream()
-    order.tracks.origin = None
+    order.origin = None
     launch(order, three, "last", reads=[X])
     assert {"again", "between"} <= device.before(2, len(three.given.given))
 
@@ -483,7 +483,7 @@ def test_late_work_is_waited_for_though_another_stream_came_between() -> None:
         launch(order, three, reads=[X])
         assert "slow" in device.before(2, len(three.given.given))
         one.given.given[one.given.given.index("slow")] = "former"
-    assert any("held" in [things for _, things in track.held] for track in order.tracks.by_handle.values())
+    assert any("held" in [things for _, things in track.held] for track in order.by_handle.values())
 
 
 def test_a_closed_stream_is_waited_for_by_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -604,11 +604,11 @@ def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.Monkey
     order, device, one, two = two_streams()
     for stream in (one, two):
         stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
-    monkeypatch.setattr(order.tracks, "_drop_closed", lambda: None)
+    monkeypatch.setattr(order, "_drop_closed", lambda: None)
     launch(order, one, "w", writes=[X])
     for number in range(100):
         launch(order, two, writes=[(0x10000 + 256 * number, 0x10000 + 256 * number + 256)])
-    assert len(order.tracks.clocks) <= 21
+    assert len(order.clocks) <= 21
     launch(order, two, "r", reads=[X])
     assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.given.given))
 
@@ -631,7 +631,7 @@ def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None
             order.settle(use, path)
         clocks = order.clocks
         known = [clocks._counts, clocks._clocks, clocks._done, clocks.segments, *clocks._clocks.values()]
-        sizes.append(max(len(order.tracks.by_handle), *map(len, known)))
+        sizes.append(max(len(order.by_handle), *map(len, known)))
     assert max(sizes) <= 3 * 64
     assert max(sizes[:500]) == max(sizes[-500:])
 
@@ -645,7 +645,7 @@ def test_a_forgotten_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     streams = [device.stream() for _ in range(8)]
     for target in streams:
         path.settled = order.settle(launch(order, target, writes=[Y]), path)
-    assert main.handle not in order.tracks.by_handle
+    assert main.handle not in order.by_handle
     device.is_quick = lambda: False
     path.settled = order.settle(launch(order, main, "b", writes=[X]), path)
     launch(order, streams[0], "c", reads=[X])
@@ -662,7 +662,7 @@ def test_work_on_a_stream_that_is_forgotten_before_it_is_put_there_is_waited_for
     use = order.before(main, (), (X,))
     for _ in range(8):  # another thread's
         launch(order, device.stream(), writes=[Y])
-    assert main.handle not in order.tracks.by_handle
+    assert main.handle not in order.by_handle
     main.given.given.append("late")
     device.is_quick = lambda: False
     order.after(use, None)
@@ -703,7 +703,7 @@ def test_work_of_unseen_others_is_waited_for_on_the_only_stream() -> None:
         use = launch(order, one, "f", reads=[X], producers=[one.handle, other.handle])
     assert waited.mock_calls == [mock.call(one.core, (other.handle, "core"))]
     assert (use.count, use.clock) == (0, {})
-    assert [things for _, things in order.tracks.by_handle[one.handle].held] == ["f"]
+    assert [things for _, things in order.by_handle[one.handle].held] == ["f"]
     assert use.event.position == 2
     assert order.single
 
@@ -717,7 +717,7 @@ def test_a_new_streams_first_work_waits_for_the_unseen_and_is_held(known_streams
     ):
         use = launch(order, one, "f", reads=[X], producers=[7, one.handle])
     assert waited.mock_calls == [mock.call(one.core, 7)]
-    assert (use.stream, use.count, use.clock) == (order.tracks.by_handle[one.handle], 0, {})
+    assert (use.stream, use.count, use.clock) == (order.by_handle[one.handle], 0, {})
     assert [things for _, things in use.stream.held] == ["f"]
 
 
@@ -730,7 +730,7 @@ def test_a_block_is_in_order_and_its_arrays_are_held(known_streams: None, monkey
         assert has_before(device, one) >= {"before"}
         one.given.given.append("block")
     assert current == [0]
-    assert [things for _, things in order.tracks.by_handle[one.handle].held] == [None, (X, Y)]
+    assert [things for _, things in order.by_handle[one.handle].held] == [None, (X, Y)]
     launch(order, two, "reader", reads=[X])
     assert "block" not in has_before(device, two)
     launch(order, two, "writer", writes=[X])
@@ -795,10 +795,10 @@ def test_streams_that_have_not_launched_or_are_captured_are_joined_past_the_orde
         order.join(one.core, fresh.core)
         order.join(one.core, fresh.core, wait=False)
         assert not asked
-        order.tracks.captures = 1
+        order.captures = 1
         order.join(one.core, two.core)
         order.join(two.core, one.core)
-        order.tracks.captures = 0
+        order.captures = 0
         assert asked == [two.core, one.core]
         two.given.is_closed = True
         order.join(one.core, two.core)
@@ -814,9 +814,9 @@ def test_things_are_held_on_any_stream_until_it_is_done(known_streams: None) -> 
     fresh = device.stream()
     order.hold(fresh.core, "of a stream without launches")
     order.hold(fresh.core, "more")
-    assert fresh.handle not in order.tracks.by_handle
-    assert [things for _, things in order.tracks.by_handle[one.handle].held] == [None, "of one"]
-    loose = order.tracks.loose[fresh.handle]
+    assert fresh.handle not in order.by_handle
+    assert [things for _, things in order.by_handle[one.handle].held] == [None, "of one"]
+    loose = order.loose[fresh.handle]
     assert [things for _, things in loose.held] == ["of a stream without launches", "more"]
     device.is_quick = lambda: True
     order.hold(fresh.core, "and the next lets go of what is done")
@@ -831,14 +831,14 @@ def test_things_of_a_closed_streams_number_are_held_on_the_new_one(known_streams
     device.streams[one.given.number] = fresh.given
     streams._known[id(fresh.given)] = known = Known(fresh.given, fresh.core, one.handle, 0)
     order.hold(known.core, "held")
-    track = order.tracks.loose[one.handle]
+    track = order.loose[one.handle]
     assert track.core is fresh.core
     assert [things for _, things in track.held] == ["held"]
 
 
 def test_what_another_keeps_is_held_no_longer(known_streams: None) -> None:
     order, device, one, _two = two_streams()
-    track = order.tracks.by_handle[one.handle]
+    track = order.by_handle[one.handle]
     track.held.clear()
     for name in ("a", ""):
         order.hold(one.core, name)
@@ -877,10 +877,10 @@ def test_a_capture_waits_once_and_keeps_what_is_captured(known_streams: None) ->
     assert captured.things == ["captured", "held"]
     assert (list(captured.reads), list(captured.writes)) == ([Y], [X])
     assert not order.is_special
-    assert order.tracks.captures == 0
-    assert order.tracks.by_handle[one.handle].capture is None
+    assert order.captures == 0
+    assert order.by_handle[one.handle].capture is None
     launch(order, one, "after", writes=[Y])
-    assert order.tracks.by_handle[one.handle].capture is None
+    assert order.by_handle[one.handle].capture is None
 
 
 def test_a_stream_within_a_capture_appears_when_it_launches(known_streams: None) -> None:
@@ -889,16 +889,16 @@ def test_a_stream_within_a_capture_appears_when_it_launches(known_streams: None)
     with order.capturing(one.given):
         waits = device.waits
         with order.capturing(inner.given):
-            assert inner.handle in order.tracks.by_handle
-            assert order.tracks.captures == 2
-        assert inner.handle not in order.tracks.by_handle
+            assert inner.handle in order.by_handle
+            assert order.captures == 2
+        assert inner.handle not in order.by_handle
         with order.capturing(two.given):
             pass
-        assert two.handle in order.tracks.by_handle
+        assert two.handle in order.by_handle
         assert device.waits == waits
     with order.capturing(begun.given, begun=True):
-        assert order.tracks.captures == 1
-    assert begun.handle not in order.tracks.by_handle
+        assert order.captures == 1
+    assert begun.handle not in order.by_handle
     assert device.waits == waits
 
 
@@ -906,7 +906,7 @@ def test_an_error_ends_a_capture(known_streams: None) -> None:
     order, _device, one, _two = two_streams()
     with pytest.raises(ZeroDivisionError), order.capturing(one.given):
         raise ZeroDivisionError
-    assert (order.tracks.captures, order.is_special) == (0, False)
+    assert (order.captures, order.is_special) == (0, False)
 
 
 def test_work_on_a_stream_that_was_brought_into_a_capture_joins_it(
@@ -950,7 +950,7 @@ def test_reports_are_told_of_all_uses_and_the_last_one_alone(known_streams: None
         assert not path.settled
         use = launch(order, one, "a", reads=[X], writes=[Y])
         assert use.note == "note 1"
-        assert [things for _, things in order.tracks.by_handle[one.handle].held] == ["a"]
+        assert [things for _, things in order.by_handle[one.handle].held] == ["a"]
         with order.reporting(second), order.manual():
             launch(order, one, "b", reads=[X], producers=[one.handle, 7])
         two = device.stream()
@@ -974,7 +974,7 @@ def test_work_past_the_order_is_reported_and_noted(known_streams: None) -> None:
         assert use.note == "note 1"
         two.given.given.append("past")
         order.after(use, "things")
-        assert [things for _, things in order.tracks.by_handle[two.handle].held] == ["things"]
+        assert [things for _, things in order.by_handle[two.handle].held] == ["things"]
         with order.capturing(one.given):
             assert order.see_unordered(one.given, (X,), ()) is None
     assert reports.told == [(101, [X], [Y], [], False, False, 1)]
@@ -990,7 +990,7 @@ def test_a_forked_child_has_a_lock_of_its_own() -> None:
     former = order.lock
     order.after_fork()
     assert order.lock is not former
-    assert order.lock is order.tracks.lock
+    assert order.lock is order.lock
     assert not path.settled
 
 
@@ -1005,7 +1005,7 @@ def test_few_looks_are_taken_at_what_is_done() -> None:
         launch(order, one, writes=[Y])
         launch(order, two, writes=[Z])
     assert asked == [], "nothing has crossed, and little is remembered"
-    tracks = order.tracks
+    tracks = order
     first, second = tracks.by_handle[one.handle], tracks.by_handle[two.handle]
     device.is_quick = lambda: True
     for each in (one, two):
@@ -1026,8 +1026,8 @@ def test_few_looks_are_taken_at_what_is_done() -> None:
 def test_no_event_of_a_captured_stream_is_asked_about() -> None:
     order, device, one, two = two_streams()
     for each in (one, two):
-        order.tracks.record(order.clocks.now(order.tracks.by_handle[each.handle]), "held")
-    held = [order.tracks.by_handle[each.handle].held for each in (one, two)]
+        order.record(order.clocks.now(order.by_handle[each.handle]), "held")
+    held = [order.by_handle[each.handle].held for each in (one, two)]
     former = len(held[0])
     device.is_quick = lambda: True
     captured.add(one.handle)
@@ -1044,10 +1044,10 @@ def test_a_stream_goes_by_its_newest_object() -> None:
     order, device, _one, two = two_streams()
     twin = Known(two.given, Stream(device, two.given.number, two.given.given), two.handle, 0)  # type: ignore[arg-type]
     launch(order, twin, writes=[X])
-    track = order.tracks.by_handle[two.handle]
+    track = order.by_handle[two.handle]
     assert track.core is twin.core
     launch(order, two, writes=[X])
-    assert order.tracks.by_handle[two.handle] is track
+    assert order.by_handle[two.handle] is track
     assert track.core is two.core
 
 
@@ -1056,19 +1056,19 @@ def test_events_are_made_on_their_streams_device(monkeypatch: pytest.MonkeyPatch
     entered: list[int] = []
     monkeypatch.setattr(devices, "device_count", lambda: 2)
     monkeypatch.setattr(devices, "on_device", lambda number: entered.append(number) or contextlib.nullcontext())
-    track = order.tracks.by_handle[one.handle]
+    track = order.by_handle[one.handle]
     track.device_id = 5
     spent = Event(device)
     track.idle.append(spent)  # type: ignore[arg-type]
-    order.tracks.record(order.clocks.now(track), "things")
+    order.record(order.clocks.now(track), "things")
     assert entered == [5]
     use, things = track.held[-1]
     assert (use.event, things, track.idle) == (spent, "things", [])
     monkeypatch.setattr(devices, "device_count", lambda: 1)
-    order.tracks.record(order.clocks.now(track), "more")
+    order.record(order.clocks.now(track), "more")
     assert entered == [5]
     track.unmarked.append("of a capture")
-    order.tracks.record(order.clocks.now(track), "last")
+    order.record(order.clocks.now(track), "last")
     assert track.held[-1][1] == ("last", ["of a capture"])
     assert track.unmarked == []
 
@@ -1085,13 +1085,13 @@ def test_closed_streams_are_waited_for_and_forgotten(monkeypatch: pytest.MonkeyP
     for number in range(2):
         made = device.stream()
         launch(order, made, writes=[(0x10000 + 0x100 * number, 0x10100 + 0x100 * number)])
-        gone.append(order.tracks.by_handle[made.handle])
-        order.tracks.record(order.clocks.now(gone[-1]), "held")
+        gone.append(order.by_handle[made.handle])
+        order.record(order.clocks.now(gone[-1]), "held")
         made.given.is_closed = True
         twin = Known(made.given, Stream(device, made.given.number, made.given.given), made.handle, 0)  # type: ignore[arg-type]
         launch(order, twin)
-        assert order.tracks.by_handle[made.handle] is not gone[-1]
-        assert len(order.tracks._closed) == (1, 0)[number]
+        assert order.by_handle[made.handle] is not gone[-1]
+        assert len(order._closed) == (1, 0)[number]
     assert (synced, current) == ([1], [0])
     assert not any(track.held for track in gone)
     assert not {segment.write.stream for segment in order.clocks.segments if segment.write} & set(gone)
@@ -1102,7 +1102,7 @@ def test_streams_that_repeat_or_hold_something_are_not_forgotten() -> None:
     known = [device.stream() for _ in range(5)]
     for each in known:
         launch(order, each)
-    tracks = order.tracks
+    tracks = order
     idle, repeating_, held, moving, busy = (tracks.by_handle[each.handle] for each in known)
     for track in (idle, repeating_, held, moving, busy):
         track.held.clear()
@@ -1134,7 +1134,7 @@ def test_what_cannot_wait_is_waited_for_by_the_host() -> None:
     three, four, five = (device.stream() for _ in range(3))
     for each in (three, four, five):
         launch(order, each)
-    tracks = order.tracks
+    tracks = order
     of = {each.handle: tracks.by_handle[each.handle] for each in (one, two, three, four, five)}
     synced: list[int] = []
 
@@ -1195,17 +1195,17 @@ def test_too_much_memory_is_forgotten_by_waiting(monkeypatch: pytest.MonkeyPatch
         each.given.sync = functools.partial(synced.append, each.given.number)
     for number in range(8):
         launch(order, two, writes=[(0x100 * number, 0x100 * number + 0x80)])
-    order.tracks.forget()
+    order.forget()
     assert (len(order.clocks), synced) == (8, [])
     launch(order, two, writes=[(0x8000, 0x8080)])
-    order.tracks.captures = 1
-    order.tracks.forget()
+    order.captures = 1
+    order.forget()
     assert (len(order.clocks), synced) == (9, [])
-    order.tracks.captures = 0
+    order.captures = 0
     one.given.is_closed = True
-    order.tracks.forget()
+    order.forget()
     assert (len(order.clocks), synced) == (0, [two.given.number])
-    assert order.clocks.is_idle(order.tracks.by_handle[two.handle])
+    assert order.clocks.is_idle(order.by_handle[two.handle])
 
 
 # ── any program ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit.streams import capture_state, devices, forks, streams
-from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
 from cudakit.streams.order.step import COLD, MANY
@@ -27,47 +26,31 @@ from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter
 from cudakit.streams.streams import Known, handle_of, known
 
 if TYPE_CHECKING:
-    import threading
-
     from cuda.core import Stream
 
 
-class Order:
-    """What must come before a piece of work on a stream, over all streams of the process."""
+class Order(Tracks):
+    """What must come before a piece of work on a stream, over all streams of the process.
+
+    Attributes
+    ----------
+    is_special : bool
+        Whether anything is captured or reported.
+    manual_blocks : int
+        How many `manual` blocks are open.
+    warmth : int
+        After how many uses without a crossing memory is cold again.
+    """
 
     def __init__(self) -> None:
-        self.tracks: Tracks = Tracks()
-        #: Held from the waits of a piece of work until it is on its stream, where no other thread must come between.
-        self.lock: threading.RLock = self.tracks.lock
-        self.clocks: Clocks = self.tracks.clocks
+        super().__init__()
         #: Of `reporting` blocks; the last that began is told.
         self._reporters: list[Reporter] = []
-        #: Whether anything is captured or reported.
         self.is_special: bool = False
-        #: How many `manual` blocks are open.
         self.manual_blocks: int = 0
         #: Streams whose order among each other the user alone knows.
         self._crossed: set[Track] = set()
-        #: After how many uses without a crossing memory is cold again.
         self.warmth = 16
-
-    @property
-    def single(self) -> bool:
-        """Whether all launches so far were on one stream."""
-        return self.tracks.single
-
-    def unsettle(self) -> None:
-        """Nobody may skip the order; each settles again at its next launch that needs nothing."""
-        self.tracks.unsettle()
-
-    def release(self) -> None:
-        """Drop what is held for work that is done."""
-        self.tracks.release()
-
-    def after_fork(self) -> None:
-        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
-        self.tracks.after_fork()
-        self.lock = self.tracks.lock
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -78,7 +61,7 @@ class Order:
 
     def watch(self, path: FastPath) -> None:
         """Tell `path` when it may not skip the order any more."""
-        self.tracks.fast_paths.add(path)
+        self.fast_paths.add(path)
 
     def settle(self, use: Use | None, path: FastPath) -> bool:
         """Whether a launch that has just been put on its stream may be repeated unseen, until `path` is told.
@@ -89,9 +72,9 @@ class Order:
             What `before` gave; the lock is held since then.
         path : FastPath
         """
-        if self.tracks.captures or (use is not None and use.event is not None):
+        if self.captures or (use is not None and use.event is not None):
             return False
-        if not self.tracks.single:
+        if not self.single:
             if use is None:
                 return False
             track: Any = use.stream
@@ -106,7 +89,7 @@ class Order:
 
         With several streams, and the lock held.
         """
-        track = self.tracks.by_handle.get(target.handle)
+        track = self.by_handle.get(target.handle)
         if track is None or not self.clocks.goes_on(track, self.clocks.touch(reads, writes)):
             return False
         track.settled.add(path)
@@ -134,17 +117,16 @@ class Order:
         Use or None
             For `after`; None where nothing need be noted.
         """
-        tracks = self.tracks
         with self.lock:
-            track = tracks.by_handle.get(target.handle)
+            track = self.by_handle.get(target.handle)
             if track is None or track.core is not target.core or self.is_special or self.manual_blocks:
                 return self._before_special(target, reads, writes, producers)
             foreign = False
             for producer in producers:
                 if producer != target.handle:
                     foreign = True
-                    tracks.wait_for_foreign(track, producer)
-            if not tracks.single:
+                    self.wait_for_foreign(track, producer)
+            if not self.single:
                 return self._note(track, reads, writes, foreign)
             if not foreign:
                 return None
@@ -156,9 +138,9 @@ class Order:
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
     ) -> Use | None:
         """The same, for a new stream, and while something is captured, reported or ordered by the user."""
-        if self.tracks.captures and (capture := capture_state.current(target.core)) is not None:
+        if self.captures and (capture := capture_state.current(target.core)) is not None:
             capture.join(target)  # it may have waited for a captured stream, and is one then
-        track = self.tracks.of(target)
+        track = self.of(target)
         if track.capture is not None:
             track.capture.reads.update(dict.fromkeys(reads))
             track.capture.writes.update(dict.fromkeys(writes))
@@ -166,9 +148,9 @@ class Order:
         foreign = [producer for producer in producers if producer != target.handle]
         if not self.manual_blocks:
             for producer in foreign:
-                self.tracks.wait_for_foreign(track, producer)
+                self.wait_for_foreign(track, producer)
         use: Use | None = None
-        if not self.tracks.single or self._reporter is not None:
+        if not self.single or self._reporter is not None:
             note = None
             if self._reporter is not None:
                 touched = self.clocks.touch(reads, writes)
@@ -182,7 +164,7 @@ class Order:
         return use
 
     def _note(self, track: Track, reads: tuple[Range, ...], writes: tuple[Range, ...], foreign: bool) -> Use:
-        self.tracks.forget()
+        self.forget()
         return self.take(track, self.clocks.touch(reads, writes), foreign)
 
     def take(self, track: Track, touched: Touched, foreign: bool) -> Use:
@@ -199,16 +181,16 @@ class Order:
                 if found is MANY:
                     needed = clocks.needed(track, touched)
                     for use in needed:
-                        self.tracks.wait(track, use)
+                        self.wait(track, use)
                     is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
                     used = clocks.use(track, touched)
                 elif is_warm and found is not None:
                     if found.event is None or found.event is DUE:
-                        self.tracks.wait(track, found)
+                        self.wait(track, found)
                     else:
                         track.core.wait(found.event)
             except Exception:
-                self.tracks.wait_on_host(track, touched)
+                self.wait_on_host(track, touched)
                 raise
         if is_warm or foreign:
             used.event = DUE
@@ -222,28 +204,28 @@ class Order:
 
     def _uncross(self) -> None:
         """Let all streams come after those between which memory went to and fro unseen under `manual`."""
-        if self.manual_blocks or self.tracks.captures or not self._crossed:
+        if self.manual_blocks or self.captures or not self._crossed:
             return
-        marks = [self.tracks.mark(track) for track in self._crossed]
-        for track in [track for track in self.tracks.by_handle.values() if not track.core.is_closed]:
+        marks = [self.mark(track) for track in self._crossed]
+        for track in [track for track in self.by_handle.values() if not track.core.is_closed]:
             for mark in marks:
                 if mark.stream is not track:
-                    self.tracks.wait_until(track, mark)
+                    self.wait_until(track, mark)
             if track in self._crossed:
-                self.tracks.origin = self.tracks.mark(track)
+                self.origin = self.mark(track)
         self._crossed.clear()
 
     def repeatable(
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
     ) -> tuple[Track, Touched] | None:
         """What `repeating` takes of that; None where it may not be repeated so."""
-        if self.is_special or self.tracks.single or capture_state.is_captured(target.handle):
+        if self.is_special or self.single or capture_state.is_captured(target.handle):
             return None
-        return self.tracks.of(target), self.clocks.touch(reads, writes)
+        return self.of(target), self.clocks.touch(reads, writes)
 
     def source(self, handle: int) -> Stream:
         """cuda.core's object for a stream on which there is unseen work."""
-        track = self.tracks.by_handle.get(handle)
+        track = self.by_handle.get(handle)
         return streams.of_handle(handle) if track is None or track.core.is_closed else track.core
 
     def after(self, use: Use | None, things: Any) -> None:
@@ -260,13 +242,13 @@ class Order:
                 # may have recorded before this.
                 if use.event is not DUE:
                     use.event = None
-                if self.tracks.by_handle.get(track.handle) is not track:
-                    self.tracks.let_all_wait(track)
+                if self.by_handle.get(track.handle) is not track:
+                    self.let_all_wait(track)
             if use.event is DUE and capture_state.is_captured(track.handle):
                 track.unmarked.append(things)  # by others: an event now would be a part of their graph
             elif use.event is DUE:
-                self.tracks.record(use, things)
-                self.tracks.look(track)
+                self.record(use, things)
+                self.look(track)
 
     @contextlib.contextmanager
     def around(self, given: Any, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> Iterator[None]:
@@ -298,14 +280,14 @@ class Order:
     def join(self, core: Stream, source: Stream, wait: bool = True) -> None:
         """Make `core` come after all that `source` was given so far; without `wait`, only note that it does."""
         with self.lock:
-            track, other = self.tracks.by_handle.get(handle_of(core)), self.tracks.by_handle.get(handle_of(source))
+            track, other = self.by_handle.get(handle_of(core)), self.by_handle.get(handle_of(source))
             # What waits for a captured stream is captured too, by the driver.
-            joins = bool(self.tracks.captures) and capture_state.is_capturing(source)
+            joins = bool(self.captures) and capture_state.is_capturing(source)
             if joins or track is None or other is None or track.core.is_closed or other.core.is_closed:
                 if wait:
                     streams.wait_for(core, source)
             elif wait:
-                self.tracks.wait_until(track, self.tracks.mark(other))
+                self.wait_until(track, self.mark(other))
             else:
                 self.clocks.wait(track, self.clocks.now(other))
 
@@ -313,20 +295,20 @@ class Order:
         """Keep `things` alive until what was put on `core` so far is done."""
         with self.lock:
             handle = handle_of(core)
-            track = self.tracks.by_handle.get(handle) or self.tracks.loose.get(handle)
+            track = self.by_handle.get(handle) or self.loose.get(handle)
             if track is None or track.core.is_closed:
                 # Holding makes no second stream of it: launches alone do.
-                track = self.tracks.loose[handle] = self.tracks.new(known(core))
+                track = self.loose[handle] = self.new(known(core))
             if track.capture is not None:
                 track.capture.things.append(things)
                 return
-            self.tracks.record(self.clocks.now(track), things)
-            self.tracks.release()
+            self.record(self.clocks.now(track), things)
+            self.release()
 
     def hand_over(self, given: Any, still: Callable[[Any], Any]) -> None:
         """Hold no more than `still` gives of the arguments that are held on a stream: another keeps their memory."""
         with self.lock:
-            track = self.tracks.by_handle.get(known(given).handle)
+            track = self.by_handle.get(known(given).handle)
             if track is None or track.capture is not None:
                 return
             for k, (use, things) in enumerate(track.held):
@@ -356,35 +338,35 @@ class Order:
         """
         target = known(given)
         with self.lock:
-            track = self.tracks.by_handle.get(target.handle)
-            within = begun or bool(self.tracks.captures)
+            track = self.by_handle.get(target.handle)
+            within = begun or bool(self.captures)
             is_new = within and (track is None or track.core.is_closed)
             if within:
                 # Within a capture: its stream is new, or has been brought into it, and events are part of the graph.
                 if track is None or track.core.is_closed:
-                    track = self.tracks.by_handle[target.handle] = self.tracks.new(target)
+                    track = self.by_handle[target.handle] = self.new(target)
                 captured = Captured(self.clocks.now(track))
             else:
-                track = self.tracks.of(target)
-                self.tracks.unsettle()
-                for other in list(self.tracks.by_handle.values()):
+                track = self.of(target)
+                self.unsettle()
+                for other in list(self.by_handle.values()):
                     if other is not track and not other.core.is_closed:
-                        self.tracks.wait_until(track, self.tracks.mark(other))
-                captured = Captured(self.tracks.mark(track))
+                        self.wait_until(track, self.mark(other))
+                captured = Captured(self.mark(track))
             former, track.capture = track.capture, captured
-            self.tracks.captures += 1
+            self.captures += 1
             self._change()
         try:
             yield captured
         finally:
             with self.lock:
                 track.capture = former
-                self.tracks.captures -= 1
+                self.captures -= 1
                 self._change()
                 self._uncross()
                 if is_new:
                     # It has not launched anything: when it does, it appears.
-                    self.tracks.by_handle.pop(target.handle, None)
+                    self.by_handle.pop(target.handle, None)
 
     @contextlib.contextmanager
     def manual(self) -> Iterator[None]:
@@ -398,7 +380,7 @@ class Order:
                 self.manual_blocks -= 1
                 if not self.manual_blocks:
                     # What settled without the waits that it would have had may not go on so.
-                    self.tracks.unsettle()
+                    self.unsettle()
                     self._uncross()
 
     @contextlib.contextmanager
@@ -407,7 +389,7 @@ class Order:
         with self.lock:
             self._reporters.append(reporter)
             self._change()
-            self.tracks.unsettle()
+            self.unsettle()
         try:
             yield
         finally:
@@ -420,13 +402,13 @@ class Order:
         return self._reporters[-1] if self._reporters else None
 
     def _change(self) -> None:
-        self.is_special = bool(self.tracks.captures or self._reporters)
+        self.is_special = bool(self.captures or self._reporters)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""
         target = known(given)
         with self.lock:
-            track = self.tracks.of(target)
+            track = self.of(target)
             if self._reporter is None or track.capture is not None:
                 return None
             touched = self.clocks.touch(reads, writes)

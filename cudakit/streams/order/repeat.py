@@ -51,9 +51,8 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
     It needs one `Use` and one event: each launch touches the same segments, and takes the place of the last there.
     """
     launch, look, cool, track, touched, foreign = repeat
-    tracks = order.tracks
     # Acquired and released by hand, which costs half of what a `with` does.
-    acquire, release, clocks, version = order.lock.acquire, order.lock.release, tracks.clocks, touched.version
+    acquire, release, clocks, version = order.lock.acquire, order.lock.release, order.clocks, touched.version
     wait, record, repeated, held = track.core.wait, track.core.record, track.repeated, track.held
     used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
     sources = [(order.source(handle), track.core.record()) for handle in foreign]
@@ -75,25 +74,25 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
                     if other.event is not DUE:
                         cool()
                         return
-                    tracks.record(other, arguments)
+                    order.record(other, arguments)
                     if not len(held) % LOOK:
-                        tracks.look(track)
+                        order.look(track)
                     return
                 if needed is not None and needed is not COLD and not manual and needed.stream.handle not in foreign:
                     reached = needed.event
                     try:
                         if reached is None or reached is DUE:
-                            tracks.wait(track, needed)
+                            order.wait(track, needed)
                         else:
                             wait(reached)
                     except Exception:
-                        tracks.wait_on_host(track, touched)
+                        order.wait_on_host(track, touched)
                         raise
                 launch(*values)
                 used.event = event = record(event)
                 repeated[used] = arguments
                 if not used.count % _LOOK:
-                    tracks.look(track)
+                    order.look(track)
                 if needed is COLD and not sources:
                     cool()
                 return
