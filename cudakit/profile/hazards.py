@@ -153,11 +153,12 @@ class _Pending(NamedTuple):
 
 
 class _Told(threading.local):
-    """Of each thread: the work that it is about to put on a stream, and the kernel call that is ordered already."""
+    """Of each thread: works that it is about to put on streams, the call that is ordered already, its last note."""
 
     def __init__(self) -> None:
         self.works: list[list[Any]] = []
         self.call: Call | None = None
+        self.note: _Note | None = None
 
 
 class Report(Reported, Witness):
@@ -227,16 +228,16 @@ class Report(Reported, Witness):
     # ── what the order tells ─────────────────────────────────────────────────────────────────────────────────────
 
     def see(
-        self, stream: Track, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
+        self, stream: Track | int, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> _Note:
         """`stream` is about to touch that; see `cudakit.streams.order.stream_state.Reporter`."""
-        note = self._begun(_name(stream.handle), ordered)
+        note = self._told.note = self._begun(_stream_name(stream), ordered)
         unmet: Status = "put in" if is_put else "missing"
         found = []
         for conflict in clocks.conflicts(stream, touched):
             missing = not conflict.implied and not is_put
             seen = missing and _is_early(stream, conflict.use)
-            found.append(self._dependency(conflict, note, unmet, seen, _stream_name))
+            found.append(self._dependency(conflict, note, unmet, seen))
         for handle in foreign:
             others = Party("all work of other libraries", "", _name(handle), "unseen")
             found.append(_Pending(unmet, "after what is unseen", others, note, None, False))
@@ -253,10 +254,10 @@ class Report(Reported, Witness):
             note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
         return note
 
-    def _dependency(self, conflict: Conflict, note: _Note, unmet: Status, seen: bool, name_of: Any) -> _Pending:
+    def _dependency(self, conflict: Conflict, note: _Note, unmet: Status, seen: bool) -> _Pending:
         first = conflict.use.note
         if not isinstance(first, _Note):
-            first = Party("work", "", name_of(conflict.use.stream), _UNKNOWN)
+            first = Party("work", "", _stream_name(conflict.use.stream), _UNKNOWN)
         status: Status = "implied" if conflict.implied else unmet
         return _Pending(status, conflict.kind, first, note, conflict.overlap, seen)
 
@@ -268,7 +269,10 @@ class Report(Reported, Witness):
         if work.stream is None or (call is not None and work.detail is call):
             return None
         if place_of(work.stream).unit == "steps":
-            self._begin_emulated(work)
+            # Its order has looked already: before the work was known.
+            if self._told.note is not None:
+                self._told.note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
+            self._told.note = None
             return None
         frame: list[Any] = [work, False, None]
         self._told.works.append(frame)
@@ -288,22 +292,6 @@ class Report(Reported, Witness):
 
     def _unordered(self, work: Work) -> Use | None:
         return order().see_unordered(work.stream, tuple(_spans(work.reads)), tuple(_spans(work.writes)))
-
-    def _begin_emulated(self, work: Work) -> None:
-        """The emulator's streams have an order of their own, which has looked already."""
-        from cudakit.emulator.face import order as emulated_order
-
-        emulated, name = emulated_order(), work.stream.handle
-        with emulated.lock:
-            note = _Note(self, _emulated_name(name), call_site())
-            note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
-            unmet: Status = "put in" if emulated.is_put else "missing"
-            self.add([self._dependency(each, note, unmet, False, _emulated_name) for each in emulated.conflicts])
-            touched = emulated.clocks.touch(_spans(work.reads), _spans(work.writes))
-            for segment in (*touched.read, *touched.written):
-                for use in (segment.write, segment.reads.get(name)):
-                    if use is not None and use.stream == name and use.note is None:
-                        use.note = note
 
 
 def _drawn(dependencies: Iterable[Dependency]) -> str:
@@ -330,7 +318,7 @@ def _hides_memory(parameter: BoundParameter) -> bool:
     return False
 
 
-def _is_early(stream: Track, use: Use) -> bool:
+def _is_early(stream: Any, use: Use) -> bool:
     """Whether a stream comes to its turn while a use is not done: waits for the stream, on the host."""
     if use.event is None or not hasattr(use.event, "is_done"):
         return False
@@ -349,16 +337,13 @@ def _spans(arrays: Iterable[Any]) -> Iterator[Range]:
             yield start, stop
 
 
-def _stream_name(track: Any) -> str:
-    return _name(track.handle)
+def _stream_name(stream: Any) -> str:
+    """Of a stream, by its name in the clocks: a `Track`, or the number of one of the emulator's."""
+    return f"emulated stream {stream}" if isinstance(stream, int) else _name(stream.handle)
 
 
 def _name(handle: int) -> str:
     return _DEFAULT.get(handle, f"stream {handle:#x}")
-
-
-def _emulated_name(handle: Any) -> str:
-    return f"emulated stream {handle}"
 
 
 @contextlib.contextmanager

@@ -612,6 +612,17 @@ def test_dependencies_are_reported(streams: Any, x: np.ndarray, y: np.ndarray) -
     assert missing.second.site.startswith(__file__)
 
 
+@pytest.mark.emulator
+def test_each_of_several_traces_is_told(streams: Any, x: np.ndarray, y: np.ndarray) -> None:
+    with ck.hazards.trace() as outer:
+        kernel("put")(streams[0], WARP, x, 1)
+        with ck.hazards.trace() as inner:
+            kernel("get")(streams[1], WARP, x, y)
+    assert outer.dependencies == inner.dependencies
+    (found,) = inner.dependencies
+    assert (found.first.work, found.second.work, found.second.parameter) == ("put", "get", "x")
+
+
 @pytest.mark.slow
 @pytest.mark.emulator
 @pytest.mark.parametrize("seed", range(30))

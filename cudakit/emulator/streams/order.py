@@ -30,11 +30,11 @@ from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
 from cudakit.streams import forks
 from cudakit.streams.call_site import call_site
-from cudakit.streams.order.clocks import Clocks, Conflict
+from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.order.ranges import host_span
 from cudakit.streams.order.segments import Range, Touched, Use
-from cudakit.streams.witnesses import Work, watched
+from cudakit.streams.witnesses import Work
 from cudakit.types.host import as_numpy
 
 if TYPE_CHECKING:
@@ -77,11 +77,6 @@ class Order:
         Of the time since there are two streams.
     step : int
         The step that the host has come to by waiting: no work begins before it.
-    conflicts : tuple of Conflict
-        While somebody watches (`cudakit.streams.witnesses`): what must come before the work that is on, as it was
-        found before waits were put in.
-    is_put : bool
-        Whether waits for them were put in.
     now_on : Use or None
         The work that is on, where nothing else may run meanwhile.
     arrivals : Arrivals
@@ -98,8 +93,6 @@ class Order:
         self.lock = threading.RLock()
         self.clocks: Clocks = Clocks()
         self.step: int = 0
-        self.conflicts: tuple[Conflict, ...] = ()
-        self.is_put: bool = False
         self.now_on: Use | None = None
         self.arrivals: Arrivals = Arrivals()
         self.names_lines: bool = False
@@ -228,13 +221,13 @@ class Order:
         """Find the place in the order of what `stream` does now."""
         self._watched = True
         self._named.add(stream.handle)
-        touched = self._touched(reads, writes)
-        if watched():
-            self.conflicts = tuple(self.clocks.conflicts(stream.handle, touched))
-        self.is_put = put_in and not streams_order().is_manual
-        if self.is_put:
+        touched, streams, note = self._touched(reads, writes), streams_order(), None
+        put_in = put_in and not streams.manual_blocks
+        for reporter in streams.reporters:
+            note = reporter.see(stream.handle, touched, self.clocks, (), True, put_in)
+        if put_in:
             self._put_in(stream, touched)
-        use = self.clocks.use(stream.handle, touched)
+        use = self.clocks.use(stream.handle, touched, note)
         use.event = stream.clock
         return use
 
@@ -242,7 +235,7 @@ class Order:
         """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
         with self.lock:
             self.tidy()
-            if self.watches and not streams_order().is_manual:
+            if self.watches and not streams_order().manual_blocks:
                 self._put_in(stream, self._touched(memories_of(reads), memories_of(writes)))
 
     def _put_in(self, stream: Ordered, touched: Touched) -> None:
@@ -425,7 +418,6 @@ class Turn:
 
     def _begin(self) -> None:
         order, stream = self._order, self._stream
-        order.conflicts = ()
         if order.watches:
             reads, writes = memories_of(self._reads), memories_of(self._writes)
             self._doer = Doer(self._name, stream.handle, call_site())

@@ -38,14 +38,15 @@ class Order(Tracks):
         Whether anything is captured or reported.
     manual_blocks : int
         How many `manual` blocks are open.
+    reporters : list of Reporter
+        Of `reporting` blocks that are open. Of work on a GPU the last is told.
     warmth : int
         After how many uses without a crossing memory is cold again.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        #: Of `reporting` blocks; the last that began is told.
-        self._reporters: list[Reporter] = []
+        self.reporters: list[Reporter] = []
         self.is_special: bool = False
         self.manual_blocks: int = 0
         #: Streams whose order among each other the user alone knows.
@@ -387,22 +388,22 @@ class Order(Tracks):
     def reporting(self, reporter: Reporter) -> Iterator[None]:
         """Tell `reporter` of all dependencies inside the block, but where a later one begins, which is told then."""
         with self.lock:
-            self._reporters.append(reporter)
+            self.reporters.append(reporter)
             self._change()
             self.unsettle()
         try:
             yield
         finally:
             with self.lock:
-                self._reporters.remove(reporter)  # which need not be the last: other threads have theirs
+                self.reporters.remove(reporter)  # which need not be the last: other threads have theirs
                 self._change()
 
     @property
     def _reporter(self) -> Reporter | None:
-        return self._reporters[-1] if self._reporters else None
+        return self.reporters[-1] if self.reporters else None
 
     def _change(self) -> None:
-        self.is_special = bool(self.captures or self._reporters)
+        self.is_special = bool(self.captures or self.reporters)
 
     def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
         """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""

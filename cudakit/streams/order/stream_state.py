@@ -43,9 +43,9 @@ class Reporter(Protocol):
     """Is told of all dependencies; see `cudakit.profile.hazards`."""
 
     def see(
-        self, stream: Track, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
+        self, stream: Any, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> Any:
-        """`stream` is about to touch that; what this returns is the note of the use."""
+        """`stream`, by its name in the clocks, is about to touch that; what this returns is the note of the use."""
 
 
 class Track:
