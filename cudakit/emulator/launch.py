@@ -190,7 +190,7 @@ class EmulatedShape:
     def plan(self, target: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
         """The plan of a launch: what must come before is put in now, and the parameters' bytes are written now."""
         given = self._given(values, arguments)
-        order().put_in(target, *accesses(self.emulated.parameters, given))
+        order().put_in(target, *accesses(self.emulated.parameters, given), noted=True)
         made = Plan(self._launch_again, target, config, tuple(values), given, self.pack(values))
         made.name, made.arguments = self.name, arguments
         return made
@@ -201,7 +201,7 @@ class EmulatedShape:
         if stream.recorder is not None:
             stream.recorder.launch(self, config, values, given)
         else:
-            self.run(stream, config, values, given, packed, put_in=False)
+            self.run(stream, config, values, given, packed, put_in=False, noted=False)
 
     def run(
         self,
@@ -211,6 +211,7 @@ class EmulatedShape:
         arguments: Sequence[Any],
         packed: bytes | None = None,
         put_in: bool = True,
+        noted: bool = True,
     ) -> None:
         """Run the kernel to its end.
 
@@ -226,6 +227,8 @@ class EmulatedShape:
             The values' bytes, where `pack` has made them before.
         put_in : bool
             Whether it waits for what must come before it, by what was declared; a plan has done so.
+        noted : bool
+            Whether later work waits for it, by what was declared; of a plan it waits for what was there by then.
 
         Raises
         ------
@@ -246,7 +249,7 @@ class EmulatedShape:
                 wanted = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
                 used = accesses(emulated.parameters, call.arguments) if ordered.asks_for_arrays else ((), ())
-                with Turn(ordered, stream, wanted.title, *used, put_in) as turn:
+                with Turn(ordered, stream, wanted.title, *used, put_in, noted) as turn:
                     tell_launch(turn.launch, stream, call, wanted)
             finally:
                 for address in added:

@@ -613,6 +613,26 @@ def test_dependencies_are_reported(streams: Any, x: np.ndarray, y: np.ndarray) -
 
 
 @pytest.mark.emulator
+def test_work_after_a_plan_is_the_callers_to_order(streams: Any, x: np.ndarray, y: np.ndarray) -> None:
+    """As on a GPU, where a plan's launches are not seen: who waited for the plan does not wait for its next launch."""
+    plan, get, z = kernel("put").plan(streams[0], WARP, x, 1), kernel("get"), y.copy()
+    third = emulator.stream()
+    plan()
+    get(streams[1], WARP, x, y)  # which waits for all that the plan's stream was given
+    assert streams[1].clock > streams[0].clock
+    get(third, WARP, x, z)  # and this for the same
+    for stream in (streams[1], third):
+        streams[0].wait(stream)
+    plan()
+    with pytest.raises(ck.EmulationError, match="race: get on stream"):
+        get(streams[1], WARP, x, y)
+    streams[0].wait(streams[1])
+    plan()
+    streams[1].wait(streams[0])
+    get(streams[1], WARP, x, y)
+
+
+@pytest.mark.emulator
 def test_each_of_several_traces_is_told(streams: Any, x: np.ndarray, y: np.ndarray) -> None:
     with ck.hazards.trace() as outer:
         kernel("put")(streams[0], WARP, x, 1)

@@ -217,8 +217,10 @@ class Order:
 
     # ── a piece of work ──
 
-    def begin(self, stream: Ordered, reads: Iterable[np.ndarray], writes: Iterable[np.ndarray], put_in: bool) -> Use:
-        """Find the place in the order of what `stream` does now."""
+    def begin(
+        self, stream: Ordered, reads: Iterable[np.ndarray], writes: Iterable[np.ndarray], put_in: bool, noted: bool
+    ) -> Use:
+        """Find the place in the order of what `stream` does now; where it is `noted`, others wait for it."""
         self._watched = True
         self._named.add(stream.handle)
         touched, streams, note = self._touched(reads, writes), streams_order(), None
@@ -227,19 +229,34 @@ class Order:
             note = reporter.see(stream.handle, touched, self.clocks, (), True, put_in)
         if put_in:
             self._put_in(stream, touched)
-        use = self.clocks.use(stream.handle, touched, note)
+        if noted or note is not None:
+            use = self.clocks.use(stream.handle, touched, note)
+        else:
+            use = self.clocks.now(stream.handle)
         use.event = stream.clock
         return use
 
-    def put_in(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any]) -> None:
-        """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared."""
+    def put_in(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any], noted: bool = False) -> None:
+        """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared.
+
+        Where it is `noted`, others wait for all that the stream is given until they come to it, as on a GPU: once.
+        """
         with self.lock:
             self.tidy()
-            if self.watches and not streams_order().manual_blocks:
-                self._put_in(stream, self._touched(memories_of(reads), memories_of(writes)))
+            if self.watches:
+                touched = self._touched(memories_of(reads), memories_of(writes))
+                if not streams_order().manual_blocks:
+                    self._put_in(stream, touched)
+                if noted:
+                    self._watched = True
+                    self._named.add(stream.handle)
+                    self.clocks.use(stream.handle, touched)
 
     def _put_in(self, stream: Ordered, touched: Touched) -> None:
         for use in self.clocks.needed(stream.handle, touched):
+            if use.event is None:  # of a plan, which others wait for now
+                other, point = self._streams.get(use.stream, lambda: None)(), self.clocks.now(use.stream)
+                use.count, use.clock, use.event = point.count, point.clock, other.clock if other else self.step
             stream.pass_time(until=use.event)
             self.clocks.wait(stream.handle, use)
 
@@ -368,6 +385,8 @@ class Turn:
         Arrays that it declares to read and to write.
     put_in : bool
         Whether it waits for earlier work on other streams that conflicts by what both declared.
+    noted : bool
+        Whether later work waits for it by what both declare.
     move : Work, optional
         A copy, a fill or work of the host, which touches what it declares. While the host is busy, other threads may
         go on.
@@ -380,10 +399,10 @@ class Turn:
 
     def __init__(
         self, order: Order, stream: Ordered, name: str, reads: Sequence[Any], writes: Sequence[Any],
-        put_in: bool = True, move: Work | None = None,
+        put_in: bool = True, noted: bool = True, move: Work | None = None,
     ) -> None:  # fmt: skip
         self._order, self._stream, self._name = order, stream, name
-        self._reads, self._writes, self._put_in = reads, writes, put_in
+        self._reads, self._writes, self._put_in, self._noted = reads, writes, put_in, noted
         self._move, self._alone = move, move is None or move.kind != "host"
         self._steps = 0 if move is None else -(-move.size // COPY_BYTES)
         self._use: Use | None = None
@@ -421,7 +440,7 @@ class Turn:
         if order.watches:
             reads, writes = memories_of(self._reads), memories_of(self._writes)
             self._doer = Doer(self._name, stream.handle, call_site())
-            self._use = order.begin(stream, reads, writes, self._put_in)
+            self._use = order.begin(stream, reads, writes, self._put_in, self._noted)
             if self._move is not None:
                 touches = [touch_of(array, "its source", READ) for array in reads]
                 touches += [touch_of(array, "its target", WRITE) for array in writes]

@@ -184,7 +184,7 @@ class EmulatedStream:
         if self.recorder is not None:
             # Nothing happens yet; whoever records tells what can be recorded.
             return telling(work) if told else contextlib.nullcontext()
-        turn = Turn(self.order, self, work.name, work.reads, work.writes, put_in, work)
+        turn = Turn(self.order, self, work.name, work.reads, work.writes, put_in, move=work)
         return _told(turn, work) if told else turn
 
     def pass_time(self, steps: int = 0, until: int = 0) -> None:
