@@ -21,6 +21,7 @@ import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.streams.order import order
+from cudakit.emulator.streams.watch_history import History
 from cudakit.streams.order import segments
 from cudakit.streams.witnesses import Witness, Work, doing, witnessing
 
@@ -577,23 +578,37 @@ def test_what_is_remembered_does_not_grow(streams: Any) -> None:
 
 
 @pytest.mark.emulator
-def test_a_finalizer_may_sync_a_stream_in_the_middle_of_it(streams: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["Segment.__init__", "Segments.forget_range", "History._near", "History.forget_memory"])
+def test_a_finalizer_may_sync_a_stream_in_the_middle_of_it(
+    streams: Any, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     """A collection may come wherever an object is made; what it drops may wait for streams."""
     ring = [np.zeros(32, "i4") for _ in range(3)]
-    made, calls = segments.Segment.__init__, []
+    owner, _, name = method.partition(".")
+    kind: Any = getattr(segments, owner, History)
+    done, calls = getattr(kind, name), []
+    spare = list(np.zeros((4, 300), "i4"))  # four, each of which is dropped in the middle of something
 
-    def collected(*arguments: Any) -> None:
-        made(*arguments)
-        streams[len(calls) % 2].sync()
+    def collected(*arguments: Any) -> Any:
+        result = done(*arguments)
         calls.append(1)
+        if spare and len(calls) > 20:
+            spare.pop()
+        streams[len(calls) % 2].sync()
+        return result
 
-    monkeypatch.setattr(segments.Segment, "__init__", collected)
+    for number, array in enumerate(spare):
+        spare[number] = array.copy()
+        for part in range(8):
+            kernel("put")(streams[part % 2], ck.config(1, 20), spare[number][32 * part :], number)
+    monkeypatch.setattr(kind, name, collected)
     for number in range(60):
         whole = ring[number % 3]
         kernel("put")(streams[number % 2], ck.config(1, 20), whole[number % 7 :], number)
         kernel("get")(streams[number % 2], WARP, whole, ring[(number + 1) % 3])
         ring[number % 3] = np.zeros(32, "i4")
     assert len(calls) > 60
+    assert not spare
 
 
 @pytest.mark.emulator

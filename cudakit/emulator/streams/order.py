@@ -243,14 +243,18 @@ class Order:
         """
         with self.lock:
             self.tidy()
-            if self.watches:
-                touched = self._touched(memories_of(reads), memories_of(writes))
-                if not streams_order().manual_blocks:
-                    self._put_in(stream, touched)
-                if noted:
-                    self._watched = True
-                    self._named.add(stream.handle)
-                    self.clocks.use(stream.handle, touched)
+            former, self.busy = self.busy, True
+            try:
+                if self.watches:
+                    touched = self._touched(memories_of(reads), memories_of(writes))
+                    if not streams_order().manual_blocks:
+                        self._put_in(stream, touched)
+                    if noted:
+                        self._watched = True
+                        self._named.add(stream.handle)
+                        self.clocks.use(stream.handle, touched)
+            finally:
+                self.busy = former
 
     def _put_in(self, stream: Ordered, touched: Touched) -> None:
         for use in self.clocks.needed(stream.handle, touched):
@@ -301,15 +305,19 @@ class Order:
         # A finalizer, which may sync a stream, comes in the middle of anything here.
         if not self._watched or self.busy:
             return
-        while self._gone:
-            self._forget_memory(self._gone.popleft())
-        if (
-            len(self._history.touches) + len(self.clocks.segments) > self._limit
-            or len(self._named) > self._most_named
-            or self.clocks.breadth > self._most_clocks
-            or len(self._streams) < 2
-        ):
-            self._forget()
+        self.busy = True
+        try:
+            while self._gone:
+                self._forget_memory(self._gone.popleft())
+            if (
+                len(self._history.touches) + len(self.clocks.segments) > self._limit
+                or len(self._named) > self._most_named
+                or self.clocks.breadth > self._most_clocks
+                or len(self._streams) < 2
+            ):
+                self._forget()
+        finally:
+            self.busy = False
         if len(self._streams) < 2 and not self._history.touches:
             self._watched = False
             self.clocks = Clocks()
