@@ -571,14 +571,16 @@ def test_what_is_remembered_does_not_grow(streams: Any) -> None:
         fresh = np.zeros(32, "i4")
         kernel("put")(streams[number % 2], WARP, fresh, 1)
         if number % 200 == 199:
-            sizes.append((len(order()._history), len(order()._memory)))
+            sizes.append((len(order()._history.touches), len(order()._memory)))
     assert len(set(sizes)) == 1
     assert sizes[0][0] < 20
     assert idle.clock == order().step
 
 
 @pytest.mark.emulator
-@pytest.mark.parametrize("method", ["Segment.__init__", "Segments.forget_range", "History._near", "History.forget_memory"])
+@pytest.mark.parametrize(
+    "method", ["Segment.__init__", "Segments.forget_range", "History._near", "History.forget_memory"]
+)
 def test_a_finalizer_may_sync_a_stream_in_the_middle_of_it(
     streams: Any, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:

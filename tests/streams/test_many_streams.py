@@ -23,9 +23,9 @@ def sizes(order: emulated.Order) -> dict[str, int]:
         "streams": len(order._named),
         "uses": len(order._history.uses),
         "counts": len(clocks._counts),
-        "clocks": clocks.breadth,
+        "clocks": len(clocks.clocks),
         "done": len(clocks._done),
-        "widest": max(map(len, clocks._clocks.values()), default=0),
+        "widest": max(map(len, clocks.clocks.values()), default=0),
         "reads": max((len(segment.reads) for segment in clocks.segments), default=0),
     }
 

@@ -608,7 +608,7 @@ def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.Monkey
     launch(order, one, "w", writes=[X])
     for number in range(100):
         launch(order, two, writes=[(0x10000 + 256 * number, 0x10000 + 256 * number + 256)])
-    assert len(order.clocks) <= 21
+    assert len(order.clocks.segments) <= 21
     launch(order, two, "r", reads=[X])
     assert any(number == 0 and end > 1 for number, end in device.done) or "w" in device.before(1, len(two.given.given))
 
@@ -630,7 +630,7 @@ def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None
         if settles:
             order.settle(use, path)
         clocks = order.clocks
-        known = [clocks._counts, clocks._clocks, clocks._done, clocks.segments, *clocks._clocks.values()]
+        known = [clocks._counts, clocks.clocks, clocks._done, clocks.segments, *clocks.clocks.values()]
         sizes.append(max(len(order.by_handle), *map(len, known)))
     assert max(sizes) <= 3 * 64
     assert max(sizes[:500]) == max(sizes[-500:])
@@ -1196,15 +1196,15 @@ def test_too_much_memory_is_forgotten_by_waiting(monkeypatch: pytest.MonkeyPatch
     for number in range(8):
         launch(order, two, writes=[(0x100 * number, 0x100 * number + 0x80)])
     order.forget()
-    assert (len(order.clocks), synced) == (8, [])
+    assert (len(order.clocks.segments), synced) == (8, [])
     launch(order, two, writes=[(0x8000, 0x8080)])
     order.captures = 1
     order.forget()
-    assert (len(order.clocks), synced) == (9, [])
+    assert (len(order.clocks.segments), synced) == (9, [])
     order.captures = 0
     one.given.is_closed = True
     order.forget()
-    assert (len(order.clocks), synced) == (0, [two.given.number])
+    assert (len(order.clocks.segments), synced) == (0, [two.given.number])
     assert order.clocks.is_idle(order.by_handle[two.handle])
 
 
@@ -1261,7 +1261,7 @@ def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int
 
     def note(stream: int, reads: Any, writes: Any, *launch: Any) -> None:
         given = targets[stream].given.given
-        if order.is_manual:
+        if order.manual_blocks:
             given += [(other.number, len(other.given)) for other in device.streams if other.number != stream]
         name = f"launch {len(launches)}"
         before = device.before(stream, len(given))
@@ -1283,7 +1283,7 @@ def check_order(order: Order, program: list[Any], quick: list[bool], warmth: int
 
     for step in program:
         if step == "manual":
-            if order.is_manual:
+            if order.manual_blocks:
                 manual.close()
             else:
                 manual.enter_context(order.manual())

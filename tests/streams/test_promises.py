@@ -278,9 +278,9 @@ def test_manual_ends_with_the_last_of_its_blocks_and_by_an_error(stream: Any, se
     first.__enter__()
     other.__enter__()
     first.__exit__(None, None, None)
-    assert order().is_manual
+    assert order().manual_blocks
     other.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
-    assert not order().is_manual
+    assert not order().manual_blocks
     add(stream, x)
     add(second, x)
     second.sync()

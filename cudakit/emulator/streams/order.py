@@ -259,7 +259,9 @@ class Order:
     def _put_in(self, stream: Ordered, touched: Touched) -> None:
         for use in self.clocks.needed(stream.handle, touched):
             if use.event is None:  # of a plan, which others wait for now
-                other, point = self._streams.get(use.stream, lambda: None)(), self.clocks.now(use.stream)
+                handle: Any = use.stream
+                known, point = self._streams.get(handle), self.clocks.now(handle)
+                other = None if known is None else known()
                 use.count, use.clock, use.event = point.count, point.clock, other.clock if other else self.step
             stream.pass_time(until=use.event)
             self.clocks.wait(stream.handle, use)
@@ -312,7 +314,7 @@ class Order:
             if (
                 len(self._history.touches) + len(self.clocks.segments) > self._limit
                 or len(self._named) > self._most_named
-                or self.clocks.breadth > self._most_clocks
+                or len(self.clocks.clocks) > self._most_clocks
                 or len(self._streams) < 2
             ):
                 self._forget()
@@ -356,7 +358,7 @@ class Order:
         self.clocks.prune(uses)
         self._limit = max(_MANY, 2 * (len(self._history.touches) + len(self.clocks.segments)))
         self._most_named = max(_MANY_STREAMS, 2 * len(self._named))
-        self._most_clocks = max(_MANY_STREAMS, 2 * self.clocks.breadth)
+        self._most_clocks = max(_MANY_STREAMS, 2 * len(self.clocks.clocks))
 
 
 class Mark(NamedTuple):
@@ -433,15 +435,14 @@ class Turn:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
-        if error is None:
+        if error is None and self._steps:
             self.pass_time()
         self._end()
 
     def pass_time(self) -> None:
         """A copy, fill or work of the host is done, and has taken its steps."""
-        if self._steps:
-            self._stream.pass_time(self._steps)
-            self._steps = 0
+        self._stream.pass_time(self._steps)
+        self._steps = 0
 
     def _begin(self) -> None:
         order, stream = self._order, self._stream

@@ -83,8 +83,8 @@ class Touch:
 
     def simplify(self) -> None:
         """Have one number for flags that are all the same, as they mostly are: comparing it is much faster."""
-        flags = self.flags
-        if not isinstance(flags, int) and (flags == flags[0]).all():
+        flags = np.asarray(self.flags)
+        if (flags == flags[0]).all():
             self.flags = int(flags[0])
 
     def cover(self, start: int, stop: int, covered: Any) -> bool:

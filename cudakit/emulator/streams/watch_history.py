@@ -54,9 +54,6 @@ class History:
         self._starts: list[int] = []
         self._longest = 0
 
-    def __len__(self) -> int:
-        return len(self.touches)
-
     @property
     def uses(self) -> list[Use]:
         """All uses that are remembered."""
@@ -84,7 +81,8 @@ class History:
         race = None
         touches = list(touches)
         for touch in touches:
-            touch.simplify()
+            if not isinstance(touch.flags, int):
+                touch.simplify()
             for earlier in self._near(touch.start, touch.stop):
                 start, stop = max(earlier.start, touch.start), min(earlier.stop, touch.stop)
                 if start >= stop:
@@ -97,12 +95,14 @@ class History:
                     if (start, stop) == (earlier.start, earlier.stop) and not (old & (ALL ^ covered)).any():
                         self._cover_some(earlier, is_before)
                     continue
-                late = next((other for before, other in earlier.uses.values() if not is_before(before)), None)
-                if late is None:
+                for before, other in earlier.uses.values():
+                    if not is_before(before):
+                        if race is None and races:
+                            race = _race(doer, touch, earlier, other, start, np.broadcast_to(bad, stop - start))
+                        break
+                else:
                     if earlier.cover(start, stop, covered):
                         self._remove(earlier)
-                elif race is None and races:
-                    race = _race(doer, touch, earlier, late, start, np.broadcast_to(bad, stop - start))
         for touch in touches:
             same = self._alike(touch)
             same.uses[use.stream] = use, doer

@@ -39,6 +39,11 @@ class Conflict(NamedTuple):
 class Clocks(Segments):
     """The clocks of all streams, and the last uses of all memory.
 
+    Attributes
+    ----------
+    clocks : dict of stream to its clock
+        Of the streams that come after others.
+
     Examples
     --------
     >>> clocks = Clocks()
@@ -53,7 +58,7 @@ class Clocks(Segments):
     def __init__(self) -> None:
         super().__init__()
         self._counts: dict[Name, int] = {}
-        self._clocks: dict[Name, dict[Name, int]] = {}
+        self.clocks: dict[Name, dict[Name, int]] = {}
         self._done: dict[Name, int] = {}
 
     def forget(self) -> None:
@@ -84,7 +89,7 @@ class Clocks(Segments):
 
     def _latest(self, stream: Name, uses: list[Use]) -> list[Use]:
         """Those of the uses that `stream` does not come after yet; the last of each stream, and none implied."""
-        clock, done = self._clocks.get(stream) or _EMPTY, self._done
+        clock, done = self.clocks.get(stream) or _EMPTY, self._done
         latest: dict[Name, Use] = {}
         for use in uses:
             if use.spell is None:
@@ -109,7 +114,7 @@ class Clocks(Segments):
 
     def conflicts(self, stream: Name, touched: Touched) -> list[Conflict]:
         """Every earlier use on another stream that must come before `stream` touches that, waited for or not."""
-        clock, found = self._clocks.get(stream) or {}, []
+        clock, found = self.clocks.get(stream) or {}, []
         for segment, written in [*((s, False) for s in touched.read), *((s, True) for s in touched.written)]:
             uses = [(segment.write, f"{'write' if written else 'read'} after write")] if segment.write else []
             if written:
@@ -122,8 +127,10 @@ class Clocks(Segments):
 
     def is_before(self, use: Use, stream: Name) -> bool:
         """Whether `use` comes before whatever `stream` is given from now on; before everything, for a new stream."""
-        known = max((self._clocks.get(stream) or _EMPTY).get(use.stream, 0), self._done.get(use.stream, 0))
-        return use.stream == stream or use.last <= known
+        if use.stream == stream:
+            return True
+        last = use.count if use.spell is None else use.last
+        return last <= max((self.clocks.get(stream) or _EMPTY).get(use.stream, 0), self._done.get(use.stream, 0))
 
     def goes_on(self, stream: Name, touched: Touched) -> bool:
         """Whether `stream` may repeat uses of all that: whoever else needs it ends them first. None of it is warm."""
@@ -138,7 +145,7 @@ class Clocks(Segments):
     def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
         """Note that `stream` touches that now, whether or not what is needed was waited for."""
         self._counts[stream] = count = self._counts.get(stream, 0) + 1
-        used = Use(stream, count, self._clocks.get(stream) or _EMPTY)
+        used = Use(stream, count, self.clocks.get(stream) or _EMPTY)
         if note is not None:
             used.note = note
         for segment in touched.read:
@@ -173,7 +180,7 @@ class Clocks(Segments):
         found = touched.steps.get(stream)
         if found is None:
             _, read, written, cut, steps = touched
-            given = self._clocks, self._counts, self._done, stream, written, read, warmth
+            given = self.clocks, self._counts, self._done, stream, written, read, warmth
             found = steps[stream] = many if cut else make_step(*given)
         return found
 
@@ -202,7 +209,7 @@ class Clocks(Segments):
         """All that `stream` was given so far, as one thing that can be waited for (an event recorded now)."""
         count = self._counts.get(stream, 0) + 1
         self._counts[stream] = count
-        return Use(stream, count, self._clocks.get(stream) or _EMPTY)
+        return Use(stream, count, self.clocks.get(stream) or _EMPTY)
 
     def postpone(self, use: Use) -> bool:
         """`use` comes after all that its stream has now; whether it did not already."""
@@ -217,13 +224,13 @@ class Clocks(Segments):
     def wait(self, stream: Name, use: Use) -> None:
         """Whatever `stream` is given from now on comes after `use`, and after what comes before that."""
         # Clocks are never changed, only replaced: uses share them.
-        clock, done = {**(self._clocks.get(stream) or _EMPTY)}, self._done
+        clock, done = {**(self.clocks.get(stream) or _EMPTY)}, self._done
         for other, count in use.clock.items():
             if other != stream and count > clock.get(other, 0) and count > done.get(other, 0):
                 clock[other] = count
         if use.count > clock.get(use.stream, 0):
             clock[use.stream] = use.count
-        self._clocks[stream] = clock
+        self.clocks[stream] = clock
 
     def finish(self, use: Use) -> None:
         """`use` is done, as the host has seen, and all before it: nobody need wait for them any more."""
@@ -246,13 +253,8 @@ class Clocks(Segments):
         self.keep([segment for segment in self.segments if segment.write is not None or segment.reads])
         self.version += 1  # whoever goes by a name that was dropped must ask again
         for stream in gone:
-            for known in (self._counts, self._clocks, self._done):
+            for known in (self._counts, self.clocks, self._done):
                 known.pop(stream, None)
-
-    @property
-    def breadth(self) -> int:
-        """How many streams come after others."""
-        return len(self._clocks)
 
     def prune(self, others: Iterable[Use] = ()) -> None:
         """Take those streams out of all clocks of which no use is remembered, here or among `others`.
@@ -280,11 +282,11 @@ class Clocks(Segments):
 
         for use in uses:
             use.clock = prune(use.clock)
-        for stream, clock in list(self._clocks.items()):
+        for stream, clock in list(self.clocks.items()):
             if found := prune(clock):
-                self._clocks[stream] = found
+                self.clocks[stream] = found
             else:
-                del self._clocks[stream]
+                del self.clocks[stream]
         for stream in self._done.keys() - self._counts.keys():
             del self._done[stream]
 

@@ -37,7 +37,7 @@ class Order(Tracks):
     is_special : bool
         Whether anything is captured or reported.
     manual_blocks : int
-        How many `manual` blocks are open.
+        How many `manual` blocks are open, in which the user orders the streams.
     reporters : list of Reporter
         Of `reporting` blocks that are open. Of work on a GPU the last is told.
     warmth : int
@@ -54,11 +54,6 @@ class Order(Tracks):
         self.warmth = 16
 
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
-
-    @property
-    def is_manual(self) -> bool:
-        """Whether the user orders the streams."""
-        return bool(self.manual_blocks)
 
     def watch(self, path: FastPath) -> None:
         """Tell `path` when it may not skip the order any more."""

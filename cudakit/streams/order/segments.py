@@ -135,10 +135,6 @@ class Segments:
         self._starts: list[int] = []
         self._touched: dict[tuple[tuple[Range, ...], tuple[Range, ...]], Touched] = {}
 
-    def __len__(self) -> int:
-        """Segments of memory that are remembered."""
-        return len(self.segments)
-
     def touch(self, reads: Iterable[Range] = (), writes: Iterable[Range] = ()) -> Touched:
         """The segments of what is read and of what is written (read or not); empty ranges are left out.
 
