@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import random
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +19,8 @@ from cudakit.emulator.streams import order
 from cudakit.emulator.streams.order import _owner, memory_of
 from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
-from cudakit.streams.order.segments import Use
-from cudakit.streams.witnesses import Work
+from cudakit.streams.order.segments import Segment, Use
+from cudakit.streams.witnesses import Witness, Work, witnessing
 
 pytestmark = pytest.mark.emulator
 USES = (READ, STRONG_READ, WRITE, STRONG_WRITE)
@@ -195,6 +196,13 @@ def test_work_that_comes_before_is_forgotten_where_later_work_covers_it() -> Non
     assert "which k1" in str(error)
     history.add(doer(4), Use(4, 1, {}), [touch(0, [WRITE] * 8)], lambda use: True)
     assert len(history.touches) == 1
+
+
+def test_of_several_that_race_the_first_is_named() -> None:
+    history = History()
+    for number in (1, 2):
+        history.add(doer(number), Use(number, 1, {}), [touch(0, [WRITE] * 4)], lambda use: False)
+    assert "which k1" in str(history.add(doer(3), Use(3, 1, {}), [touch(0, [READ] * 4)], lambda use: False))
 
 
 def test_readers_of_the_same_are_kept_together() -> None:
@@ -378,3 +386,104 @@ def test_what_is_over_is_forgotten_once_much_is_remembered(alone: order.Order) -
         streams[0].sync()
     assert len(alone._history.touches) < 100
     assert len(alone.clocks.segments) < 100
+
+
+# ── what comes in the middle ──
+
+
+def fill(stream: Any, *arrays: np.ndarray) -> None:
+    with stream.doing(Work("fill", "k", stream, writes=arrays)):
+        pass
+
+
+@pytest.mark.parametrize("act", ["memory is gone", "a plan is made"])
+def test_nothing_is_forgotten_in_the_middle(alone: order.Order, monkeypatch: pytest.MonkeyPatch, act: str) -> None:
+    """A collection, which may sync a stream, comes while segments are made."""
+    stream, other = ck.emulator.stream(), ck.emulator.stream()
+    memory = np.zeros((3, 12))
+    low, high = (_Owned(memory[row]) for row in (0, 2))
+    held = [low]
+    for owned in (low, high):
+        fill(stream, np.asarray(owned)[:3], np.asarray(owned)[9:])
+    made = Segment.__init__
+
+    def collected(*given: Any) -> None:
+        made(*given)
+        held.clear()
+        stream.sync()
+
+    monkeypatch.setattr(Segment, "__init__", collected)
+    del low, owned
+    if act == "memory is gone":
+        del high
+        other.record()
+    else:
+        alone.put_in(other, [], [np.asarray(high)])
+    assert not held
+    segments = alone.clocks.segments
+    assert alone.clocks._starts == [segment.start for segment in segments]
+    assert all(one.stop <= following.start for one, following in pairwise(segments))
+    first, last = (int(memory[row].ctypes.data) for row in (0, 2))
+    assert {first <= segment.start < last for segment in segments} <= {False} or act == "a plan is made"
+
+
+class _Owned:
+    """Memory whose end is seen, of an array that stays: where it lies is known."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.__array_interface__ = array.__array_interface__
+
+
+def test_an_event_of_a_time_that_is_over_orders_nothing(alone: order.Order) -> None:
+    first, x = ck.emulator.stream(), np.zeros(4)
+    second = ck.emulator.stream()
+    for _ in range(5):
+        fill(first, x)
+    event = first.record()
+    former = alone.clocks
+    del second
+    fill(first, x)
+    assert alone.clocks is not former
+    for act in ("wait", "sync"):
+        third = ck.emulator.stream()
+        with ck.hazards.manual():
+            fill(first, x)
+            third.wait(event) if act == "wait" else event.sync()
+            with pytest.raises(ck.EmulationError, match="race"):
+                fill(third, x)
+        first.sync()
+        third.sync()
+
+
+def test_all_of_an_array_is_forgotten_whichever_parts_were_used(alone: order.Order) -> None:
+    first, second = ck.emulator.stream(), ck.emulator.stream()
+    x = np.zeros(16)
+    for part in (x[4:8], x[8:], x[:2]):
+        fill(first, part)
+    del part, x
+    second.record()
+    assert alone._history.touches == alone.clocks.segments == []
+
+
+def test_work_that_fails_takes_no_time_and_leaves_the_order_free(alone: order.Order) -> None:
+    stream = ck.emulator.stream()
+    with pytest.raises(KeyError), stream.doing(Work("copy", "w", stream, size=33)):
+        raise KeyError
+    assert (stream.clock, alone.busy, alone.now_on) == (0, False, None)
+
+
+def test_witnesses_are_told_of_work_but_where_it_is_said_not_to_be(alone: order.Order) -> None:
+    stream, told = ck.emulator.stream(), []
+
+    class Told(Witness):
+        def begin(self, work: Work) -> None:
+            told.append((work.name, stream.clock))
+
+        def end(self, work: Work, begun: Any) -> None:
+            told.append((work.name, stream.clock))
+
+    with witnessing(Told()):
+        for name, is_told in (("a", True), ("b", False), ("c", True)):
+            with stream.doing(Work("copy", name, stream, size=16), told=is_told):
+                pass
+    assert told == [("a", 0), ("a", 1), ("c", 2), ("c", 3)]

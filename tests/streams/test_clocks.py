@@ -54,6 +54,18 @@ def test_only_what_must_come_first_is_waited_for(first: Any, second: Any, waits:
     assert launch(clocks, "b", **second) == ({"a"} if waits else set())
 
 
+def test_ranges_that_overlap_are_cut_before_they_are_given() -> None:
+    clocks = Clocks()
+    touched = clocks.touch([MIDDLE], [X, LEFT])
+    parts = [(X[0], MIDDLE[0]), (MIDDLE[0], LEFT[1]), (LEFT[1], MIDDLE[1]), (MIDDLE[1], X[1])]
+    assert [(segment.start, segment.stop) for segment in touched.written] == parts
+    assert [[segment.start for segment in cover] for cover in touched.cut] == [
+        [start for start, _ in parts],
+        [start for start, _ in parts[:2]],
+    ]
+    assert touched.read == (), "all of it is written too"
+
+
 def test_nobody_waits_for_uses_of_memory_that_is_gone() -> None:
     clocks = Clocks()
     launch(clocks, "a", writes=[X])
