@@ -25,7 +25,7 @@ from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
 from cudakit.jit.compile.symbol_names import common_name
-from cudakit.jit.launch.bind import Fragment, Mismatch, Target, bind, evaluate
+from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
 from cudakit.jit.launch.plan import Plan
 from cudakit.jit.launch.tell import accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
@@ -267,8 +267,8 @@ class EmulatedShape:
         ArgumentError
         """
         emulated, argument = self.emulated, describe_host(given)
-        target = Target(self.name, 0, False)
-        fragment = bind(emulated.parameters[position], argument, target, emulated.sizes[position], False)
+        callee = Callee(self.name, 0, False)
+        fragment = bind(emulated.parameters[position], argument, callee, emulated.sizes[position], False)
         return argument.value if argument.family == "memory" else evaluate(fragment, argument.value)
 
     def _given(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
@@ -337,8 +337,8 @@ def _reached(fragment: Fragment, argument: Any) -> Fragment:
 
 def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:
     """The fragment of an argument: of a host array the array, others as a device's."""
-    target = Target(name, 0, False)
-    checked = bind(parameter, argument, target, size, weak)
+    callee = Callee(name, 0, False)
+    checked = bind(parameter, argument, callee, size, weak)
     if argument.family != "memory" or parameter.kind == "vector":
         return checked
     dtype, rank, readonly = argument.evidence.dtype, argument.evidence.rank, argument.evidence.readonly
@@ -364,7 +364,7 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
         evidence = found.evidence
         if found.family != "memory" or (evidence.dtype, evidence.rank, evidence.readonly) != (dtype, rank, readonly):
             raise Mismatch
-        bind(parameter, found, target, size, False)
+        bind(parameter, found, callee, size, False)
         array: np.ndarray = found.value
         return array
 

@@ -54,8 +54,8 @@ class Fragment(NamedTuple):
     shaped: bool = False
 
 
-class Target(NamedTuple):
-    """Where a call goes: what a binding must know beside the argument and its parameter."""
+class Callee(NamedTuple):
+    """The kernel that is called, and its device: what a binding must know beside the argument and its parameter."""
 
     kernel: str
     device_id: int
@@ -70,14 +70,14 @@ def evaluate(fragment: Fragment, argument: Any) -> Any:
     return eval(fragment.value.format(a="a", k="k_"), names)
 
 
-def bind(parameter: BoundParameter, argument: Argument, target: Target, size: int, weak_choice: bool) -> Fragment:
+def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: int, weak_choice: bool) -> Fragment:
     """Check `argument` against `parameter` and freeze the check.
 
     Parameters
     ----------
     parameter : BoundParameter
     argument : Argument
-    target : Target
+    callee : Callee
     size : int
         Bytes of the parameter in the compiled kernel.
     weak_choice : bool
@@ -88,10 +88,10 @@ def bind(parameter: BoundParameter, argument: Argument, target: Target, size: in
     ArgumentError
         Naming kernel, parameter, expected and got.
     """
-    where = f"{target.kernel}: parameter {parameter.name} ({parameter.cpp})"
+    where = f"{callee.kernel}: parameter {parameter.name} ({parameter.cpp})"
     match parameter.kind:
         case "pointer":
-            return _pointer(parameter, argument, target, where)
+            return _pointer(parameter, argument, callee, where)
         case "scalar":
             fragment = _scalar(parameter, argument, where, weak_choice)
             return _promised(fragment, parameter, argument, where) if _promises(parameter) else fragment
@@ -100,22 +100,22 @@ def bind(parameter: BoundParameter, argument: Argument, target: Target, size: in
         case "struct":
             return _struct(parameter, argument, where)
         case "strided":
-            return _strided(parameter, argument, target, where)
+            return _strided(parameter, argument, callee, where)
         case "tensor":
-            return _tensor(parameter, argument, target, where)
+            return _tensor(parameter, argument, callee, where)
         case "functor":
             return Fragment("{a} == {k}text", "0", "q", {"text": argument.value})
         case "tensor_map":
             return _tensor_map(argument, where)
         case "unknown":
-            return _unknown(parameter, argument, target, where, size)
+            return _unknown(parameter, argument, callee, where, size)
 
 
 def _got(argument: Argument) -> str:
     return f"got {argument.evidence.shown}"
 
 
-def check_memory(argument: Argument, parameter: BoundParameter, target: Target, where: str) -> None:
+def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, where: str) -> None:
     """Check dtype, device and writability of memory.
 
     Raises
@@ -135,9 +135,9 @@ def check_memory(argument: Argument, parameter: BoundParameter, target: Target, 
         )
     if evidence.readonly and not parameter.const:
         raise ArgumentError(f"{where} may be written, {_got(argument)}, which is read-only; copy it, or take const T*")
-    if argument.device_id is not None and argument.device_id != target.device_id:
+    if argument.device_id is not None and argument.device_id != callee.device_id:
         raise ArgumentError(
-            f"{where}: the stream is of device {target.device_id}, {_got(argument)} on device {argument.device_id}; "
+            f"{where}: the stream is of device {callee.device_id}, {_got(argument)} on device {argument.device_id}; "
             "copy it to the stream's device"
         )
 
@@ -154,11 +154,11 @@ def _same_elements(parameter: BoundParameter, dtype: np.dtype) -> bool:
     return parameter.cpp.removeprefix("const ").startswith("char") and dtype == np.uint8
 
 
-def _pointer(parameter: BoundParameter, argument: Argument, target: Target, where: str) -> Fragment:
+def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.family == "none":
         return Fragment("{a} is None", "0", "q")
     if argument.evidence.kind == "address":
-        check_memory(argument, parameter, target, where)
+        check_memory(argument, parameter, callee, where)
         _check_address(parameter, argument, where)
 
         def address(value: Any) -> int:
@@ -180,7 +180,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
             array = f"np.array({parameter.name}, {str(parameter.dtype or 'dtype')!r})"
             hint = f"; make one of it with ck.to_device({array}, stream)"
         raise ArgumentError(f"{where} takes an array, {_got(argument)}{hint}")
-    check_memory(argument, parameter, target, where)
+    check_memory(argument, parameter, callee, where)
     if not argument.contiguous:
         raise ArgumentError(
             f"{where} takes contiguous (C-ordered) memory, {_got(argument)} and strides {argument.strides}; "
@@ -199,7 +199,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, target: Target, wher
                 f"{argument.pointer:#x}"
             )
         extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
-    return _array(argument, target, extra, parameter, where, ("{pointer}", "q"), None)
+    return _array(argument, callee, extra, parameter, where, ("{pointer}", "q"), None)
 
 
 def _check_address(parameter: BoundParameter, argument: Argument, where: str) -> None:
@@ -212,7 +212,7 @@ def _check_address(parameter: BoundParameter, argument: Argument, where: str) ->
 
 def _array(
     argument: Argument,
-    target: Target,
+    callee: Callee,
     extra: str,
     parameter: BoundParameter,
     where: str,
@@ -226,12 +226,12 @@ def _array(
         same = "is" if dtype is not None and dtype.names is None else "=="
         guard = f"{{a}}.dtype {same} {{k}}dtype"
         guard += " and {a}._c_contiguous" if reader is None else f" and {{a}}.ndim == {argument.evidence.rank}"
-        if target.several_devices:
-            guard += f" and {{a}}.data.device_id == {target.device_id}"
+        if callee.several_devices:
+            guard += f" and {{a}}.data.device_id == {callee.device_id}"
         names = {"pointer": "{a}.data.ptr", "size": "{a}.size"}
         constants = {"dtype": argument.value.dtype, "class": type(argument.value)}
     elif argument.family == "torch":
-        guard = f"{{a}}.dtype is {{k}}dtype and {{a}}.get_device() == {target.device_id}"
+        guard = f"{{a}}.dtype is {{k}}dtype and {{a}}.get_device() == {callee.device_id}"
         guard += " and {a}.is_contiguous()" if reader is None else f" and {{a}}.dim() == {argument.evidence.rank}"
         names = {"pointer": "{a}.data_ptr()", "size": "{a}.numel()"}
         constants = {"dtype": argument.value.dtype, "class": type(argument.value)}
@@ -259,10 +259,10 @@ def _array(
     return Fragment(guard + extra, value, form, constants, fixed=argument.family == "cupy" and reader is None)
 
 
-def _strided(parameter: BoundParameter, argument: Argument, target: Target, where: str) -> Fragment:
+def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.evidence.kind != "array":
         raise ArgumentError(f"{where} takes an array, {_got(argument)}")
-    check_memory(argument, parameter, target, where)
+    check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
         raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
     pack = struct.Struct(f"<Q{2 * parameter.count}q").pack
@@ -272,19 +272,19 @@ def _strided(parameter: BoundParameter, argument: Argument, target: Target, wher
 
     if argument.family == "cupy" and argument.evidence.dtype is not None:
         size = max(1, argument.evidence.dtype.itemsize)
-        fragment = _array(argument, target, "", parameter, where, ("{k}pack({a})", "s"), read)
+        fragment = _array(argument, callee, "", parameter, where, ("{k}pack({a})", "s"), read)
 
         def pack_cupy(value: Any) -> bytes:
             return pack(value.data.ptr, *value.shape, *[step // size for step in value.strides])
 
         return Fragment(fragment.guard, fragment.value, "s", {**fragment.constants, "pack": pack_cupy})
-    return _array(argument, target, "", parameter, where, ("{k}read({a})", "s"), read)
+    return _array(argument, callee, "", parameter, where, ("{k}read({a})", "s"), read)
 
 
-def _tensor(parameter: BoundParameter, argument: Argument, target: Target, where: str) -> Fragment:
+def _tensor(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.evidence.kind != "array":
         raise ArgumentError(f"{where} takes an array, {_got(argument)}")
-    check_memory(argument, parameter, target, where)
+    check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
         raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
     size = max(1, argument.evidence.dtype.itemsize) if argument.evidence.dtype is not None else 1
@@ -298,7 +298,7 @@ def _tensor(parameter: BoundParameter, argument: Argument, target: Target, where
 
     strides = "{a}.strides" if is_cupy else "{a}.stride()"
     passed = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
-    fragment = _array(argument, target, "", parameter, where, (passed, "s"), read)
+    fragment = _array(argument, callee, "", parameter, where, (passed, "s"), read)
     # An array of another layout is another specialization's.
     guard = f"{fragment.guard} and ({{k}}bytes := {fragment.value}) is not None"
     constants = {**fragment.constants, "pack": whole.pack}
@@ -464,19 +464,19 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
     return Fragment("type({a}) is {k}type", "{a}", "native", {"type": type(argument.value)})
 
 
-def _unknown(parameter: BoundParameter, argument: Argument, target: Target, where: str, size: int) -> Fragment:
+def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
     value, dtype = argument.value, argument.evidence.dtype
     if parameter.cpp == "8 bytes" and argument.evidence.kind == "array":
         # Of a kernel in compiled code that does not tell its types.
-        return _pointer(parameter, argument, target, where)
+        return _pointer(parameter, argument, callee, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
                 f"{where} points to a type that cudakit does not know, {_got(argument)}; give its bytes, as in "
                 "x.view('u1'), or a structured dtype of the same layout"
             )
-        return _pointer(parameter, argument, target, where)
+        return _pointer(parameter, argument, callee, where)
     if argument.family == "struct" and dtype is not None:
         if dtype.itemsize != size:
             raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_got(argument)}")

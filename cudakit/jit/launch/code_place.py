@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.launch.bind import Target, bind
+from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.launch.dispatch import Shape
 from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.load.device_image import DeviceImage
@@ -82,8 +82,8 @@ class DeviceCode(NamedTuple):
         return DeviceImage()
 
     def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
-        target = Target(ready.specialization.name_expression, self.device_id, devices.device_count() > 1)
+        callee = Callee(ready.specialization.name_expression, self.device_id, devices.device_count() > 1)
         rows = zip(ready.parameters, described, ready.sizes, weak, strict=True)
-        fragments = tuple(bind(parameter, argument, target, size, choice) for parameter, argument, size, choice in rows)
+        fragments = tuple(bind(parameter, argument, callee, size, choice) for parameter, argument, size, choice in rows)
         families = tuple(argument.family for argument in described)
         return CallShape(ready, fragments, families, self.device_id, make_run(ready, fragments))

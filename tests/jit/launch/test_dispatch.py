@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cudakit.jit.launch import dispatch
-from cudakit.jit.launch.bind import Fragment, Target, bind, evaluate
+from cudakit.jit.launch.bind import Callee, Fragment, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.specialise.deduce import Evidence
@@ -60,7 +60,7 @@ def test_the_docstring_shows_what_is_generated() -> None:
         BoundParameter("n", "size_t", "scalar", np.dtype("u8")),
     )
     described = describe(2.0), memory, memory, describe(8)
-    target = Target("saxpy<float>", 0, False)
+    target = Callee("saxpy<float>", 0, False)
     fragments = tuple(
         bind(parameter, each, target, 8, False) for parameter, each in zip(parameters, described, strict=True)
     )
@@ -92,7 +92,7 @@ def test_the_same_number_again_is_looked_at_no_more(dtype: str, values: tuple[An
     """Another of its type is converted; another type is checked in full."""
     same, other, odd = values
     parameter = BoundParameter("a", dtype, "scalar", np.dtype(dtype))
-    fragment = bind(parameter, describe(same), Target("f", 0, False), np.dtype(dtype).itemsize, False)
+    fragment = bind(parameter, describe(same), Callee("f", 0, False), np.dtype(dtype).itemsize, False)
     said: list[Any] = []
     loaded: Any = SimpleNamespace(kernel="kernel", parameters=(parameter,))
     shape = CallShape(loaded, (fragment,), ("number",), 0, lambda *given: said.append(given[3]))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.jit.launch.bind import Target, bind, evaluate
+from cudakit.jit.launch.bind import Callee, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
@@ -57,7 +57,7 @@ def layout(array: Array) -> TensorLayout:
 def shape_for(array: Array, said: list[Any], promises: tuple[PartPromise, ...] = ()) -> CallShape:
     """What a first call with an array adds."""
     parameter = BoundParameter("x", "x", "tensor", F4, True, 2, layout=layout(array), promises=promises)
-    fragment = bind(parameter, described(array), Target("f", 0, False), 24, False)
+    fragment = bind(parameter, described(array), Callee("f", 0, False), 24, False)
     loaded: Any = SimpleNamespace(kernel=layout(array), parameters=(parameter,))
     shape = CallShape(loaded, (fragment,), ("cupy",), 0, lambda *given: said.append(given[2:]))
     shape.seen = Settled(

@@ -18,7 +18,7 @@ import cudakit as ck
 from cudakit.emulator.ready import limits_of
 from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.launch import bind, launch, param_buffer
-from cudakit.jit.launch.bind import Fragment, Target, evaluate
+from cudakit.jit.launch.bind import Callee, Fragment, evaluate
 from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.launch.param_buffer import PackedLaunch, native_bytes, native_config
 from cudakit.jit.load import load, variables
@@ -467,7 +467,7 @@ def test_copies_of_variables_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
 
 # ── what arguments are bound to ──────────────────────────────────────────────────────────────────────────────────────
 
-HERE = Target("k", 0, False)
+HERE = Callee("k", 0, False)
 BASE = 0x7F0000000000
 
 
@@ -493,9 +493,9 @@ def arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cudakit.types.arguments._device_of", lambda pointer: 0)
 
 
-def pointer(value: Any, target: Target = HERE, **changes: Any) -> Fragment:
+def pointer(value: Any, callee: Callee = HERE, **changes: Any) -> Fragment:
     given = {"dtype": np.dtype("f4"), "const": True} | changes
-    return bind._pointer(BoundParameter("x", "const float*", "pointer", **given), describe(value), target, "k, x,")
+    return bind._pointer(BoundParameter("x", "const float*", "pointer", **given), describe(value), callee, "k, x,")
 
 
 def holds(fragment: Fragment, value: Any) -> bool:
@@ -514,7 +514,7 @@ def test_cupys_arrays_are_told_by_their_attributes(arrays: None) -> None:
     assert not holds(found, Array((4,), "f8", BASE))
     assert not holds(found, Array((4,), "f4", x.data, (8,)))
     assert "device_id" not in found.guard
-    assert "device_id == 0" in pointer(x, Target("k", 0, True)).guard
+    assert "device_id == 0" in pointer(x, Callee("k", 0, True)).guard
     aligned = pointer(x, alignment=16)
     assert holds(aligned, Array((4,), np.dtype("f4"), BASE + 16))
     assert not holds(aligned, Array((4,), np.dtype("f4"), BASE + 4))
@@ -547,7 +547,7 @@ def test_memory_that_does_not_fit_is_refused(arrays: None) -> None:
     with pytest.raises(
         ck.ArgumentError, match=r"k, x,: the stream is of device 1, got .* on device 0; copy it to the st"
     ):
-        pointer(Array((4,), "f4", BASE), Target("k", 1, True))
+        pointer(Array((4,), "f4", BASE), Callee("k", 1, True))
     with pytest.raises(
         ck.ArgumentError, match=r"takes contiguous \(C-ordered\) memory, got .* and strides \(2,\); copy"
     ):

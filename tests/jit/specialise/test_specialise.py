@@ -14,7 +14,7 @@ import pytest
 import cudakit as ck
 from cudakit.jit.compile import demangle as mangled
 from cudakit.jit.compile import nvrtc as compile
-from cudakit.jit.launch.bind import Target, bind
+from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.specialise.parameters import bound_parameter
 from cudakit.types.arguments import Argument, Evidence, describe
 from cudakit.types.text import parse_type, split_arguments
@@ -247,7 +247,7 @@ def memory(dtype: Any) -> Argument:
 def test_a_pointer_to_a_type_that_nobody_knows_takes_bytes() -> None:
     text = "struct State { int words[12]; }; __global__ void f(State* __restrict__ states) {}"
     (parameter,) = ck.Kernel(text).specialization(arch="sm_90").parameters
-    target = Target("f", 0, False)
+    target = Callee("f", 0, False)
     assert bind(parameter, memory("u1"), target, 8, False).form == "q"
     assert bind(parameter, memory([("words", "i4", 12)]), target, 8, False).form == "q"
     assert bind(parameter, describe(None), target, 8, False).value == "0"
