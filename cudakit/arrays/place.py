@@ -6,8 +6,6 @@ import contextlib
 import functools
 import sys
 import threading
-from collections.abc import Sequence
-from itertools import combinations
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -27,8 +25,6 @@ from cudakit.types.host import as_numpy, pointer_of, refuse_masked
 TICKETS = 1024
 _TICKET_BYTES = 4 * TICKETS
 _LEAST_WORKSPACE = 1 << 20
-#: Candidates that are tried to tell whether two views have an element in common.
-_MOST_WORK = 10_000
 
 
 class ArrayPlace(NamedTuple):
@@ -336,7 +332,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
             raise ArgumentError(
                 f"{op}: {first[0]} is in {where[not first[1]]} and {name} in {where[not on_host]}; move one of them"
             )
-        arrays.append(_aligned(op, name, array) if on_host else array)
+        arrays.append(aligned(op, name, array) if on_host else array)
     assert first is not None
     if first[1]:
         if stream is None:
@@ -388,116 +384,13 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
     raise ArgumentError(f"{op}: {name} is {type(value).__name__}, not an array; give a CuPy or a NumPy array")
 
 
-def _aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
+def aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
     """A host array at multiples of its elements' size, as device memory is: what other processes send may not be."""
     if array.flags.aligned or any(step % array.itemsize for step in array.strides):
         return array  # strides that are no whole elements are refused by who reads them
     if name.startswith("out"):
         raise ArgumentError(f"{op}: {name} does not lie at a multiple of its elements' size; give an array that does")
     return array.copy(order="K")
-
-
-def output(op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """The array that a result goes to: `out` where it was given and fits, else a new one.
-
-    Raises
-    ------
-    ArgumentError
-        For an `out` of another shape, dtype or place, a read-only one, and one whose elements lie on each other.
-    """
-    if out is None:
-        return place.empty(shape, dtype)
-    given = given_output(op, place, out, shape)
-    if given.dtype != dtype:
-        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {dtype}")
-    return given
-
-
-def given_output(op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...]) -> Any:
-    """`out` as an array of the place, of any dtype.
-
-    Raises
-    ------
-    ArgumentError
-        As for `output`.
-    """
-    given, on_host = as_array(op, "out", out)
-    if on_host != (place.xp is np):
-        raise ArgumentError(f"{op}: out is in {'host' if on_host else 'device'} memory, the inputs are not")
-    if given.shape != shape:
-        raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {shape}")
-    if on_host and not given.flags.writeable:
-        raise ArgumentError(f"{op}: out is read-only")
-    if on_host:
-        _aligned(op, "out", given)
-    start, _ = _extent(given)
-    if start == 0 and given.size and any(step == 0 < n - 1 for n, step in zip(given.shape, given.strides, strict=True)):
-        raise ArgumentError(f"{op}: out repeats elements (strides {given.strides}); give an array that does not")
-    return given
-
-
-def overlaps(out: Any, *inputs: Any, in_place: bool = False) -> bool:
-    """Whether an output lies where one of the inputs does, so that writing it would change what is still to be read.
-
-    `in_place`: it may be one of the inputs itself (the same elements in the same order).
-    """
-    start, end = _extent(out)
-    for array in inputs:
-        other, other_end = _extent(array)
-        if start < other_end and other < end and _share(out, array) and not (in_place and _is_same(out, array)):
-            return True
-    return False
-
-
-def check_apart(op: str, outs: Sequence[Any]) -> None:
-    """Check that no two outputs of a call, those that were given, lie on each other.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    given = [as_array(op, "out", out)[0] for out in outs if out is not None] if len(outs) > 1 else []
-    for first, second in combinations(given, 2):
-        if first is second:
-            raise ArgumentError(f"{op}: one array is given for two outputs")
-        if overlaps(first, second):
-            raise ArgumentError(f"{op}: two outputs overlap; give each an array of its own")
-
-
-def _extent(array: Any) -> tuple[int, int]:
-    """First address of an array's memory, and the first after it; of all addresses, where it is not C-contiguous."""
-    if isinstance(array, np.ndarray):
-        contiguous, first = array.flags.c_contiguous, pointer_of(array)
-    else:
-        contiguous, first = array._c_contiguous, array.data.ptr  # flags would take five times as long
-    return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
-
-
-class _Lying:
-    """How an array lies in memory, for NumPy to look at; the memory itself is not."""
-
-    def __init__(self, array: Any) -> None:
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address_of(array), False),
-            "shape": array.shape,
-            "strides": array.strides,
-            "typestr": f"|V{array.dtype.itemsize}",
-        }
-
-
-def _share(first: Any, second: Any) -> bool:
-    """Whether two arrays have a byte in common; yes, where that would take long to find out."""
-    if first.flags.c_contiguous and second.flags.c_contiguous:
-        return True  # their extents have
-    most: Any = _MOST_WORK  # NumPy's stubs know two numbers only
-    return np.may_share_memory(np.asarray(_Lying(first)), np.asarray(_Lying(second)), max_work=most)
-
-
-def _is_same(first: Any, second: Any) -> bool:
-    if address_of(first) != address_of(second):
-        return False
-    return bool((first.shape, first.strides, first.dtype) == (second.shape, second.strides, second.dtype))
 
 
 def address_of(array: Any) -> int:

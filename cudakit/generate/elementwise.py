@@ -11,7 +11,8 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.place import ArrayPlace, address_of, check_apart, output, overlaps
+from cudakit.arrays.output import Casting, check_apart, checked_output, overlaps
+from cudakit.arrays.place import ArrayPlace, address_of
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, check_kernel_name, parse
 from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
@@ -130,7 +131,7 @@ class Elementwise(ArrayFunction):
 
     _OPTIONS = MappingProxyType({"where": None, "size": None, "block_size": None})
     #: What an `out` of another dtype must be to take a result.
-    _casting: str = "safe"
+    _casting: Casting = "safe"
 
     recipe: ElementwiseRecipe
     options: CompileOptions
@@ -229,7 +230,7 @@ class Elementwise(ArrayFunction):
                 continue
             if overlaps(value, *inputs, in_place=True):
                 return self._work(args, outs, None, stream, None, None)
-            results.append(output(self._shown(p), place, value, value.shape, value.dtype))
+            results.append(checked_output(self._shown(p), place, value, value.shape, None))
             apart = apart and address_of(value) not in [address_of(each) for each in inputs]
         job = jobs.get(apart)
         if job is None:

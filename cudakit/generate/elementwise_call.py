@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, array_place, check_apart, output
+from cudakit.arrays.output import Casting, check_apart, checked_output
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.elementwise_plan import Layout
-from cudakit.generate.promotion import can_convert, check_dtype
+from cudakit.generate.promotion import check_dtype
 from cudakit.generate.stencil_code import StencilRecipe
 from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
@@ -58,27 +59,47 @@ def results_of(
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
     is_told: bool,
-    casting: str,
+    casting: Casting,
 ) -> list[Any]:
     """The output arrays: those given, once checked, or new ones; raw ones if the shape `is_told` by what is not raw."""
     results: list[Any] = []
     for p, out in zip(recipe.outputs, outs, strict=True):
-        op = f"{recipe.name}, output {p.name}"
         dtype = types.get(p.type, p.dtype)
         assert dtype is not None  # deduced, or declared
-        if out is None:
-            if p.raw and not is_told:
-                raise ArgumentError(f"{op}: it is raw, so its size is not known; give out=, or size=")
-            results.append(new_result(place, p, shape, dtype))
+        if out is not None:
+            results.append(checked(recipe.name, p, place, out, shape, dtype, casting))
             continue
-        if out.dtype != dtype:
-            check_dtype(op, "out", out.dtype)
-            if p.raw or not can_convert(dtype, out.dtype, casting):
-                raise ArgumentError(f"{op}: the result is of {dtype}, which out of {out.dtype} would lose")
-        wanted = out.shape if p.raw else shape
-        results.append(output(op, place, out, wanted, out.dtype))
+        if p.raw and not is_told:
+            raise ArgumentError(
+                f"{recipe.name}, output {p.name}: it is raw, so its size is not known; give out=, or size="
+            )
+        results.append(new_result(place, p, shape, dtype))
     check_apart(recipe.name, outs)
     return results
+
+
+def checked(
+    name: str,
+    p: Parameter,
+    place: ArrayPlace,
+    out: Any,
+    shape: tuple[int, ...],
+    dtype: np.dtype,
+    casting: Casting = "safe",
+) -> Any:
+    """An output array of a function from an expression, as an array of the place; a raw one is of any shape.
+
+    Raises
+    ------
+    ArgumentError
+        As for `checked_output`; also for a raw one of another dtype, which is not converted.
+    """
+    op, own = f"{name}, output {p.name}", getattr(out, "dtype", dtype)
+    if own != dtype:
+        check_dtype(op, "out", own)
+    if p.raw:
+        casting, shape = "no", getattr(out, "shape", ())
+    return checked_output(op, place, out, shape, dtype, casting)
 
 
 def new_result(place: ArrayPlace, p: Parameter, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, as_array, device_limits, output, overlaps
+from cudakit.arrays.output import Target, overlaps
+from cudakit.arrays.place import ArrayPlace, as_array, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, check_kernel_name, parse, structs_in, type_variables
-from cudakit.generate.elementwise_call import is_array, place_for
+from cudakit.generate.elementwise_call import checked, is_array, place_for
 from cudakit.generate.elementwise_plan import common_shape
 from cudakit.generate.expression import explained, names_in
-from cudakit.generate.promotion import can_convert, check_dtype, dtype_of
+from cudakit.generate.promotion import dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, of_source
@@ -236,13 +237,6 @@ def output_dtypes(of: Declared, types: Mapping[str, np.dtype]) -> tuple[np.dtype
     return tuple([dtype for dtype in found if dtype is not None])
 
 
-class Target(NamedTuple):
-    """One output of a call: what the kernel writes, and what the caller gets (the same, or it is copied there)."""
-
-    written: Any
-    result: Any
-
-
 def new_target(place: ArrayPlace, shape: tuple[int, ...], dtype: np.dtype) -> Target:
     """A new array for an output."""
     made = place.empty(shape, dtype)
@@ -274,14 +268,8 @@ def target(
         return new_target(place, shape, dtype)
     if _is_as_new(place, out, shape, dtype):
         return Target(out, out)
-    op = f"{of.name}, output {p.name}"
-    given = getattr(out, "dtype", dtype)
-    if given != dtype:
-        check_dtype(op, "out", given)
-        if p.raw or not can_convert(dtype, given):
-            raise ArgumentError(f"{op}: the result is of {dtype}, which out of {given} would lose")
-    result = output(op, place, out, shape, given)
-    if given == dtype and (any_strides or result.flags.c_contiguous):
+    result = checked(of.name, p, place, out, shape, dtype)
+    if result.dtype == dtype and (any_strides or result.flags.c_contiguous):
         return Target(result, result)
     return Target(place.empty(shape, dtype), result)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.arrays.output import can_cast
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import Parameter
 from cudakit.types import structs
@@ -145,16 +146,8 @@ def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtyp
             f"{name}.astype({shortened(str(wanted))})"
         )
     check_dtype(op, name, given)
-    if not can_convert(given, wanted):
+    if not can_cast(given, wanted):
         raise ArgumentError(
             f"{op}: {name} is of {given} and would lose as {wanted} ({parameter}); convert it with "
             f"{name}.astype({shortened(str(wanted))})"
         )
-
-
-def can_convert(given: np.dtype, wanted: np.dtype, casting: Any = "safe") -> bool:
-    """Whether values of one dtype are kept by another, or cast by another rule, as `numpy.can_cast` has it."""
-    try:
-        return bool(np.can_cast(given, wanted, casting))
-    except TypeError:
-        return False

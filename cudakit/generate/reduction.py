@@ -9,7 +9,8 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
-from cudakit.arrays.place import check_apart, multiprocessors_of
+from cudakit.arrays.output import Target, check_apart
+from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
@@ -17,7 +18,6 @@ from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
     INITIAL,
     Given,
-    Target,
     declared,
     dtypes_of,
     expression,

@@ -10,7 +10,8 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis
-from cudakit.arrays.place import ArrayPlace, check_apart
+from cudakit.arrays.output import Target, check_apart
+from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
@@ -20,7 +21,6 @@ from cudakit.generate.fold_arguments import (
     INITIAL,
     Declared,
     Given,
-    Target,
     declared,
     dtypes_of,
     expression,
@@ -249,9 +249,7 @@ class Scan(Folded):
                     f"{of.name}, output {p.name}: the result is of {dtype}, and what it leaves out stays: give out of "
                     f"that dtype, not of {out.dtype}"
                 )
-            if p.raw:
-                return target(of, p, place, out, getattr(out, "shape", ()), dtype)
-            return target(of, p, place, out, shape, dtype, any_strides=True)
+            return target(of, p, place, out, shape, dtype, any_strides=not p.raw)
         if p.raw:
             raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")
         made = new_target(place, shape, dtype)

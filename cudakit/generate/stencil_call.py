@@ -10,11 +10,12 @@ import numpy as np
 
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.function import ArrayFunction
-from cudakit.arrays.place import ArrayPlace, array_place, check_apart, output, overlaps
+from cudakit.arrays.output import can_cast, check_apart, overlaps
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.errors import ArgumentError, CompileError, shortened
-from cudakit.generate.elementwise_call import is_array, split
+from cudakit.generate.elementwise_call import checked, is_array, split
 from cudakit.generate.expression import explained
-from cudakit.generate.promotion import can_convert, deduce_types, dtype_of
+from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.stencil_code import BORDERS, STEPS, StencilRecipe, kernel_text
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.source.source import Source
@@ -122,7 +123,9 @@ class Stencil(ArrayFunction):
         for p in recipe.outputs:
             dtype = types.get(p.type, p.dtype)
             assert dtype is not None  # deduced, or declared
-            results.append(output(f"{op}, output {p.name}", place, found.get(p.name), shape, dtype))
+            out = found.get(p.name)
+            made = place.empty(shape, dtype) if out is None else checked(op, p, place, out, shape, dtype, "no")
+            results.append(made)
         for p, value in zip(recipe.outputs, outs, strict=True):
             for each, _ in named if value is not None else ():
                 if overlaps(found[p.name], found[each]):
@@ -186,7 +189,7 @@ class Stencil(ArrayFunction):
             own = recipe.inputs[evolves]
             into = types.get(own.type, own.dtype)
             assert into is not None  # deduced, or declared
-            if len(results) > 1 or not can_convert(results[0].dtype, into):
+            if len(results) > 1 or not can_cast(results[0].dtype, into):
                 raise ArgumentError(
                     f"{op}: with steps the one output takes the place of {own.name}; {own} cannot be it"
                 )

@@ -15,12 +15,12 @@ import numpy as np
 
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.layout import Axis, axes_of, axis_of, without
+from cudakit.arrays.output import can_cast, checked_output
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
-from cudakit.generate.promotion import can_convert
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.scan import Scan, scan
 from cudakit.jit.specialise.options import CompileOptions
@@ -184,7 +184,7 @@ def at(ufunc: np.ufunc, types: Sequence[np.dtype], x: Any, indices: Any, y: Any,
     op = f"{ufunc.__name__}.at"
     numbers = isinstance(y, bool | int | float | complex) or y is None
     place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
-    if not can_convert(types[-1], x.dtype, "same_kind"):
+    if not can_cast(types[-1], x.dtype, "same_kind"):
         raise ArgumentError(f"{op}: the result is of {types[-1]}, which x of {x.dtype} would lose")
     parts = indices if isinstance(indices, tuple) else (indices,)
     if any(_is_part(index) for index in parts) or not parts:
@@ -223,12 +223,7 @@ def _given(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
     """A result where the caller wants it."""
     if out is None:
         return made
-    given = as_array(op, "out", out)[0]
-    if given.shape != made.shape:
-        raise ArgumentError(f"{op}: out has shape {given.shape}, the result has {made.shape}")
-    if not can_convert(made.dtype, given.dtype, "same_kind"):
-        raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {made.dtype}, which is of another kind")
-    assign(made, out=given, stream=place.stream)
+    assign(made, out=checked_output(op, place, out, made.shape, made.dtype, "same_kind"), stream=place.stream)
     return out
 
 

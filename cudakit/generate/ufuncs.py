@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.arrays.layout import Axis
 from cudakit.arrays.log import current_log
+from cudakit.arrays.output import Casting
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate import ufunc_methods
 from cudakit.generate.declarations import Parameter
@@ -103,7 +104,7 @@ class Ufunc(Elementwise):
 
     ufunc: np.ufunc
     dtype: np.dtype | None
-    _casting: str
+    _casting: Casting
     _others: dict[Any, Ufunc]
     _OPTIONS = MappingProxyType({**Elementwise._OPTIONS, "dtype": None, "casting": "same_kind"})
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.elements import as_number
+from cudakit.arrays.output import Target, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
@@ -21,8 +22,8 @@ from cudakit.ops.attention_plan import (
     threaded_attention,
     width_of,
 )
+from cudakit.ops.delivery import delivered
 from cudakit.ops.matmul_tiles import Way, missing
-from cudakit.ops.target import Target, delivered, target
 from cudakit.types.checked import flag, is_one_of
 
 _DTYPES = ("float16", "bfloat16")

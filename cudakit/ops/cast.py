@@ -9,7 +9,7 @@ import numpy as np
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.ops.cast_plan import cast_job
-from cudakit.ops.target import moved
+from cudakit.ops.delivery import moved
 from cudakit.types.checked import dtype_of, flag
 
 

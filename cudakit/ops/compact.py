@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import array_place, as_array, check_apart, multiprocessors_of, output, overlaps
+from cudakit.arrays.output import check_apart, checked_output, overlaps, target
+from cudakit.arrays.place import array_place, as_array, multiprocessors_of
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
+from cudakit.ops.delivery import delivered
 from cudakit.ops.move_plan import word_of
-from cudakit.ops.target import delivered, target
 from cudakit.ops.transpose import copy
 
 #: Rounds of 16 elements a thread, threads of a block, blocks that registers must do for on a multiprocessor, and
@@ -81,7 +82,8 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     room: tuple[int, ...] = (x.size,) if out is None else as_array("compact", "out", out)[0].shape
     if len(room) != 1:
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
-    result = output("compact", place, out, room, x.dtype)
+    dtype = x.dtype
+    result = place.empty(room, dtype) if out is None else checked_output("compact", place, out, room, dtype)
     counted = target("compact", place, count, () if count is None else _one(count), _INT64, x, where, most=x.size)
     check_apart("compact", (out, count))
     if not result.flags.c_contiguous:

@@ -11,6 +11,7 @@ import numpy as np
 
 from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of, merged, one_axis
+from cudakit.arrays.output import Casting, target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of
@@ -18,8 +19,8 @@ from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
+from cudakit.ops.delivery import delivered
 from cudakit.ops.move_plan import word_of
-from cudakit.ops.target import Casting, Target, delivered, target
 from cudakit.ops.transpose import copy
 from cudakit.types.checked import CASTINGS, is_one_of
 
@@ -106,9 +107,7 @@ def concatenate(
         wanted,
         casting,
     )
-    to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting)
-    if not to.written.flags.c_contiguous:
-        to = Target(place.empty(job.shape, job.dtype), to.result)
+    to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting, contiguous=True)
     for j in job.copied:
         same = given[j].dtype == job.dtype
         given[j] = copy(given[j], stream=place.stream) if same else cast(given[j], job.dtype, stream=place.stream)

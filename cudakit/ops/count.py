@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.layout import element_strides, merged
+from cudakit.arrays.output import Target, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.ops.count_plan import GATHERED, Policy, byte_pass, compared, range_pass, value_pass, weighing_passes
-from cudakit.ops.target import Target, delivered, target
+from cudakit.ops.delivery import delivered
 from cudakit.types.checked import flag
 
 _MOST_BINS = 1 << 30
@@ -228,8 +229,7 @@ def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
 def _target(op: str, place: ArrayPlace, out: Any, bins: _Bins, dtype: np.dtype, *inputs: Any) -> Target:
     """Where counts or sums go, contiguous where they are written."""
     edges = (bins.edges,) if bins.policy == "any" else ()
-    to = target(op, place, out, (bins.number,), dtype, *inputs, *edges)
-    return to if to.written.flags.c_contiguous else Target(place.empty((bins.number,), dtype), to.result)
+    return target(op, place, out, (bins.number,), dtype, *inputs, *edges, contiguous=True)
 
 
 def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:

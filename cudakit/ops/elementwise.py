@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.elements import number_of
-from cudakit.arrays.place import array_place, given_output
+from cudakit.arrays.output import checked_output
+from cudakit.arrays.place import array_place
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.ufuncs import Ufunc
@@ -58,7 +59,7 @@ class _OfArrays(Ufunc):
         place, (x, y) = array_place(op, stream, ("x", args[0]), ("y", args[1]))
         shape = _shape(op, x.dtype, x.shape, y.dtype, y.shape)
         if outs[0] is not None:
-            given_output(op, place, outs[0], shape)
+            checked_output(op, place, outs[0], shape, None)
         return super()._work(args, outs, where, stream, size, key, block)
 
     def _shown(self, p: Parameter) -> str:

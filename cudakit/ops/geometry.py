@@ -9,19 +9,19 @@ import numpy as np
 
 from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
+from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.target import delivered
+from cudakit.ops.delivery import delivered
 from cudakit.ops.window_plan import (
     AXES,
     Images,
     border_of,
     check_dtype,
     contiguous,
-    contiguous_target,
     images_of,
     number_type,
 )
@@ -84,7 +84,7 @@ def resize(
     check_dtype(op, x.dtype)
     images, result = _images_and_shape(op, x.shape, integers(op, "axes", axes), rows, columns)
     x = contiguous(place, x)
-    to = contiguous_target(op, place, out, result, x.dtype, x)
+    to = target(op, place, out, result, x.dtype, x, contiguous=True)
     if to.written.size:
         aligned = place.alignment(x, to.written) == 16
         _resized(images, x.dtype, rows, columns, linear, aligned).run(place, x, to.written)
@@ -147,7 +147,7 @@ def warp_affine(
         raise ArgumentError(f"{op}: an image of {own.height} × {own.width} pixels has none to take")
     images, result = _images_and_shape(op, x.shape, integers(op, "axes", axes), rows, columns)
     x = contiguous(place, x)
-    to = contiguous_target(op, place, out, result, x.dtype, x)
+    to = target(op, place, out, result, x.dtype, x, contiguous=True)
     if to.written.size:
         _warped(images, x.dtype, rows, columns, linear, border, back).run(place, x, to.written)
     return delivered(place, to)

@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.layout import axis_of
+from cudakit.arrays.output import target
 from cudakit.arrays.place import ArrayPlace, array_place, multiprocessors_of
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.target import delivered, target
-from cudakit.ops.window_plan import check_dtype, contiguous, contiguous_target
+from cudakit.ops.delivery import delivered
+from cudakit.ops.window_plan import check_dtype, contiguous
 from cudakit.types.cpp import spelling
 
 #: Dtypes that ``image.cuh`` has a kernel for.
@@ -64,7 +65,7 @@ def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = No
         head = (slice(None),) * channel
         _gray(x.dtype)(*(x[(*head, k)] for k in range(3)), out=to.written, stream=place.stream)
         return delivered(place, to)
-    to = contiguous_target(op, place, out, shape, x.dtype, x)
+    to = target(op, place, out, shape, x.dtype, x, contiguous=True)
     pixels = prod(shape)
     if pixels:
         place.launch(
@@ -103,7 +104,7 @@ def equalize(image: Any, *, out: Any = None, stream: Any = None) -> Any:
     if x.ndim < 2:
         raise ArgumentError(f"{op}: image has shape {x.shape}; give (…, height, width)")
     x = contiguous(place, x)
-    to = contiguous_target(op, place, out, x.shape, x.dtype, x)
+    to = target(op, place, out, x.shape, x.dtype, x, contiguous=True)
     if x.size:
         _equalize(place, x, to.written)
     return delivered(place, to)

@@ -9,16 +9,17 @@ import numpy as np
 
 from cudakit.arrays.elements import as_dtype, as_number
 from cudakit.arrays.layout import merged
+from cudakit.arrays.output import target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import span, steps_of
 from cudakit.errors import ArgumentError, shortened
 from cudakit.ops import product_plan
+from cudakit.ops.delivery import delivered
 from cudakit.ops.epilogue import Activation, activation_of
 from cudakit.ops.matmul_tiles import Tiled, Way, flat_of, missing, tiled
 from cudakit.ops.move_plan import copy_job
 from cudakit.ops.product_plan import Batch, Side, batch_of, multiplier_of
-from cudakit.ops.target import Target, delivered, target
 from cudakit.types.checked import is_one_of
 
 _HALVES = ("float16", "bfloat16")
@@ -120,9 +121,7 @@ def matmul(
         None if given is None else _extra(name, place, rest.pop(0), shape, call.made)
         for name, given, shape in (("bias", bias, wide), ("residual", residual, call.shape))
     ]
-    to = target("matmul", place, out, call.shape, call.made, *arrays)
-    if not to.written.flags.c_contiguous:
-        to = Target(place.empty(call.shape, call.made), to.result)
+    to = target("matmul", place, out, call.shape, call.made, *arrays, contiguous=True)
     if prod(call.shape):
         found = _by_tiles(place, call, extras, to.written) if call.why_threads is None else None
         if isinstance(found, Tiled):

@@ -9,12 +9,13 @@ import numpy as np
 
 from cudakit.arrays.elements import accumulator, as_dtype, cpp
 from cudakit.arrays.layout import Axis, axis_of, without
+from cudakit.arrays.output import target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.ufunc_methods import assign
+from cudakit.ops.delivery import delivered
 from cudakit.ops.reduction import NamedReduction, Reducer
-from cudakit.ops.target import delivered, target
 from cudakit.types.checked import dtype_or_none, flag, is_one_of, real
 
 _INF = float("inf")

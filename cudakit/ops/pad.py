@@ -9,6 +9,7 @@ import numpy as np
 
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
+from cudakit.arrays.output import target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
@@ -16,10 +17,10 @@ from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.ufunc_methods import assign
 from cudakit.generate.ufuncs import Ufunc
+from cudakit.ops.delivery import delivered, moved
 from cudakit.ops.extrema import max, min
 from cudakit.ops.move_plan import Dimension, mapped_job
 from cudakit.ops.reduce import mean
-from cudakit.ops.target import delivered, moved, target
 from cudakit.ops.transpose import copy
 from cudakit.types.checked import text_of
 

@@ -12,12 +12,13 @@ import numpy as np
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
+from cudakit.arrays.output import check_holds, target
 from cudakit.arrays.place import array_place, multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.target import Target, check_holds, delivered, target
+from cudakit.ops.delivery import delivered
 from cudakit.types.checked import flag
 
 
@@ -103,9 +104,7 @@ class NamedReduction:
             keepdims = flag(f"{self._op}: keepdims", keepdims)
         kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
         job = self._job_of(kinds, axis, keepdims, option, initial is not None, place.device)
-        to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays, most=job.most)
-        if not to.written.flags.c_contiguous:
-            to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
+        to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays, most=job.most, contiguous=True)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
             place.launch(job.kernel, job.config, *job.seen(arrays), to.written, workspace, *job.numbers)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cudakit.arrays.layout import Axis, axes_of
+from cudakit.arrays.output import Target, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
+from cudakit.ops.delivery import delivered
 from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
-from cudakit.ops.target import Target, delivered, target
 from cudakit.types.checked import flag, real
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]

@@ -9,15 +9,16 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.arrays.job import Job
+from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.cast import cast
+from cudakit.ops.delivery import delivered
 from cudakit.ops.sort_plan import order_of
 from cudakit.ops.take import take
-from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
 from cudakit.types.checked import is_one_of, text_of
 
@@ -76,9 +77,7 @@ def searchsorted(
         raise ArgumentError(f"{op}: a has shape {a.shape}; it takes one dimension")
     common = _common(op, a.dtype, v.dtype)
     order = order_of(op, common)
-    to = target(op, place, out, v.shape, _INT64, a, v, most=a.size)
-    if not to.written.flags.c_contiguous:
-        to = Target(place.empty(v.shape, _INT64), to.result)
+    to = target(op, place, out, v.shape, _INT64, a, v, most=a.size, contiguous=True)
     if rest:
         (by,) = rest
         if by.dtype.kind not in "iu" or by.shape != a.shape:

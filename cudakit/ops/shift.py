@@ -15,8 +15,8 @@ from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError
+from cudakit.ops.delivery import moved
 from cudakit.ops.move_plan import Dimension, mapped_job
-from cudakit.ops.target import moved
 from cudakit.ops.transpose import copy
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import integers
-from cudakit.arrays.place import array_place, check_apart
+from cudakit.arrays.output import check_apart, target
+from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
+from cudakit.ops.delivery import delivered
 from cudakit.ops.sort_plan import Sorting, lines_of, order_of, sort_rows
-from cudakit.ops.target import delivered, target
 from cudakit.types.checked import flag
 
 _INT64 = np.dtype(np.int64)

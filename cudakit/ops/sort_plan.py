@@ -9,12 +9,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from cudakit.arrays.layout import axis_of, one_axis
+from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits, multiprocessors_of
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.move_plan import copy_job, word_of
-from cudakit.ops.target import Target
 
 #: Rows of up to so many keys are sorted by lanes that compare each with all, in blocks of so many threads.
 _SHORT, _SHORT_BLOCK = 32, 256

@@ -10,14 +10,15 @@ import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, merged, one_axis
+from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import is_row_major, span, steps_of
 from cudakit.errors import ArgumentError, BoundsError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
+from cudakit.ops.delivery import delivered
 from cudakit.ops.move_plan import word_of
-from cudakit.ops.target import Target, delivered, target
 from cudakit.ops.transpose import copy
 from cudakit.types.checked import array_of, text_of
 
@@ -91,12 +92,10 @@ def _taken(
     kind = x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode
     alignment = place.alignment(x)
     job, copies = _job(*kind, alignment)
-    to = target("take", place, out, job.shape, x.dtype, x, indices)
+    to = target("take", place, out, job.shape, x.dtype, x, indices, contiguous=True)
     if job.kernel is None:
         return to.result, None
-    if not to.written.flags.c_contiguous:
-        to = Target(place.empty(job.shape, x.dtype), to.result)
-    elif out is not None:
+    if out is not None:
         job, copies = _job(*kind, min(alignment, place.alignment(to.written)))
     source = copy(x, stream=place.stream) if copies else x
     flag = None

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.place import ArrayPlace, array_place, check_apart, multiprocessors_of
+from cudakit.arrays.output import check_apart, target
+from cudakit.arrays.place import ArrayPlace, array_place, multiprocessors_of
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
+from cudakit.ops.delivery import delivered
 from cudakit.ops.sort_plan import LONGEST_ROW, Sorting, lines_of, order_of, sort_rows
-from cudakit.ops.target import delivered, target
 from cudakit.types.checked import flag, whole
 
 _INT64 = np.dtype(np.int64)

@@ -9,8 +9,8 @@ from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
+from cudakit.ops.delivery import moved
 from cudakit.ops.move_plan import copy_job
-from cudakit.ops.target import moved
 
 
 @repeated("out")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.place import array_place, as_array, busy_blocks, given_output
+from cudakit.arrays.output import checked_output, target
+from cudakit.arrays.place import array_place, as_array, busy_blocks
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import ArgumentError
@@ -16,7 +17,7 @@ from cudakit.generate.reduction import reduction
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.target import delivered, target
+from cudakit.ops.delivery import delivered
 
 _MATVEC = reduction("T a, T v", "T out", "a * v", "a + b", "0", name="matvec")
 _OUTER = Ufunc("multiply")
@@ -157,7 +158,7 @@ def outer(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     place, (x, y) = array_place("outer", stream, ("x", x), ("y", y))
     shape = x.size, y.size
     if out is not None:
-        given_output("outer", place, out, shape)
+        checked_output("outer", place, out, shape, None)
     x, y = x.reshape(-1, 1), y.reshape(1, -1)
     is_plain = x.dtype == y.dtype and x.dtype.name in _SUMS and x.flags.c_contiguous and y.flags.c_contiguous
     if not is_plain or 0 in shape or (out is not None and not as_array("outer", "out", out)[0].flags.c_contiguous):

@@ -13,11 +13,12 @@ import numpy as np
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
+from cudakit.arrays.output import target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.target import Target, delivered, target
+from cudakit.ops.delivery import delivered
 from cudakit.ops.transpose import copy
 from cudakit.types.checked import real, text_of, whole
 from cudakit.types.cpp import spelling
@@ -279,7 +280,7 @@ def filtered(
     images = images_of(op, x.shape, integers(op, "axes", axes))
     x = contiguous(place, x)
     dtype = plan(images, x.dtype, border, 16)[-1].dtype
-    to = contiguous_target(op, place, out, x.shape, dtype, x)
+    to = target(op, place, out, x.shape, dtype, x, contiguous=True)
     passes = plan(images, x.dtype, border, place.alignment(x, to.written))
     if images.size:
         for k, each in enumerate(passes):
@@ -293,11 +294,3 @@ def filtered(
 def contiguous(place: ArrayPlace, x: Any) -> Any:
     """`x`, or a copy of it that is C-contiguous."""
     return x if x.flags.c_contiguous else copy(x, stream=place.stream)
-
-
-def contiguous_target(
-    op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, *inputs: Any
-) -> Target:
-    """Where a result goes that is made C-contiguous."""
-    to = target(op, place, out, shape, dtype, *inputs)
-    return to if to.written.flags.c_contiguous else Target(place.empty(shape, dtype), to.result)

@@ -12,13 +12,14 @@ import numpy as np
 
 from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of
-from cudakit.arrays.place import ArrayPlace, as_array, given_output
+from cudakit.arrays.output import Casting, checked_output, target
+from cudakit.arrays.place import ArrayPlace, as_array
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.elementwise_call import place_for
+from cudakit.ops.delivery import delivered
 from cudakit.ops.sort import argsort
 from cudakit.ops.take import take
-from cudakit.ops.target import Casting, Target, check_casting, delivered
 from cudakit.ops.transpose import copy
 from cudakit.random import fill
 from cudakit.random.fill import Fill
@@ -365,14 +366,12 @@ class Generator:
             kind = default if dtype is None else as_dtype(op, dtype)
             result = self._run(place, fill_of(kind), place.empty(shape, kind))
             return result
-        given = as_array(op, "out", out)[0]
-        shape = given.shape if size is None else _shape(op, size)
-        given = given_output(op, place, given, shape)
-        if dtype is not None and as_dtype(op, dtype) != given.dtype:
-            raise ArgumentError(f"{op}: out has dtype {given.dtype}, the result has {as_dtype(op, dtype)}")
-        written = given if given.flags.c_contiguous else place.empty(shape, given.dtype)
-        self._run(place, fill_of(given.dtype), written)
-        delivered(place, Target(written, given))
+        own = as_array(op, "out", out)[0]
+        shape = own.shape if size is None else _shape(op, size)
+        kind = own.dtype if dtype is None else as_dtype(op, dtype)
+        to = target(op, place, own, shape, kind, casting="no", contiguous=True)
+        self._run(place, fill_of(kind), to.written)
+        delivered(place, to)
         return out
 
     def _run(self, place: ArrayPlace, how: Fill, result: Any, *arrays: Any) -> Any:
@@ -410,7 +409,7 @@ def _check_out(
 ) -> None:
     """Raise, before numbers are drawn, where an `out` does not take a result of `shape` and `dtype`."""
     if out is not None:
-        check_casting(op, dtype, given_output(op, place, out, shape).dtype, casting)
+        checked_output(op, place, out, shape, dtype, casting)
 
 
 def _in_out(place: ArrayPlace, made: Any, out: Any) -> Any:

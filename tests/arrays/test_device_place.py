@@ -14,8 +14,10 @@ from support import without_device
 from support.without_device import Array, Memory
 
 import cudakit as ck
+from cudakit.arrays import output
 from cudakit.arrays import place as place_module
 from cudakit.arrays.log import Cleared, Copied, Launched, Log, logs
+from cudakit.arrays.output import check_apart, checked_output, overlaps
 from cudakit.arrays.place import (
     TICKETS,
     ArrayPlace,
@@ -24,11 +26,7 @@ from cudakit.arrays.place import (
     array_place,
     as_array,
     busy_blocks,
-    check_apart,
-    given_output,
     multiprocessors_of,
-    output,
-    overlaps,
 )
 
 pytestmark = pytest.mark.emulator
@@ -344,21 +342,21 @@ def test_multiprocessors(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_outputs_of_a_gpu(gpu: Gpu) -> None:
     place, f4 = place_of(gpu), np.dtype("f4")
     fits = Array((4, 6), "f4")
-    assert output("op", place, fits, (4, 6), f4) is fits
-    assert output("op", place, None, (4,), f4).shape == (4,)
+    assert checked_output("op", place, fits, (4, 6), f4) is fits
+    assert output.target("op", place, None, (4,), f4).result.shape == (4,)
     with pytest.raises(ck.ArgumentError, match="op: out is in host memory, the inputs are not"):
-        output("op", place, np.zeros((4, 6), "f4"), (4, 6), f4)
+        checked_output("op", place, np.zeros((4, 6), "f4"), (4, 6), f4)
     with pytest.raises(ck.ArgumentError, match="op: out is in device memory, the inputs are not"):
-        output("op", ArrayPlace(np, None, True, "sm_90"), fits, (4, 6), f4)
+        checked_output("op", ArrayPlace(np, None, True, "sm_90"), fits, (4, 6), f4)
     repeated = Array((4, 6), "f4", fits.data, (0, 4))
     with pytest.raises(
         ck.ArgumentError, match=r"op: out repeats elements \(strides \(0, 4\)\); give an array that doe"
     ):
-        output("op", place, repeated, (4, 6), f4)
+        checked_output("op", place, repeated, (4, 6), f4)
     one_row = Array((1, 6), "f4", fits.data, (0, 8))
-    assert given_output("op", place, one_row, (1, 6)) is one_row
+    assert checked_output("op", place, one_row, (1, 6), None) is one_row
     empty = Array((4, 0), "f4", fits.data, (0, 4))
-    assert given_output("op", place, empty, (4, 0)) is empty
+    assert checked_output("op", place, empty, (4, 0), None) is empty
 
 
 def test_what_overlaps_in_a_gpus_memory(gpu: Gpu) -> None:

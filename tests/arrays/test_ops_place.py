@@ -9,7 +9,8 @@ import pytest
 
 import cudakit as ck
 from cudakit.arrays.layout import axes_of, axis_of, element_strides, merged, without
-from cudakit.arrays.place import TICKETS, array_place, output, overlaps
+from cudakit.arrays.output import checked_output, overlaps, target
+from cudakit.arrays.place import TICKETS, array_place
 
 
 def test_host_arrays_go_to_the_emulator() -> None:
@@ -64,13 +65,13 @@ def test_an_output_that_does_not_fit_is_named(stream: Any, xp: Any) -> None:
     x = xp.zeros((4, 6), "f4")
     place, _ = array_place("op", stream, ("x", x))
     f4 = np.dtype("f4")
-    assert output("op", place, None, (4,), f4).shape == (4,)
+    assert target("op", place, None, (4,), f4).result.shape == (4,)
     fits = xp.zeros((4, 6), "f4")
-    assert output("op", place, fits, (4, 6), f4) is fits
+    assert checked_output("op", place, fits, (4, 6), f4) is fits
     with pytest.raises(ck.ArgumentError, match=r"out has shape \(4, 6\), the result has \(4,\)"):
-        output("op", place, fits, (4,), f4)
+        checked_output("op", place, fits, (4,), f4)
     with pytest.raises(ck.ArgumentError, match="out has dtype float32, the result has float64"):
-        output("op", place, fits, (4, 6), np.dtype("f8"))
+        checked_output("op", place, fits, (4, 6), np.dtype("f8"))
 
 
 def test_what_overlaps(xp: Any) -> None:
@@ -95,7 +96,7 @@ def test_a_read_only_output_is_refused() -> None:
     out = np.zeros(3, "f4")
     out.flags.writeable = False
     with pytest.raises(ck.ArgumentError, match="read-only"):
-        output("op", place, out, (3,), np.dtype("f4"))
+        checked_output("op", place, out, (3,), np.dtype("f4"))
 
 
 @pytest.mark.parametrize(("axis", "why"), [(2, "axis 2"), (-3, "axis -3"), ((0, 0), "repeated"), ("x", "axis 'x'")])

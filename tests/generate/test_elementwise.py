@@ -641,7 +641,7 @@ def test_bad_arguments_are_named(xp: Any) -> None:
         (lambda: fixed(x, 3.0, 1), "r is raw and takes an array"),
         (
             lambda: axpby(1, x, 1, x, out=xp.zeros((4, 3), np.int32)),
-            "the result is of float32, which out of int32 would",
+            "axpby, output z: out has dtype int32, the result has float32",
         ),
         (lambda: axpby(1, x, 1, x, out=xp.zeros(3, np.float32)), "cannot be broadcast|out has shape"),
         (lambda: axpby(1, x, 1, x, out=(x, x)), "has 1 outputs .z.; out has 2"),

@@ -296,7 +296,7 @@ def test_bad_calls(xp: Any) -> None:
         (lambda: ck.math.add(x), "add takes 2 inputs"),
         (
             lambda: ck.math.add(x, x, out=xp.zeros(3, np.int32)),
-            "the result is of float64, which out of int32 would",
+            "add, output z: out has dtype int32, the result has float64",
         ),
         (lambda: ck.math.add(xp.zeros(3, np.uint8), 300), "parameter y .*300"),
         (lambda: ck.math.add(x, x, casting="never"), "add: casting is 'never'; there are "),

@@ -115,7 +115,7 @@ def as_numpy(xp: Any, a: str, b: str, name: str, dtype: str | None, casting: Any
 
 def test_out_by_the_rule_of_casting(stream: Any, xp: Any) -> None:
     x, out = xp.asarray(np.array([1.5, -2.5])), xp.zeros(2, "i4")
-    with pytest.raises(ck.ArgumentError, match="out of int32 would lose"):
+    with pytest.raises(ck.ArgumentError, match="out has dtype int32, the result has float"):
         ck.math.add(x, x, out=out)
     assert ck.math.multiply(x, x, out=out, casting="unsafe") is out
     same(out, np.array([2, 6], "i4"))

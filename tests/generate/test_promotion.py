@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.arrays.output import can_cast
 from cudakit.generate.declarations import GIVEN_NAMES, parse
 from cudakit.generate.elementwise_call import is_array, split
 from cudakit.generate.elementwise_plan import common_shape
-from cudakit.generate.promotion import can_convert, check_dtype, deduce_types, dtype_of, promoted
+from cudakit.generate.promotion import check_dtype, deduce_types, dtype_of, promoted
 
 pytestmark = pytest.mark.emulator
 F4, F8, I4, BF16 = np.dtype("f4"), np.dtype("f8"), np.dtype("i4"), np.dtype(ml_dtypes.bfloat16)
@@ -108,12 +109,12 @@ def test_type_variables() -> None:
 
 
 def test_conversions_that_lose_nothing() -> None:
-    assert can_convert(F4, F8)
-    assert not can_convert(F8, F4)
-    assert can_convert(F8, F4, "same_kind")
-    assert not can_convert(F8, I4, "same_kind")
-    assert can_convert(BF16, F4)
-    assert not can_convert(np.dtype([("a", "f4"), ("b", "f4")]), F4)
+    assert can_cast(F4, F8)
+    assert not can_cast(F8, F4)
+    assert can_cast(F8, F4, "same_kind")
+    assert not can_cast(F8, I4, "same_kind")
+    assert can_cast(BF16, F4)
+    assert not can_cast(np.dtype([("a", "f4"), ("b", "f4")]), F4)
 
 
 # ── declarations ─────────────────────────────────────────────────────────────────────────────────────────────────────

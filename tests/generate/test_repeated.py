@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace
-from cudakit.generate.fold_arguments import Target, declared, gather, outs_of, target
+from cudakit.generate.fold_arguments import declared, gather, outs_of, target
 
 pytestmark = pytest.mark.emulator
 F4 = np.dtype("f4")

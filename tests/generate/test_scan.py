@@ -305,7 +305,7 @@ def test_out(xp: Any) -> None:
 def test_bad_out(xp: Any) -> None:
     x = xp.zeros(300, "f4")
     for out, message in (
-        (xp.zeros(300, "i4"), "running, output y: the result is of float32, which out of int32 would lose"),
+        (xp.zeros(300, "i4"), "running, output y: out has dtype int32, the result has float32"),
         (xp.zeros(3, "f4"), "out has shape"),
         ((xp.zeros(300, "f4"), None), "has 1 outputs"),
     ):
@@ -383,7 +383,7 @@ def test_raw_outputs_are_written_where_the_statements_say(xp: Any) -> None:
     check(apart[1::2], np.full(300, -1))
     check(rows[0], [len(want)])
     for out, message in (
-        ((where, xp.zeros(2, "f8")), "chosen, output count: the result is of int64, which out of float64 would lose"),
+        ((where, xp.zeros(2, "f8")), "chosen, output count: out has dtype float64, the result has int64"),
         ((where, None), "chosen, output count: it is raw, so its size is not known; give out="),
         ((where, where[:1]), "chosen: two outputs overlap"),
     ):

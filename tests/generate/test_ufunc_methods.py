@@ -126,7 +126,7 @@ def test_dtype_and_out(stream: Any, xp: Any) -> None:
     wide = xp.asarray(np.arange(16.0).reshape(4, 4))
     ck.math.add.accumulate(wide.T, 1, out=wide)
     agree(wide, np.add.accumulate(np.arange(16.0).reshape(4, 4).T, 1))
-    with pytest.raises(ck.ArgumentError, match="another kind"):
+    with pytest.raises(ck.ArgumentError, match="out has dtype int32, the result has float64, which casting"):
         ck.math.add.reduce(wide, out=xp.zeros(4, "i4"))
     with pytest.raises(ck.ArgumentError, match="out has shape"):
         ck.math.add.reduce(wide, out=xp.zeros(5))
@@ -321,7 +321,7 @@ def test_bad_calls(stream: Any, xp: Any) -> None:
         (lambda: ck.math.add.reduce(x, out=xp.zeros(3)), r"out has shape \(3,\), the result has \(4,\)"),
         (
             lambda: ck.math.add.reduce(x, out=xp.zeros(4, "i4")),
-            "out has dtype int32, the result has float64, which is of",
+            "out has dtype int32, the result has float64, which casting='same_kind' does not take",
         ),
         (
             lambda: ck.math.add.at(x, (xp.zeros(2, int), xp.zeros(3, int)), 1),
