@@ -14,7 +14,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from cudakit.arrays.log import Cleared, Copied, Launched
+from cudakit.arrays.log import Cleared, Copied, Launched, Source
 from cudakit.arrays.made import Made
 from cudakit.jit.launch.bind import Fragment, evaluate
 from cudakit.jit.launch.launch import CallShape
@@ -278,7 +278,8 @@ class _Way:
     def _launch(self, shape: CallShape, step: Launched) -> str:
         """The driver's call."""
         core, config = known(self.made.stream).core, shape.loaded.launch_config(as_config(step.config), shape.device_id)
-        kernel, sources = shape.loaded.kernel, step.sources or (None,) * len(step.passed)
+        kernel = shape.loaded.kernel
+        sources = (*step.sources, *[None] * (len(step.passed) - len(step.sources)))
         values = list(map(self._value, shape.fragments, step.passed, sources))
         given = {"launch": shape.run, "core": core, "config": config, "kernel": kernel}
         run, *first = [self._named(what, value) for what, value in given.items()]
@@ -294,7 +295,7 @@ class _Way:
         same = " and ".join(f"new_address_{k} == {memory.array.data.ptr}" for k, memory in enumerate(self.new))
         return f"{self._named('bound', bound)}()" + (f" if {same} else {text}" if same else "")
 
-    def _value(self, fragment: Fragment, value: Any, source: str | None) -> str:
+    def _value(self, fragment: Fragment, value: Any, source: Source) -> str:
         """What is passed for one argument of a kernel."""
         if isinstance(value, sys.modules["cupy"].ndarray):
             found = evaluate(fragment, value)
@@ -318,11 +319,12 @@ class _Way:
         prefix = f"number_{self.number}_{len(self.names)}_"
         self.names[f"{prefix}last"] = value
         self.names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
-        self.guards.append(fragment.guard.format(a=source, k=prefix))
-        text = fragment.value.format(a=source, k=prefix)
-        if value.__class__ is float and text != source:
+        seen, passed = (source, source) if isinstance(source, str) else source
+        self.guards.append(fragment.guard.format(a=seen, k=prefix))
+        text = fragment.value.format(a=passed, k=prefix)
+        if value.__class__ is float and text != passed:
             # The same float object, as a constant of a loop is: its bits are known.
-            text = f"{self._named('bits', evaluate(fragment, value))} if {source} is {prefix}last else {text}"
+            text = f"{self._named('bits', evaluate(fragment, value))} if {seen} is {prefix}last else {text}"
         return text
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:

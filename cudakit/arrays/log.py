@@ -11,6 +11,25 @@ from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
 
 
+class Drawn(NamedTuple):
+    """An argument that each call takes of an object, as the position of its numbers of a generator.
+
+    Attributes
+    ----------
+    seen : str
+        Expression that changes nothing, of a value of the same type and range: what is checked.
+    passed : str
+        Expression that is passed, evaluated once.
+    """
+
+    seen: str
+    passed: str
+
+
+#: What the generated function has an argument from: an expression, or None where it is the same at each call.
+Source: TypeAlias = str | Drawn | None
+
+
 class Launched(NamedTuple):
     """A launch.
 
@@ -20,14 +39,14 @@ class Launched(NamedTuple):
         As they were launched.
     passed : tuple
         Arguments of the kernel.
-    sources : tuple of str or None
-        For each of them the expression of the caller's number that it is, or None; left out where none is.
+    sources : tuple of Source
+        Of each of them, as of the caller's numbers; those at the end may be left out.
     """
 
     kernel: Kernel
     config: Config | None
     passed: tuple[Any, ...]
-    sources: tuple[str | None, ...] = ()
+    sources: tuple[Source, ...] = ()
 
 
 class Cleared(NamedTuple):
@@ -73,7 +92,7 @@ class Log:
         """The first arguments of all launches `since` some step are the caller's of these names, if not named yet."""
         for k, step in enumerate(self.steps[since:], since):
             if isinstance(step, Launched) and not step.sources and names:
-                self.steps[k] = step._replace(sources=(*names, *[None] * (len(step.passed) - len(names))))
+                self.steps[k] = step._replace(sources=tuple(names))
 
 
 #: Of each thread, by its number, the log of the call that it makes; looked at by `current_log` alone.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.log import Cleared, Copied, Launched, current_log, logs
+from cudakit.arrays.log import Cleared, Copied, Launched, Source, current_log, logs
 from cudakit.errors import ArgumentError
 from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import capture_state, devices
@@ -46,8 +46,8 @@ class ArrayPlace(NamedTuple):
     current: bool
     device: int | str
 
-    def launch(self, kernel: Any, config: Any, *arguments: Any) -> None:
-        """Launch a kernel on the stream."""
+    def launch(self, kernel: Any, config: Any, *arguments: Any, sources: tuple[Source, ...] = ()) -> None:
+        """Launch a kernel on the stream; `sources` are those of `Launched`."""
         kernel(self.stream, config, *arguments)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
@@ -172,8 +172,8 @@ class ArrayPlace(NamedTuple):
 class LoggedPlace(ArrayPlace):
     """A place that takes down in the thread's `Log` what is done in it."""
 
-    def launch(self, kernel: Any, config: Any, *arguments: Any) -> None:
-        logs[threading.get_ident()].steps.append(Launched(kernel, config, arguments))
+    def launch(self, kernel: Any, config: Any, *arguments: Any, sources: tuple[Source, ...] = ()) -> None:
+        logs[threading.get_ident()].steps.append(Launched(kernel, config, arguments, sources))
         super().launch(kernel, config, *arguments)
 
     def empty(self, shape: Any, dtype: Any) -> Any:

@@ -29,7 +29,8 @@ def repeated(*outs: str) -> Callable[[_Op], _Op]:
 
     The op does everything in the `ArrayPlace` that `array_place` gives it: launches, memory, copies; where it looks
     at an address, it asks `ArrayPlace.alignment`. All else must follow from dtypes, shapes, strides and the arguments
-    that are no arrays. It may call other such ops, on its own stream.
+    that are no arrays. It may call other such ops, on its own stream. Of a method's ``self`` a launch may be given what
+    its `sources` name.
     """
 
     def decorate(op: _Op) -> _Op:
@@ -40,7 +41,9 @@ def repeated(*outs: str) -> Callable[[_Op], _Op]:
             def run(stream: Any) -> Any:
                 return op(*given, stream=stream, **named)
 
-            return repeats.call(dict(zip(names, (*given, *named.values()), strict=True)), stream, run)
+            arguments = dict(zip(names, (*given, *named.values()), strict=True))
+            arguments.pop("self", None)
+            return repeats.call(arguments, stream, run)
 
         defaults = {
             f"default_{name}": parameter.default
@@ -101,7 +104,7 @@ class Repeats:
             key = _kind(varying, cupy.ndarray, arrays, True), _kind(rest, cupy.ndarray, arrays)
         except RecursionError:  # lists in lists, which no op takes
             return run(stream)
-        if None in key or not arrays:
+        if None in key:
             return run(stream)
         marked = mark(key, arrays)
         if not self.frozen.is_due(marked):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from fractions import Fraction
 from math import copysign, isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.log import Source
 from cudakit.arrays.place import ArrayPlace
 from cudakit.errors import ArgumentError, RangeError, shortened
 from cudakit.jit.load.config import Config, config
@@ -39,11 +41,11 @@ class Fill(NamedTuple):
         """How many positions `size` numbers use up."""
         return -(-size // self.drawn)
 
-    def run(self, place: ArrayPlace, out: Any, key: int, number: int, position: int, *arrays: Any) -> None:
-        """Launch on a C-contiguous result."""
+    def run(self, place: ArrayPlace, out: Any, drawn: Sequence[Any], sources: Sequence[Source], *arrays: Any) -> None:
+        """Launch on a C-contiguous result; `drawn`: keys, stream number and position, whose `sources` are these."""
         if out.size:
-            launch = _launch(out.size, out.dtype.itemsize)
-            place.launch(self.kernel, launch, out, out.size, keys_of(key), number, position, *arrays, *self.arguments)
+            launch, passed = _launch(out.size, out.dtype.itemsize), (out, out.size, *drawn, *arrays, *self.arguments)
+            place.launch(self.kernel, launch, *passed, sources=(None, None, *sources))
 
 
 @functools.lru_cache(256)

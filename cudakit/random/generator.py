@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Mapping, Sequence
 from math import isfinite, prod
@@ -12,8 +13,10 @@ import numpy as np
 
 from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of
+from cudakit.arrays.log import Drawn, Source
 from cudakit.arrays.output import Casting, checked_output, target
 from cudakit.arrays.place import ArrayPlace, as_array
+from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import elementwise
 from cudakit.generate.elementwise_call import place_for
@@ -66,6 +69,7 @@ class Generator:
             raise ArgumentError(f"Generator: seed {shortened(seed)} is none: {told(error)}") from None
         key, number = (int(word) for word in self._seeds.generate_state(2, np.uint64))
         self._key, self._number, self._position = key, number % _STREAMS, 0
+        self._keys = fill.keys_of(key)
         self._lock = forks.renewed(self, "_lock", threading.Lock)
 
     def __repr__(self) -> str:
@@ -100,6 +104,7 @@ class Generator:
                 raise ArgumentError(f"Generator: {name} of the state is below {limit}, got {found[name]}")
         with self._lock:
             self._key, self._number, self._position = found["key"], found["stream"], found["position"]
+            self._keys = fill.keys_of(self._key)
 
     def spawn(self, n_children: int) -> list[Generator]:
         """So many generators with streams of their own, as ``numpy.random.Generator.spawn`` has it."""
@@ -129,10 +134,12 @@ class Generator:
 
     # ── distributions ──
 
+    @repeated("out")
     def random(self, size: Any = None, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
         """out[k] uniform in [0, 1): `uniform` with its defaults."""
         return self._filled("random", size, dtype, out, stream, lambda dtype: fill.uniform("random", dtype, 0.0, 1.0))
 
+    @repeated("out")
     def uniform(
         self,
         low: float = 0.0,
@@ -172,11 +179,13 @@ class Generator:
         bounds = _number("uniform", "low", low), _number("uniform", "high", high)
         return self._filled("uniform", size, dtype, out, stream, lambda dtype: fill.uniform("uniform", dtype, *bounds))
 
+    @repeated("out")
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
         """out[k] of the normal distribution of mean 0 and variance 1: `normal` with its defaults."""
         op = "standard_normal"
         return self._filled(op, size, dtype, out, stream, lambda dtype: fill.normal(op, dtype, 0.0, 1.0))
 
+    @repeated("out")
     def normal(
         self,
         loc: float = 0.0,
@@ -196,6 +205,7 @@ class Generator:
         of = _number("normal", "loc", loc), _number("normal", "scale", scale)
         return self._filled("normal", size, dtype, out, stream, lambda dtype: fill.normal("normal", dtype, *of))
 
+    @repeated("out")
     def exponential(
         self, scale: float = 1.0, size: Any = None, dtype: Any = None, *, out: Any = None, stream: Any = None
     ) -> Any:
@@ -203,6 +213,7 @@ class Generator:
         by, op = _number("exponential", "scale", scale), "exponential"
         return self._filled(op, size, dtype, out, stream, lambda dtype: fill.normal(op, dtype, 0.0, by, True))
 
+    @repeated("out")
     def integers(
         self,
         low: int,
@@ -245,6 +256,7 @@ class Generator:
         least, last = _integer(op, "low", first), _integer(op, "high", end) - (not flag(f"{op}: endpoint", endpoint))
         return self._filled(op, size, dtype, out, stream, lambda dtype: fill.integers(op, dtype, least, last), _INT64)
 
+    @repeated("out")
     def bernoulli(
         self, p: float = 0.5, size: Any = None, dtype: Any = None, *, out: Any = None, stream: Any = None
     ) -> Any:
@@ -259,6 +271,7 @@ class Generator:
 
     # ── orders and choices ──
 
+    @repeated("out")
     def permutation(self, x: Any, axis: int = 0, *, out: Any = None, stream: Any = None) -> Any:
         """The slices of `x` along an axis in a random order; of an int: of 0 … x − 1, as int64.
 
@@ -375,11 +388,16 @@ class Generator:
         return out
 
     def _run(self, place: ArrayPlace, how: Fill, result: Any, *arrays: Any) -> Any:
+        count = how.positions(result.size)
+        how.run(place, result, (self._keys, self._number, self._taken(count)), _sources(count), *arrays)
+        return result
+
+    def _taken(self, count: int) -> int:
+        """The first of so many positions, which nobody else is given."""
         with self._lock:
             position = self._position
-            self._position = (position + how.positions(result.size)) % _POSITIONS
-        how.run(place, result, self._key, self._number, position, *arrays)
-        return result
+            self._position = (position + count) % _POSITIONS
+        return position
 
     def _chosen(self, op: str, place: ArrayPlace, shape: tuple[int, ...], weights: Any, count: int) -> Any:
         """Indices below `count`, each anew."""
@@ -398,6 +416,12 @@ class Generator:
             keys = self._run(place, fill.normal(op, _FLOAT64, 0.0, 1.0, True), place.empty((count,), _FLOAT64))
             keys = _RACE(keys, place.upload(weights), out=keys, stream=place.stream)
         return argsort(keys, stream=place.stream)
+
+
+@functools.lru_cache(1024)
+def _sources(count: int) -> tuple[Source, ...]:
+    """Where a method that is called again has keys, stream number and the next position from."""
+    return "self._keys", "self._number", Drawn("self._position", f"self._taken({count})")
 
 
 def _place(op: str, stream: Any, out: Any) -> ArrayPlace:

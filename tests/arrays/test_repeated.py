@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
 import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -22,8 +24,11 @@ from cudakit.arrays.frozen_call import is_alike
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of
+from cudakit.generate import elementwise_call
 from cudakit.jit.launch.bind import Fragment
 from cudakit.ops import count
+from cudakit.places import DEVICES
+from cudakit.random import Generator
 from cudakit.streams import devices
 from cudakit.streams.order.order import Order
 from cudakit.streams.witnesses import Witness, witnessing
@@ -42,7 +47,7 @@ class Bench:
         self.straight: list[Any] = []
         self.kept = Array((64,), "u1")
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
-        monkeypatch.setattr(ArrayPlace, "launch", lambda *given: self.launch(*given))
+        monkeypatch.setattr(ArrayPlace, "launch", lambda *given, sources=(): self.launch(*given))
         for kind in ("workspace", "status"):
             monkeypatch.setattr(ArrayPlace, kind, lambda place, size: self.kept)
         self.edges = Array((17,), "f4")
@@ -105,7 +110,7 @@ class Bench:
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     found = Bench(monkeypatch)
-    for module in {inspect.getmodule(getattr(ops, name)) for name in ops.__all__}:
+    for module in {Generator, *(inspect.getmodule(getattr(ops, name)) for name in ops.__all__)}:
         for value in vars(module).values():
             if hasattr(value, "__wrapped__") and "ordinary" in getattr(value, "__globals__", {}):
                 repeats = repeats_of(value)
@@ -230,6 +235,61 @@ def test_the_same_arrays_again(bench: Bench, name: str, makers: list[Any], optio
     trace = bench.done(op, *args, out=target, **options)
     assert trace[0] == ()
     assert [entry for entry in trace[1] if entry[0] not in ("memset", "copy")] == list(ordinary)
+
+
+#: A generator's method, its arguments, and the dtype of its result.
+DRAWS: list[tuple[str, dict[str, Any], str]] = [
+    ("random", {}, "f8"),
+    ("uniform", {"low": 1.0, "high": 3.5}, "f4"),
+    ("standard_normal", {}, "f4"),
+    ("normal", {"loc": 2, "scale": 0.5}, "f2"),
+    ("exponential", {"scale": 3.0}, "f8"),
+    ("integers", {"low": 0, "high": 10}, "i8"),
+    ("bernoulli", {"p": 0.25}, "?"),
+    ("permutation", {"x": 100}, "i8"),
+]
+
+
+@pytest.mark.parametrize("is_given", [False, True], ids=["new", "out"])
+@pytest.mark.parametrize(("name", "options", "dtype"), DRAWS, ids=lambda v: v if isinstance(v, str) else "")
+def test_a_generator_draws_on_the_short_way(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any], dtype: str, is_given: bool
+) -> None:
+    monkeypatch.setattr(elementwise_call, "default_place", lambda: DEVICES)
+    nothing = Array((0,), "f8")
+    bench.module.empty = lambda size: nothing
+    one, same = Generator(7), Generator(7)
+    one.state = same.state = {**one.state, "stream": 5}
+    new = options if name == "permutation" else {**options, "size": 100, "dtype": dtype}
+    calls = []
+    for k in range(7):
+        if k == 5:  # what it goes on with is the generator's, whichever that is
+            one, same = one.jumped(), same.jumped()
+            one.state = same.state = {**one.state, "key": 11}
+        outs = [{**options, "out": of(dtype, 100)()} if is_given else new for _ in range(2)]
+        ordinary = functools.partial(getattr(Generator, name).__wrapped__, one)
+        want = bench.done(ordinary, **outs[0], stream=STREAM)
+        calls.append((want, bench.done(getattr(same, name), **outs[1])))
+        assert one.state == same.state
+    assert len({want[0] for want, _ in calls}) == 7
+    assert [got[0] == () for _, got in calls] == [False] * 3 + [True] * 4
+    for want, got in calls:
+        assert (got[0] or got[1], got[2]) == (want[0], want[2])
+
+
+def test_a_small_call_of_a_generator_enters_about_as_few_functions_as_an_ops(bench: Bench) -> None:
+    x, out, generator = f4(64)(), f4(64)(), Generator(7)
+    counts = []
+    for call in (lambda: ops.add(x, x, out=out), lambda: generator.uniform(out=out)):
+        entered: list[str] = []
+        for _ in range(4):
+            call()
+        sys.setprofile(lambda frame, event, _: entered.append(f"{event} {frame.f_code.co_filename}"))  # noqa: B023
+        call()
+        sys.setprofile(None)
+        assert bench.done(call)[0] == ()
+        counts.append(sum(event.startswith("call ") and "tests" not in event for event in entered))
+    assert counts == [2, 2]
 
 
 def frozen(bench: Bench, op: Any, *args: Any, **named: Any) -> None:

@@ -427,6 +427,10 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         return pack(value)
 
     to_bytes(argument.value)
+    if type(argument.value) is np.void and dtype.itemsize > 8:
+        # A record of NumPy's has the bytes already.
+        guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype"
+        return Fragment(guard, "{a}.tobytes()", "s", {"class": np.void, "dtype": dtype})
     return _bytes_fragment(argument, to_bytes, dtype.itemsize)
 
 
