@@ -225,3 +225,31 @@ __global__ void __launch_bounds__(BLOCK) chosen(
         return true;
     });
 }
+
+// out[k] = order[k]; where several keys in a row are equal, theirs in an order of which each is as likely.
+//
+// Shapes: out, sorted, order (size), contiguous; sorted ascends; Index is unsigned, of 32 or 64 bits.
+// Threads: a thread takes a key; that of the first of equal ones puts the others in among those before them: number j of them
+//   changes places with number ⌊w · (j + 1) / 2⁶⁴⌋, w being the first two words at position + k of its own k.
+// Memory: 4 + sizeof(Index) bytes read and 8 written an element; equal keys are gone through one by one, and should be few.
+// Preconditions: out overlaps no input.
+// Launch: as `uniform`.
+// Source: Durstenfeld, Algorithm 235: Random permutation (1964).
+template <typename Index, typename Keys, int BLOCK = 256>
+__global__ void __launch_bounds__(BLOCK) ties(
+    long long* out, long long size, Keys keys, unsigned long long number, unsigned long long position,
+    const unsigned int* __restrict__ sorted, const Index* __restrict__ order) {
+    const cudakit::scheduled_stream<Keys> stream{keys, number};
+    for (long long first = static_cast<long long>(blockIdx.x) * BLOCK + threadIdx.x; first < size;
+         first += static_cast<long long>(gridDim.x) * BLOCK) {
+        const unsigned int key = sorted[first];
+        if (first > 0 && sorted[first - 1] == key) continue;
+        out[first] = static_cast<long long>(order[first]);
+        for (long long j = 1; first + j < size && sorted[first + j] == key; ++j) {
+            const uint4 words = stream.words(position + first + j);
+            const long long other = first + __umul64hi(cudakit::joined(words.x, words.y), j + 1);
+            if (other != first + j) out[first + j] = out[other];
+            out[other] = static_cast<long long>(order[first + j]);
+        }
+    }
+}

@@ -179,6 +179,12 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
     return Fill(kernel, 8, (threshold >> 49, (threshold << 15) % 2**64))
 
 
+@functools.lru_cache(2)
+def ties(index: np.dtype) -> Fill:
+    """Indices in the order of their keys, which are sorted; those of equal keys in any."""
+    return Fill(Kernel.from_template("random/ties")[index], 1, ())
+
+
 @functools.lru_cache(1)
 def chosen() -> Fill:
     """Indices by the edges of their weights."""

@@ -22,6 +22,7 @@ from cudakit.generate.elementwise import elementwise
 from cudakit.generate.elementwise_call import place_for
 from cudakit.ops.delivery import delivered
 from cudakit.ops.sort import argsort
+from cudakit.ops.sort_plan import LONGEST_ROW, Sorting, lines_of, order_of, sort_rows
 from cudakit.ops.take import take
 from cudakit.ops.transpose import copy
 from cudakit.random import fill
@@ -34,7 +35,8 @@ _POSITIONS, _STREAMS = 1 << 64, 1 << 56
 _MOST_CHILDREN, _MOST_DIMENSIONS = 2**20, 64
 #: Whoever has the least comes first.
 _RACE = elementwise("double ran, double weight", "double key", "key = ran / weight", name="race")
-_BOOL, _INT64, _UINT64, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "uint64", "float64"))
+_BOOL, _INT64, _FLOAT64 = (np.dtype(name) for name in ("bool", "int64", "float64"))
+_UINT32, _UINT64 = np.dtype("uint32"), np.dtype("uint64")
 
 
 def default_rng(seed: Any = None) -> Generator:
@@ -275,8 +277,8 @@ class Generator:
     def permutation(self, x: Any, axis: int = 0, *, out: Any = None, stream: Any = None) -> Any:
         """The slices of `x` along an axis in a random order; of an int: of 0 … x − 1, as int64.
 
-        Every order is as likely: it is that of keys of 64 bits (where two of n are the same, with a chance of n²/2⁶⁵,
-        they stay in their order).
+        Every order is as likely. Up to 4096 slices: it is that of keys of 64 bits (where two of n are the same, with a
+        chance of n²/2⁶⁵, they stay in their order). Beyond: of keys of 32 bits, those that are the same shuffled.
 
         Raises
         ------
@@ -287,7 +289,7 @@ class Generator:
             place = _place(op, stream, out)
             (count,) = _shape(op, whole(f"{op}: x", x))
             _check_out(op, place, out, (count,), _INT64, "no")
-            return _in_out(place, self._order(op, place, count), out)
+            return self._order(op, place, count, out=out)
         place, (array,) = place_for(op, stream, [("x", x)])
         along = axis_of(op, axis, array.ndim)
         _check_out(op, place, out, array.shape, array.dtype)
@@ -408,14 +410,25 @@ class Generator:
         edges /= edges[-1]
         return self._run(place, fill.chosen(), result, place.upload(edges), count)
 
-    def _order(self, op: str, place: ArrayPlace, count: int, weights: Any = None) -> Any:
+    def _order(self, op: str, place: ArrayPlace, count: int, weights: Any = None, out: Any = None) -> Any:
         """The indices below `count` in a random order, int64."""
+        if weights is None and count > LONGEST_ROW:
+            # Half of the bytes that wide keys have, which would be sorted twice as often.
+            keys = self._run(place, fill.integers(op, _UINT32, 0, 2**32 - 1), place.empty((count,), _UINT32))
+            index = _UINT32 if count <= 2**32 else _UINT64
+            ordered, order = place.empty((count,), _UINT32), place.empty((count,), index)
+            lines = lines_of(op, (count,), 0)
+            by = order_of(op, _UINT32)
+            sort_rows(op, place, by, lines, Sorting(True, index, is_index=True), keys, None, ordered, order)
+            to = target(op, place, out, (count,), _INT64, casting="no", contiguous=True)
+            self._run(place, fill.ties(index), to.written, ordered, order)
+            return delivered(place, to)
         if weights is None:
             keys = self._run(place, fill.integers(op, _UINT64, 0, 2**64 - 1), place.empty((count,), _UINT64))
         else:
             keys = self._run(place, fill.normal(op, _FLOAT64, 0.0, 1.0, True), place.empty((count,), _FLOAT64))
             keys = _RACE(keys, place.upload(weights), out=keys, stream=place.stream)
-        return argsort(keys, stream=place.stream)
+        return argsort(keys, out=out, stream=place.stream)
 
 
 @functools.lru_cache(1024)

@@ -17,7 +17,7 @@ from support.philox import philox, words
 from support.places import to_host
 
 import cudakit as ck
-from cudakit.random import Generator, default_rng
+from cudakit.random import Generator, default_rng, fill
 from cudakit.random.fill import keys_of
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -385,6 +385,38 @@ def test_permutation_is_the_order_of_its_keys(stream: Any, xp: Any) -> None:
     Generator(1).shuffle(shuffled, axis=1, stream=stream)
     equal(shuffled, x[:, order])
     assert to_host(Generator(1).permutation(0, stream=stream)).tolist() == []
+
+
+@pytest.mark.slow
+def test_a_long_permutation_is_the_order_of_shorter_keys(stream: Any, xp: Any) -> None:
+    keys = words(Generator(1).state, 1250).reshape(-1).view(np.uint32)
+    assert np.unique(keys).size == 5000
+    out = xp.zeros((5000, 2), np.int64)[:, 1]
+    generator = Generator(1)
+    generator.permutation(5000, out=out, stream=stream)
+    equal(out, np.argsort(keys))
+    assert generator.state["position"] == 1250 + 5000
+
+
+def test_equal_keys_are_shuffled(stream: Any, xp: Any) -> None:
+    """By the definition, and so that each order of three comes as often."""
+    keys, order = np.arange(2000, dtype=np.uint32).repeat(3), np.arange(6000, dtype=np.uint32)[::-1].copy()
+    keys[:3] = 0, 1, 1
+    out, state = xp.zeros(6000, np.int64), Generator(1).state
+    drawn = keys_of(state["key"]), state["stream"], 7
+    fill.ties(np.dtype("u4")).kernel(stream, ck.config(7, 256), out, 6000, *drawn, xp.asarray(keys), xp.asarray(order))
+    first = words({**state, "position": 7}, 6000)[:, :2].copy().view(np.uint64)[:, 0]
+    want = np.zeros(6000, np.int64)
+    start = 0
+    for k in range(6000):
+        start = start if k and keys[k] == keys[k - 1] else k
+        other = start + (int(first[k]) * (k - start + 1) >> 64)
+        want[k], want[other] = want[other], order[k]
+    equal(out, want)
+    triples = (want[6:].reshape(-1, 3) - want[6:].reshape(-1, 3).min(1, keepdims=True)) @ (1, 3, 9)
+    counts = np.unique(triples, return_counts=True)[1]
+    assert counts.size == 6
+    assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 5 + 5 * 10**0.5
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
