@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
@@ -11,25 +10,24 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.output import Casting, check_apart, checked_output, overlaps
+from cudakit.arrays.layout import integers
+from cudakit.arrays.output import Casting, check_apart, checked_output
 from cudakit.arrays.place import ArrayPlace, address_of
+from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, check_kernel_name, parse
-from cudakit.generate.elementwise_call import is_array, layout_of, new_result, place_for, results_of, split
+from cudakit.generate.elementwise_call import checked, layout_of, new_result, split
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
 from cudakit.generate.elementwise_plan import Layout, common_shape, plan
 from cudakit.generate.expression import check_set, explained, statement
+from cudakit.generate.gather import Given, dtypes_of, gather, is_array
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source
 
-_MOST_SEEN = 4096
-#: What is passed by value, or is no array, and is not looked at again where its class was seen before.
-_PLAIN = frozenset((int, float, complex, bool, type(None)))
-
-#: A kernel's form, and the job that it does.
-_Formed: TypeAlias = tuple[Form, Job]
+#: A kernel's form, None where there are no elements, and the job that it does.
+_Formed: TypeAlias = tuple[Form | None, Job]
 
 
 def elementwise(
@@ -136,12 +134,11 @@ class Elementwise(ArrayFunction):
     recipe: ElementwiseRecipe
     options: CompileOptions
     _kernels: dict[Form, Kernel]
-    _seen: dict[Any, tuple[tuple[int, ...], tuple[np.dtype, ...], dict[bool, _Formed]]]
     _latest: Form | None
 
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
         options = options_of(recipe.name, options)
-        own = {"recipe": recipe, "options": options, "_kernels": {}, "_seen": {}, "_latest": None}
+        own = {"recipe": recipe, "options": options, "_kernels": {}, "_latest": None}
         inputs, outputs = ([p.name for p in group] for group in (recipe.inputs, recipe.outputs))
         return super().__new__(cls, recipe.name, inputs, outputs, **own)
 
@@ -186,112 +183,37 @@ class Elementwise(ArrayFunction):
         block_size: int | None = None,
     ) -> Any:
         """What a call does that is not frozen."""
-        args, outs = split(self.recipe, args, out)
-        key = self._key(args, outs) if where is None and size is None and block_size is None else None
-        found = self._seen.get(key) if key is not None else None
-        if found is None:
-            results = self._work(args, outs, where, stream, size, key, self._block(block_size))
-        else:
-            results = self._repeat(args, outs, stream, key, found)
+        recipe = self.recipe
+        args, outs = split(recipe, args, out)
+        block = self._block(block_size)
+        if size is not None and size.__class__ is not int:
+            size = integers(recipe.name, "size", size)
+        more = [] if where is None else [("where", where)]
+        more += [(f"out ({p.name})", out) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
+        call = gather(recipe, args, stream, more)
+        count = len(args) + (where is not None)
+        own = iter(call.values[count:])
+        mine = [None if out is None else next(own) for out in outs]
+        of_outs = tuple([None if out is None else (out.dtype, out.shape, out.strides) for out in mine])
+        call = call._replace(values=call.values[:count], kinds=call.kinds[:count])
+        apart = True
+        if more:
+            check_apart(recipe.name, outs)
+            call = call.apart(recipe, mine, lambda k, p: True)
+            starts = {address_of(array) for array in call.arrays}
+            apart = starts.isdisjoint([address_of(out) for out in mine if out is not None])
+        key = call.kinds, of_outs, size, apart, block
+        job: _Formed = self._job_of(key, call, mine, size, apart, block)
+        results = [
+            new_result(call.place, p, job[1].shape, dtype)
+            if out is None
+            else checked_output(self._shown(p), call.place, out, out.shape, None)
+            for p, out, dtype in zip(recipe.outputs, mine, job[1].dtypes, strict=True)
+        ]
+        self._run(call.place, job, [*call.values, *results])
         # The caller's own objects, which may be another library's.
-        results = [result if mine is None else mine for result, mine in zip(results, outs, strict=True)]
+        results = [result if out is None else out for result, out in zip(results, outs, strict=True)]
         return results[0] if len(results) == 1 else tuple(results)
-
-    def _key(self, args: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
-        """What tells CuPy's arrays and Python's numbers from those of another kind; None where there is more to see."""
-        cupy = sys.modules.get("cupy")
-        if cupy is None:
-            return None
-        array = cupy.ndarray
-        found: list[Any] = []
-        for value in (*args, *outs):
-            kind = type(value)
-            if kind is array:
-                found.append((value.dtype, value.shape, value.strides))
-            elif kind in _PLAIN or isinstance(value, np.number | np.bool_):
-                found.append(kind)
-            else:
-                return None
-        return tuple(found)
-
-    def _repeat(self, args: tuple[Any, ...], outs: tuple[Any, ...], stream: Any, key: Any, found: Any) -> list[Any]:
-        """A call of a kind that was made before: its checks but for what depends on addresses are known to pass."""
-        shape, dtypes, jobs = found
-        recipe = self.recipe
-        array = sys.modules["cupy"].ndarray
-        named = [(p.name, value) for p, value in zip(recipe.inputs, args, strict=True) if type(value) is array]
-        place = place_for(recipe.name, stream, named)[0]
-        inputs = [value for _, value in named]
-        results, apart = [], True
-        check_apart(recipe.name, outs)
-        for p, value, dtype in zip(recipe.outputs, outs, dtypes, strict=True):
-            if value is None:
-                results.append(new_result(place, p, shape, dtype))
-                continue
-            if overlaps(value, *inputs, in_place=True):
-                return self._work(args, outs, None, stream, None, None)
-            results.append(checked_output(self._shown(p), place, value, value.shape, None))
-            apart = apart and address_of(value) not in [address_of(each) for each in inputs]
-        job = jobs.get(apart)
-        if job is None:
-            return self._work(args, outs, None, stream, None, key)
-        self._run(place, job, [*args, *results])
-        return results
-
-    def _work(
-        self,
-        args: tuple[Any, ...],
-        outs: tuple[Any, ...],
-        where: Any,
-        stream: Any,
-        size: Any,
-        key: Any,
-        block: int | None = None,
-    ) -> list[Any]:
-        """A call of a new kind: everything is looked at."""
-        recipe = self.recipe
-        named = [
-            (p.name, value) for p, value in zip(recipe.inputs, args, strict=True) if is_array(recipe.name, p, value)
-        ]
-        given = [(p.name, value) for p, value in zip(recipe.outputs, outs, strict=True) if value is not None]
-        masks = [] if where is None else [("where", where)]
-        outputs = [(f"out ({name})", value) for name, value in given]
-        place, arrays = place_for(recipe.name, stream, [*named, *masks, *outputs])
-        found = dict(zip([name for name, _ in (*named, *masks, *given)], arrays, strict=True))
-        mask = found.get("where")
-        if mask is not None and mask.dtype != np.bool_:
-            raise ArgumentError(f"{recipe.name}: where is of {mask.dtype}; it must be of bool, as x > 0 is")
-        kinds = [
-            dtype_of(recipe.name, p.name, found.get(p.name, value))
-            for p, value in zip(recipe.inputs, args, strict=True)
-        ]
-        of_outs = [None if value is None else found[p.name] for p, value in zip(recipe.outputs, outs, strict=True)]
-        types = self._types(kinds, of_outs)
-        declared = (*recipe.inputs, Parameter("where", "bool"), *recipe.outputs)
-        shapes = [(p, found[p.name].shape) for p in declared if p.name in found]
-        shape = common_shape(recipe.name, shapes, size)
-        is_told = size is not None or any(not p.raw for p, _ in shapes)
-        results = results_of(recipe, place, of_outs, shape, types, is_told, self._casting)
-        if 0 in shape:
-            return results
-        given_outs = [out for out in of_outs if out is not None]
-        for name, _ in (*named, *masks) if given_outs else ():
-            if any(overlaps(out, found[name], in_place=True) for out in given_outs):
-                found[name], key = place.copied(found[name]), None
-        values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
-        mask = found.get("where")
-        inputs = [found[name] for name, _ in (*named, *masks)]
-        starts = {address_of(array) for array in inputs}
-        apart = starts.isdisjoint(address_of(array) for array in of_outs if array is not None)
-        mine = tuple(out is not None for out in outs)
-        job = self._planned(values, found, mask, results, mine, shape, types, apart, block)
-        self._run(place, job, [*values, *([] if mask is None else [mask]), *results])
-        if key is not None:
-            if len(self._seen) >= _MOST_SEEN:
-                self._seen.clear()
-            jobs = self._seen.setdefault(key, (shape, tuple(array.dtype for array in results), {}))[2]
-            jobs[apart] = job
-        return results
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""
@@ -334,8 +256,9 @@ class Elementwise(ArrayFunction):
                 )
         if 0 in shape:
             return (lambda stream, *arrays: None), Job(shape)
-        new = (False,) * len(results)
-        form, job = self._planned(list(values), found, None, list(results), new, shape, types, True, None)
+        inputs = tuple(layout_of(value) if p.name in found else None for p, value in pairs)
+        to, new = tuple(map(layout_of, results)), (False,) * len(results)
+        form, job = self._planned(inputs, None, to, new, shape, types, True, None)
         self._latest, kernel, config, numbers = form, job.kernel, job.config, job.numbers
         assert kernel is not None  # there are elements
 
@@ -347,45 +270,59 @@ class Elementwise(ArrayFunction):
 
         return launch, job
 
+    def _job(self, call: Given, outs: Sequence[Any], size: Any, apart: bool, block: int | None) -> _Formed:
+        """What calls of one kind do; `outs` are the output arrays that were given."""
+        recipe, inputs = self.recipe, len(self.recipe.inputs)
+        kinds, masks = call.kinds[:inputs], call.kinds[inputs:]
+        for dtype, _, _ in masks:
+            if dtype != np.bool_:
+                raise ArgumentError(f"{recipe.name}: where is of {dtype}; it must be of bool, as x > 0 is")
+        types = self._types(dtypes_of(kinds), outs)
+        declared = (*recipe.inputs, *[Parameter("where", "bool")] * len(masks))
+        shapes = [(p, kind[1]) for p, kind in zip(declared, call.kinds, strict=True) if type(kind) is tuple]
+        shapes += [(p, out.shape) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
+        shape = common_shape(recipe.name, shapes, size)
+        is_told = size is not None or any(not p.raw for p, _ in shapes)
+        layouts = []
+        for p, out in zip(recipe.outputs, outs, strict=True):
+            dtype = types.get(p.type, p.dtype)
+            assert dtype is not None  # deduced, or declared
+            if out is not None:
+                layouts.append(layout_of(checked(self._shown(p), p, call.place, out, shape, dtype, self._casting)))
+            elif p.raw and not is_told:
+                raise ArgumentError(f"{self._shown(p)}: it is raw, so its size is not known; give out=, or size=")
+            else:
+                strides = tuple([step * dtype.itemsize for step in row_major(shape)])
+                layouts.append(Layout(dtype, shape, strides))
+        dtypes = tuple([layout.dtype for layout in layouts])
+        if 0 in shape:
+            return None, Job(shape, dtypes)
+        of_inputs = tuple([Layout(*kind) if type(kind) is tuple else None for kind in kinds])
+        mask = Layout(*masks[0]) if masks else None
+        mine = tuple([out is not None for out in outs])
+        form, job = self._planned(of_inputs, mask, tuple(layouts), mine, shape, types, apart, block)
+        return form, job._replace(shape=shape, dtypes=dtypes)
+
     def _planned(
         self,
-        values: list[Any],
-        found: dict[str, Any],
-        mask: Any,
-        results: list[Any],
-        given: tuple[bool, ...],
-        shape: tuple[int, ...],
-        types: dict[str, np.dtype],
-        apart: bool,
-        block: int | None,
-    ) -> _Formed:
-        """The kernel and launch of a call."""
-        recipe = self.recipe
-        inputs = tuple(
-            layout_of(value) if p.name in found else None for p, value in zip(recipe.inputs, values, strict=True)
-        )
-        to = tuple(layout_of(result) for result in results)
-        masked = None if mask is None else layout_of(mask)
-        key = inputs, to, masked, given, shape, tuple(types.items()), apart, block
-        job: _Formed = self._job_of(key, *key[:-3], types, apart, block)
-        return job
-
-    def _job(
-        self,
         inputs: tuple[Layout | None, ...],
-        outputs: tuple[Layout, ...],
         mask: Layout | None,
-        given: tuple[bool, ...],
+        outputs: tuple[Layout, ...],
+        mine: tuple[bool, ...],
         shape: tuple[int, ...],
         types: dict[str, np.dtype],
         apart: bool,
         block: int | None,
-    ) -> _Formed:
-        form, job = plan(self.recipe, inputs, mask, outputs, given, shape, types, apart, block)
+    ) -> tuple[Form, Job]:
+        """The kernel and launch of a call that has elements; `mine`: which outputs were given."""
+        form, job = plan(self.recipe, inputs, mask, outputs, mine, shape, types, apart, block)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
     def _run(self, place: ArrayPlace, job: _Formed, arrays: list[Any]) -> None:
-        self._latest, found = job
+        form, found = job
+        if form is None:
+            return
+        self._latest = form
         try:
             found.run(place, *arrays)
         except CompileError as error:

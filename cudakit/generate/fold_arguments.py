@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.output import Target, overlaps
-from cudakit.arrays.place import ArrayPlace, as_array, device_limits
+from cudakit.arrays.output import Target
+from cudakit.arrays.place import ArrayPlace, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.declarations import Parameter, check_kernel_name, parse, structs_in, type_variables
-from cudakit.generate.elementwise_call import checked, is_array, place_for
+from cudakit.generate.elementwise_call import checked
 from cudakit.generate.elementwise_plan import common_shape
 from cudakit.generate.expression import explained, names_in
+from cudakit.generate.gather import is_array
 from cudakit.generate.promotion import dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
@@ -63,43 +63,6 @@ class Declared(NamedTuple):
         return name in names_in(text) or ("#define" in self.preamble and name in names_in(self.preamble))
 
 
-class Given(NamedTuple):
-    """The arguments of one call, and what decides its kind.
-
-    Attributes
-    ----------
-    place : ArrayPlace
-    values : sequence
-        Arrays of the place, and numbers.
-    kinds : tuple
-        Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
-    initial : object
-        What is combined before all elements; None for nothing.
-    """
-
-    place: ArrayPlace
-    values: Sequence[Any]
-    kinds: tuple[Any, ...]
-    initial: Any = None
-
-    @property
-    def arrays(self) -> list[Any]:
-        """Those of the values that are arrays."""
-        return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
-
-    def apart(self, of: Declared, outs: Sequence[Any], in_place: bool = False) -> Given:
-        """The same with copies of the arrays that an output overlaps; `in_place`: but it may be one that is not raw."""
-        values, kinds = list(self.values), list(self.kinds)
-        for out, p in zip(outs, of.outputs, strict=True):
-            array = None if out is None else as_array(f"{of.name}, output {p.name}", "out", out)[0]
-            for k, kind in enumerate(kinds) if array is not None else ():
-                same = in_place and not (k < len(of.inputs) and of.inputs[k].raw)
-                if type(kind) is tuple and overlaps(array, values[k], in_place=same and not p.raw):
-                    values[k] = made = self.place.copied(values[k])
-                    kinds[k] = made.dtype, made.shape, made.strides
-        return self._replace(values=values, kinds=tuple(kinds))
-
-
 def declared(
     name: str, inputs: str, outputs: str, preamble: str, before: tuple[str, ...], after: tuple[str, ...]
 ) -> Declared:
@@ -138,41 +101,6 @@ def expression(op: str, what: str, text: Any) -> str:
     return text.strip().rstrip(";")
 
 
-def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: tuple[tuple[str, Any], ...] = ()) -> Given:
-    """The arguments of a call; `more` arrays, by their names, follow the inputs.
-
-    Raises
-    ------
-    ArgumentError
-        For too few or too many, none that is an array, arrays in several places.
-    """
-    module = sys.modules.get("cupy") if stream is None and not more else None
-    if module is not None and len(args) == len(of.inputs):
-        # The calls that most programs make, as short as they can be.
-        array = module.ndarray
-        for value in args:
-            if type(value) is not array:
-                break
-        else:
-            place = ArrayPlace(module, module.cuda.get_current_stream(), True, args[0].data.device_id)
-            return Given(place, args, tuple([(x.dtype, x.shape, x.strides) for x in args]))
-    if len(args) != len(of.inputs):
-        names = ", ".join(p.name for p in of.inputs)
-        raise ArgumentError(f"{of.name} takes {len(of.inputs)} inputs: {names}; got {len(args)}")
-    numbers = [not is_array(of.name, p, value) for p, value in zip(of.inputs, args, strict=True)]
-    named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
-    place, arrays = place_for(of.name, stream, [*named, *more])
-    found = iter(arrays)
-    values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
-    kinds = [
-        dtype_of(of.name, p.name, value) if number else (value.dtype, value.shape, value.strides)
-        for p, value, number in zip(of.inputs, values, numbers, strict=True)
-    ]
-    others = list(found)
-    kinds += [(array.dtype, array.shape, array.strides) for array in others]
-    return Given(place, [*values, *others], tuple(kinds))
-
-
 def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
     """The shape that the inputs have together.
 
@@ -185,11 +113,6 @@ def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int,
     if not arrays and size is None:
         raise ArgumentError(f"{of.name}: none of its inputs is an array; say how many elements there are: size=")
     return common_shape(of.name, arrays, size)
-
-
-def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
-    """What `deduction.deduce_types` takes of each input."""
-    return [kind[0] if type(kind) is tuple else kind for kind in kinds]
 
 
 def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
@@ -213,22 +136,6 @@ def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
         f"{of.name}: block_size must be whole warps, a multiple of {_WARP} up to {most} threads, got "
         f"{shortened(block_size)}"
     )
-
-
-def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
-    """An array or None for each output.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    if out is None:
-        return (None,) * len(of.outputs)
-    outs = out if isinstance(out, tuple) else (out,)
-    if len(outs) != len(of.outputs):
-        names = ", ".join(p.name for p in of.outputs)
-        raise ArgumentError(f"{of.name} has {len(of.outputs)} outputs ({names}); out has {len(outs)}")
-    return outs
 
 
 def output_dtypes(of: Declared, types: Mapping[str, np.dtype]) -> tuple[np.dtype, ...]:
@@ -268,7 +175,7 @@ def target(
         return new_target(place, shape, dtype)
     if _is_as_new(place, out, shape, dtype):
         return Target(out, out)
-    result = checked(of.name, p, place, out, shape, dtype)
+    result = checked(f"{of.name}, output {p.name}", p, place, out, shape, dtype)
     if result.dtype == dtype and (any_strides or result.flags.c_contiguous):
         return Target(result, result)
     return Target(place.empty(shape, dtype), result)

@@ -14,24 +14,22 @@ from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.elementwise_call import outs_of
 from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
     INITIAL,
-    Given,
     declared,
-    dtypes_of,
     expression,
-    gather,
     initial_types,
     new_target,
     output_dtypes,
-    outs_of,
     settled,
     shape_of,
     target,
     whole_warps,
 )
 from cudakit.generate.fold_function import Folded
+from cudakit.generate.gather import Given, dtypes_of, gather
 from cudakit.generate.identity import check_identity
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
@@ -199,7 +197,7 @@ class Reduction(Folded):
             types = tuple([getattr(each, "dtype", None) for each in outs])
         given = gather(of, args, stream, () if segments is None else (("segments", segments),))
         if outs is not None:
-            given = given.apart(of, outs)
+            given = given.apart(of, outs, lambda k, p: False)
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         if keepdims.__class__ is not bool:

@@ -16,25 +16,24 @@ from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.declarations import Parameter
+from cudakit.generate.elementwise_call import outs_of
 from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.fold_arguments import (
     INITIAL,
     Declared,
-    Given,
     declared,
-    dtypes_of,
     expression,
-    gather,
     initial_types,
     new_target,
     output_dtypes,
-    outs_of,
     settled,
     shape_of,
     target,
     whole_warps,
 )
 from cudakit.generate.fold_function import Folded
+from cudakit.generate.gather import Given, dtypes_of, gather
 from cudakit.generate.identity import check_identity
 from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
@@ -212,7 +211,7 @@ class Scan(Folded):
         if axis is None:
             given = _flattened(of, given)
         if out is not None:
-            given = given.apart(of, outs, in_place=True)
+            given = given.apart(of, outs, self._may_be)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
         if initial is not None:
@@ -221,6 +220,10 @@ class Scan(Folded):
         block = block_size if block_size is None else whole_warps(of, block_size, given.place)
         key = given.kinds, axis, kinds, steps, size, kind, block, given.place.device
         return settled(of, given.place, self._done(key, given, outs, axis, outs, size, block))
+
+    def _may_be(self, k: int, p: Parameter) -> bool:
+        """Whether an output may be input k itself: other threads' elements are neither read nor written."""
+        return not (p.raw or self.recipe.of.inputs[k].raw)
 
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""

@@ -11,11 +11,13 @@ import numpy as np
 from cudakit.arrays.elements import as_number
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.output import can_cast, check_apart, overlaps
-from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.place import ArrayPlace
 from cudakit.errors import ArgumentError, CompileError, shortened
-from cudakit.generate.elementwise_call import checked, is_array, split
+from cudakit.generate.declarations import Parameter
+from cudakit.generate.elementwise_call import checked, split
 from cudakit.generate.expression import explained
-from cudakit.generate.promotion import deduce_types, dtype_of
+from cudakit.generate.gather import Given, dtypes_of, gather
+from cudakit.generate.promotion import deduce_types
 from cudakit.generate.stencil_code import BORDERS, STEPS, StencilRecipe, kernel_text
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.source.source import Source
@@ -110,65 +112,65 @@ class Stencil(ArrayFunction):
         times = whole(f"{op}: steps", steps, 1)
         if times > _MOST_STEPS:
             raise ArgumentError(f"{op}: steps is {_MOST_STEPS} at most, got {shortened(steps)}; call it several times")
-        named = self._arrays(args)
-        given = [(p.name, value) for p, value in zip(recipe.outputs, outs, strict=True) if value is not None]
-        place, arrays = array_place(op, stream, *named, *((f"out ({each})", value) for each, value in given))
-        found = dict(zip([each for each, _ in (*named, *given)], arrays, strict=True))
-        kinds = [dtype_of(op, p.name, found.get(p.name, value)) for p, value in zip(recipe.inputs, args, strict=True)]
-        of_outs = [found[p.name].dtype if p.name in found else None for p in recipe.outputs]
-        types = deduce_types(op, recipe.inputs, kinds, recipe.outputs, of_outs)
-        shape = self._shape(named, found)
+        more = [(f"out ({p.name})", out) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
+        call = gather(recipe, args, stream, more)
+        inputs, place, values = len(args), call.place, list(call.values[: len(args)])
+        self._check_arrays(call)
+        own = iter(call.values[inputs:])
+        mine = [None if out is None else next(own) for out in outs]
+        of_outs = [None if out is None else out.dtype for out in mine]
+        types = deduce_types(op, recipe.inputs, dtypes_of(call.kinds[:inputs]), recipe.outputs, of_outs)
+        arrays = [
+            (p, value) for p, value, halo in zip(recipe.inputs, values, recipe.halos, strict=True) if halo is not None
+        ]
+        shape = self._shape(arrays)
         results = []
         check_apart(op, outs)
-        for p in recipe.outputs:
-            dtype = types.get(p.type, p.dtype)
+        for p, out in zip(recipe.outputs, mine, strict=True):
+            dtype, shown = types.get(p.type, p.dtype), f"{op}, output {p.name}"
             assert dtype is not None  # deduced, or declared
-            out = found.get(p.name)
-            made = place.empty(shape, dtype) if out is None else checked(op, p, place, out, shape, dtype, "no")
-            results.append(made)
-        for p, value in zip(recipe.outputs, outs, strict=True):
-            for each, _ in named if value is not None else ():
-                if overlaps(found[p.name], found[each]):
-                    raise ArgumentError(f"{op}: out ({p.name}) overlaps {each}, which is read; give another array")
+            results.append(
+                place.empty(shape, dtype) if out is None else checked(shown, p, place, out, shape, dtype, "no")
+            )
+        for p, out in zip(recipe.outputs, mine, strict=True):
+            for other, array in arrays if out is not None else ():
+                if overlaps(out, array):
+                    raise ArgumentError(
+                        f"{op}: out ({p.name}) overlaps {other.name}, which is read; give another array"
+                    )
         if 0 not in shape:
-            for name, _ in named:
-                if not found[name].flags.c_contiguous:
-                    found[name] = place.copied(found[name])
-            values = [found.get(p.name, value) for p, value in zip(recipe.inputs, args, strict=True)]
+            for k, halo in enumerate(recipe.halos):
+                if halo is not None and not values[k].flags.c_contiguous:
+                    values[k] = place.copied(values[k])
             self._steps(place, values, results, types, times)
-        mine = [made if value is None else value for made, value in zip(results, outs, strict=True)]
-        return mine[0] if len(mine) == 1 else tuple(mine)
+        made = [result if out is None else out for result, out in zip(results, outs, strict=True)]
+        return made[0] if len(made) == 1 else tuple(made)
 
-    def _arrays(self, args: tuple[Any, ...]) -> list[tuple[str, Any]]:
-        """The arrays among the inputs, by name."""
-        op, named = self.recipe.name, []
-        for p, halo, value in zip(self.recipe.inputs, self.recipe.halos, args, strict=True):
-            if is_array(op, p, value) == (halo is None):
-                kind = type(value).__name__
+    def _check_arrays(self, call: Given) -> None:
+        """Raise where an array stands for a number, or a number for an array."""
+        for p, halo, value, layout in zip(self.recipe.inputs, self.recipe.halos, call.values, call.kinds, strict=False):
+            if (type(layout) is tuple) == (halo is None):
                 wanted = "a number, for the expression has no neighbours of it" if halo is None else "an array"
-                raise ArgumentError(f"{op}: {p.name} must be {wanted}, got {kind}")
-            if halo is not None:
-                named.append((p.name, value))
-        return named
+                raise ArgumentError(f"{self.recipe.name}: {p.name} must be {wanted}, got {type(value).__name__}")
 
-    def _shape(self, named: list[tuple[str, Any]], found: dict[str, Any]) -> tuple[int, ...]:
+    def _shape(self, arrays: list[tuple[Parameter, Any]]) -> tuple[int, ...]:
         """The shape that all arrays have."""
         recipe, op = self.recipe, self.recipe.name
-        first = named[0][0]
-        shape: tuple[int, ...] = found[first].shape
+        first = arrays[0][0].name
+        shape: tuple[int, ...] = arrays[0][1].shape
         if len(shape) != recipe.rank:
             raise ArgumentError(f"{op}: {first} has shape {shape}; the expression has {recipe.rank} axes")
-        for name, _ in named[1:]:
-            if found[name].shape != shape:
-                raise ArgumentError(f"{op}: {first} has shape {shape} and {name} {found[name].shape}; give one shape")
+        for p, array in arrays[1:]:
+            if array.shape != shape:
+                raise ArgumentError(f"{op}: {first} has shape {shape} and {p.name} {array.shape}; give one shape")
         first_axis = 3 - recipe.rank
-        for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
-            if halo is None or 0 in shape:
+        for (p, array), halo in zip(arrays, [halo for halo in recipe.halos if halo is not None], strict=True):
+            if 0 in shape:
                 continue
             constant = recipe.constant
             if "constant" in recipe.borders[first_axis:]:
-                whole_one = found[p.name].dtype.kind in "biu" and constant.is_integer()
-                as_number(op, "cval", int(constant) if whole_one else constant, found[p.name].dtype)
+                whole_one = array.dtype.kind in "biu" and constant.is_integer()
+                as_number(op, "cval", int(constant) if whole_one else constant, array.dtype)
             for axis, n in enumerate(shape):
                 reach, mode = halo[first_axis + axis], recipe.borders[first_axis + axis]
                 least = {"MIRROR": reach + 1, "REFLECT": reach, "WRAP": reach}.get(BORDERS[mode], 1)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cudakit.arrays.elements import number_of
 from cudakit.arrays.output import checked_output
-from cudakit.arrays.place import array_place
+from cudakit.arrays.place import as_array
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
+from cudakit.generate.gather import Given
 from cudakit.generate.ufuncs import Ufunc
 
 
@@ -45,22 +47,13 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
 class _OfArrays(Ufunc):
     """One of NumPy's functions of two arrays, whose result has the dtype that NumPy promotes both to."""
 
-    def _work(
-        self,
-        args: tuple[Any, ...],
-        outs: tuple[Any, ...],
-        where: Any,
-        stream: Any,
-        size: Any,
-        key: Any,
-        block: Any = None,
-    ) -> Any:
+    def _job(self, call: Given, outs: Sequence[Any], *rest: Any) -> Any:
         op = self.recipe.name
-        place, (x, y) = array_place(op, stream, ("x", args[0]), ("y", args[1]))
+        x, y = (as_array(op, name, value)[0] for name, value in zip("xy", call.values, strict=True))
         shape = _shape(op, x.dtype, x.shape, y.dtype, y.shape)
         if outs[0] is not None:
-            checked_output(op, place, outs[0], shape, None)
-        return super()._work(args, outs, where, stream, size, key, block)
+            checked_output(op, call.place, outs[0], shape, None)
+        return super()._job(call, outs, *rest)
 
     def _shown(self, p: Parameter) -> str:
         return self.recipe.name

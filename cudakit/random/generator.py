@@ -19,7 +19,7 @@ from cudakit.arrays.place import ArrayPlace, as_array
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import elementwise
-from cudakit.generate.elementwise_call import place_for
+from cudakit.generate.gather import place_for
 from cudakit.ops.delivery import delivered
 from cudakit.ops.sort import argsort
 from cudakit.ops.sort_plan import LONGEST_ROW, Sorting, lines_of, order_of, sort_rows

@@ -24,7 +24,7 @@ from cudakit.arrays.frozen_call import is_alike
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of
-from cudakit.generate import elementwise_call
+from cudakit.generate import gather
 from cudakit.jit.launch.bind import Fragment
 from cudakit.ops import count
 from cudakit.places import DEVICES
@@ -255,7 +255,7 @@ DRAWS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_generator_draws_on_the_short_way(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any], dtype: str, is_given: bool
 ) -> None:
-    monkeypatch.setattr(elementwise_call, "default_place", lambda: DEVICES)
+    monkeypatch.setattr(gather, "default_place", lambda: DEVICES)
     nothing = Array((0,), "f8")
     bench.module.empty = lambda size: nothing
     one, same = Generator(7), Generator(7)

@@ -11,8 +11,9 @@ import pytest
 import cudakit as ck
 from cudakit.arrays.output import can_cast
 from cudakit.generate.declarations import GIVEN_NAMES, parse
-from cudakit.generate.elementwise_call import is_array, split
+from cudakit.generate.elementwise_call import split
 from cudakit.generate.elementwise_plan import common_shape
+from cudakit.generate.gather import is_array
 from cudakit.generate.promotion import check_dtype, deduce_types, dtype_of, promoted
 
 pytestmark = pytest.mark.emulator

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import nullcontext
-from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,87 +13,75 @@ import pytest
 import cudakit as ck
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace
-from cudakit.generate.fold_arguments import declared, gather, outs_of, target
+from cudakit.generate.elementwise_call import outs_of
+from cudakit.generate.fold_arguments import declared, target
+from cudakit.generate.gather import gather
 
 pytestmark = pytest.mark.emulator
 F4 = np.dtype("f4")
 
 
-@pytest.fixture
-def _as_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=np.ndarray))
+def plans(function: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is planned anew, in the order of the calls."""
+    planned: list[Any] = []
+    whole = type(function)._job
+
+    def noted(self: Any, *of: Any) -> Any:
+        planned.append(of)
+        return whole(self, *of)
+
+    monkeypatch.setattr(type(function), "_job", noted)
+    return planned
 
 
-def works(function: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What is looked at anew, in the order of the calls."""
-    found: list[Any] = []
-    whole = type(function)._work
-
-    def noted(self: Any, args: Any, outs: Any, *rest: Any) -> Any:
-        found.append((len(args), [out is not None for out in outs], rest[3]))
-        return whole(self, args, outs, *rest)
-
-    monkeypatch.setattr(type(function), "_work", noted)
-    return found
-
-
-@pytest.mark.usefixtures("_as_cupy")
-def test_kinds_of_calls() -> None:
+def test_kinds_of_calls(stream: Any) -> None:
     function = ck.elementwise("T x, T y", "T z", "z = x + y", name="sum_of")
     x, y = np.zeros((2, 3), F4), np.zeros((3, 2), F4).T
     of_x, of_y = (F4, (2, 3), (12, 4)), (F4, (2, 3), (4, 8))
-    assert function._key((x, 2), (None,)) == (of_x, int, type(None))
-    assert function._key((x, np.float32(2)), (y,)) == (of_x, np.float32, of_y)
-    assert function._key((x, 2.5), (y,)) == (of_x, float, of_y)
-    assert function._key((x, [1]), (None,)) is None
-    assert function._key((x, memoryview(b"")), (None,)) is None
+    assert gather(function.recipe, (x, 2), stream).kinds == (of_x, int)
+    assert gather(function.recipe, (x, 2.5), stream).kinds == (of_x, float)
+    assert gather(function.recipe, (x, np.float32(2)), stream, [("out (z)", y)]).kinds == (of_x, F4, of_y)
+    with pytest.raises(ck.ArgumentError, match="y is list, not an array"):
+        gather(function.recipe, (x, [1]), stream)
 
 
-def test_kinds_of_calls_without_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "cupy", raising=False)
-    assert ck.elementwise("T x", "T z", "z = x")._key((np.zeros(3),), (None,)) is None
-
-
-@pytest.mark.usefixtures("_as_cupy")
 def test_a_call_that_comes_again(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     function = ck.elementwise("T x, T y", "T z", "z = x - 2 * y", name="less")
-    seen = works(function, monkeypatch)
+    planned = plans(function, monkeypatch)
     x, y, out = np.arange(6, dtype=F4).reshape(2, 3), np.ones(3, F4), np.zeros((2, 3), F4)
     for k in range(3):
         np.testing.assert_array_equal(function._ordinary((x + k, y), None, stream), x + k - 2)
-    assert seen == [(2, [False], seen[0][2])]
-    assert seen[0][2] is not None
+    assert len(planned) == 1
     for k in range(2):
         assert function._ordinary((x + k, y), out, stream) is out
         np.testing.assert_array_equal(out, x + k - 2)
-    assert len(seen) == 2  # where an output is given, once more
+    assert len(planned) == 2  # where an output is given, once more
     for _ in range(2):  # an output that is an input is one more kind
-        given = x.copy()
-        assert function._ordinary((given, y), given, stream) is given
-        np.testing.assert_array_equal(given, x - 2)
-    assert len(seen) == 3
+        own = x.copy()
+        assert function._ordinary((own, y), own, stream) is own
+        np.testing.assert_array_equal(own, x - 2)
+    assert len(planned) == 3
     np.testing.assert_array_equal(function._ordinary((x, 2.0), None, stream), x - 4)
     np.testing.assert_array_equal(function._ordinary((x, 3.0), None, stream), x - 6)
-    assert len(seen) == 4
-    np.testing.assert_array_equal(function._ordinary((x, y), None, stream, np.ones(3, bool)), x - 2)
-    np.testing.assert_array_equal(function._ordinary((x, y), None, stream, None, None, 128), x - 2)
-    assert [key for *_, key in seen[4:]] == [None, None]
+    assert len(planned) == 4
+    for _ in range(2):
+        np.testing.assert_array_equal(function._ordinary((x, y), None, stream, np.ones(3, bool)), x - 2)
+        np.testing.assert_array_equal(function._ordinary((x, y), None, stream, None, None, 128), x - 2)
+    assert len(planned) == 6
 
 
-@pytest.mark.usefixtures("_as_cupy")
 def test_an_output_that_overlaps_an_input_otherwise(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     function = ck.elementwise("T x, T y", "T z", "z = x - 2 * y", name="less")
-    seen = works(function, monkeypatch)
+    planned = plans(function, monkeypatch)
     memory, y = np.arange(12, dtype=F4), np.ones(6, F4)
     apart = np.zeros(6, F4)
     function._ordinary((memory[:6], y), apart, stream)
     want = memory[:6] - 2
     function._ordinary((memory[:6], y), memory[3:9], stream)
     np.testing.assert_array_equal(memory[3:9], want)
-    assert [key is None for *_, key in seen] == [False, True]
+    assert len(planned) == 1, "of a copy it is the same call"
 
 
-@pytest.mark.usefixtures("_as_cupy")
 def test_what_is_checked_of_each_call(stream: Any) -> None:
     function = ck.elementwise("T x", "T z, T w", "z = x; w = x", name="two")
     x, z, w = np.ones(3, F4), np.zeros(3, F4), np.zeros(3, F4)
@@ -107,13 +94,12 @@ def test_what_is_checked_of_each_call(stream: Any) -> None:
         function._ordinary((x,), (z, w), stream)
 
 
-@pytest.mark.usefixtures("_as_cupy")
 def test_kinds_are_bounded(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("cudakit.generate.elementwise"), "_MOST_SEEN", 2)
     function = ck.elementwise("T x", "T z", "z = x")
+    monkeypatch.setattr(type(function), "_MOST_JOBS", 2)
     for size, count in ((1, 1), (2, 2), (3, 1), (3, 1), (4, 2)):
         function._ordinary((np.zeros(size, F4),), None, stream)
-        assert len(function._seen) == count
+        assert len(function._jobs) == count
 
 
 def test_a_prepared_launch(stream: Any) -> None:
