@@ -27,7 +27,7 @@ from cudakit.ops.window_plan import (
 )
 
 _UINT8, _FLOAT32 = np.dtype(np.uint8), np.dtype(np.float32)
-_DERIVATIVES = {_UINT8: np.dtype(np.int16), np.dtype(np.uint16): np.dtype(np.int32)}
+_DERIVATIVES: dict[np.dtype, np.dtype] = {_UINT8: np.dtype(np.int16), np.dtype(np.uint16): np.dtype(np.int32)}
 #: OpenCV's weights of windows of so many pixels, where no sigma is given.
 _SMALL = {1: (1.0,), 3: (0.5, 0.25), 5: (0.375, 0.25, 0.0625), 7: (0.28125, 0.21875, 0.109375, 0.03125)}
 _ONE = 256  # of weights of bytes, which OpenCV rounds to such parts
@@ -177,12 +177,7 @@ def sobel(
     op = "sobel"
     if axis is not None and (isinstance(axis, bool) or not isinstance(axis, int | np.integer) or axis not in (0, 1)):
         raise ArgumentError(f"{op}: axis is 0 (down), 1 (to the right) or None, of the two axes, got {shortened(axis)}")
-
-    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
-        result = dtype if axis is None else _DERIVATIVES.get(dtype, dtype)
-        return _sobel(images, dtype, result, 2 if axis is None else axis, border, alignment)
-
-    return filtered(op, image, axes, out, stream, (mode, value), plan)
+    return filtered(op, image, axes, out, stream, (mode, value), functools.partial(_sobel, axis))
 
 
 @repeated("out")
@@ -228,11 +223,7 @@ def convolve2d(
         raise ArgumentError(f"{op}: kernel has {weights.ndim} dimensions; give (rows, columns)")
     size = size_of(op, weights.shape)
     turned = tuple(weights[::-1, ::-1].ravel().tolist())
-
-    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
-        return _weighed(images, dtype, turned, size, border, alignment)
-
-    return filtered(op, image, axes, out, stream, (mode, value), plan)
+    return filtered(op, image, axes, out, stream, (mode, value), functools.partial(_weighed, turned, size))
 
 
 @functools.lru_cache(256)
@@ -293,19 +284,21 @@ def _smoothing(
 
 @functools.lru_cache(1024)
 def _sobel(
-    images: Images, dtype: np.dtype, result: np.dtype, axis: int, border: tuple[int, float], alignment: int
+    axis: int | None, images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int
 ) -> tuple[Pass, ...]:
     check_window("sobel", images, (3, 3))
-    window = f"cudakit::gradient<{number_type(dtype, True)}, {axis}, {images.channels}>"
+    result = dtype if axis is None else _DERIVATIVES.get(dtype, dtype)
+    along = 2 if axis is None else axis
+    window = f"cudakit::gradient<{number_type(dtype, True)}, {along}, {images.channels}>"
     return (near_pass(images, (dtype, result), window, NO_WEIGHTS, border, alignment, 3),)
 
 
 @functools.lru_cache(1024)
 def _weighed(
-    images: Images,
-    dtype: np.dtype,
     weights: tuple[float, ...],
     size: tuple[int, int],
+    images: Images,
+    dtype: np.dtype,
     border: tuple[int, float],
     alignment: int,
 ) -> tuple[Pass, ...]:

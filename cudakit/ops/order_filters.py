@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +51,7 @@ def median3(
     ArgumentError
         As for `gaussian_blur`.
     """
-    op = "median3"
-    return filtered(op, image, axes, out, stream, (mode, value), _median)
+    return filtered("median3", image, axes, out, stream, (mode, value), _median)
 
 
 @repeated("out")
@@ -86,7 +85,8 @@ def erode(
     ArgumentError
         As for `gaussian_blur`.
     """
-    return _picked("erode", "minimum", image, size, mode, value, axes, out, stream)
+    plan = functools.partial(_extremes, "erode", "minimum", size_of("erode", size))
+    return filtered("erode", image, axes, out, stream, (mode, value), plan)
 
 
 @repeated("out")
@@ -117,26 +117,8 @@ def dilate(
     ArgumentError
         As for `gaussian_blur`.
     """
-    return _picked("dilate", "maximum", image, size, mode, value, axes, out, stream)
-
-
-def _picked(
-    op: Literal["erode", "dilate"],
-    pick: str,
-    image: Any,
-    size: Any,
-    mode: str,
-    value: float,
-    axes: tuple[int, int],
-    out: Any,
-    stream: Any,
-) -> Any:
-    sizes = size_of(op, size)
-
-    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
-        return _extremes(op, pick, images, dtype, sizes, border, alignment)
-
-    return filtered(op, image, axes, out, stream, (mode, value), plan)
+    plan = functools.partial(_extremes, "dilate", "maximum", size_of("dilate", size))
+    return filtered("dilate", image, axes, out, stream, (mode, value), plan)
 
 
 @functools.lru_cache(1024)
@@ -150,9 +132,9 @@ def _median(images: Images, dtype: np.dtype, border: tuple[int, float], alignmen
 def _extremes(
     op: str,
     pick: str,
+    size: tuple[int, int],
     images: Images,
     dtype: np.dtype,
-    size: tuple[int, int],
     border: tuple[int, float],
     alignment: int,
 ) -> tuple[Pass, ...]:

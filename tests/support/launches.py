@@ -418,10 +418,10 @@ def _of_filters() -> Iterator[Any]:
             for size in ((3, 5), (7, 1), (9, 3)):
                 weights = tuple(filters._gaussian(n, None, dtype == U1) for n in size)
                 yield filters._smoothing("op", images, dtype, weights, 0.5, (2, 1.5), 16)
-            yield filters._sobel(images, dtype, dtype, 1, (2, 1.5), 16)
+            yield filters._sobel(1, images, dtype, (2, 1.5), 16)
             for size in ((3, 5), (9, 1)):
                 elements = tuple(float(each) for each in range(size[0] * size[1]))
-                yield filters._weighed(images, dtype, elements, size, (2, 1.5), 16)
+                yield filters._weighed(elements, size, images, dtype, (2, 1.5), 16)
     for length in (1, 3, 5, 7, 9, 31):
         for sigma in (None, 0.4, 2.5):
             yield filters._gaussian(length, sigma, False), filters._gaussian(length, sigma, True)
