@@ -114,7 +114,7 @@ class Access:
             if b.layout.watched and self.code != SHARED:
                 self._note(way)
             return loaded
-        if b.unlikely or (b.brief and self.kind == "each"):
+        if b.unlikely:
             return self._by_lanes(values)
         inside = self._inside()
         near, far, joined = (text.fresh(stem) for stem in ("near", "far", "joined"))

@@ -57,7 +57,7 @@ def atom(given: Instruction, b: Builder) -> None:
     held = new_range(b, (root_of(b, address), code, size, WRITE))
     done = text.fresh("done")
     is_plain = bits == 32 and operation in _SHORT and kind[0] != "f" and not b.layout.watched
-    if b.mask is None and is_plain and not b.brief:
+    if b.mask is None and is_plain:
         _all_lanes(b, operation, kind, where, held if code != SHARED else None, olds if target else "", done)
     left = b.alloca("i64", "left")
     mask = b.bits(b.all_lanes())
