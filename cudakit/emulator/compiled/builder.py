@@ -83,12 +83,12 @@ class Builder:
     raw: set[str]
     text: Text
 
-    def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str], brief: bool) -> None:
+    def __init__(self, context: Context, shapes: Shapes, layout: Layout, raw: set[str], single: bool) -> None:
         self.context, self.shapes, self.layout, self.raw = context, shapes, layout, raw
         self.function = context.function
         self.text = Text()
-        #: Whether what is quickly compiled is worth more than what runs quickest.
-        self.brief = brief
+        #: Whether blocks have one body, and none beside it for vectors all of whose lanes are there.
+        self.single = single
         self.width: int = layout.width
         #: Of a set of lanes: an integer with a bit for each.
         self.mask_type = f"i{layout.width}"

@@ -160,7 +160,7 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
         _placed(b, each, number, value.x, first if each.row else None, last if each.row else None, otherwise)
         for number, (each, value) in enumerate(zip(reaches, values, strict=True))
     ]
-    if b.mask is None and not b.brief:
+    if b.mask is None:
         for each, checked in zip(reaches, placed, strict=True):
             if each.row and each.code != SHARED and len(each.accesses) <= _MOST_READ:
                 _fetch_ahead(b, each, checked)

@@ -49,20 +49,25 @@ class Made:
     waits: dict[int, Instruction]
 
 
-def make(context: Context, layout: Layout, brief: bool = False) -> Made:
-    """The IR of a kernel for a layout: as it runs quickest, or with as little to compile as can be, `brief`.
+#: Instructions of a kernel from which on a second body for each block takes longer to compile than it gains.
+_LONG = 1000
+
+
+def make(context: Context, layout: Layout, quick: bool = False) -> Made:
+    """The IR of a kernel for a layout: as it runs quickest, or to be compiled quickly.
 
     Raises
     ------
     Refusal
     """
-    return _Kernel(Analysis(context, layout), brief).made()
+    single = quick or len(context.function.code) > _LONG
+    return _Kernel(Analysis(context, layout), single).made()
 
 
 class _Kernel:
-    def __init__(self, known: Analysis, brief: bool) -> None:
+    def __init__(self, known: Analysis, single: bool) -> None:
         self.known, self.flow, self.parted, self.code = known, known.flow, known.shapes.parted, known.function.code
-        self.scaffold = Scaffold(known, brief)
+        self.scaffold = Scaffold(known, single)
         self.waiting = Waiting(self.scaffold)
         self.b, self.text = self.scaffold.b, self.scaffold.text
         self.ordered = bool(known.polling)
@@ -123,7 +128,7 @@ class _Kernel:
             text.store(left, mask_place)
         inside = guarded(b, [given for given in code[block.first : block.last] if not ends_block(given)])
         mask = scaffold.full if number not in self.parted else b.from_bits(lanes)
-        if mask is None or b.brief:
+        if mask is None or b.single:
             self._ways(place, number, inside, mask, False)
         else:
             some = text.fresh("some")
@@ -301,12 +306,12 @@ class _Kernel:
             self._either(held, place, number, then, mask)
             self._go(place, number, otherwise, mask)
             return
-        known = verdicts.held(b, register) if not b.brief else None
+        known = verdicts.held(b, register)
         if known is not None:
             self._either(known.none if negated else known.all, place, number, then, mask)
             self._either(known.all if negated else known.none, place, number, otherwise, mask)
         bits = b.bits(held)
-        if known is None and mask is None and not b.brief:
+        if known is None and mask is None:
             self._either(text.compare("eq", bits, constant(bits.type, -1)), place, number, then, mask)
             self._either(text.compare("eq", bits, constant(bits.type, 0)), place, number, otherwise, mask)
         scaffold.send(then, text.binary("and", lanes, bits))
@@ -326,7 +331,7 @@ class _Kernel:
         text, flow, parted = self.text, self.flow, number in self.parted
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
         around = to != flow.end and flow.place[to] <= place
-        if parted and (mask is not None or self.b.brief or (around and to in self.known.polling)):
+        if parted and (mask is not None or self.b.single or (around and to in self.known.polling)):
             self.scaffold.send(to, lanes)
             text.jump(self.scaffold.behind(place))
             return
@@ -339,7 +344,7 @@ class _Kernel:
                 return
             self.scaffold.tick()
         self.waiting.enter(number, to)
-        if mask is None and not self.b.brief:
+        if mask is None and not self.b.single:
             text.jump(self.scaffold.whole_body(to))
             return
         if to in self.parted:

@@ -61,10 +61,10 @@ class Compiled:
 
     def improve(self) -> None:
         """Compile what runs quicker."""
-        brief, self.made = self.made, kernel.make(self.context, self.layout)
+        quick, self.made = self.made, kernel.make(self.context, self.layout)
         self.code, self.is_quick = native.Code(self.made.text, True), False
         self.frames.clear()
-        native.note_improved(brief.text)
+        native.note_improved(quick.text)
 
 
 def frame_of(launch: Launch, compiled: Compiled) -> Frame:

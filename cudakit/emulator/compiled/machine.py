@@ -109,15 +109,14 @@ class Machine:
                     raise Refusal(f"instruction {given}")
             split(inlined.function, inlined.origins)
             context = Context(module.symbols, inlined.function, module.shared(name).offsets)
-            brief = kernel.make(context, layout, True)
-            lines = brief.text.count("\n")
-            if lines <= _SHORT or native.was_improved(brief.text):
+            quick, size = kernel.make(context, layout, True), len(context.function.code)
+            if size <= _SHORT or native.was_improved(quick.text):
                 made = kernel.make(context, layout)
                 return Compiled(made, native.Code(made.text, True), context, inlined.origins, layout)
         except Refusal as refusal:
             return refusal
-        patience = lines * _OPTIMISING
-        return Compiled(brief, native.Code(brief.text, False), context, inlined.origins, layout, True, patience)
+        patience = size * _OPTIMISING
+        return Compiled(quick, native.Code(quick.text, False), context, inlined.origins, layout, True, patience)
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.
@@ -140,9 +139,9 @@ _MOST_THREADS = 1024
 #: Instructions of a kernel whose vectors take four registers each rather than two: what is done once for a vector
 #: counts for more than what no longer fits into the registers.
 _SMALL = 80
-#: Lines of the brief IR of kernels that are optimised at once, and what it takes to optimise those with more, by the
-#: line: seconds.
-_SHORT, _OPTIMISING = 1500, 400e-6
+#: Instructions of kernels that are optimised at once, and what it takes to optimise those with more, by the
+#: instruction: seconds.
+_SHORT, _OPTIMISING = 80, 5e-3
 #: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
 #: as sixty such steps, and there is something to do for each kernel.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000

@@ -85,14 +85,14 @@ _QUICK = ("sroa", "simplify_cfg")
 _QUICKER = ("instruction_combine", "new_gvn", "simplify_cfg", "dead_store_elimination")
 
 
-def was_improved(brief: str) -> bool:
-    """Whether the kernel of a brief module was optimised before, so that the cache may have that code."""
-    return default_cache().stored("improved", _digest(brief, False)) is not None
+def was_improved(quick: str) -> bool:
+    """Whether the kernel of a module that was made quickly was optimised before, so that the cache may have that code."""
+    return default_cache().stored("improved", _digest(quick, False)) is not None
 
 
-def note_improved(brief: str) -> None:
-    """Note that the kernel of a brief module has been optimised."""
-    default_cache().blob("improved", _digest(brief, False), lambda: b"1")
+def note_improved(quick: str) -> None:
+    """Note that the kernel of a module that was made quickly has been optimised."""
+    default_cache().blob("improved", _digest(quick, False), lambda: b"1")
 
 
 def _object(text: str, optimised: bool) -> bytes:

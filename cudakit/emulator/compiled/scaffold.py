@@ -28,17 +28,17 @@ class Scaffold:
     Parameters
     ----------
     known : Analysis
-    brief : bool
-        Whether what is quickly compiled is worth more than what runs quickest.
+    single : bool
+        Whether blocks have one body, and none beside it for vectors all of whose lanes are there.
     """
 
     #: The lanes that there are; None: all.
     full: X | None
     _turns: turns.Turns
 
-    def __init__(self, known: Analysis, brief: bool) -> None:
+    def __init__(self, known: Analysis, single: bool) -> None:
         self.known, self.flow, self.parted = known, known.flow, known.shapes.parted
-        b = self.b = Builder(known.context, known.shapes, known.layout, known.raw, brief)
+        b = self.b = Builder(known.context, known.shapes, known.layout, known.raw, single)
         b.lasting = known.lasting
         self.text = b.text
         self.states = States(b)
@@ -84,7 +84,7 @@ class Scaffold:
 
     def whole_body(self, number: int) -> str:
         """Where a block begins for a vector all of whose lanes are there."""
-        masked = not self.b.brief and (number in self.parted or self.full is not None)
+        masked = not self.b.single and (number in self.parted or self.full is not None)
         return f"whole.b{number}" if masked and number != self.flow.end else self.body(number)
 
     def chain(self, place: int) -> str:

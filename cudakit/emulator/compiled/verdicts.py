@@ -25,7 +25,12 @@ class Verdict(NamedTuple):
 
 
 def compared(b: Builder, how: str, kind: str, x: Value, y: Value) -> Verdict | None:
-    """What is known of a comparison of integers; None where one of them does not lie in a row."""
+    """What is known of a comparison of integers; None where one of them does not lie in a row.
+
+    None too where blocks have a single body: then there is none that goes on without masks.
+    """
+    if b.single:
+        return None
     if isinstance(y.shape, Affine) and x.shape == UNIFORM:
         turned = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
         x, y, how = y, x, turned.get(how, how)

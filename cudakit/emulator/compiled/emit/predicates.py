@@ -34,7 +34,7 @@ def setp(given: Instruction, b: Builder) -> None:
     target, first, second, *rest = given.operands
     name, kind = given.modifiers[0], given.modifiers[-1]
     rows = any(isinstance(b.shapes.shape(operand), Affine) for operand in (first, second))
-    if rows and is_integer(kind) and not rest and not b.guarded and not b.brief and isinstance(target, Register):
+    if rows and is_integer(kind) and not rest and not b.guarded and isinstance(target, Register):
         x, y = b.read(first, kind), b.read(second, kind)
         verdict = verdicts.compared(b, name, kind, x, y)
         if verdict is not None:
