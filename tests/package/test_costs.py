@@ -87,7 +87,8 @@ def test_what_two_rooms_make_is_counted_once() -> None:
 def test_compiles_modules_and_children_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel of the shared cache once, whatever the cache holds; that of an own cache each time it is compiled."""
     costs = Costs(SimpleNamespace())  # type: ignore[arg-type]
-    for owner, name in ((Cache, "get"), (Cache, "_compile"), (native, "_object")):
+    places = ((Cache, "get"), (Cache, "_compile"), (native, "stored_code"), (native, "object_code"))
+    for owner, name in places:
         monkeypatch.setattr(owner, name, getattr(owner, name))  # put back after the test
     shared, own = tmp_path / "shared", tmp_path / "own"
 
@@ -118,7 +119,8 @@ def test_a_kernel_that_the_kept_cache_holds_counts_too(tmp_path: Path, monkeypat
     costs = Costs(SimpleNamespace())  # type: ignore[arg-type]
     for name in ("get", "_compile"):
         monkeypatch.setattr(Cache, name, getattr(Cache, name))
-    monkeypatch.setattr(native, "_object", native._object)
+    for name in ("stored_code", "object_code"):
+        monkeypatch.setattr(native, name, getattr(native, name))
     costs.watch(tmp_path)
     text = "__global__ void kept(int* x) { *x = 1; }"
     for room in "ab":

@@ -84,13 +84,17 @@ class Costs:
             from cudakit.emulator.compiled import native
         except ImportError:  # without the extra cpu there is no machine code
             return
-        code_of = native._object
+        find_code, make_code = native.stored_code, native.object_code
 
-        def code_counted(text: str, optimised: bool) -> bytes:
-            self.note("modules", native._digest(text, optimised))
-            return code_of(text, optimised)
+        def found_counted(digest: str) -> bytes | None:
+            self.note("modules", digest)
+            return find_code(digest)
 
-        native._object = code_counted
+        def made_counted(text: str, optimised: bool) -> bytes:
+            self.note("modules", native.digest_of(text, optimised))
+            return make_code(text, optimised)
+
+        native.stored_code, native.object_code = found_counted, made_counted
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keep the session, whose exit status says that a room is over its budget."""

@@ -35,22 +35,21 @@ class Value:
     narrow: X | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reached:
+class Reached(NamedTuple):
     """What an access of a lane touches: elements of a size, and how memory notes it."""
 
     space: str
     size: int
-    count: int
+    elements: int
     mark: int
     #: Bytes that an error tells of at once, at most.
     piece: int = 16
 
 
 class Site(NamedTuple):
-    """Where an error can be: an instruction, and the access that it does there."""
+    """Where an error can be: an instruction by its number, and the access that it does there."""
 
-    given: Instruction
+    number: int
     reached: Reached | None
 
 
@@ -96,6 +95,7 @@ class Builder:
         self.guarded = False
         self.given: Instruction | None = None
         self.sites: list[Site] = []
+        self._places = {id(instruction): number for number, instruction in enumerate(self.function.code)}
         self._carry: str | None = None
         #: Where lanes that take turns have their values, and where those go that take no part.
         self.turns: tuple[str, str] | None = None
@@ -396,9 +396,9 @@ class Builder:
     def site(self, reached: Reached | None = None) -> int:
         """The number by which an error names the instruction at hand, and what it touches."""
         assert self.given is not None
-        made = Site(self.given, reached)
-        if not self.sites or self.sites[-1].given is not made.given or self.sites[-1].reached != reached:
-            self.sites.append(made)
+        site = Site(self._places[id(self.given)], reached)
+        if not self.sites or self.sites[-1] != site:
+            self.sites.append(site)
         return len(self.sites) - 1
 
     def stop_where(self, bad: X, numbers: X, reached: Reached | None = None) -> None:

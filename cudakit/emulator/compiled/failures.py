@@ -20,19 +20,19 @@ from cudakit.errors import EmulationError
 
 def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     """What code stopped for, as the error that NumPy's machine raises."""
-    made = compiled.made
     if code == Ending.STUCK:
         return EmulationError(
             f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
         )
     if code == Ending.STALLED:
         return _stalled(launch, compiled, words)
-    given, reached = made.sites[words[Slot.SITE]]
+    number, reached = compiled.facts.sites[words[Slot.SITE]]
+    given, function = compiled.source.instruction(number)
     block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
     special = SpecialRegisters(launch.geometry, range(block, block + 1))
     if given.opcode == "trap":
         where = place_of(special, launch.geometry, thread)
-        what = trapped(where, compiled.context.function, launch.geometry)
+        what = trapped(where, compiled.source.context.function, launch.geometry)
     elif "aligned" in given.modifiers and reached is None:
         where, here = place_of(special, launch.geometry, thread), words[Slot.ADDRESS]
         what = f"{given} needs all 32 threads of a warp; of that of {where}, only {here} are there"
@@ -41,28 +41,29 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
         what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
     else:
         what = _access(launch, given, reached, words[Slot.ADDRESS] & 2**64 - 1)
-    return EmulationError(launch.explain(compiled.origins.get(id(given), launch.entry), given, what))
+    return EmulationError(launch.explain(function, given, what))
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     """Vectors wait at barriers that others do not come to."""
-    made = compiled.made
-    threads, held = launch.geometry.threads, 0
-    first: tuple[int, Instruction | None] | None = None
-    for at in range(0, threads, made.width):
-        place = words[Slot.STATE] + at // made.width * made.state_bytes
+    facts, width = compiled.facts, compiled.layout.width
+    threads, held, waits = launch.geometry.threads, 0, dict(facts.waits)
+    first: tuple[int, int | None] | None = None
+    for at in range(0, threads, width):
+        place = words[Slot.STATE] + at // width * facts.state_bytes
         state = ctypes.c_int64.from_address(place).value
         if state != DONE:
-            held += min(made.width, threads - at)
-            first = first or (at, made.waits.get(state))
+            held += min(width, threads - at)
+            first = first or (at, waits.get(state))
     assert first is not None
-    thread, given = first
+    thread, number = first
     block = words[Slot.AT_BLOCK]
     where = place_of(SpecialRegisters(launch.geometry, range(block, block + 1)), launch.geometry, thread)
     what = deadlocked(held, 0, where)
-    if given is None:
+    if number is None:
         return EmulationError(f"{launch.title}: {what}")
-    return EmulationError(launch.explain(compiled.origins.get(id(given), launch.entry), given, what))
+    given, function = compiled.source.instruction(number)
+    return EmulationError(launch.explain(function, given, what))
 
 
 def _access(launch: Launch, given: Instruction, reached: Reached | None, address: int) -> str:
@@ -73,7 +74,7 @@ def _access(launch: Launch, given: Instruction, reached: Reached | None, address
         assert given.opcode == "cp"
         assert isinstance(given.operands[2], Immediate)
         return f"a copy of {given.operands[2].value} bytes from a source of {address}"
-    size = reached.size * reached.count
+    size = reached.size * reached.elements
     shared = launch.shared.total_bytes(launch.geometry.shared_bytes)
     memory.block_of = np.zeros(1, np.int64)
     memory.set_shared(1, shared)

@@ -8,11 +8,12 @@ Where lanes part
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from cudakit.emulator.compiled import threads, verdicts
 from cudakit.emulator.compiled.analysis import Analysis
-from cudakit.emulator.compiled.builder import Site
+from cudakit.emulator.compiled.builder import Reached, Site
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.flow import Block, ends_block, meets, named_lanes
 from cudakit.emulator.compiled.guards import Guarded, check_together, guarded
@@ -28,25 +29,37 @@ from cudakit.emulator.machine.context import Context
 from cudakit.emulator.ptx.program import Immediate, Instruction
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """A kernel's IR, and what a launch of it needs to know."""
+class Facts(NamedTuple):
+    """What a launch needs to know of a kernel's code. Instructions are named by their numbers."""
 
-    text: str
     #: Where errors can be, which they name by number.
     sites: tuple[Site, ...]
     #: Variables whose addresses it asks for, in their order.
     symbols: tuple[str, ...]
-    #: Bytes that a vector's saved registers take; 0 where none waits.
+    #: Bytes that a vector's saved registers take; 0 where none waits. And those of a lane's local memory.
     state_bytes: int
-    #: Lanes of a vector.
-    width: int
+    local_bytes: int
     #: Whether blocks may change what others read, so that their order is to be kept.
     ordered: bool
-    #: Whether it runs by strips of blocks, which are not to be parted.
-    strips: bool
-    #: Barriers, by the number that a vector's state begins with where it waits.
-    waits: dict[int, Instruction]
+    #: Barriers, each with the number that a vector's state begins with where it waits.
+    waits: tuple[tuple[int, int], ...]
+    #: Instructions.
+    size: int
+
+    @classmethod
+    def of(cls, values: Sequence[Any]) -> Facts:
+        """The facts in lists, as JSON gives them."""
+        sites, symbols, state_bytes, local_bytes, ordered, waits, size = values
+        places = tuple(Site(number, reached and Reached(*reached)) for number, reached in sites)
+        barriers = tuple((state, number) for state, number in waits)
+        return cls(places, tuple(symbols), state_bytes, local_bytes, ordered, barriers, size)
+
+
+class Made(NamedTuple):
+    """A kernel's IR, and what a launch of it needs to know."""
+
+    text: str
+    facts: Facts
 
 
 #: Instructions of a kernel from which on a second body for each block takes longer to compile than it gains.
@@ -91,16 +104,16 @@ class _Kernel:
             'attributes #0 = { nounwind "no-trapping-math"="true" "prefer-vector-width"="512" }\n'
             '!0 = !{}\n!1 = !{!"branch_weights", i32 1, i32 10000}\n!2 = !{!"branch_weights", i32 10000, i32 1}\n'
         )
-        return Made(
-            whole,
+        facts = Facts(
             tuple(b.sites),
             tuple(b.symbols),
             scaffold.states.bytes if known.suspends else 0,
-            b.width,
+            known.context.local_bytes,
             self.ordered,
-            known.layout.strips,
-            {number + 1: known.last_of(number) for number in known.waiting},
+            tuple((number + 1, self.flow.blocks[number].last - 1) for number in known.waiting),
+            len(self.code),
         )
+        return Made(whole, facts)
 
     def _block(self, place: int, number: int) -> None:
         b, text, scaffold = self.b, self.text, self.scaffold

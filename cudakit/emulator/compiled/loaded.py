@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled import native, tiers
+from cudakit.emulator.compiled.kernel import Facts
 from cudakit.emulator.compiled.layout import Layout, Slot
-from cudakit.emulator.machine.context import Context
+from cudakit.emulator.compiled.source import Source
 from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import WIDEST, Memory
 from cudakit.emulator.machine.special import coordinates
 from cudakit.emulator.machine.state import SHARED_UNIT
-from cudakit.emulator.ptx.program import Function
 
 
 @dataclass(eq=False)
@@ -47,30 +47,34 @@ class Frame:
 class Compiled:
     """A kernel that is machine code, for one layout."""
 
-    made: kernel.Made
-    code: native.Code
-    context: Context
-    #: Functions that instructions were taken from, by the ``id`` of these.
-    origins: dict[int, Function]
+    source: Source
     layout: Layout
-    #: Whether it was made quickly, for the time being: such code may need more stack than threads have. And how long it
-    #: runs before it is made anew, in seconds.
-    is_quick: bool = False
+    #: Instructions of kernels that are optimised at once.
+    short: int
+    #: How long what was made quickly runs before it is optimised, in seconds.
     patience: float = 0
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+    facts: Facts = field(init=False)
+    code: native.Code = field(init=False)
+    #: Whether it was made quickly, for the time being: such code may need more stack than threads have.
+    is_quick: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._take(tiers.code_of(self.source, self.layout, self.short))
 
     def improve(self) -> None:
         """Compile what runs quicker."""
-        quick, self.made = self.made, kernel.make(self.context, self.layout)
-        self.code, self.is_quick = native.Code(self.made.text, True), False
+        self._take(tiers.make(self.source, self.layout, self.short, True))
         self.frames.clear()
-        native.note_improved(quick.text)
+
+    def _take(self, tier: tiers.Tier) -> None:
+        self.facts, self.code, self.is_quick = tier.facts, native.Code(tier.object_code), tier.is_quick
 
 
 def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     """Room for launches of a geometry."""
     geometry, module = launch.geometry, launch.module
-    context, made = compiled.context, compiled.made
+    facts = compiled.facts
     words = (ctypes.c_int64 * int(Slot.COUNT + 1))()
     held: list[Any] = []
 
@@ -83,25 +87,24 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     shared = launch.shared.total_bytes(geometry.shared_bytes)
     parameter_bytes = -(-len(launch.parameters) // WIDEST) * WIDEST
     parameters = room(max(WIDEST, parameter_bytes))
-    rows = -(-context.local_bytes // 16) * 16 if context.local else 0
     lanes = -(-geometry.threads // 64) * 64
     at = np.zeros(3 * 1088, np.uint32)
     for axis, values in enumerate(coordinates(np.arange(geometry.threads), geometry.block).values()):
         at[axis * 1088 : axis * 1088 + geometry.threads] = values
     held.append(at)
-    addresses = np.array([module.symbols.addresses[name] for name in made.symbols] or [0], np.int64)
+    addresses = np.array([module.symbols.addresses[name] for name in facts.symbols] or [0], np.int64)
     held.append(addresses)
     table = (ctypes.c_int64 * (4 * 1024))()
     words[Slot.PARAMETERS], words[Slot.PARAMETER_BYTES] = parameters, parameter_bytes
     words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
-    words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, rows) * lanes), rows
+    words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, facts.local_bytes) * lanes), facts.local_bytes
     for axis in range(3):
         words[Slot.GRID + axis], words[Slot.BLOCK + axis] = geometry.grid[axis], geometry.block[axis]
     words[Slot.THREADS] = geometry.threads
     words[Slot.THREAD_AT] = int(at.__array_interface__["data"][0])
     words[Slot.SYMBOLS] = int(addresses.__array_interface__["data"][0])
-    words[Slot.VECTORS] = -(-geometry.threads // made.width)
-    words[Slot.STATE] = room(max(64, made.state_bytes * words[Slot.VECTORS]))
+    words[Slot.VECTORS] = -(-geometry.threads // compiled.layout.width)
+    words[Slot.STATE] = room(max(64, facts.state_bytes * words[Slot.VECTORS]))
     words[Slot.DYNAMIC_BYTES] = geometry.shared_bytes
     words[Slot.TOTAL_BYTES] = -(-shared // SHARED_UNIT) * SHARED_UNIT
     words[Slot.GRID_BARRIER] = module.grid_barrier_address if geometry.cooperative else 0

@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from cudakit.emulator.compiled import kernel, native
+from cudakit.emulator.compiled import native
 from cudakit.emulator.compiled.analysis import Traits, traits_of
-from cudakit.emulator.compiled.inline import Inlined
 from cudakit.emulator.compiled.layout import Layout, layout_of
 from cudakit.emulator.compiled.loaded import Compiled
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.session import Session
-from cudakit.emulator.compiled.webs import split
+from cudakit.emulator.compiled.source import Source
 from cudakit.emulator.machine.capacity import MOST_LANES
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.decode import decode
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.module import Module
 from cudakit.errors import EmulatorWarning
@@ -101,22 +98,11 @@ class Machine:
 
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
         try:
-            inlined = Inlined(module.program, module.program.functions[name])
-            context = Context(module.symbols, inlined.function, module.shared(name).offsets)
-            # What NumPy's machine does not know, in this form, is not known here: its error comes where it is run.
-            for given in inlined.function.code:
-                if decode(given, context).missing:
-                    raise Refusal(f"instruction {given}")
-            split(inlined.function, inlined.origins)
-            context = Context(module.symbols, inlined.function, module.shared(name).offsets)
-            quick, size = kernel.make(context, layout, True), len(context.function.code)
-            if size <= _SHORT or native.was_improved(quick.text):
-                made = kernel.make(context, layout)
-                return Compiled(made, native.Code(made.text, True), context, inlined.origins, layout)
+            compiled = Compiled(Source(module, name), layout, _SHORT)
         except Refusal as refusal:
             return refusal
-        patience = size * _OPTIMISING
-        return Compiled(quick, native.Code(quick.text, False), context, inlined.origins, layout, True, patience)
+        compiled.patience = compiled.facts.size * _OPTIMISING
+        return compiled
 
     def run(self, launch: Launch, compiled: Compiled) -> None:
         """Run a launch to its end.

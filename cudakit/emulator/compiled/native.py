@@ -85,31 +85,28 @@ _QUICK = ("sroa", "simplify_cfg")
 _QUICKER = ("instruction_combine", "new_gvn", "simplify_cfg", "dead_store_elimination")
 
 
-def was_improved(quick: str) -> bool:
-    """Whether the kernel of a module that was made quickly was optimised before, so that the cache may have that code."""
-    return default_cache().stored("improved", _digest(quick, False)) is not None
+def stored_code(digest: str) -> bytes | None:
+    """The object code with a digest, if it is on disk."""
+    return default_cache().stored("native", digest)
 
 
-def note_improved(quick: str) -> None:
-    """Note that the kernel of a module that was made quickly has been optimised."""
-    default_cache().blob("improved", _digest(quick, False), lambda: b"1")
-
-
-def _object(text: str, optimised: bool) -> bytes:
-    return default_cache().blob("native", _digest(text, optimised), lambda: compiled(text, optimised))
+def object_code(text: str, optimised: bool) -> bytes:
+    """The object code of a module, from disk or made now."""
+    digest = digest_of(text, optimised)
+    return default_cache().blob("native", digest, lambda: compiled(text, optimised))
 
 
 @cache
 def _helpers() -> bytes:
     """What kernels call, which is the same for all."""
-    return _object(HELPERS, True)
+    return object_code(HELPERS, True)
 
 
 class Code:
     """Object code in the process, for as long as this lives."""
 
-    def __init__(self, text: str, optimised: bool) -> None:
-        library = llvm.JITLibraryBuilder().add_object_img(_object(text, optimised)).add_object_img(_helpers())
+    def __init__(self, code: bytes) -> None:
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_object_img(_helpers())
         library.add_current_process().export_symbol("kernel")
         self._held = library.link(_jit(), f"kernel{next(_numbers)}")
         #: run(words, first block, last block): 0, or what it stopped for.
@@ -120,12 +117,15 @@ _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.
 _numbers = count()
 
 
-def _digest(text: str, optimised: bool) -> str:
-    """What the object code of a text depends on."""
+def made_by() -> tuple[str, ...]:
+    """All beside its text that decides what object code a module becomes."""
     name, features, *_ = processor()
-    passes = (str(optimised), str(_LONG), *_QUICK, *_QUICKER)
-    made_by = (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features, *passes)
-    return hashlib.sha256("\0".join((*made_by, text)).encode()).hexdigest()
+    return (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features, str(_LONG), *_QUICK, *_QUICKER)
+
+
+def digest_of(text: str, optimised: bool) -> str:
+    """Digest of what the object code of a module depends on."""
+    return hashlib.sha256("\0".join((*made_by(), str(optimised), text)).encode()).hexdigest()
 
 
 @cache

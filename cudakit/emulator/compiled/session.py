@@ -81,14 +81,14 @@ class Session:
             self.memory.leave()
 
     def _run(self) -> None:
-        geometry, made = self.launch.geometry, self.compiled.made
+        geometry, layout = self.launch.geometry, self.compiled.layout
         if geometry.cooperative:
             self.launch.module.grid_barrier[:] = 0
         blocks, threads = geometry.blocks, geometry.threads
-        alone = made.ordered or self.memory.watcher is not None or blocks * threads < _FEW or blocks < 2
+        alone = self.compiled.facts.ordered or self.memory.watcher is not None or blocks * threads < _FEW or blocks < 2
         workers = 1 if alone else cores()
         size = blocks if workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // threads)))
-        if made.strips:
+        if layout.strips:
             size = -(-size // STRIP) * STRIP
         parts = iter(range(0, blocks, size))
         failed: list[tuple[int, int, Frame]] = []
@@ -222,7 +222,8 @@ class Session:
             return 1
 
     def _called(self, frame: Frame, site: int, first: int, block: int, mask: int, values: int) -> int:
-        given, width = self.compiled.made.sites[site].given, self.compiled.made.width
+        given, function = self.compiled.source.instruction(self.compiled.facts.sites[site].number)
+        width = self.compiled.layout.width
         lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)
         self._show(frame, block)
         special = SpecialRegisters(self.launch.geometry, range(block, block + 1))
@@ -231,7 +232,6 @@ class Session:
         try:
             step(given, machine, first, lanes, values)
         except (AccessError, EmulationError) as error:
-            function = self.compiled.origins.get(id(given), self.launch.entry)
             called = replace(given, modifiers=("uni",)) if given.opcode == "call" else given
             raise EmulationError(self.launch.explain(function, called, str(error))) from None
         return 0
@@ -247,7 +247,7 @@ class Session:
 
     def _step(self, given: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
         """An instruction as NumPy's machine runs it, with the registers of these lanes."""
-        context = self.compiled.context
+        context = self.compiled.source.context
         read, written = registers_of(given, context.function.registers)
         table, index = self._table(values, len(read) + len(written)), first + lanes
         registers = context.make_frame(machine.lanes)
@@ -266,7 +266,7 @@ class Session:
 
     def _table(self, values: int, rows: int) -> np.ndarray:
         """What lanes hand over, and are given: rows of eight bytes a lane."""
-        width = self.compiled.made.width
+        width = self.compiled.layout.width
         held = (ctypes.c_uint64 * (width * rows)).from_address(values)
         return np.ctypeslib.as_array(held).reshape(rows, width)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from cudakit.emulator.ptx.body import Body, Sources
@@ -35,8 +36,10 @@ def parse(text: str) -> Program:
     ArgumentError
         For what is no str.
     """
-    program, shared = Program("", {}, {}), set[str]()
-    for module, first_line in modules_in(without_comments(text_of("emulator.parse: PTX", text))):
+    text = text_of("emulator.parse: PTX", text)
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
+    program, shared = Program("", {}, {}, digest), set[str]()
+    for module, first_line in modules_in(without_comments(text)):
         _Module(module, first_line, program, shared).parse()
     for declared in program.variables.values():
         if declared.extern and declared.space in ("global", "const"):

@@ -180,8 +180,9 @@ class Function:
 
 @dataclass(slots=True)
 class Program:
-    """A PTX module."""
+    """A PTX module, and the digest of the text that it was read from."""
 
     target: str
     variables: dict[str, Variable]
     functions: dict[str, Function]
+    digest: str = ""

@@ -586,6 +586,7 @@ def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:
 def test_large_kernels_are_optimised_once_they_have_run_long(
     monkeypatch: pytest.MonkeyPatch, fresh_cache: Cache, code: str
 ) -> None:
+    from cudakit.emulator.compiled import loaded as loaded_kernels
     from cudakit.emulator.compiled import machine, native
 
     gc.collect()  # another test's stream: a launch beside it is watched, and compiled for that
@@ -593,8 +594,10 @@ def test_large_kernels_are_optimised_once_they_have_run_long(
     made = []
     real = native.compiled
     monkeypatch.setattr(native, "compiled", lambda text, optimised: made.append(optimised) or real(text, optimised))
-    loaded, load = [], native.Code
-    monkeypatch.setattr(native, "Code", lambda text, optimised: loaded.append(optimised) or load(text, optimised))
+    loaded, take = [], loaded_kernels.Compiled._take
+    monkeypatch.setattr(
+        loaded_kernels.Compiled, "_take", lambda self, tier: loaded.append(not tier.is_quick) or take(self, tier)
+    )
     monkeypatch.setattr(machine, "_SHORT", 0)
     monkeypatch.setattr(machine, "_OPTIMISING", 1e-9)
     more = len(code)  # none is in the cache
