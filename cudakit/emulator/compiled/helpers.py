@@ -1,525 +1,273 @@
-"""The functions that compiled kernels call where an access leaves the way that is checked at once."""
+"""The functions that compiled kernels call where an access leaves the way that is checked at once.
+
+Each is written as IR once, when the first kernel is loaded.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from functools import cache
+
 from cudakit.emulator.compiled.layout import Slot
+from cudakit.emulator.compiled.routine import Routine, Word
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BITS
 
 READ, WRITE = 0, 1
 #: Where a range begins that holds for no address: with a span of 0, at one that no pointer has.
 NOWHERE = -(1 << 63) + 1
 GLOBAL, GENERIC, SHARED = 0, 1, 2
+#: Parameters that are pointers; all others are numbers of 64 bits.
+_POINTERS = frozenset({"ctx", "addresses", "values", "range", "token"})
+#: The helpers, and how each is written; and what kernels are told of those that they call.
+_TABLE: dict[str, tuple[Routine, Callable[..., None]]] = {}
+_KNOWN: list[str] = []
 
 
-def _slot(name: str, slot: int) -> str:
-    return f"  {name} = getelementptr i64, ptr %ctx, i64 {int(slot)}\n"
+def _helper(result: str, known: str = "") -> Callable[[Callable[..., None]], Routine]:
+    """A helper that gives a result; `known` are the attributes by which kernels know it, if they call it."""
+
+    def enter(write: Callable[..., None]) -> Routine:
+        name, (_, *names) = write.__name__.strip("_"), inspect.signature(write).parameters
+        types = {parameter: "ptr" if parameter in _POINTERS else "i64" for parameter in names}
+        routine = Routine(name, result, types)
+        _TABLE[name] = routine, write
+        if known:
+            _KNOWN.append(f"declare {result} @{name}({', '.join(types.values())}) {known}")
+        return routine
+
+    return enter
 
 
-#: one(…): the host's address of a lane's access, or 0 with the error written down. LOW, HIGH (the span), SHIFT and
-#: FLAGS (0 for none) of the launch's words say for which addresses the same holds: for none, a span of 0 at the
-#: highest address.
-HELPERS = f"""
-define void @blame(
-    ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, ptr %addresses
-) noinline nounwind {{
-entry:
-  %lane = call i64 @llvm.cttz.i64(i64 %mask, i1 false)
-  %at = getelementptr i64, ptr %addresses, i64 %lane
-  %address = load i64, ptr %at
-  %thread = add i64 %first, %lane
-{_slot("%s0", Slot.SITE)}  store i64 %site, ptr %s0
-{_slot("%s1", Slot.ADDRESS)}  store i64 %address, ptr %s1
-{_slot("%s2", Slot.THREAD)}  store i64 %thread, ptr %s2
-{_slot("%s3", Slot.AT_BLOCK)}  store i64 %block, ptr %s3
-  ret void
-}}
+@cache
+def helpers() -> str:
+    """The module of all of them."""
+    declared = set[str]()
+    for routine, write in _TABLE.values():
+        write(routine, *routine.arguments())
+        declared |= routine.text.declared
+    sources = [routine.source("noinline nounwind") for routine, _ in _TABLE.values()]
+    return "\n".join([*sources, *sorted(declared)])
 
-define i64 @one(
-    ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %address, i64 %size, i64 %use, i64 %space, i64 %row
-) noinline nounwind {{
-entry:
-{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}
-{_slot("%shiftp", Slot.SHIFT)}{_slot("%flagsp", Slot.FLAGS)}  store i64 {NOWHERE}, ptr %lowp
-  store i64 0, ptr %spanp
-  store i64 0, ptr %shiftp
-  store i64 0, ptr %flagsp
-  %am = sub i64 %size, 1
-  %odd = and i64 %address, %am
-  %isodd = icmp ne i64 %odd, 0
-  br i1 %isodd, label %bad, label %even
-even:
-  switch i64 %space, label %global [ i64 {SHARED}, label %shared
-                                     i64 {GENERIC}, label %generic ]
-generic:
-  %window = lshr i64 %address, {WINDOW_BITS}
-  switch i64 %window, label %global [ i64 {SHARED_WINDOW >> WINDOW_BITS}, label %inshared
-                                      i64 {LOCAL_WINDOW >> WINDOW_BITS}, label %inlocal
-                                      i64 {PARAM_WINDOW >> WINDOW_BITS}, label %inparam ]
-inparam:
-  %po = sub i64 %address, {PARAM_WINDOW}
-  %pend = add i64 %po, %size
-{_slot("%pnp", Slot.PARAMETER_BYTES)}  %pn = load i64, ptr %pnp
-  %pin = icmp ule i64 %pend, %pn
-  %pread = icmp eq i64 %use, {READ}
-  %pok = and i1 %pin, %pread
-  br i1 %pok, label %param, label %bad
-param:
-{_slot("%pp", Slot.PARAMETERS)}  %pb = load i64, ptr %pp
-  %ph = add i64 %pb, %po
-  ret i64 %ph
-inlocal:
-  %lo = sub i64 %address, {LOCAL_WINDOW}
-  %lend = add i64 %lo, %size
-  %lok = icmp ule i64 %lend, %row
-  br i1 %lok, label %local, label %bad
-local:
-{_slot("%lp", Slot.LOCAL)}  %lb = load i64, ptr %lp
-  %lr = mul i64 %thread, %row
-  %l1 = add i64 %lb, %lr
-  %l2 = add i64 %l1, %lo
-  ret i64 %l2
-inshared:
-  br label %shared
-shared:
-  %base = phi i64 [ 0, %even ], [ {SHARED_WINDOW}, %inshared ]
-  %so = sub i64 %address, %base
-  %send = add i64 %so, %size
-{_slot("%sbp", Slot.SHARED_BYTES)}  %sb = load i64, ptr %sbp
-  %sok0 = icmp ule i64 %send, %sb
-  %sok1 = icmp ult i64 %so, %send
-  %sok = and i1 %sok0, %sok1
-  br i1 %sok, label %insidesh, label %bad
-insidesh:
-{_slot("%sp", Slot.SHARED)}  %sbase = load i64, ptr %sp
-  %shost = add i64 %sbase, %so
-  store i64 %base, ptr %lowp
-  %sspan = sub i64 %sb, %size
-  store i64 %sspan, ptr %spanp
-  %sshift = sub i64 %sbase, %base
-  store i64 %sshift, ptr %shiftp
-  ret i64 %shost
-global:
-{_slot("%tp", Slot.TABLE)}{_slot("%tc", Slot.TABLE_COUNT)}  br label %again
-again:
-  %table = load ptr, ptr %tp
-  %count = load i64, ptr %tc
-  br label %look
-look:
-  %n = phi i64 [ %count, %again ], [ %n1, %nextrow ]
-  %none = icmp eq i64 %n, 0
-  br i1 %none, label %reach, label %row1
-row1:
-  %n1 = sub i64 %n, 1
-  %o = mul i64 %n1, 4
-  %rp = getelementptr i64, ptr %table, i64 %o
-  %start = load i64, ptr %rp
-  %ep = getelementptr i64, ptr %rp, i64 1
-  %end = load i64, ptr %ep
-  %gend = add i64 %address, %size
-  %after = icmp uge i64 %address, %start
-  %before = icmp ule i64 %gend, %end
-  %within = and i1 %after, %before
-  br i1 %within, label %hit, label %nextrow
-nextrow:
-  br label %look
-hit:
-  %fp = getelementptr i64, ptr %rp, i64 2
-  %readonly = load i64, ptr %fp
-  %both = and i64 %readonly, %use
-  %refused = icmp ne i64 %both, 0
-  br i1 %refused, label %bad, label %good
-good:
-  store i64 %start, ptr %lowp
-  %length = sub i64 %end, %start
-  %span = sub i64 %length, %size
-  store i64 %span, ptr %spanp
-  %wp = getelementptr i64, ptr %rp, i64 3
-  %flags = load i64, ptr %wp
-  store i64 %flags, ptr %flagsp
-  ret i64 %address
-reach:
-{_slot("%cp", Slot.REACH)}  %callback = load ptr, ptr %cp
-  %reached = call i64 %callback(ptr %ctx, i64 %address, i64 %size, i64 %use)
-  switch i64 %reached, label %bad [ i64 1, label %again
-                                    i64 2, label %once ]
-once:
-  ret i64 %address
-bad:
-{_slot("%s0", Slot.SITE)}  store i64 %site, ptr %s0
-{_slot("%s1", Slot.ADDRESS)}  store i64 %address, ptr %s1
-{_slot("%s2", Slot.THREAD)}  store i64 %thread, ptr %s2
-{_slot("%s3", Slot.AT_BLOCK)}  store i64 %block, ptr %s3
-  ret i64 0
-}}
 
-define i1 @lanes(
-    ptr %ctx, i64 %site, i64 %first, i64 %block, i64 %mask, i64 %size, i64 %count, i64 %use, i64 %space, i64 %width,
-    ptr %addresses, ptr %values, i64 %row, i64 %mark, ptr %range
-) noinline nounwind {{
-entry:
-  %bytes = mul i64 %size, %count
-  %pitch = mul i64 %size, %width
-  %am = sub i64 %bytes, 1
-  %isshared = icmp eq i64 %space, {SHARED}
-  %keeps = icmp ne ptr %range, null
-  br i1 %isshared, label %inshared, label %elsewhere
-inshared:
-{_slot("%sbp", Slot.SHARED_BYTES)}{_slot("%sp", Slot.SHARED)}  %sb = load i64, ptr %sbp
-  %sbase = load i64, ptr %sp
-  %enough = icmp uge i64 %sb, %bytes
-  %sless = sub i64 %sb, %bytes
-  %slow = select i1 %enough, i64 0, i64 {NOWHERE}
-  %sspan = select i1 %enough, i64 %sless, i64 0
-  br label %next
-elsewhere:
-  br i1 %keeps, label %known, label %next
-known:
-  %k = load <4 x i64>, ptr %range, align 8
-  %klow = extractelement <4 x i64> %k, i64 0
-  %kspan = extractelement <4 x i64> %k, i64 1
-  %kshift = extractelement <4 x i64> %k, i64 2
-  %kflags = extractelement <4 x i64> %k, i64 3
-  br label %next
-next:
-  %left = phi i64 [ %mask, %inshared ], [ %mask, %elsewhere ], [ %mask, %known ], [ %rest, %done ], [ %rest, %byte ]
-  %low = phi i64 [ %slow, %inshared ], [ {NOWHERE}, %elsewhere ], [ %klow, %known ], [ %low1, %done ], [ %low1, %byte ]
-  %span = phi i64 [ %sspan, %inshared ], [ 0, %elsewhere ], [ %kspan, %known ], [ %span1, %done ], [ %span1, %byte ]
-  %shift = phi i64 [ %sbase, %inshared ], [ 0, %elsewhere ], [ %kshift, %known ], [ %shift1, %done ], [ %shift1, %byte ]
-  %flags = phi i64 [ 0, %inshared ], [ 0, %elsewhere ], [ %kflags, %known ], [ %flags1, %done ], [ %flags1, %byte ]
-  %empty = icmp eq i64 %left, 0
-  br i1 %empty, label %well, label %lane
-lane:
-  %l = call i64 @llvm.cttz.i64(i64 %left, i1 true)
-  %less = sub i64 %left, 1
-  %rest = and i64 %left, %less
-  %ap = getelementptr i64, ptr %addresses, i64 %l
-  %a = load i64, ptr %ap
-  %off = sub i64 %a, %low
-  %inside = icmp ule i64 %off, %span
-  %odd = and i64 %a, %am
-  %even = icmp eq i64 %odd, 0
-  %fine = and i1 %inside, %even
-  br i1 %fine, label %near, label %far, !prof !0
-near:
-  %moved = add i64 %a, %shift
-  br label %copy
-far:
-  %thread = add i64 %first, %l
-  %found = call i64 @one(
-    ptr %ctx, i64 %site, i64 %thread, i64 %block, i64 %a, i64 %bytes, i64 %use, i64 %space, i64 %row
-  )
-  %failed = icmp eq i64 %found, 0
-  br i1 %failed, label %fail, label %keep
-keep:
-{_slot("%kept", Slot.LOW)}  %w = load <4 x i64>, ptr %kept, align 8
-  %wlow = extractelement <4 x i64> %w, i64 0
-  %wspan = extractelement <4 x i64> %w, i64 1
-  %wshift = extractelement <4 x i64> %w, i64 2
-  %wflags = extractelement <4 x i64> %w, i64 3
-  br i1 %keeps, label %remember, label %copy
-remember:
-  store <4 x i64> %w, ptr %range, align 8
-  br label %copy
-copy:
-  %host = phi i64 [ %moved, %near ], [ %found, %keep ], [ %found, %remember ]
-  %low1 = phi i64 [ %low, %near ], [ %wlow, %keep ], [ %wlow, %remember ]
-  %span1 = phi i64 [ %span, %near ], [ %wspan, %keep ], [ %wspan, %remember ]
-  %shift1 = phi i64 [ %shift, %near ], [ %wshift, %keep ], [ %wshift, %remember ]
-  %flags1 = phi i64 [ %flags, %near ], [ %wflags, %keep ], [ %wflags, %remember ]
-  %hp = inttoptr i64 %host to ptr
-  %lo = mul i64 %l, %size
-  %reads = icmp eq i64 %use, {READ}
-  br label %part
-part:
-  %i = phi i64 [ 0, %copy ], [ %i1, %went ]
-  %io = mul i64 %i, %pitch
-  %vo = add i64 %io, %lo
-  %vp = getelementptr i8, ptr %values, i64 %vo
-  %ho = mul i64 %i, %size
-  %mp = getelementptr i8, ptr %hp, i64 %ho
-  %to = select i1 %reads, ptr %vp, ptr %mp
-  %from = select i1 %reads, ptr %mp, ptr %vp
-  switch i64 %size, label %other [ i64 1, label %s1
-                                   i64 2, label %s2
-                                   i64 4, label %s4
-                                   i64 8, label %s8 ]
-s1:
-  %x1 = load i8, ptr %from
-  store i8 %x1, ptr %to
-  br label %went
-s2:
-  %x2 = load i16, ptr %from, align 1
-  store i16 %x2, ptr %to, align 1
-  br label %went
-s4:
-  %x4 = load i32, ptr %from, align 1
-  store i32 %x4, ptr %to, align 1
-  br label %went
-s8:
-  %x8 = load i64, ptr %from, align 1
-  store i64 %x8, ptr %to, align 1
-  br label %went
-other:
-  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %from, i64 %size, i1 false)
-  br label %went
-went:
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %count
-  br i1 %more, label %part, label %done
-done:
-  %marked = icmp ne i64 %flags1, 0
-  br i1 %marked, label %marking, label %next
-marking:
-  %fa = add i64 %host, %flags1
-  %fptr = inttoptr i64 %fa to ptr
-  %m8 = trunc i64 %mark to i8
-  br label %byte
-byte:
-  %j = phi i64 [ 0, %marking ], [ %j1, %byte ]
-  %bp = getelementptr i8, ptr %fptr, i64 %j
-  %was = load i8, ptr %bp
-  %is = or i8 %was, %m8
-  store i8 %is, ptr %bp
-  %j1 = add i64 %j, 1
-  %bmore = icmp ult i64 %j1, %bytes
-  br i1 %bmore, label %byte, label %next
-fail:
-  ret i1 true
-well:
-  ret i1 false
-}}
+@_helper("void", "cold nounwind")
+def blame(f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Word, addresses: Word) -> None:
+    """Write an error of a mask's first lane down."""
+    lane = f.first_lane(mask)
+    _write_down(ctx, site, addresses[lane], first + lane, block)
+    f.give()
 
-define i1 @place(
-    ptr %ctx, ptr %range, i64 %address, i64 %need, i64 %extent, i64 %use, i64 %space
-) noinline nounwind {{
-entry:
-  %isgeneric = icmp eq i64 %space, {GENERIC}
-  %window = lshr i64 %address, {WINDOW_BITS}
-  %isshared = icmp eq i64 %window, {SHARED_WINDOW >> WINDOW_BITS}
-  %inshared = and i1 %isgeneric, %isshared
-  br i1 %inshared, label %shared, label %global
-shared:
-{_slot("%sbp", Slot.SHARED_BYTES)}{_slot("%sp", Slot.SHARED)}  %sb = load i64, ptr %sbp
-  %sbase = load i64, ptr %sp
-  %sshift = sub i64 %sbase, {SHARED_WINDOW}
-  %send = add i64 %sb, {SHARED_WINDOW}
-  br label %found
-global:
-{_slot("%tp", Slot.TABLE)}{_slot("%tc", Slot.TABLE_COUNT)}  %table = load ptr, ptr %tp
-  %count = load i64, ptr %tc
-  br label %look
-look:
-  %n = phi i64 [ %count, %global ], [ %n1, %row ]
-  %none = icmp eq i64 %n, 0
-  br i1 %none, label %no, label %row
-row:
-  %n1 = sub i64 %n, 1
-  %o = mul i64 %n1, 4
-  %rp = getelementptr i64, ptr %table, i64 %o
-  %start = load i64, ptr %rp
-  %ep = getelementptr i64, ptr %rp, i64 1
-  %end = load i64, ptr %ep
-  %after = icmp uge i64 %address, %start
-  %before = icmp ult i64 %address, %end
-  %within = and i1 %after, %before
-  br i1 %within, label %hit, label %look
-hit:
-  %fp = getelementptr i64, ptr %rp, i64 2
-  %readonly = load i64, ptr %fp
-  %both = and i64 %readonly, %use
-  %wp = getelementptr i64, ptr %rp, i64 3
-  %rowflags = load i64, ptr %wp
-  %refused = icmp ne i64 %both, 0
-  br i1 %refused, label %no, label %found
-found:
-  %low = phi i64 [ {SHARED_WINDOW}, %shared ], [ %start, %hit ]
-  %high = phi i64 [ %send, %shared ], [ %end, %hit ]
-  %shift = phi i64 [ %sshift, %shared ], [ 0, %hit ]
-  %flags = phi i64 [ 0, %shared ], [ %rowflags, %hit ]
-  %length = sub i64 %high, %low
-  %holds = icmp uge i64 %length, %need
-  %span = sub i64 %length, %extent
-  %room = sub i64 %length, %need
-  %off = sub i64 %address, %low
-  %fits = icmp ule i64 %off, %room
-  %good = and i1 %holds, %fits
-  br i1 %good, label %store, label %no
-store:
-  store i64 %low, ptr %range
-  %p1 = getelementptr i64, ptr %range, i64 1
-  store i64 %span, ptr %p1
-  %p2 = getelementptr i64, ptr %range, i64 2
-  store i64 %shift, ptr %p2
-  %p3 = getelementptr i64, ptr %range, i64 3
-  store i64 %flags, ptr %p3
-  ret i1 true
-no:
-  ret i1 false
-}}
 
-define i1 @arrive(
-    ptr %ctx, i64 %space, i64 %address, i64 %comes, i64 %owed, i64 %gone, ptr %token
-) noinline nounwind {{
-entry:
-{_slot("%sbp", Slot.SHARED_BYTES)}{_slot("%sp", Slot.SHARED)}  %sb = load i64, ptr %sbp
-  %sbase = load i64, ptr %sp
-  %named = icmp eq i64 %space, {SHARED}
-  %window = select i1 %named, i64 0, i64 {SHARED_WINDOW}
-  %off = sub i64 %address, %window
-  %end = add i64 %off, 8
-  %low3 = and i64 %off, 7
-  %even = icmp eq i64 %low3, 0
-  %below = icmp ult i64 %off, %sb
-  %within = icmp ule i64 %end, %sb
-  %ok0 = and i1 %even, %below
-  %ok = and i1 %ok0, %within
-  br i1 %ok, label %inside, label %no
-inside:
-  %at = add i64 %sbase, %off
-  %p = inttoptr i64 %at to ptr
-  %word = load i64, ptr %p
-  %expected0 = and i64 %word, 1048575
-  %expected = sub i64 %expected0, %gone
-  %up20 = lshr i64 %word, 20
-  %pending0 = and i64 %up20, 1048575
-  %pending = sub i64 %pending0, %comes
-  %left2 = shl i64 %word, 2
-  %owed0 = ashr i64 %left2, 42
-  %owes = add i64 %owed0, %owed
-  %made = and i64 %word, {1 << 62}
-  %ismade = icmp ne i64 %made, 0
-  %enough = icmp sge i64 %pending, 0
-  %owesabs = call i64 @llvm.abs.i64(i64 %owes, i1 false)
-  %few = icmp ule i64 %owesabs, 1048575
-  %good0 = and i1 %ismade, %enough
-  %good = and i1 %good0, %few
-  br i1 %good, label %change, label %no
-change:
-  %both = or i64 %pending, %owes
-  %complete = icmp eq i64 %both, 0
-  %now = select i1 %complete, i64 %expected, i64 %pending
-  %f20 = shl i64 %now, 20
-  %owesbits = and i64 %owes, 4194303
-  %f40 = shl i64 %owesbits, 40
-  %flip = select i1 %complete, i64 {-(1 << 63)}, i64 0
-  %phase0 = and i64 %word, {-(1 << 63)}
-  %phase = xor i64 %phase0, %flip
-  %w1 = or i64 %expected, %f20
-  %w2 = or i64 %w1, %f40
-  %w3 = or i64 %w2, {1 << 62}
-  %w4 = or i64 %w3, %phase
-  store i64 %w4, ptr %p
-  store i64 %word, ptr %token
-  ret i1 true
-no:
-  ret i1 false
-}}
+def _write_down(ctx: Word, site: Word, address: Word, thread: Word, block: Word) -> None:
+    slots = Slot.SITE, Slot.ADDRESS, Slot.THREAD, Slot.AT_BLOCK
+    for slot, word in zip(slots, (site, address, thread, block), strict=True):
+        ctx[slot] = word
 
-define i64 @bytes(
-    ptr %ctx, i64 %thread, i64 %block, i64 %address, i64 %count, i64 %use, i64 %space
-) noinline nounwind {{
-entry:
-  %host = call i64 @one(
-    ptr %ctx, i64 0, i64 %thread, i64 %block, i64 %address, i64 16, i64 %use, i64 %space, i64 0
-  )
-  %failed = icmp eq i64 %host, 0
-  br i1 %failed, label %no, label %begun
-begun:
-{_slot("%lowp", Slot.LOW)}{_slot("%spanp", Slot.HIGH)}  %low = load i64, ptr %lowp
-  %span = load i64, ptr %spanp
-  %off = sub i64 %address, %low
-  %last0 = add i64 %off, %count
-  %last = sub i64 %last0, 16
-  %fits = icmp ule i64 %last, %span
-  br i1 %fits, label %yes, label %no
-yes:
-  ret i64 %host
-no:
-  ret i64 0
-}}
 
-define void @note(i64 %host, i64 %flags, i64 %count, i64 %mark) noinline nounwind {{
-entry:
-  %marked = icmp ne i64 %flags, 0
-  br i1 %marked, label %marking, label %done
-marking:
-  %fa = add i64 %host, %flags
-  %fptr = inttoptr i64 %fa to ptr
-  %m8 = trunc i64 %mark to i8
-  br label %byte
-byte:
-  %j = phi i64 [ 0, %marking ], [ %j1, %byte ]
-  %bp = getelementptr i8, ptr %fptr, i64 %j
-  %was = load i8, ptr %bp
-  %is = or i8 %was, %m8
-  store i8 %is, ptr %bp
-  %j1 = add i64 %j, 1
-  %more = icmp ult i64 %j1, %count
-  br i1 %more, label %byte, label %done
-done:
-  ret void
-}}
+@_helper("i64")
+def _row_of(f: Routine, ctx: Word, address: Word, size: Word) -> None:
+    """The row of the table of allocations that has an access; 0: none. Start, end, whether it is read only, flags."""
+    number = f.variable(ctx[Slot.TABLE_COUNT])
+    with f.loop(lambda: number.now.differs(0)):
+        number.now -= 1
+        row = ctx[Slot.TABLE] + number.now * 32
+        with f.when((row[0] <= address) & (address + size <= row[1])):
+            f.give(row)
+    f.give(0)
 
-define i1 @bulk(
-    ptr %ctx, i64 %thread, i64 %block, i64 %tospace, i64 %ofspace, i64 %to, i64 %of, i64 %count, i64 %barrier,
-    i64 %tomark, i64 %ofmark
-) noinline nounwind {{
-entry:
-  %token = alloca i64
-  %a0 = or i64 %to, %of
-  %a1 = or i64 %a0, %count
-  %odd = and i64 %a1, 15
-  %even = icmp eq i64 %odd, 0
-  %some = icmp ne i64 %count, 0
-  %usual = and i1 %even, %some
-  br i1 %usual, label %from, label %no
-from:
-  %source = call i64 @bytes(
-    ptr %ctx, i64 %thread, i64 %block, i64 %of, i64 %count, i64 {READ}, i64 %ofspace
-  )
-{_slot("%flagsp", Slot.FLAGS)}  %offlags = load i64, ptr %flagsp
-  %unread = icmp eq i64 %source, 0
-  br i1 %unread, label %no, label %there
-there:
-  %target = call i64 @bytes(
-    ptr %ctx, i64 %thread, i64 %block, i64 %to, i64 %count, i64 {WRITE}, i64 %tospace
-  )
-  %toflags = load i64, ptr %flagsp
-  %unwritten = icmp eq i64 %target, 0
-  br i1 %unwritten, label %no, label %move
-move:
-  %tp = inttoptr i64 %target to ptr
-  %sp = inttoptr i64 %source to ptr
-  call void @llvm.memmove.p0.p0.i64(ptr %tp, ptr %sp, i64 %count, i1 false)
-  call void @note(i64 %source, i64 %offlags, i64 %count, i64 %ofmark)
-  call void @note(i64 %target, i64 %toflags, i64 %count, i64 %tomark)
-  %completes = icmp sge i64 %barrier, 0
-  br i1 %completes, label %complete, label %yes
-complete:
-  %less = sub i64 0, %count
-  %counted = call i1 @arrive(
-    ptr %ctx, i64 {SHARED}, i64 %barrier, i64 0, i64 %less, i64 0, ptr %token
-  )
-  ret i1 %counted
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}}
 
-declare i64 @llvm.abs.i64(i64, i1)
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @llvm.cttz.i64(i64, i1)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
-!0 = !{{!"branch_weights", i32 10000, i32 1}}
-"""
+@_helper("i64")
+def _find(f: Routine, ctx: Word, thread: Word, address: Word, size: Word, use: Word, space: Word, row: Word) -> None:
+    """The host's address of an access; 0: it is refused.
 
-#: As what kernels know them.
-DECLARED = """
-declare void @blame(ptr, i64, i64, i64, i64, ptr) cold nounwind
-declare i64 @one(ptr, i64, i64, i64, i64, i64, i64, i64, i64) cold nounwind
-declare i1 @lanes(ptr, i64, i64, i64, i64, i64, i64, i64, i64, i64, ptr, ptr, i64, i64, ptr) nounwind
-declare i1 @place(ptr, ptr, i64, i64, i64, i64, i64) cold nounwind
-declare i1 @arrive(ptr, i64, i64, i64, i64, i64, ptr) nounwind
-declare i1 @bulk(ptr, i64, i64, i64, i64, i64, i64, i64, i64, i64, i64) nounwind
-"""
+    LOW, HIGH (the span), SHIFT and FLAGS (0: none) of the launch's words say for which addresses the same holds: for
+    none, a span of 0 at the highest address.
+    """
+    low, span, shift, flags = range(Slot.LOW, Slot.FLAGS + 1)
+    ctx[low], ctx[span], ctx[shift], ctx[flags] = NOWHERE, 0, 0, 0
+    with f.when((address & (size - 1)).differs(0)):
+        f.give(0)
+    generic, window = space.equals(GENERIC), address >> WINDOW_BITS
+    with f.when(generic & window.equals(PARAM_WINDOW >> WINDOW_BITS)):
+        at = address - PARAM_WINDOW
+        inside = (at + size <= ctx[Slot.PARAMETER_BYTES]) & use.equals(READ)
+        f.give(inside.select(ctx[Slot.PARAMETERS] + at, 0))
+    with f.when(generic & window.equals(LOCAL_WINDOW >> WINDOW_BITS)):
+        at = address - LOCAL_WINDOW
+        f.give((at + size <= row).select(ctx[Slot.LOCAL] + thread * row + at, 0))
+    in_window = generic & window.equals(SHARED_WINDOW >> WINDOW_BITS)
+    with f.when(in_window | space.equals(SHARED)):
+        base, whole = in_window.select(SHARED_WINDOW, 0), ctx[Slot.SHARED_BYTES]
+        at = address - base
+        with f.when((at + size <= whole) & (at < at + size)):
+            ctx[low], ctx[span], ctx[shift] = base, whole - size, ctx[Slot.SHARED] - base
+            f.give(ctx[Slot.SHARED] + at)
+        f.give(0)
+    with f.loop():
+        allocation = f.call(_row_of, ctx, address, size)
+        with f.when(allocation.differs(0)):
+            with f.when((allocation[2] & use).differs(0)):
+                f.give(0)
+            start = allocation[0]
+            ctx[low], ctx[span], ctx[flags] = start, allocation[1] - start - size, allocation[3]
+            f.give(address)
+        reached = f.call(ctx[Slot.REACH], ctx, address, size, use)
+        with f.when(reached.equals(2)):
+            f.give(address)
+        with f.when(reached.differs(1)):
+            f.give(0)
+
+
+@_helper("i64", "cold nounwind")
+def one(
+    f: Routine, ctx: Word, site: Word, thread: Word, block: Word, address: Word, size: Word, use: Word, space: Word,
+    row: Word,
+) -> None:  # fmt: skip
+    """The host's address of a lane's access, and where the same holds; 0 with the error written down."""
+    host = f.call(_find, ctx, thread, address, size, use, space, row)
+    with f.when(host.equals(0)):
+        _write_down(ctx, site, address, thread, block)
+    f.give(host)
+
+
+@_helper("void")
+def _copy(f: Routine, to: Word, of: Word, size: Word) -> None:
+    """Copy an element."""
+    for bits in (8, 16, 32, 64):
+        with f.when(size.equals(bits // 8)):
+            to.store(of.load(bits), bits)
+            f.give()
+    f.move(to, of, size)
+    f.give()
+
+
+@_helper("void")
+def _note(f: Routine, host: Word, flags: Word, count: Word, mark: Word) -> None:
+    """Set the flags of bytes, where they have some."""
+    with f.when(flags.differs(0)), f.each(count) as number:
+        flag = host + flags + number
+        flag.store(flag.load(8) | mark, 8)
+    f.give()
+
+
+@_helper("i1", "nounwind")
+def lanes(
+    f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Word, size: Word, count: Word, use: Word,
+    space: Word, width: Word, addresses: Word, values: Word, row: Word, mark: Word, range: Word,
+) -> None:  # fmt: skip
+    """Do an access of elements lane by lane; whether one has failed, with its error written down.
+
+    `range` is where it is kept what addresses were checked against last, or null.
+    """
+    whole, keeps = size * count, range.differs(0)
+    low, span, shift, flags = known = [f.variable(word) for word in (NOWHERE, 0, 0, 0)]
+    with f.when(space.equals(SHARED) & (ctx[Slot.SHARED_BYTES] >= whole)):
+        low.now, span.now, shift.now = 0, ctx[Slot.SHARED_BYTES] - whole, ctx[Slot.SHARED]
+    with f.when(space.differs(SHARED) & keeps):
+        for number, word in enumerate(known):
+            word.now = range[number]
+    with f.each_lane(mask) as lane:
+        address = addresses[lane]
+        host = f.variable(address + shift.now)
+        inside = (address - low.now <= span.now) & (address & (whole - 1)).equals(0)
+        with f.when(inside, False):
+            host.now = f.call(one, ctx, site, first + lane, block, address, whole, use, space, row)
+            with f.when(host.now.equals(0)):
+                f.give(1)
+            for number, word in enumerate(known):
+                word.now = ctx[Slot.LOW + number]
+            with f.when(keeps):
+                for number, word in enumerate(known):
+                    range[number] = word.now
+        with f.each(count) as part:
+            value, place = values + (part * width + lane) * size, host.now + part * size
+            reads = use.equals(READ)
+            f.call(_copy, reads.select(value, place), reads.select(place, value), size)
+        f.call(_note, host.now, flags.now, whole, mark)
+    f.give(0)
+
+
+@_helper("i1", "cold nounwind")
+def place(f: Routine, ctx: Word, range: Word, address: Word, need: Word, extent: Word, use: Word, space: Word) -> None:
+    """Whether accesses from an address on, over as many bytes as they `need`, lie in one allocation, which is kept."""
+    low, end, shift, flags = (f.variable(0) for _ in "1234")
+    in_window = space.equals(GENERIC) & (address >> WINDOW_BITS).equals(SHARED_WINDOW >> WINDOW_BITS)
+    with f.when(in_window):
+        low.now, end.now = SHARED_WINDOW, ctx[Slot.SHARED_BYTES] + SHARED_WINDOW
+        shift.now = ctx[Slot.SHARED] - SHARED_WINDOW
+    with f.when(in_window, False):
+        row = f.call(_row_of, ctx, address, 1)
+        with f.when(row.equals(0)):
+            f.give(0)
+        with f.when((row[2] & use).differs(0)):
+            f.give(0)
+        low.now, end.now, flags.now = row[0], row[1], row[3]
+    length = end.now - low.now
+    fits = (need <= length) & (address - low.now <= length - need)
+    with f.when(fits):
+        range[0], range[1], range[2], range[3] = low.now, length - extent, shift.now, flags.now
+    f.give(fits)
+
+
+#: The bits of a count in an mbarrier's word; whether it is one; its phase.
+_COUNT, _MADE, _PHASE = (1 << 20) - 1, 1 << 62, -(1 << 63)
+
+
+@_helper("i1", "nounwind")
+def arrive(f: Routine, ctx: Word, space: Word, address: Word, comes: Word, owed: Word, gone: Word, token: Word) -> None:
+    """Count arrivals, bytes and threads that have left at an mbarrier; false where that is wrong.
+
+    Its word: threads expected, 20 bits; threads that have not come, 20; bytes that are owed, 22 with a sign.
+    """
+    at, whole = address - space.equals(SHARED).select(0, SHARED_WINDOW), ctx[Slot.SHARED_BYTES]
+    with f.when((at & 7).equals(0) & (at < whole) & (at + 8 <= whole), False):
+        f.give(0)
+    barrier = ctx[Slot.SHARED] + at
+    word = barrier[0]
+    expected, pending = (word & _COUNT) - gone, ((word >> 20) & _COUNT) - comes
+    owes = (word << 2).signed_shift(42) + owed
+    with f.when((word & _MADE).differs(0) & (pending < _MADE) & (owes + _COUNT <= 2 * _COUNT), False):
+        f.give(0)
+    complete = (pending | owes).equals(0)
+    phase = (word & _PHASE) ^ complete.select(_PHASE, 0)
+    counts = expected | complete.select(expected, pending) << 20 | (owes & ((1 << 22) - 1)) << 40
+    barrier[0], token[0] = counts | _MADE | phase, word
+    f.give(1)
+
+
+@_helper("i64")
+def _bytes(
+    f: Routine, ctx: Word, thread: Word, block: Word, address: Word, count: Word, use: Word, space: Word
+) -> None:
+    """The host's address of bytes that lie in one allocation; 0: they do not."""
+    host = f.call(one, ctx, 0, thread, block, address, 16, use, space, 0)
+    inside = address - ctx[Slot.LOW] + count - 16 <= ctx[Slot.HIGH]
+    f.give((host.differs(0) & inside).select(host, 0))
+
+
+@_helper("i1", "nounwind")
+def bulk(
+    f: Routine, ctx: Word, thread: Word, block: Word, tospace: Word, ofspace: Word, to: Word, of: Word, count: Word,
+    barrier: Word, tomark: Word, ofmark: Word,
+) -> None:  # fmt: skip
+    """Copy bytes, and take them off what an mbarrier is owed, if there is one (-1: none); false where that is wrong."""
+    with f.when(((to | of | count) & 15).equals(0) & count.differs(0), False):
+        f.give(0)
+    source = f.call(_bytes, ctx, thread, block, of, count, READ, ofspace)
+    source_flags = ctx[Slot.FLAGS]
+    with f.when(source.equals(0)):
+        f.give(0)
+    target = f.call(_bytes, ctx, thread, block, to, count, WRITE, tospace)
+    target_flags = ctx[Slot.FLAGS]
+    with f.when(target.equals(0)):
+        f.give(0)
+    f.move(target, source, count)
+    f.call(_note, source, source_flags, count, ofmark)
+    f.call(_note, target, target_flags, count, tomark)
+    with f.when((barrier >> 63).equals(0)):
+        f.give(f.call(arrive, ctx, SHARED, barrier, 0, count * -1, 0, f.room()))
+    f.give(1)
+
+
+#: As what kernels know those that they call.
+DECLARED = "\n".join(_KNOWN)

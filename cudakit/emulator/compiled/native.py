@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import llvmlite
 import llvmlite.binding as llvm
 
-from cudakit.emulator.compiled.helpers import HELPERS
+from cudakit.emulator.compiled.helpers import helpers
 from cudakit.jit.cache.cache import default_cache
 from cudakit.streams import forks
 
@@ -99,7 +99,7 @@ def object_code(text: str, optimised: bool) -> bytes:
 @cache
 def _helpers() -> bytes:
     """What kernels call, which is the same for all."""
-    return object_code(HELPERS, True)
+    return object_code(helpers(), True)
 
 
 class Code:
