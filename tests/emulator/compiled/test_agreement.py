@@ -678,6 +678,30 @@ def test_nothing_is_registered_with_the_unwinder() -> None:
     assert all(b".eh_frame" not in native.compiled(text, optimised) for optimised in (False, True))
 
 
+def test_long_kernels_have_one_body_a_block_when_they_are_optimised_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cudakit.emulator.compiled import kernel
+    from cudakit.emulator.compiled.layout import Layout
+
+    context, layout = summing(), Layout(8, True, False)
+    quick = kernel.make(context, layout, True).text
+    assert kernel.make(context, layout).text.count("\nwhole.b") > quick.count("\nwhole.b") == 0
+    monkeypatch.setattr(kernel, "_LONG", len(context.function.code) - 1)
+    assert kernel.make(context, layout).text == quick
+
+
+def test_quick_code_looks_at_all_lanes_at_once() -> None:
+    """A helper looks at each lane only where one lies outside."""
+    from cudakit.emulator.compiled import kernel
+    from cudakit.emulator.compiled.layout import Layout
+
+    scattered = "__global__ void f(int* x) { x[x[threadIdx.x]] = 1; atomicMax(x, int(threadIdx.x)); }"
+    program = parse(ck.Kernel(scattered, "f").ptx(arch="sm_80"))
+    context = Context(Module(program, Memory()).symbols, next(iter(program.functions.values())))
+    text = kernel.make(context, Layout(8, True, True), True).text
+    assert "llvm.masked.scatter" in text
+    assert "\nstraight." in text
+
+
 @pytest.mark.slow
 def test_code_that_needs_more_stack_than_there_is() -> None:
     """Made quickly, a large kernel has a place on the stack for each value: some megabytes."""
