@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -73,7 +74,10 @@ def _key(source: Source, layout: Layout, short: int, optimised: bool) -> str:
 @cache
 def _compiler() -> str:
     """Digest of the emulator's source, which decides what code is made of a PTX text."""
-    made, emulator = hashlib.sha256(), Path(__file__).parents[1]
-    for file in sorted(emulator.rglob("*.py")):
+    emulator = Path(__file__).parents[1]
+    files = sorted(emulator.rglob("*.py"))
+    # Where the source is not installed, nothing tells versions apart: what other processes have made is not taken.
+    made = hashlib.sha256(b"" if files else os.urandom(32))
+    for file in files:
         made.update(f"{file.relative_to(emulator)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
     return made.hexdigest()

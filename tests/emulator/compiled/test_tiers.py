@@ -60,7 +60,7 @@ def written(monkeypatch: pytest.MonkeyPatch, fresh_cache: Cache) -> list[str]:
     return names
 
 
-def code(text: str = TEXT, name: str = "f", layout: Layout = LAYOUT, short: int = 100, at: int = 0) -> tiers.Tier:
+def taken(text: str = TEXT, name: str = "f", layout: Layout = LAYOUT, short: int = 100, at: int = 0) -> tiers.Tier:
     """The code of a kernel of a text that is read anew, with a shared variable `at` an offset."""
     module = Module(parse(text), Memory())
     module._shared[name] = SharedLayout({"kept": at}, at + 64, at + 64)
@@ -70,12 +70,12 @@ def code(text: str = TEXT, name: str = "f", layout: Layout = LAYOUT, short: int 
 def test_what_was_made_is_found_without_a_look_at_an_instruction(
     written: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = code()
+    made = taken()
     assert written == ["f"]
     assert made.facts.sites
     assert made.facts.waits
     monkeypatch.setattr(source, "Inlined", None)
-    assert code() == made
+    assert taken() == made
     assert written == ["f"]
 
 
@@ -115,17 +115,18 @@ def _patched(patch: pytest.MonkeyPatch, owner: Any, name: str, value: Any) -> di
 def test_code_of_other_circumstances_is_not_taken(
     change: str, written: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code()
+    taken()
     more = CHANGES[change](monkeypatch)
-    code(**more)
+    taken(**more)
     assert len(written) == 2, "the first code was taken"
-    code(**more)
+    taken(**more)
     assert len(written) == 2, "the second was not kept"
 
 
 def test_the_compilers_source_is_that_of_all_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     digest = tiers._compiler.__wrapped__
     monkeypatch.setattr(tiers, "__file__", str(tmp_path / "compiled" / "tiers.py"))
+    assert digest() != digest(), "two versions without their source look alike"
     for folder in ("compiled", "machine"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "one.py").write_text("a = 1")
@@ -145,20 +146,20 @@ def test_the_compilers_source_is_that_of_all_files(monkeypatch: pytest.MonkeyPat
 def test_what_is_damaged_or_gone_is_made_again(
     kind: str, damage: Callable[[bytes], bytes] | None, written: list[str], fresh_cache: Cache
 ) -> None:
-    made = code()
+    made = taken()
     assert fresh_cache._store is not None
     for file in list(fresh_cache._store.files()):
         if file.kind == kind:
             path = Path(file.path)
             path.unlink() if damage is None else path.write_bytes(damage(path.read_bytes()))
-    assert code() == made
+    assert taken() == made
     assert written == ["f", "f"]
 
 
 def test_a_kernel_that_is_refused_is_refused_again(written: list[str]) -> None:
     for _ in range(2):
         with pytest.raises(Refusal, match="a call to elsewhere"):
-            code(TEXT.replace("  ret;", "  call.uni elsewhere, ();\n  ret;", 1))
+            taken(TEXT.replace("  ret;", "  call.uni elsewhere, ();\n  ret;", 1))
 
 
 def test_optimised_code_is_taken_before_what_was_made_quickly(written: list[str]) -> None:
@@ -187,14 +188,14 @@ __global__ void adds(int* x, int n) {
 
 
 def test_code_from_disk_runs_with_other_addresses_and_finds_its_lines(
-    written: list[str], monkeypatch: pytest.MonkeyPatch
+    code: str, written: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Variables lie elsewhere in each module; errors and what the system gives name instructions by number."""
     printed, errors, i = list[str](), set[str](), np.arange(64, dtype=np.int32)
     stream = emulator.stream(machine="compiled", output=printed.append)
     for turn in range(3):
         monkeypatch.setattr(machine, "_machine", machine.Machine())  # nothing is known of a kernel
-        adds = ck.Module(PROGRAM + " " * (turn // 2))["adds"]  # the third is another module of the same PTX
+        adds = ck.Module(f"{PROGRAM} // {code}{turn // 2}")["adds"]  # the third is another module of the same PTX
         x = i.copy()
         adds(stream, ck.config(1, 64), x, 5)
         np.testing.assert_array_equal(x, (63 - i) * (1, 2, 1)[turn])
