@@ -58,7 +58,7 @@ def _target(optimised: bool = True) -> Any:
 
 
 def compiled(text: str, optimised: bool) -> bytes:
-    """The object code of a module: optimised, a long one by less; or made in a third of the time, for twice the run."""
+    """The object code of a module: optimised, a long one by less; or quickly, to run half as long again."""
     machine = _target(optimised)
     module = llvm.parse_assembly(text)
     module.verify()
