@@ -113,3 +113,20 @@ def test_the_limit_is_set_for_the_device() -> None:
     run("*(void**)x = malloc(16);", np.zeros(2, "i4"), block=1)
     with pytest.raises(ck.LaunchError, match="while kernels hold memory of it"):
         ck.memory.limit(16 << 20, "heap")
+
+
+def test_kernels_on_two_streams_take_memory_that_others_gave_back() -> None:
+    """Who takes a block comes after all who had it; what one kernel left for another is still to be waited for."""
+    text = """
+    __device__ float* held;
+    __global__ void own(float* y) { float* volatile p = (float*)malloc(16); p[1] = 2; y[threadIdx.x] = p[1]; free(p); }
+    __global__ void leave() { held = (float*)malloc(16); held[1] = 3; }
+    __global__ void use(float* y) { y[0] = held[1]; free(held); }
+    """
+    module, first, second = ck.Module(text), emulator.stream(), emulator.stream()
+    with ck.hazards.manual():
+        for stream in (first, second, first):
+            module["own"](stream, ck.config(1, 32), np.zeros(32, "f4"))
+        module["leave"](first, ck.config(1, 1))
+        with pytest.raises(ck.EmulationError, match="race"):
+            module["use"](second, ck.config(1, 1), np.zeros(1, "f4"))

@@ -13,6 +13,7 @@ from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa.words import BITS, Word
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
+from cudakit.streams.generated import make_function
 
 #: dtypes of words; of half precision that of its bits.
 DTYPES: Final = {
@@ -118,9 +119,8 @@ def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> tuple[Callab
             text = f"v{number}"
         texts[node] = text
     result_text = ", ".join(text_of(result.value) for result in results)
-    exec(f"def function({', '.join(names)}):\n{''.join(lines)}    return {result_text}\n", scope)
-    function: Callable[..., Any] = scope["function"]
-    return function, sum(node.work for node in order)
+    text = f"def function({', '.join(names)}):\n{''.join(lines)}    return {result_text}\n"
+    return make_function(text, "what an instruction means", scope), sum(node.work for node in order)
 
 
 # ── operations ──

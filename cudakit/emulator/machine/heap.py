@@ -28,6 +28,9 @@ class Heap:
     unwritten : numpy.ndarray, dtype bool
         Of each byte: whether it was taken, and not written, since the launch began; only checks note what is written.
     address : int
+    renewed : dict of int to int
+        Where blocks begin and end that were taken since somebody last emptied it: whoever takes one comes after all who
+        had it before.
     """
 
     def __init__(self, size: int) -> None:
@@ -40,6 +43,7 @@ class Heap:
         self._blocks: dict[int, int] = {}
         self._spare: dict[int, list[int]] = {}
         self._top = 0
+        self.renewed: dict[int, int] = {}
 
     @property
     def is_used(self) -> bool:
@@ -65,6 +69,7 @@ class Heap:
         self._blocks[start] = size
         self.states[start : start + size] = _LIVE
         self.unwritten[start : start + size] = True
+        self.renewed[self.address + start] = self.address + start + size
         return self.address + start
 
     def _place(self, room: int, align: int) -> int | None:

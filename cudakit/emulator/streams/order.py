@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
+from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, WRITE
 from cudakit.emulator.resources.allocations import room
@@ -286,6 +287,10 @@ class Order:
             if touch.owner is not None:
                 self._know(touch.owner, touch.address, touch.stop)
                 touch.owner = None
+        if device_limits().has_heap:
+            renewed = device_limits().heap.renewed
+            while renewed:
+                self._history.forget_bytes(*renewed.popitem())
         race = self._history.add(doer, use, touches, partial(self.clocks.is_before, stream=doer.stream))
         if race is not None:
             raise race

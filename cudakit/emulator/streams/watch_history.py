@@ -152,6 +152,13 @@ class History:
         self._starts = [touch.start for touch in self.touches]
         self._longest = max((touch.stop - touch.start for touch in self.touches), default=0)
 
+    def forget_bytes(self, start: int, stop: int) -> None:
+        """Forget who touched some bytes."""
+        for touch in self._near(start, stop):
+            low, high = max(start, touch.start), min(stop, touch.stop)
+            if low < high and touch.cover(low, high, ALL):
+                self._remove(touch)
+
     def forget_memory(self, start: int, stop: int) -> None:
         """Forget the touches of memory that is gone; new arrays may lie there."""
         for touch in self._near(start, stop):
