@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "cudakit"
@@ -34,10 +34,10 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
 
 
-def own_names(tree: ast.Module) -> set[str]:
+def own_names(nodes: Iterable[ast.AST]) -> set[str]:
     """What a module itself calls something: its definitions, its variables, and attributes that it sets on `self`."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 found.add(node.name)
@@ -51,15 +51,14 @@ def own_names(tree: ast.Module) -> set[str]:
 
 
 @functools.cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def nodes_of(path: Path) -> tuple[ast.AST, ...]:
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def borrowed(path: Path) -> Iterator[str]:
     """Private names of other modules that a module uses."""
-    tree = tree_of(path)
-    own = own_names(tree) | FOREIGN
-    for node in ast.walk(tree):
+    own = own_names(nodes_of(path)) | FOREIGN
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom):
             yield from (f"line {node.lineno}: {alias.name}" for alias in node.names if is_private(alias.name))
         elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
@@ -80,7 +79,7 @@ def test_the_rule_sees_what_it_forbids(tmp_path: Path) -> None:
 
 def renamed(path: Path) -> Iterator[str]:
     """Modules of the package that a module imports by another name than their own."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("cudakit"):
             folder = PACKAGE.parent.joinpath(*(node.module or "").split("."))
             for alias in node.names:

@@ -1383,6 +1383,6 @@ def test_a_fault_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SHAPES if name.endswith("_right")])
-def test_its_right_twin_passes_in_every_order(name: str) -> None:
-    for schedule in (None, 1, 2):
-        assert run(name, schedule) == []
+@pytest.mark.parametrize("schedule", [None, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2))])
+def test_its_right_twin_passes_in_every_order(name: str, schedule: int | None) -> None:
+    assert run(name, schedule) == []
