@@ -14,6 +14,7 @@ from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Log, current_log, logging
 from cudakit.arrays.made import Made, mark
 from cudakit.jit.launch.dispatch import MISSING
+from cudakit.streams import devices
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
 #: After so many calls of which nothing came, only one in `_SELDOM` is looked at: it may be that none is like another.
@@ -104,7 +105,7 @@ class Repeats:
             key = _kind(varying, cupy.ndarray, arrays, True), _kind(rest, cupy.ndarray, arrays)
         except RecursionError:  # lists in lists, which no op takes
             return run(stream)
-        if None in key:
+        if None in key or not (arrays or devices.has_gpu()):
             return run(stream)
         marked = mark(key, arrays)
         if not self.frozen.is_due(marked):

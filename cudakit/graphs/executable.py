@@ -68,7 +68,8 @@ class Executable:
     by_address = False
 
     def __init__(self, capture: Recording, nodes: Sequence[Step]) -> None:
-        self._capture, self.nodes = capture, nodes
+        self._capture = capture
+        self.nodes: Sequence[Step] = nodes
         self._uses: dict[str, list[tuple[Any, Write]]] = {}
         for node in nodes:
             for name, write in node.uses:

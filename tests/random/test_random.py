@@ -544,3 +544,11 @@ def test_a_captured_call_draws_the_same_each_time(stream: Any, xp: Any) -> None:
         again = Generator(1)
         equal(out, to_host(again.random(100, "f4", stream=stream)))
         equal(order, to_host(again.permutation(100, stream=stream)))
+
+
+@pytest.mark.emulator
+def test_calls_that_come_again_beside_cupy_ask_no_gpu(stream: Any) -> None:
+    """They have no array that says where they run."""
+    pytest.importorskip("cupy")
+    generator = ck.random.default_rng(3)
+    assert all(generator.random(3, dtype=None).shape == (3,) for _ in range(12))

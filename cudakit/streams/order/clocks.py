@@ -55,6 +55,8 @@ class Clocks(Segments):
     [Use('a', 1)]
     """
 
+    version: int
+
     def __init__(self) -> None:
         super().__init__()
         self._counts: dict[Name, int] = {}
