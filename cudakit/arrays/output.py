@@ -138,8 +138,8 @@ def check_apart(op: str, outs: Sequence[Any]) -> None:
     ------
     ArgumentError
     """
-    given = [as_array(op, "out", out)[0] for out in outs if out is not None] if len(outs) > 1 else []
-    for first, second in combinations(given, 2):
+    arrays = [as_array(op, "out", out)[0] for out in outs if out is not None] if len(outs) > 1 else []
+    for first, second in combinations(arrays, 2):
         if first is second:
             raise ArgumentError(f"{op}: one array is given for two outputs")
         if overlaps(first, second):

@@ -53,9 +53,9 @@ def _product(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     x, y = shape(a, kind), shape(b, kind)
     if x in (None, UNIFORM) and y in (None, UNIFORM):
         return UNIFORM
-    found = _times(x, b) if isinstance(x, Affine) else _times(y, a)
-    if not isinstance(found, Affine) or "wide" not in given.modifiers:
-        return found
+    product = _times(x, b) if isinstance(x, Affine) else _times(y, a)
+    if not isinstance(product, Affine) or "wide" not in given.modifiers:
+        return product
     bits = bits_of(kind)
     whole = resized(x if isinstance(x, Affine) else y, bits, 2 * bits, kind[0] == "s")
     return _times(whole, b if isinstance(x, Affine) else a)

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
-from cudakit.emulator.ptx.program import Instruction, Operand
+from cudakit.emulator.ptx.program import Instruction
 
 Emit: TypeAlias = Callable[[Instruction, Builder], None]
 #: transfer(instruction, shape of an operand read as a number of bits): the shape of the result.
@@ -60,7 +60,3 @@ def entry_of(given: Instruction) -> Entry | None:
         if found is not None:
             return found
     return None
-
-
-def operands_of(given: Instruction) -> tuple[Operand, ...]:
-    return given.operands
