@@ -331,7 +331,7 @@ def _check(options: argparse.Namespace) -> int:
 
 def _prove(options: argparse.Namespace) -> int:
     # Imported here: the other commands need neither the compiler nor a solver.
-    from cudakit.proof.comments import proofs_of
+    from cudakit.proof.prove import proofs_of
 
     proofs = []
     for proof in proofs_of(options.source, options.kernel, options.timeout, options.arch):

@@ -17,7 +17,7 @@ from cudakit import cli, demo
 from cudakit.adapters import program
 from cudakit.adapters.program import Fault
 from cudakit.demo import Stage
-from cudakit.proof import comments
+from cudakit.proof import prove
 
 pytestmark = pytest.mark.emulator
 
@@ -131,7 +131,7 @@ def test_prove(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     calls: list[Any] = []
     results = [[Proof(True)], [Proof(True), Proof(False)], [Proof(False), Proof(True)]]
-    monkeypatch.setattr(comments, "proofs_of", lambda *arguments: calls.append(arguments) or results[len(calls) - 1])
+    monkeypatch.setattr(prove, "proofs_of", lambda *arguments: calls.append(arguments) or results[len(calls) - 1])
     assert cli.main(["prove", "a.cu"]) == 0
     assert capsys.readouterr().out == "proof True\n"
     assert cli.main(["prove", "a.cu", "--kernel", "f", "--timeout", "2.5", "--arch", "sm_80"]) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from cudakit import cli
 from cudakit.errors import CudakitError
-from cudakit.proof.comments import stated
+from cudakit.proof.prove import stated
 
 pytestmark = pytest.mark.emulator
 pytest.importorskip("z3", reason="the extra prove is not installed")

@@ -10,8 +10,7 @@ import pytest
 
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Register
-from cudakit.proof.instructions import Registers, Unsupported, step
-from cudakit.proof.numbers import Numbers, Opaque
+from cudakit.proof.instructions import Numbers, Opaque, Registers, Unsupported, step
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import FALSE, TRUE, Flag, Formula, Symbol, equal, negation, polynomial
 

@@ -10,8 +10,7 @@ from support.formulas import all_values, number, truth
 
 from cudakit.emulator.ptx.program import Group, Immediate, Register
 from cudakit.emulator.ptx.program import Symbol as Variable
-from cudakit.proof.instructions import Registers
-from cudakit.proof.numbers import Numbers, Opaque, conjuncts, merged, union
+from cudakit.proof.instructions import Numbers, Opaque, Registers, conjuncts, merged, union
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import (
     FALSE,

@@ -11,10 +11,8 @@ from support.formulas import all_values, number, truth
 from cudakit.emulator.ptx.program import Function, Instruction, Program, Register, Variable
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.proof.instructions import Unsupported
-from cudakit.proof.numbers import Opaque
-from cudakit.proof.problem import Problem, element_bytes
-from cudakit.proof.statements import Statements
+from cudakit.proof.instructions import Opaque, Unsupported
+from cudakit.proof.problem import Problem, Statements, element_bytes
 from cudakit.proof.terms import Polynomial, Symbol, cone, everything, polynomial
 
 INT, BYTE = np.dtype("i4"), np.dtype("u1")
