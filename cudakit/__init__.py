@@ -86,8 +86,7 @@ if TYPE_CHECKING:
     from cudakit.memory.memory import allocated, empty, to_device, to_host
     from cudakit.memory.surfaces import surface
     from cudakit.pipeline import Pipeline
-    from cudakit.profile.timer import Timer
-    from cudakit.profile.trace import trace
+    from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove
 
     __version__: str

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cudakit.adapters import numba_stand_in, triton_stand_in
+from cudakit.adapters import numba_kernels, triton_kernels
+from cudakit.adapters.cupy_kernels import cupy_stand_in
 from cudakit.adapters.replaced import Replaced
-from cudakit.adapters.stand_in import cupy_stand_in
 from cudakit.emulator.face import EmulatedThreads, Order, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
@@ -103,7 +103,7 @@ def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     sys.modules.update(cupy_stand_in())
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv[:] = [str(path), *arguments]
-    numba, triton = Replaced("numba.cuda", numba_stand_in.replace), Replaced("triton", triton_stand_in.replace)
+    numba, triton = Replaced("numba.cuda", numba_kernels.replace), Replaced("triton", triton_kernels.replace)
     try:
         with warnings.catch_warnings(), numba, triton, strict():
             warnings.simplefilter("ignore", EmulatorWarning)

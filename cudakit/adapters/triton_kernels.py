@@ -1,11 +1,20 @@
-"""Kernels that Triton compiled: their PTX, and what Triton launches it with."""
+"""Kernels that Triton compiled: their PTX, and what Triton launches it with.
+
+In programs under ``cudakit check``, ``inspect`` and ``debug`` Triton compiles for an H100, and its kernels run on the
+emulator. Tensors are torch's on the host; a program asks for their device as Triton's tutorials do, by
+``triton.runtime.driver.active.get_active_torch_device()``.
+"""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from cudakit.emulator.face import EmulatorPlace
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
@@ -73,3 +82,113 @@ def from_triton(compiled: Any) -> TritonKernel:
     if getattr(metadata, "global_scratch_size", 0):
         raise ArgumentError(f"{metadata.name} needs scratch memory of Triton's own, which only Triton gives it")
     return TritonKernel(kernel, 32 * metadata.num_warps, metadata.shared)
+
+
+_SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.float32, "f64": np.float64} | {
+    f"{sign}{bits}": np.dtype(f"{sign}{bits // 8}").type for sign in "iu" for bits in (8, 16, 32, 64)
+}
+
+
+class _Driver:
+    """What Triton asks of a GPU's driver."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self.utils = SimpleNamespace(
+            get_device_properties=lambda device: {
+                "max_shared_mem": 227 << 10, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536,
+                "sm_clock_rate": 1_980_000, "mem_clock_rate": 2_619_000, "mem_bus_width": 5120,
+            },
+            load_binary=lambda name, code, shared_bytes, device: (None, 0, 0, 0, 1024),
+        )  # fmt: skip
+
+    def launcher_cls(self, source: Any, metadata: Any) -> None:
+        """Nothing: what was compiled is launched by `_launch`."""
+
+    def get_current_device(self) -> int:
+        """The only one."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """It is."""
+
+    def get_current_stream(self, device: int) -> int:
+        """The default one."""
+        return 0
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """Of the arch that is compiled for."""
+        return divmod(int(self._target.arch), 10)
+
+    def get_current_target(self) -> Any:
+        """What is compiled for."""
+        return self._target
+
+    def get_active_torch_device(self) -> Any:
+        """Where tensors are."""
+        import torch
+
+        return torch.device("cpu")
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        """Runs what is to be measured; no time passes."""
+
+        def benchmark(
+            call: Callable[[], Any], *given: Any, quantiles: Sequence[float] | None = None, **named: Any
+        ) -> Any:
+            call()
+            return [0.0] * len(quantiles) if quantiles else 0.0
+
+        return benchmark
+
+    def get_empty_cache_for_benchmark(self) -> None:
+        """There is none."""
+
+    def clear_cache(self, cache: None) -> None:
+        """There is none."""
+
+
+def _array(value: Any) -> Any:
+    """The memory from where a tensor begins."""
+    if value is None or isinstance(value, np.ndarray):
+        return value
+    if not hasattr(value, "numpy"):
+        raise ArgumentError(f"a kernel of Triton takes tensors of the host here, got {type(value).__name__}")
+    if value.is_contiguous():
+        held = value.detach() if hasattr(value, "detach") else value
+    else:
+        held = value.detach().as_strided((value.untyped_storage().nbytes() // value.element_size(),), (1,), 0)
+        held = held[value.storage_offset() :]
+    try:
+        return held.numpy()
+    except TypeError:  # bfloat16 and the like, which NumPy lacks: a kernel is given an address
+        import torch
+
+        return held.view(torch.int16 if held.element_size() == 2 else torch.int8).numpy()
+
+
+def _launch(compiled: Any, x: int, y: int, z: int, *given: Any) -> None:
+    """Run what Triton compiled: stream, function, two kinds of metadata and two hooks come before the arguments."""
+    types, arguments = list(compiled.src.signature.values()), given[6:]
+    passed = []
+    for kind, value in zip(types, arguments, strict=True):
+        if kind == "constexpr":
+            continue
+        if kind.startswith("*"):
+            passed.append(_array(value))
+        elif kind in _SCALARS:
+            passed.append(_SCALARS[kind](value))
+        else:
+            raise ArgumentError(f"a kernel of Triton with an argument of type {kind} does not run on the emulator")
+    kernel = compiled.__dict__.get("cudakit_kernel")
+    if kernel is None:
+        kernel = compiled.cudakit_kernel = from_triton(compiled)
+    kernel(EmulatorPlace().current(), (x, y, z), *passed)
+
+
+def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
+    """Let ``triton`` do without a GPU; its own interpreter is left alone."""
+    from triton.backends.compiler import GPUTarget
+
+    put(module.runtime.driver, "_active", _Driver(GPUTarget("cuda", 90, 32)))
+    put(module.compiler.CompiledKernel, "run", property(lambda compiled: functools.partial(_launch, compiled)))

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import ArgumentError, LaunchError, UnknownNameError, shortened
-from cudakit.graphs.executable import Executable
-from cudakit.graphs.named_arguments import Named, is_readonly, memory_of
+from cudakit.graphs.recording import Executable, Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
 from cudakit.types.arguments import passable

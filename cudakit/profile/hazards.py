@@ -296,9 +296,9 @@ class Report(Reported, Witness):
 
 def _drawn(dependencies: Iterable[Dependency]) -> str:
     """What must wait for what, in a notebook."""
-    from cudakit.profile import drawing  # for a notebook alone
+    from cudakit.profile import timeline  # for a notebook alone
 
-    return drawing.dependencies(
+    return timeline.dependencies(
         [
             (found.status, str(found), (found.first.stream, found.first.work), (found.second.stream, found.second.work))
             for found in dependencies

@@ -1,14 +1,25 @@
-"""What ran when, by stream: spans, how busy each stream was, its idle gaps, and the stage that bounds the whole."""
+"""What ran when, by stream: spans, how busy each stream was, its idle gaps, and the stage that bounds the whole.
+
+Timelines are shown as SVG inside HTML, whose tooltips are the browser's own, and saved as JSON in the trace-event
+format, which Perfetto and Chrome read, or as a picture.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import errno
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any, NamedTuple, TypeAlias
 
+from cudakit.errors import CudakitError
 from cudakit.streams.witnesses import Kind
-from cudakit.types.shown import Table, text
+from cudakit.types.shown import Table, escaped, text
 
 #: Spans of the emulator are of this place; their clock is steps, not time.
 EMULATOR = "emulator"
@@ -272,3 +283,274 @@ def _between(busy: Sequence[Interval], extent: Interval) -> list[Interval]:
     starts = [extent[0], *(end for _, end in busy)]
     ends = [*(start for start, _ in busy), extent[1]]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if end > start]
+
+
+# ── as SVG inside HTML ──
+
+_LEFT, _WIDTH, _ROW = 170, 730, 22
+#: The least width of a mark, in pixels; of more spans than this, neighbours are one mark: a page stays small.
+_THIN, _MOST_MARKS = 0.5, 1000
+#: From which width on a mark has its name in it, and how wide a character is.
+_NAMED, _CHARACTER = 60, 7
+_MOST_LANES = 40
+_MOST_DEPENDENCIES = 25
+_STATUS_COLOURS = {"missing": "#c03d3e", "unseen": "#ef8636", "put in": "#519e3e", "implied": "#888888"}
+
+
+def timelines(spans: Iterable[Span]) -> str:
+    """A picture for each clock: a row a stream, a colour a kind, and what bounds the whole."""
+    return "".join(map(_timeline, by_clock(spans)))
+
+
+def _timeline(timeline: Timeline) -> str:
+    start, whole = timeline.extent[0], timeline.elapsed_ms or 1.0
+    parts, lanes = [], timeline.lanes[:_MOST_LANES]
+    joined = 2 * _THIN if len(timeline.spans) <= _MOST_MARKS else max(1.0, len(lanes) * _WIDTH / _MOST_MARKS)
+    for row, lane in enumerate(lanes):
+        label = f"{lane.name}  {lane.busy_ms / whole:.0%}"
+        parts.append(_label(row, label))
+        for span, left, width, count in _marks(lane, start, _WIDTH / whole, joined):
+            parts.append(
+                f'<rect x="{_LEFT + left:.1f}" y="{row * _ROW + 3}" width="{max(width, _THIN):.1f}" '
+                f'height="{_ROW - 6}" fill="{COLOURS[span.kind]}">'
+                f"<title>{escaped(_told(timeline, span, count))}</title></rect>"
+            )
+            if width > _NAMED:
+                name = span.name[: int(width / _CHARACTER)]
+                parts.append(_text(_LEFT + left + width / 2, row * _ROW + 15, name, "middle", "white"))
+    y = len(lanes) * _ROW + 12
+    ends = ((_LEFT, "start", timeline.show(start)), (_LEFT + _WIDTH, "end", timeline.show(timeline.extent[1])))
+    parts += [_text(x, y, text, anchor) for x, anchor, text in ends]
+    kinds = dict.fromkeys(span.kind for span in timeline.spans)
+    legend = " ".join(f'<span style="color: {COLOURS[kind]}">■</span> {kind}' for kind in kinds)
+    more = f"; {len(timeline.lanes) - len(lanes)} more streams" if len(timeline.lanes) > len(lanes) else ""
+    return f"<div>{legend}</div>{_picture(y + 6, parts)}<div>{escaped(timeline.verdict() + more)}</div>"
+
+
+def _marks(lane: Lane, start: float, scale: float, joined: float) -> Iterator[tuple[Span, float, float, int]]:
+    """Spans with the left edge and width of each in pixels; narrow ones of a kind side by side as the first of them."""
+    held: tuple[Span, float, float, int] | None = None
+    for span in sorted(lane.spans, key=lambda span: (span.start_ms, -span.elapsed_ms)):
+        left, right = scale * (span.start_ms - start), scale * (span.end_ms - start)
+        if held is not None:
+            first, begun, width, count = held
+            if first.kind == span.kind and right - begun < joined:
+                held = first, begun, max(width, right - begun), count + 1
+                continue
+            yield held
+        held = span, left, right - left, 1
+    if held is not None:
+        yield held
+
+
+def _told(timeline: Timeline, span: Span, count: int) -> str:
+    if count > 1:
+        return f"{count} works, the first: {span.name}"
+    size = f", {span.size:,} bytes" if span.size else ""
+    return f"{span.name} ({span.kind}): {timeline.show(span.elapsed_ms)} from {timeline.show(span.start_ms)}{size}"
+
+
+def dependencies(found: Sequence[tuple[str, str, tuple[str, str], tuple[str, str]]]) -> str:
+    """Work on streams, in the order in which it was found, and lines for what must wait for what.
+
+    Parameters
+    ----------
+    found : sequence of (status, words, (stream, work), (stream, work))
+        What must be done first, and what must wait for it.
+    """
+    drawn = found[:_MOST_DEPENDENCIES]
+    streams = list(dict.fromkeys(party[0] for _, _, *parties in drawn for party in parties))
+    step = _WIDTH / max(1, len(drawn))
+    parts = [_label(2 * row, stream, _ROW) for row, stream in enumerate(streams)]
+    for place, (status, words, first, second) in enumerate(drawn):
+        x, to_x = _LEFT + (place + 0.25) * step, _LEFT + (place + 0.75) * step
+        y, to_y = (_ROW * (2 * streams.index(stream) + 1.5) for stream in (first[0], second[0]))
+        colour = _STATUS_COLOURS[status]
+        parts.append(
+            f'<g stroke="{colour}" fill="{colour}"><title>{escaped(words, 500)}</title>'
+            f'<line x1="{x:.1f}" y1="{y}" x2="{to_x:.1f}" y2="{to_y}" stroke-width="2"/>'
+            f'<circle cx="{x:.1f}" cy="{y}" r="3"/><rect x="{to_x - 4:.1f}" y="{to_y - 4}" width="8" height="8"/></g>'
+        )
+        if step / 2 > _NAMED:
+            room = int(step / 2 / _CHARACTER)
+            parts += [_text(x, y - 8, first[1][:room], "middle"), _text(to_x, to_y - 8, second[1][:room], "middle")]
+    statuses = dict.fromkeys(status for status, *_ in found)
+    legend = " ".join(f'<span style="color: {_STATUS_COLOURS[status]}">■</span> {status}' for status in statuses)
+    more = f"<div>and {len(found) - len(drawn)} more</div>" if len(found) > len(drawn) else ""
+    picture = _picture(2 * len(streams) * _ROW, parts) if found else ""
+    return f"<div>{legend}</div>{picture}{more}"
+
+
+def _picture(height: float, parts: Iterable[str]) -> str:
+    width = _LEFT + _WIDTH + 10
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="100%" '
+        f'style="max-width: {width}px" font-family="sans-serif" font-size="11">{"".join(parts)}</svg>'
+    )
+
+
+def _label(row: int, text: str, down: float = 0) -> str:
+    return _text(_LEFT - 8, row * _ROW + _ROW / 2 + 4 + down, text if len(text) <= 26 else f"{text[:25]}…", "end")
+
+
+def _text(x: float, y: float, text: str, anchor: str, colour: str = "currentColor") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{colour}">{escaped(text)}</text>'
+
+
+# ── as a file ──
+
+Event: TypeAlias = dict[str, Any]
+
+#: Shares of the whole from which on an idle gap is marked, has its length written, and a span its name.
+_MARKED, _WRITTEN = 0.002, 0.06
+_MOST_PARTED = 150
+
+
+def save_json(spans: Sequence[Span], path: str | PathLike[str]) -> None:
+    """Write spans in the trace-event format (Google, "Trace Event Format").
+
+    Parameters
+    ----------
+    spans : sequence of Span
+    path : path
+        Replaced as a whole, or not at all.
+    """
+    content = {
+        "traceEvents": trace_events(spans),
+        "displayTimeUnit": "ms",
+        "otherData": {"producer": "cudakit", "critical": [part.verdict() for part in by_clock(spans)]},
+    }
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    publish(path, lambda file: file.write(text.encode()))
+
+
+def trace_events(spans: Sequence[Span]) -> list[Event]:
+    """The spans as events: a process for each place, a thread for each stream, a flow for each dependency; in µs."""
+    names: list[Event] = []
+    processes: dict[str, int] = {}
+    threads: dict[tuple[str, str], tuple[int, int]] = {}
+    for span in spans:
+        process = processes.get(span.place)
+        if process is None:
+            process = processes[span.place] = len(processes) + 1
+            note = ", a step drawn as 1 µs" if span.place == EMULATOR else ""
+            names.append(_about("process_name", process, 0, name=span.place + note))
+            # The host's rows come last, whatever was seen first.
+            names.append(_about("process_sort_index", process, 0, sort_index=process + 1000 * (span.place == HOST)))
+        key = span.place, span.stream
+        if key not in threads:
+            threads[key] = process, len(threads) + 1
+            names.append(_about("thread_name", *threads[key], name=span.stream))
+            names.append(_about("thread_sort_index", *threads[key], sort_index=threads[key][1]))
+    events = [_complete(span, *threads[span.place, span.stream]) for span in spans]
+    flows: list[Event] = []
+    for span in spans:
+        for index in span.after:
+            source = spans[index]
+            # Places on two clocks cannot be joined by a line.
+            if (source.place == EMULATOR) == (span.place == EMULATOR):
+                number = len(flows)
+                # Inside the source, where it ends: a flow belongs to the event that is going on at its time.
+                sent = {"ph": "s", "ts": 1e3 * (source.start_ms + 0.999 * source.elapsed_ms)}
+                received = {"ph": "f", "bp": "e", "ts": 1e3 * max(span.start_ms, source.end_ms)}
+                for end, at in ((sent, source), (received, span)):
+                    process, thread = threads[at.place, at.stream]
+                    flows.append({"name": "writes", "cat": "order", "id": number, "pid": process, "tid": thread, **end})
+    return names + events + flows
+
+
+def _about(kind: str, process: int, thread: int, **given: Any) -> Event:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": given}
+
+
+def _complete(span: Span, process: int, thread: int) -> Event:
+    details: dict[str, Any] = {}
+    if span.size:
+        details["bytes"] = span.size
+        if span.place != EMULATOR and span.elapsed_ms > 0:
+            details["GB/s"] = round(span.size / span.elapsed_ms / 1e6, 2)
+    return {
+        "ph": "X",
+        "name": span.name,
+        "cat": span.kind,
+        "pid": process,
+        "tid": thread,
+        "ts": 1e3 * span.start_ms,
+        "dur": 1e3 * span.elapsed_ms,
+        "args": details,
+    }
+
+
+def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
+    """Draw spans: a row a stream, a colour a kind, idle gaps in grey, the bound in the title.
+
+    Raises
+    ------
+    CudakitError
+        matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
+    except ImportError as error:
+        raise CudakitError(
+            f"a timeline is drawn with matplotlib ({error}); install it with: pip install 'cudakit[examples]'"
+        ) from error
+    timelines = by_clock(spans) or (Timeline(()),)
+    rows = [max(1, len(timeline.lanes)) for timeline in timelines]
+    figure = Figure(figsize=(14, 0.55 * sum(rows) + 1.4 * len(rows)), layout="constrained")
+    all_axes = figure.subplots(len(rows), 1, squeeze=False, height_ratios=[row + 1.5 for row in rows])[:, 0]
+    for axes, timeline in zip(all_axes, timelines, strict=True):
+        for row, lane in enumerate(timeline.lanes):
+            _draw(axes, row, lane, timeline)
+        labels = [f"{lane.name}  {lane.busy_ms / (timeline.elapsed_ms or 1):.0%}" for lane in timeline.lanes]
+        axes.set_yticks(range(len(labels)), labels)
+        axes.invert_yaxis()
+        axes.margins(x=0)
+        axes.set_xlabel("steps" if timeline.is_emulated else "ms")
+        axes.set_title(timeline.verdict(), fontsize="medium", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+        kinds = dict.fromkeys(span.kind for span in timeline.spans)
+        handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
+        handles.append(Patch(facecolor="0.93", edgecolor="0.7", hatch="///", label="idle"))
+        axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
+    publish(path, lambda file: figure.savefig(file, format="png", dpi=110))
+
+
+def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:
+    """One row: its gaps, its spans on them, and the names that have room."""
+    scale = 1000.0 if timeline.is_emulated else 1.0
+    whole = timeline.elapsed_ms or 1.0
+    gaps = [(scale * start, scale * (end - start)) for start, end in lane.gaps if end - start >= _MARKED * whole]
+    axes.broken_barh(gaps, (row - 0.4, 0.8), facecolor="0.93", edgecolor="0.7", hatch="///", linewidth=0)
+    for start, length in gaps:
+        if length >= _WRITTEN * scale * whole:
+            text = timeline.show(length / scale)
+            axes.text(start + length / 2, row, text, ha="center", va="center", fontsize="x-small", color="0.35")
+    # What is inside another is drawn over it, as a graph's kernels on the emulator are.
+    spans = sorted(lane.spans, key=lambda span: (span.start_ms, -span.elapsed_ms))
+    bars = [(scale * span.start_ms, scale * span.elapsed_ms) for span in spans]
+    colours = [COLOURS[span.kind] for span in spans]
+    # Lines between bars help where there is room for them, and hide the bars where there is not.
+    wide = len(bars) < _MOST_PARTED
+    axes.broken_barh(bars, (row - 0.4, 0.8), facecolors=colours, edgecolor="white", linewidth=0.4 if wide else 0)
+    for span, (start, length) in zip(spans, bars, strict=True):
+        if length >= _WRITTEN * scale * whole:
+            room = int(220 * length / (scale * whole))
+            name = span.name if len(span.name) <= room else span.name[: room - 1] + "…"
+            axes.text(start + length / 2, row, name, ha="center", va="center", fontsize="x-small", color="white")
+
+
+def publish(path: str | PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file beside its place and move it there: whoever looks sees the old one or the new one, whole."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))
+    part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        with part.open("wb") as file:
+            write(file)
+        os.replace(part, target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise

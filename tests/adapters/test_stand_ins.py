@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.adapters import numba_kernels, numba_stand_in, triton_stand_in
+from cudakit.adapters import numba_kernels, triton_kernels
+from cudakit.adapters.cupy_kernels import cupy_stand_in
 from cudakit.adapters.replaced import Replaced
-from cudakit.adapters.stand_in import cupy_stand_in
 from cudakit.emulator.resources.unwritten import MARKS
 
 pytestmark = pytest.mark.emulator
@@ -206,7 +206,7 @@ def test_parts_of_a_module_that_is_imported_meanwhile(tmp_path: Path, monkeypatc
 
 
 def test_device_arrays_of_numba(marked: list[Any]) -> None:
-    cuda = SimpleNamespace(**numba_stand_in._REPLACED)
+    cuda = SimpleNamespace(**numba_kernels._REPLACED)
     given = np.arange(3)
     x = cuda.to_device(given)
     given[0] = 9
@@ -242,7 +242,7 @@ def test_device_arrays_of_numba(marked: list[Any]) -> None:
 
 
 def test_streams_and_devices_of_numba() -> None:
-    cuda = SimpleNamespace(**numba_stand_in._REPLACED)
+    cuda = SimpleNamespace(**numba_kernels._REPLACED)
     stream, event = cuda.stream(), cuda.event()
     assert (stream.handle, stream.synchronize(), stream.record(), stream.wait()) == (0, None, None, None)
     with stream.auto_synchronize() as within:
@@ -360,15 +360,15 @@ def test_numba_does_without_a_gpu(numba: Any) -> None:
     class Simulator:
         pass
 
-    numba_stand_in.replace(Simulator, lambda *given: seen.append(given))
+    numba_kernels.replace(Simulator, lambda *given: seen.append(given))
     assert seen == []
     former = numba.cuda.jit
-    numba_stand_in.replace(numba.cuda, lambda owner, name, made: seen.append((owner, name, made)))
+    numba_kernels.replace(numba.cuda, lambda owner, name, made: seen.append((owner, name, made)))
     assert [(owner, name) for owner, name, _ in seen[:3]] == [
         *((Dispatcher, "configure"), (Dispatcher, "forall"), (numba.cuda, "jit")),
     ]
-    assert {name for owner, name, _ in seen[3:]} == {*numba_stand_in._REPLACED}
-    assert all(owner is numba.cuda and made is numba_stand_in._REPLACED[name] for owner, name, made in seen[3:])
+    assert {name for owner, name, _ in seen[3:]} == {*numba_kernels._REPLACED}
+    assert all(owner is numba.cuda and made is numba_kernels._REPLACED[name] for owner, name, made in seen[3:])
     jit = seen[2][2]
     assert jit(function, 1, device=True).py_func is function
     assert jit(function, 1, device=True).given == (1,)
@@ -381,10 +381,10 @@ def test_launches_of_numba(numba: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
     monkeypatch.setattr(numba_kernels.NumbaKernel, "__call__", lambda self, *given: calls.append((self, *given)))
     dispatcher = Dispatcher(function)
-    numba_stand_in._configure(dispatcher, (2, 3), 64, 0, 256)(1, 2)
-    numba_stand_in._configure(dispatcher, 4, (8, 8))()
-    numba_stand_in._forall(dispatcher, 129)(3)
-    numba_stand_in._forall(dispatcher, 129, 64, 0, 16)()
+    numba_kernels._configure(dispatcher, (2, 3), 64, 0, 256)(1, 2)
+    numba_kernels._configure(dispatcher, 4, (8, 8))()
+    numba_kernels._forall(dispatcher, 129)(3)
+    numba_kernels._forall(dispatcher, 129, 64, 0, 16)()
     assert [config for _, _, config, *_ in calls] == [
         *(ck.config((2, 3), 64, shared_bytes=256), ck.config(4, (8, 8)), ck.config(2, 128)),
         ck.config(3, 64, shared_bytes=16),
@@ -399,7 +399,7 @@ def test_launches_of_numba(numba: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_driver_that_triton_asks() -> None:
     target = SimpleNamespace(arch=90)
-    driver = triton_stand_in._Driver(target)
+    driver = triton_kernels._Driver(target)
     assert driver.get_device_capability() == (9, 0)
     target.arch = 103
     assert driver.get_device_capability() == (10, 3)
@@ -422,7 +422,7 @@ def test_the_driver_that_triton_asks() -> None:
 
 def test_torchs_device_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda name: ("device", name)))
-    assert triton_stand_in._Driver(None).get_active_torch_device() == ("device", "cpu")
+    assert triton_kernels._Driver(None).get_active_torch_device() == ("device", "cpu")
 
 
 class Tensor:
@@ -467,7 +467,7 @@ class Tensor:
 
 def test_memory_of_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, int8=np.int8))
-    found = triton_stand_in._array
+    found = triton_kernels._array
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert found(None) is None
     assert found(x) is x
@@ -490,13 +490,13 @@ def test_what_triton_compiled_is_launched(monkeypatch: pytest.MonkeyPatch) -> No
         made.append(compiled)
         return lambda *given: calls.append(given)
 
-    monkeypatch.setattr(triton_stand_in, "from_triton", from_triton)
+    monkeypatch.setattr(triton_kernels, "from_triton", from_triton)
     kinds = {"x": "*fp32", "n": "i32", "B": "constexpr", "by": "fp32", "flag": "i1", "u": "u64", "d": "f64", "k": "i8"}
     compiled = SimpleNamespace(src=SimpleNamespace(signature=kinds))
     x = np.zeros(3, np.float32)
     before = (*("stream", "function", "packed", "launch"), "enter", "exit")
     for _ in range(2):
-        triton_stand_in._launch(compiled, 2, 3, 4, *before, x, 5, 128, 2, True, 7, 1, -3)
+        triton_kernels._launch(compiled, 2, 3, 4, *before, x, 5, 128, 2, True, 7, 1, -3)
     stream, grid, *passed = calls[0]
     assert stream is ck.places.emulator().current()
     assert (grid, passed) == ((2, 3, 4), [x, 5, 2.0, 1, 7, 1.0, -3])
@@ -506,9 +506,9 @@ def test_what_triton_compiled_is_launched(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(
         ck.ArgumentError, match="a kernel of Triton with an argument of type tensordesc does not run on"
     ):
-        triton_stand_in._launch(other, 1, 1, 1, *before, 3)
+        triton_kernels._launch(other, 1, 1, 1, *before, 3)
     with pytest.raises(ValueError, match="zip"):
-        triton_stand_in._launch(compiled, 1, 1, 1, *before, x, 3)
+        triton_kernels._launch(compiled, 1, 1, 1, *before, x, 3)
 
 
 def test_triton_does_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -520,9 +520,9 @@ def test_triton_does_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         runtime=SimpleNamespace(driver="driver"), compiler=SimpleNamespace(CompiledKernel="compiled")
     )
     seen: list[Any] = []
-    triton_stand_in.replace(module, lambda *given: seen.append(given))
+    triton_kernels.replace(module, lambda *given: seen.append(given))
     (owner, name, driver), (kernel, run, made) = seen
     assert (owner, name, driver.get_current_target()) == ("driver", "_active", ("cuda", 90, 32))
     assert (kernel, run) == ("compiled", "run")
     launch = made.fget("what was compiled")
-    assert (launch.func, launch.args) == (triton_stand_in._launch, ("what was compiled",))
+    assert (launch.func, launch.args) == (triton_kernels._launch, ("what was compiled",))

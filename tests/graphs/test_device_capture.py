@@ -14,7 +14,7 @@ import pytest
 import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
-from cudakit.graphs.named_arguments import Memory, Named
+from cudakit.graphs.recording import Memory, Named
 from cudakit.streams import capture_state, devices, streams, witnesses
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order.order import Order

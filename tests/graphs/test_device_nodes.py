@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.graphs import device_nodes
-from cudakit.graphs.device_nodes import CopyNode, FillNode, KernelNode, Node, nodes_of
-from cudakit.graphs.named_arguments import Named
+from cudakit.graphs import device_capture
+from cudakit.graphs.device_capture import CopyNode, FillNode, KernelNode, Node, nodes_of
+from cudakit.graphs.recording import Named
 from cudakit.jit.specialise.parameters import BoundParameter
 
 driver = pytest.importorskip("cuda.bindings.driver")
@@ -262,7 +262,7 @@ def test_textures_and_tensor_maps_of_named_arrays_are_refused(
     class TextureObject:
         handle = 7
 
-    monkeypatch.setattr(device_nodes, "span_of", lambda array: (address_of(x) + 4, 0))
+    monkeypatch.setattr(device_capture, "span_of", lambda array: (address_of(x) + 4, 0))
     here.add(1, Kernel([struct.pack("<Q", 7)]))
     texture = call((TextureObject(),), parameter("t", "scalar", "u8"))
     with pytest.raises(ck.ArgumentError, match="k<int> is given a texture of x, which holds the array's address"):
@@ -364,6 +364,6 @@ def test_what_the_driver_refuses_is_said(here: Driver, x: np.ndarray) -> None:
         for change in (lambda node=node: node.push(EXECUTABLE), node.define):
             with pytest.raises(ck.LaunchError, match=f"refused {what}: CUDA_ERROR_NOT_SUPPORTED"):
                 change()
-    assert device_nodes.checked((GOOD,), "nothing") == []
-    assert device_nodes.checked((GOOD, 1), "one") == 1
-    assert device_nodes.checked((GOOD, 1, 2), "two") == [1, 2]
+    assert device_capture.checked((GOOD,), "nothing") == []
+    assert device_capture.checked((GOOD, 1), "one") == 1
+    assert device_capture.checked((GOOD, 1, 2), "two") == [1, 2]

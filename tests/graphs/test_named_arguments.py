@@ -11,8 +11,8 @@ import pytest
 from support.without_device import Array
 
 import cudakit as ck
-from cudakit.graphs import emulated_nodes
-from cudakit.graphs.named_arguments import Memory, Named, is_readonly, memory_of
+from cudakit.graphs import emulated_capture
+from cudakit.graphs.recording import Memory, Named, is_readonly, memory_of
 from cudakit.types import arguments
 
 pytestmark = pytest.mark.emulator
@@ -213,7 +213,7 @@ def test_a_view_of_a_named_array_is_taken_of_the_new_one(view: Any) -> None:
     like, captured = view(x), memory_of(view(x))
     assert captured is not None
     distance = int(like.__array_interface__["data"][0]) - int(x.__array_interface__["data"][0])
-    found = emulated_nodes._view(other, distance, captured)
+    found = emulated_capture._view(other, distance, captured)
     np.testing.assert_array_equal(found, view(other))
     assert (found.dtype, found.strides) == (like.dtype, like.strides)
     found[...] = 7

@@ -10,8 +10,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.emulator.checks.findings import Finding, Report
-from cudakit.profile.drawing import timelines
-from cudakit.profile.timeline import Span
+from cudakit.profile.timeline import Span, timelines
 from cudakit.types.shown import Drawing, Table, html, table_html, words
 
 TEXT = (

@@ -6,8 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cudakit.profile.drawing import dependencies, timelines
-from cudakit.profile.timeline import EMULATOR, Span
+from cudakit.profile.timeline import EMULATOR, Span, dependencies, timelines
 from cudakit.streams.witnesses import Kind
 from cudakit.types.shown import Drawing, html
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from cudakit.errors import LaunchError
-from cudakit.profile import recorder
-from cudakit.profile.recorder import Recorder
+from cudakit.profile import trace
+from cudakit.profile.trace import Recorder
 from cudakit.streams.witnesses import Work
 
 pytestmark = pytest.mark.emulator
@@ -90,14 +90,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
 
     made = Gpu()
     monkeypatch.setattr(Event, "passed", 0)
-    monkeypatch.setattr(recorder, "timing_event", made.record)
-    monkeypatch.setattr(recorder.devices, "on_device", made.on_device)
-    monkeypatch.setattr(recorder, "time", made)
-    monkeypatch.setattr(recorder, "place_of", made.place_of)
-    monkeypatch.setattr(recorder, "handle_of", lambda core: core.handle)
-    monkeypatch.setattr(recorder, "is_captured", made.captured.__contains__)
+    monkeypatch.setattr(trace, "timing_event", made.record)
+    monkeypatch.setattr(trace.devices, "on_device", made.on_device)
+    monkeypatch.setattr(trace, "time", made)
+    monkeypatch.setattr(trace, "place_of", made.place_of)
+    monkeypatch.setattr(trace, "handle_of", lambda core: core.handle)
+    monkeypatch.setattr(trace, "is_captured", made.captured.__contains__)
     monkeypatch.setattr(cuda.core, "Device", lambda device_id: SimpleNamespace(create_stream=lambda: Stream()))
-    monkeypatch.setattr(recorder, "_relaxed", contextlib.nullcontext)
+    monkeypatch.setattr(trace, "_relaxed", contextlib.nullcontext)
     return made
 
 
@@ -133,7 +133,7 @@ def test_a_gpus_work_is_timed_by_its_events_on_the_hosts_clock(gpu: Gpu) -> None
 
 
 def test_events_are_used_again_once_their_times_are_taken(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_MOST_PENDING", 8)
+    monkeypatch.setattr(trace, "_MOST_PENDING", 8)
     stream = Stream()
     seen = Recorder({}, None, 1000)
     for number in range(40):
@@ -160,7 +160,7 @@ def test_every_work_is_waited_for_that_has_not_ended(gpu: Gpu) -> None:
 
 
 def test_works_that_are_not_done_keep_their_events(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_MOST_PENDING", 4)
+    monkeypatch.setattr(trace, "_MOST_PENDING", 4)
     stream = Stream()
     seen = Recorder({}, None, 1000)
     for _ in range(6):
@@ -173,7 +173,7 @@ def test_works_that_are_not_done_keep_their_events(gpu: Gpu, monkeypatch: pytest
 
 
 def test_what_is_far_from_the_base_is_the_new_base(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = recorder._Clock(0)
+    clock = trace._Clock(0)
     base = clock._base
     for start_ms, moves in ((1000.0, False), (1000.5, True), (2000.5, False), (2001.0, True)):
         begun, ended = Event(base.at + start_ms), Event(base.at + start_ms + 2)
@@ -188,7 +188,7 @@ def test_what_is_far_from_the_base_is_the_new_base(gpu: Gpu, monkeypatch: pytest
 @pytest.mark.parametrize(("passed_ms", "rate"), [(1000, 0.0), (2000, 0.25)])
 def test_a_clock_that_drifts_is_set_right_once_it_tells(gpu: Gpu, passed_ms: float, rate: float) -> None:
     gpu.rate = 0.8
-    clock = recorder._Clock(3)
+    clock = trace._Clock(3)
     assert gpu.devices == [3]
     began_ms = 1000 * gpu.now
     gpu.pass_ms(passed_ms / 0.8)
@@ -198,8 +198,8 @@ def test_a_clock_that_drifts_is_set_right_once_it_tells(gpu: Gpu, passed_ms: flo
 
 def test_of_three_looks_at_the_hosts_clock_the_quickest_counts(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = iter([0.0, 9.0, 20.0, 22.0, 30.0, 35.0])
-    monkeypatch.setattr(recorder, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
-    clock = recorder._Clock(0)
+    monkeypatch.setattr(trace, "time", SimpleNamespace(perf_counter=lambda: next(looks)))
+    clock = trace._Clock(0)
     assert clock._host_ms == 21_000
     assert clock._base is gpu.made[1]
     assert all(event.is_done for event in gpu.made)
@@ -233,7 +233,7 @@ def test_the_emulators_time_begins_with_its_first_step(gpu: Gpu) -> None:
 
 def test_streams_are_called_as_they_are_given_named_or_numbered(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
     called = {30: "mine", 31: "mine", 32: "mine", 33: "given"}
-    monkeypatch.setattr(recorder, "name_of_stream", called.get)
+    monkeypatch.setattr(trace, "name_of_stream", called.get)
     given = Stream(10)
     seen = Recorder({"given": given, "other": Stream(11)}, None, 100)
     same = Stream(20), Stream(20)
@@ -325,26 +325,26 @@ def test_the_drivers_error_is_told_when_the_trace_is_read(gpu: Gpu, monkeypatch:
         raise RuntimeError("other")
 
     monkeypatch.setattr(Event, "sync", fail)
-    monkeypatch.setattr(recorder, "raise_launch_error", lambda error: None)
+    monkeypatch.setattr(trace, "raise_launch_error", lambda error: None)
     with pytest.raises(RuntimeError, match="other"):
         seen.finish()
 
     def raised(error: BaseException) -> None:
         raise LaunchError("a kernel failed") from error
 
-    monkeypatch.setattr(recorder, "raise_launch_error", raised)
+    monkeypatch.setattr(trace, "raise_launch_error", raised)
     with pytest.raises(LaunchError, match="a kernel failed"):
         seen.finish()
 
 
 def test_a_trace_ties_the_current_devices_clock_first(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder.devices, "current_device", lambda: SimpleNamespace(device_id=4))
+    monkeypatch.setattr(trace.devices, "current_device", lambda: SimpleNamespace(device_id=4))
     cases = [(False, False, (0, 1)), (True, True, (0, 1)), (True, False, (3, 1)), (True, False, (0, 0))]
     for has_gpu, is_forked, context in (*cases, (True, False, (0, 1))):
         driver = SimpleNamespace(cuCtxGetCurrent=lambda context=context: context)
-        monkeypatch.setattr(recorder, "driver", driver)
-        monkeypatch.setattr(recorder.devices, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
-        monkeypatch.setattr(recorder.devices, "is_forked", lambda is_forked=is_forked: is_forked)
+        monkeypatch.setattr(trace, "driver", driver)
+        monkeypatch.setattr(trace.devices, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
+        monkeypatch.setattr(trace.devices, "is_forked", lambda is_forked=is_forked: is_forked)
         seen = Recorder({}, None, 2)
         seen.begin_trace()
         assert list(seen._clocks) == ([] if (has_gpu, is_forked, context) in cases else [4])
@@ -361,7 +361,7 @@ def test_addresses_of_arrays_of_all_libraries() -> None:
         *[type("Buffer", (), {"handle": 112})(), 3, "text", None],
     ]
     expected = [64, None, 80, x.ctypes.data + 4, 96, 112, None, None, None]
-    assert [recorder._address(each) for each in found] == expected
+    assert [trace._address(each) for each in found] == expected
 
 
 def test_events_are_asked_for_in_a_thread_whose_captures_do_not_mind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,10 +370,10 @@ def test_events_are_asked_for_in_a_thread_whose_captures_do_not_mind(monkeypatch
     fake = SimpleNamespace(
         CUstreamCaptureMode=mode, cuThreadExchangeStreamCaptureMode=lambda mode: calls.append(mode) or (0, "former")
     )
-    monkeypatch.setattr(recorder, "driver", fake)
+    monkeypatch.setattr(trace, "driver", fake)
 
     def failing() -> None:
-        with recorder._relaxed():
+        with trace._relaxed():
             assert calls == ["relaxed"]
             1 / 0
 

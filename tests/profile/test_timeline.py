@@ -11,8 +11,18 @@ from typing import Any
 import pytest
 
 from cudakit.errors import CudakitError
-from cudakit.profile.export import publish, save_json, save_picture, trace_events
-from cudakit.profile.timeline import EMULATOR, Lane, Span, Stage, Timeline, by_clock
+from cudakit.profile.timeline import (
+    EMULATOR,
+    Lane,
+    Span,
+    Stage,
+    Timeline,
+    by_clock,
+    publish,
+    save_json,
+    save_picture,
+    trace_events,
+)
 from cudakit.streams.witnesses import Kind
 
 #: Copies in on one stream, kernels on the next, each after its copy; the kernels take twice as long.

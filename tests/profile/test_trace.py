@@ -18,7 +18,7 @@ from support.places import SLOW, another, one_of, to_host
 import cudakit as ck
 from cudakit import pipeline
 from cudakit.emulator import EmulatedStream
-from cudakit.profile import recorder
+from cudakit.profile import trace
 from cudakit.streams import witnesses as work
 
 ADD = """
@@ -363,16 +363,16 @@ def test_nothing_is_waited_for_until_the_trace_is_read(stream: Any, xp: Any, slo
 
 @pytest.mark.gpu
 def test_events_are_used_again(stream: Any, xp: Any, add: ck.Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder, "_MOST_PENDING", 16)
+    monkeypatch.setattr(trace, "_MOST_PENDING", 16)
     x = xp.zeros(32, "f4")
     new = []
-    original = recorder.timing_event
+    original = trace.timing_event
 
     def counted(stream: Any, event: Any = None) -> Any:
         new.append(event is None)
         return original(stream, event)
 
-    monkeypatch.setattr(recorder, "timing_event", counted)
+    monkeypatch.setattr(trace, "timing_event", counted)
     with ck.trace() as t:
         for number in range(400):
             add(stream, ONE, x, x, 10)
@@ -412,7 +412,7 @@ def test_times_hold_over_long_traces(stream: Any, xp: Any, slow: ck.Kernel, monk
 
     # With a base that moves on at every span, and with one that never does.
     for far in (0.0, 1e9):
-        monkeypatch.setattr(recorder, "_FAR_MS", far)
+        monkeypatch.setattr(trace, "_FAR_MS", far)
         # The device's clock is tied to the host's as well as the host is let to look at it.
         one_of(5, traced)
 

@@ -1,17 +1,24 @@
-"""Arguments named when a graph is captured: what they are, and whether what is given for one later fits."""
+"""A captured graph in either place: named arguments, recorded steps, and what a capture keeps and refuses."""
 
 from __future__ import annotations
 
+import contextlib
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, UnknownNameError, shortened
+from cudakit.errors import ArgumentError, LaunchError, UnknownNameError, shortened
+from cudakit.jit.launch.bind import converter
+from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.places import place_of
+from cudakit.streams.witnesses import Witness, Work
 from cudakit.types.arguments import describe, texture_handle
 from cudakit.types.host import as_numpy, refuse_masked
+from cudakit.types.scalars import Converter
 
 #: An address as it lies in a kernel's parameters.
 ADDRESS = struct.Struct("<Q")
@@ -263,3 +270,213 @@ def _own(name: str, value: Any) -> Any:
     if isinstance(value, np.number):
         return np.array(value)[()]
     raise ArgumentError(f"capture: {name} is {type(value).__name__}; what is named is an array or a number")
+
+
+# ── a capture that is open ──
+
+
+class Recording(Witness):
+    """A capture that is open: the witness of the work that its thread puts on streams.
+
+    Parameters
+    ----------
+    named : Named
+
+    Attributes
+    ----------
+    reads, writes : dict
+        Arrays that cudakit's own work reads and may write, by identity; a name for a named array and its views.
+    kept : list
+        What lives as long as the graph.
+    """
+
+    def __init__(self, named: Named) -> None:
+        self.named = named
+        self.reads: dict[Any, Any] = {}
+        self.writes: dict[Any, Any] = {}
+        self.kept: list[Any] = []
+        self._own: dict[int, dict[Any, Any]] = {}
+        self._thread = threading.get_ident()
+        self._error: BaseException | None = None
+
+    def kept_by(self, owner: object) -> dict[Any, Any]:
+        return self._own.setdefault(id(owner), {})
+
+    def keep(self, thing: Any) -> None:
+        self.kept.append(thing)
+
+    @contextlib.contextmanager
+    def body(self) -> Iterator[None]:
+        """A block that captures a loop or branch; without its end there can be no graph."""
+        try:
+            yield
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def check_whole(self) -> None:
+        """Raise where a loop or branch has no end, because an error in it was caught outside of it."""
+        if self._error is not None:
+            raise LaunchError(
+                f"capture: a loop or branch ended with an error ({type(self._error).__name__}: {self._error}), so that "
+                "the graph would lack the rest of it; capture again"
+            ) from self._error
+
+    def begin(self, work: Work) -> bool:
+        if threading.get_ident() != self._thread:
+            return False
+        if work.kind == "compile":  # for what is captured: it is no part of that itself
+            return False
+        if work.stream is None:
+            raise LaunchError(f"capture: {work.name} is work of the host, which is no part of a graph")
+        owner = place_of(work.stream).capture(work.stream)
+        if owner is None:
+            raise LaunchError(
+                f"capture: {work.name} was given another stream, which is no part of the capture; let that wait first, "
+                "as in other.wait(stream.record()), and join it before the block ends: stream.wait(other.record())"
+            )
+        if owner is self and not self._is_inside(work.stream):
+            raise outside_of_body(work.name)
+
+        return owner is self
+
+    def end(self, work: Work, begun: Any) -> None:
+        if not begun:
+            return
+        for found, arrays in ((self.reads, work.reads), (self.writes, work.writes)):
+            found.update(self.placed(arrays))
+        self.kept.append(work)
+        self._note(work)
+
+    def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
+        """Each array under its key in `reads` and `writes`: its identity, or the name that it has."""
+        for array in arrays:
+            memory = memory_of(array) if self.named.arrays else None
+            held = self.named.holding(memory.low) if memory else None
+            yield (held[0], held[0]) if held else (id(array), array)
+
+    def touched(self, found: Mapping[Any, Any]) -> tuple[Any, ...]:
+        """The arrays of `reads` or `writes`, with the named ones as they are now."""
+        values = self.named.values
+        return tuple(values[key] if isinstance(key, str) else array for key, array in found.items())
+
+    def _is_inside(self, stream: Any) -> bool:
+        """Whether a stream of the capture is of the graph or body that is captured now."""
+        return True
+
+    def _note(self, work: Work) -> None:
+        """`work` was put on a stream of the capture."""
+
+
+def outside_of_body(name: str) -> LaunchError:
+    """The error for work inside a loop or branch that is given a stream from outside of it."""
+    return LaunchError(
+        f"capture: {name} inside a loop or branch was given a stream from outside of it; give it the stream that the "
+        "with statement yields"
+    )
+
+
+def conditional_child() -> LaunchError:
+    """The error for a graph inside another that has loops or branches: conditional nodes, which no child may have."""
+    return LaunchError(
+        "graph: one that has loops or branches cannot become a part of another graph: the driver takes no child graph "
+        "with conditional nodes (cuGraphAddChildGraphNode), which loops and branches are; launch it by itself, or "
+        "capture its calls again in the other graph"
+    )
+
+
+def unjoined(names: Iterable[str]) -> LaunchError:
+    """The error for work on another stream after which the captured stream does not come."""
+    return LaunchError(
+        f"capture: {', '.join(sorted(set(names)))} on another stream was not joined: let the captured one wait for it, "
+        "with stream.wait(other.record()), before the block ends"
+    )
+
+
+# ── recorded steps ──
+
+#: Writes a new value into a step's arguments.
+Write: TypeAlias = Callable[[Any], None]
+
+
+class Step:
+    """A recorded step, which a player repeats at each launch: the driver a node of its own, the emulator the call.
+
+    Attributes
+    ----------
+    name : str
+        What it does.
+    uses : list of (str, callable)
+        For each use of a named argument, its name and what writes a new value in its place. What writes holds the
+        arguments and not the step, lest they hold each other.
+    foreign : bool
+        Whether others than cudakit put it there.
+    """
+
+    foreign = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.uses: list[tuple[str, Write]] = []
+
+    def number_of(self, named: Named, parameter: BoundParameter, argument: Any) -> tuple[str, Converter] | None:
+        """The named number that a parameter was given, and what converts others to the parameter's type.
+
+        Raises
+        ------
+        ArgumentError
+            For a parameter that is no number.
+        """
+        name = named.number_named(argument)
+        if name is None:
+            return None
+        where = f"{self.name}'s parameter {parameter.name} ({parameter.cpp})"
+        if parameter.kind != "scalar" or parameter.dtype is None:
+            raise ArgumentError(
+                f"graph: {name} goes to {where}; what can be changed at a launch is an array or a number"
+            )
+        return name, converter(parameter, f"graph: {name}, {where},")
+
+
+class Executable:
+    """A finished graph, launched by its place.
+
+    Attributes
+    ----------
+    nodes : sequence of Step
+        What it does, without orders between streams.
+    """
+
+    #: Whether a new array is written by its address.
+    by_address = False
+
+    def __init__(self, capture: Recording, nodes: Sequence[Step]) -> None:
+        self._capture = capture
+        self.nodes: Sequence[Step] = nodes
+        self._uses: dict[str, list[tuple[Any, Write]]] = {}
+        for node in nodes:
+            for name, write in node.uses:
+                self._uses.setdefault(name, []).append((node, write))
+
+    def change(self, name: str, value: Any, memory: Memory | None) -> None:
+        """Let the nodes that use `name` use `value` from the next launch on: all, or none where one refuses it."""
+        uses = self._uses.get(name, [])
+        try:
+            for _, write in uses:
+                write(memory.address if memory is not None and self.by_address else value)
+        except ArgumentError:
+            for _, write in uses:
+                write(self._capture.named.values[name])
+            raise
+        self._changed(uses)
+
+    def _changed(self, uses: Sequence[tuple[Any, Write]]) -> None:
+        """What was written must be known before the next launch."""
+
+    def launch(self, stream: Any, graph: Any) -> None:
+        """Launch on a stream; inside a capture, become a part of that graph, whose user has this as `graph`."""
+        raise NotImplementedError
+
+    def dot(self) -> str:
+        """The graph in Graphviz' language."""
+        raise NotImplementedError
