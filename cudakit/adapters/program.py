@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
+import importlib.util
 import json
 import os
 import re
@@ -10,13 +12,15 @@ import runpy
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from cudakit.adapters import numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
-from cudakit.adapters.replaced import Replaced
 from cudakit.emulator.face import EmulatedThreads, Order, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
@@ -89,6 +93,63 @@ class Ran:
         faults = [vars(fault) for fault in self.faults]
         ok = not faults and not self.status
         return json.dumps({"program": str(path), "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
+
+
+class Replaced(importlib.abc.MetaPathFinder):
+    """A context in which parts of a module are others, whether it is imported before or meanwhile.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    replace : callable
+        Is given the module, and what it puts others with.
+    """
+
+    def __init__(self, name: str, replace: Callable[[Any, Callable[[Any, str, Any], None]], None]) -> None:
+        self._name, self._replace = name, replace
+        self._former: list[tuple[Any, str, Any]] = []
+        self._is_searching = False
+
+    def __enter__(self) -> Replaced:
+        if self._name in sys.modules:
+            self._replace(sys.modules[self._name], self._put)
+        else:
+            sys.meta_path.insert(0, self)
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for owner, name, former in reversed(self._former):
+            setattr(owner, name, former)
+        self._former.clear()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`: what the others find, with parts replaced when it has run."""
+        if fullname != self._name or self._is_searching:
+            return None
+        self._is_searching = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._is_searching = False
+        loader = spec.loader if spec is not None else None
+        if loader is not None:
+            run = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                self._replace(module, self._put)
+
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def _put(self, owner: Any, name: str, made: Any) -> None:
+        self._former.append((owner, name, getattr(owner, name, None)))
+        setattr(owner, name, made)
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ import numpy as np
 from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.places import place_of
+from cudakit.profile import timeline
 from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order
@@ -296,8 +297,6 @@ class Report(Reported, Witness):
 
 def _drawn(dependencies: Iterable[Dependency]) -> str:
     """What must wait for what, in a notebook."""
-    from cudakit.profile import timeline  # for a notebook alone
-
     return timeline.dependencies(
         [
             (found.status, str(found), (found.first.stream, found.first.work), (found.second.stream, found.second.work))

@@ -3,8 +3,8 @@
 On a GPU a timing event is recorded on the work's stream before and after it; the host's work is timed by its own clock,
 and the two are laid over each other by an event whose time on the host is known: the driver gives the time between
 two events only. An event costs the stream nothing that can be seen, and the host a microsecond or two. On the emulator
-steps are counted. Work that cudakit does not put on the streams itself, such as CuPy's and torch's kernels, is not seen:
-it shows as idle time, or as a longer wait.
+steps are counted. Work that cudakit does not put on the streams itself, such as CuPy's and torch's kernels, is not
+seen: it shows as idle time, or as a longer wait.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pytest
 import cudakit as ck
 from cudakit.adapters import numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
-from cudakit.adapters.replaced import Replaced
+from cudakit.adapters.program import Replaced
 from cudakit.emulator.resources.unwritten import MARKS
 
 pytestmark = pytest.mark.emulator
