@@ -52,4 +52,4 @@ _CALLS: dict[str, Call] = {
     "StreamCreateWithFlags": create_stream, "StreamDestroy": succeed,
     "GetLastError": succeed, "PeekAtLastError": succeed,
 }  # fmt: skip
-CALLS |= {f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") for name, function in _CALLS.items()}
+CALLS.update({f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") for name, function in _CALLS.items()})

@@ -20,7 +20,7 @@ _LONG = 9
 
 
 @cache
-def _function(
+def _arrays_of(
     meaning: Meaning, form: Form, known: tuple[int | None, ...], count: int
 ) -> tuple[Callable[..., Any], list[str]]:
     """A meaning as a function of arrays with `count` results, and their types.
@@ -69,7 +69,7 @@ def step(given: Instruction, context: Context) -> Step:
         raise ValueError(f"{given.opcode} of no such type")
     meaning, form, targets, sources = entry
     known = tuple([_known(source, operand) for source, operand in sources])
-    function, kinds = _function(meaning, form, known, len(targets))
+    function, kinds = _arrays_of(meaning, form, known, len(targets))
     reads = [
         (operand, source_kind(form, source))
         for (source, operand), value in zip(sources, known, strict=True)

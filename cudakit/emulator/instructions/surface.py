@@ -17,15 +17,15 @@ from cudakit.emulator.ptx.program import Instruction, Operand
 from cudakit.emulator.resources.surface import SURFACES
 from cudakit.errors import EmulationError
 
-_SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
+_SURFACE_SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True)}
 
 
 class _Place:
     """Where lanes access a surface: byte offsets, and which of them lie inside."""
 
     def __init__(self, given: Instruction, operand: Operand, context: Context, size: int, use: int) -> None:
-        shape = next(modifier for modifier in given.modifiers if modifier in _SHAPES)
-        self.rank, self.layered = _SHAPES[shape]
+        shape = next(modifier for modifier in given.modifiers if modifier in _SURFACE_SHAPES)
+        self.rank, self.layered = _SURFACE_SHAPES[shape]
         self.mode, self.size, self.use = given.modifiers[-1], size, use
         self.handle = handle_of(operand, context)
         self.coordinates = coordinates_of(operand, ["s32"] * (self.layered + self.rank), context)

@@ -34,20 +34,20 @@ from cudakit.errors import EmulationError
 _BYTES = {"m8n8k16", "m16n8k16", "m16n8k32"}
 _NIBBLES = {"m8n8k32", "m16n8k32", "m16n8k64"}
 #: Shapes that mma has up to sm_90, by the type of A.
-_SHAPES = {
+_MMA_SHAPES = {
     "f16": {"m8n8k4", "m16n8k8", "m16n8k16"}, "bf16": {"m16n8k8", "m16n8k16"}, "tf32": {"m16n8k4", "m16n8k8"},
     "f64": {"m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"}, "s8": _BYTES, "u8": _BYTES, "s4": _NIBBLES, "u4": _NIBBLES,
     "b1": {"m8n8k128", "m16n8k128", "m16n8k256"}, "e4m3": {"m16n8k16", "m16n8k32"}, "e5m2": {"m16n8k16", "m16n8k32"},
 }  # fmt: skip
 #: What mma and wmma.mma may say besides shape, layouts and types.
-_QUALIFIERS = {"mma", "sync", "aligned", "row", "col", "satfinite", "rn", "rz", "rm", "rp", "xor", "and", "popc"}
+_MMA_QUALIFIERS = {"mma", "sync", "aligned", "row", "col", "satfinite", "rn", "rz", "rm", "rp", "xor", "and", "popc"}
 
 
 def check_form(given: Instruction, types: Sequence[str], shapes: dict[str, set[str]]) -> None:
     """Raise for a form that there is not; `types` are those of D, A, B and C."""
     to, a, b, c = types
     check_types(given, a, b, c, to)
-    rest = {m for m in given.modifiers if m not in _QUALIFIERS and m not in BITS}
+    rest = {m for m in given.modifiers if m not in _MMA_QUALIFIERS and m not in BITS}
     if len(rest) != 1 or not rest <= shapes[a]:
         raise EmulationError(str(given))
 
@@ -55,7 +55,7 @@ def check_form(given: Instruction, types: Sequence[str], shapes: dict[str, set[s
 @control("mma", "9.7.14.5.14")
 def mma(given: Instruction, context: Context) -> Control:
     types = types_of(given.modifiers)
-    check_form(given, types, _SHAPES)
+    check_form(given, types, _MMA_SHAPES)
     to, kind, _, of_c = types
     m, n, k = shape_of(given.modifiers)
     layouts = [layout for layout in given.modifiers if layout in ("row", "col")]

@@ -15,7 +15,7 @@ from cudakit.emulator.resources.sampler import TEXTURES, TextureObject, gather, 
 from cudakit.errors import EmulationError
 
 #: Coordinates of each shape, and whether a layer's number comes before them.
-_SHAPES = {
+_TEXTURE_SHAPES = {
     "1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": (1, True), "a2d": (2, True),
     "cube": (3, False), "acube": (3, True),
 }  # fmt: skip
@@ -46,7 +46,7 @@ def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine)
 
 @instruction("tex", "9.7.10.3")
 def tex(given: Instruction, context: Context) -> Step:
-    shape = next(modifier for modifier in given.modifiers if modifier in _SHAPES)
+    shape = next(modifier for modifier in given.modifiers if modifier in _TEXTURE_SHAPES)
     # The one level that there is answers for every level of detail asked for.
     rest = list(given.operands[2:])[{"level": 1, "grad": 2}.get(given.modifiers[0], 0) :]
     return _lookup(given, context, shape, rest, None)
@@ -60,7 +60,7 @@ def tld4(given: Instruction, context: Context) -> Step:
 
 def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand], component: int | None) -> Step:
     """A lookup of all channels, or of one `component` of four texels; `rest` are offsets or nothing."""
-    rank, layered = _SHAPES[shape]
+    rank, layered = _TEXTURE_SHAPES[shape]
     out, kind = given.modifiers[-2:]
     target, source = given.operands[:2]
     if any(not isinstance(operand, Group) for operand in rest):
@@ -111,7 +111,7 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
 def _check(texture: TextureObject, shape: str, kind: str, out: str) -> None:
     """Check that an instruction reads a texture as what it is."""
     layers = texture.texels.shape[0]
-    rank = 2 if shape.endswith("cube") else _SHAPES[shape][0]
+    rank = 2 if shape.endswith("cube") else _TEXTURE_SHAPES[shape][0]
     if rank != texture.rank:
         raise EmulationError(f"the texture has {texture.rank} dimensions, and the kernel reads {rank} of it")
     if shape.endswith("cube") and layers % 6:

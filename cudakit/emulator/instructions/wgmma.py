@@ -23,7 +23,7 @@ from cudakit.errors import EmulationError
 
 _ROWS, _DEPTH_BYTES = 64, 32
 _KINDS = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})
-_QUALIFIERS = {"mma_async", "sync", "aligned", "satfinite", "and", "popc"}
+_WGMMA_QUALIFIERS = {"mma_async", "sync", "aligned", "satfinite", "and", "popc"}
 
 #: Chunks of 16 bytes that lie side by side in a swizzle atom, and the bits of an address that a swizzle changes, by the
 #: mode in a descriptor: none, 128, 64 and 32 bytes.
@@ -72,7 +72,7 @@ def wgmma(given: Instruction, context: Context) -> Control:
 def _check(given: Instruction, kind: str) -> None:
     """Raise for a form that there is not."""
     m, n, k = shape_of(given.modifiers)
-    rest = [modifier for modifier in given.modifiers if modifier not in _QUALIFIERS and modifier not in BITS]
+    rest = [modifier for modifier in given.modifiers if modifier not in _WGMMA_QUALIFIERS and modifier not in BITS]
     # Integers take steps of 16 columns, and 8 and 24.
     columns = 8 <= n <= 256 and n % (16 if kind in INTEGERS and n not in (8, 24) else 8) == 0
     if len(rest) != 1 or kind not in _KINDS or m != _ROWS or k * BITS[kind] != 8 * _DEPTH_BYTES or not columns:

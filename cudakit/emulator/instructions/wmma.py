@@ -32,7 +32,7 @@ from cudakit.errors import EmulationError
 
 _SIXTEENS = {"m16n16k16", "m8n32k16", "m32n8k16"}
 #: Shapes that wmma has up to sm_90, by the type of A.
-_SHAPES = {
+_WMMA_SHAPES = {
     "f16": _SIXTEENS, "bf16": _SIXTEENS, "s8": _SIXTEENS, "u8": _SIXTEENS, "tf32": {"m16n16k8"}, "f64": {"m8n8k4"},
     "s4": {"m8n8k32"}, "u4": {"m8n8k32"}, "b1": {"m8n8k128"},
 }  # fmt: skip
@@ -51,7 +51,7 @@ def wmma(given: Instruction, context: Context) -> Control:
     if len(types) == 2:
         # Of halves only D and C are named.
         types = [types[0], "f16", "f16", types[1]]
-    check_form(given, types, _SHAPES)
+    check_form(given, types, _WMMA_SHAPES)
     m, n, k = shape_of(given.modifiers)
     held_a, held_b = (len(parts(operand)) * packed(types[1]) for operand in given.operands[1:3])
     a, b = a_fragment(m, k, types[1]).repeated(held_a), b_fragment(k, n, types[1]).repeated(held_b)
@@ -120,7 +120,7 @@ def _fragment(given: Instruction, kind: str, group: int) -> Fragment:
     m, n, k = shape_of(given.modifiers)
     which, unit = given.modifiers[1], kind if group == 1 else "tf32"
     factors = [kind] if which in "ab" else [factor for factor, results in RESULTS.items() if kind in results]
-    if all(f"m{m}n{n}k{k}" not in _SHAPES.get(factor, ()) for factor in factors):
+    if all(f"m{m}n{n}k{k}" not in _WMMA_SHAPES.get(factor, ()) for factor in factors):
         raise EmulationError(str(given))
     if which == "a":
         return a_fragment(m, k // group, unit)
