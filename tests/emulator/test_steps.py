@@ -11,9 +11,9 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.instructions import elementwise
-from cudakit.emulator.instructions.accesses import accesses_of
-from cudakit.emulator.instructions.system import CALLS
+from cudakit.emulator.instructions import words
+from cudakit.emulator.instructions.access import accesses_of
+from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.parser import parse
@@ -227,7 +227,7 @@ def test_the_device_runtime_makes_streams_and_succeeds() -> None:
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11, 20, 25])
 def test_a_chain_goes_over_lanes_in_pieces(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elementwise, "PIECE", 10)
+    monkeypatch.setattr(words, "PIECE", 10)
     sizes: list[int] = []
 
     def chain(x: Any, y: Any, z: Any) -> Any:
@@ -235,9 +235,9 @@ def test_a_chain_goes_over_lanes_in_pieces(count: int, monkeypatch: pytest.Monke
         return (x * y + z).astype(np.int16)
 
     x, y = np.arange(count), np.arange(count) % 7
-    found = elementwise.in_pieces(chain)(x, y, np.int64(3))
+    found = words.in_pieces(chain)(x, y, np.int64(3))
     assert found.dtype == np.int16
     assert found.tolist() == (x * y + 3).tolist()
     assert sizes == [10] * (count // 10) + [count % 10] * (count % 10 > 0)
-    one = elementwise.in_pieces(chain)(x, np.array([2]), np.array([1]))
+    one = words.in_pieces(chain)(x, np.array([2]), np.array([1]))
     assert one.tolist() == (2 * x + 1).tolist()

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.instructions.access import parts, space_of, type_of
-from cudakit.emulator.instructions.accesses import Access, accesses_of
+from cudakit.emulator.instructions.access import Access, accesses_of, parts, space_of, type_of
 from cudakit.emulator.isa.facts import Memory, facts_of, is_atomic, is_strong, touches
 from cudakit.emulator.machine.context import DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index

@@ -13,7 +13,7 @@ from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow
 from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.checks.unused import Unused
 from cudakit.emulator.checks.uses import Values
-from cudakit.emulator.instructions.accesses import Access
+from cudakit.emulator.instructions.access import Access
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.state import Frame
 

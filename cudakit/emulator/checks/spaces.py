@@ -12,7 +12,7 @@ from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Shadow
 from cudakit.emulator.checks.telling import Telling
-from cudakit.emulator.instructions.accesses import Access
+from cudakit.emulator.instructions.access import Access
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import (
     LOCAL_WINDOW,

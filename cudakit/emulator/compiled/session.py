@@ -17,7 +17,7 @@ from cudakit.emulator.compiled.emit.hosted import registers_of
 from cudakit.emulator.compiled.failures import error_of
 from cudakit.emulator.compiled.layout import STRIP, Ending, Slot
 from cudakit.emulator.compiled.loaded import Compiled, Frame, frame_of
-from cudakit.emulator.instructions.system import CALLS
+from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.decode import decode
 from cudakit.emulator.machine.machine import Launch

@@ -25,8 +25,7 @@ from cudakit.emulator.counters.requests import (
     sectors,
     wavefronts,
 )
-from cudakit.emulator.instructions.access import space_of
-from cudakit.emulator.instructions.accesses import Access, accesses_of
+from cudakit.emulator.instructions.access import Access, accesses_of, space_of
 from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.geometry import Geometry

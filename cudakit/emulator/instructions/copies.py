@@ -1,17 +1,25 @@
-"""Asynchronous copies by threads: PTX ISA 9.7.9.25.3 (cp.async and its groups)."""
+"""Asynchronous copies: PTX ISA 9.7.9.25.3 (by threads: cp.async and its groups) and 9.7.9.25.4 (bulk copies).
+
+With them stores that complete on an mbarrier, 9.7.9.12 and 9.7.13.7.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
 import numpy as np
 
-from cudakit.emulator.instructions.access import check_vector, space_of
-from cudakit.emulator.instructions.mbarrier import apply, numbers_of
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.instructions.access import check_vector, parts, space_of, st, type_of
+from cudakit.emulator.instructions.atomic import COMPUTED, change, red
+from cudakit.emulator.instructions.barrier import apply, numbers_of
+from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.machine.decode import Maker, Step, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
-from cudakit.emulator.machine.memory import READ, WRITE, Index
+from cudakit.emulator.machine.memory import RANK_SHIFT, READ, STRONG_WRITE, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Immediate, Instruction, Register
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
 
 
@@ -148,3 +156,191 @@ def createpolicy(given: Instruction, context: Context) -> Step:
     """A cache policy, which says nothing here."""
     write = context.write(given.operands[0], "b64")
     return lambda frame, index, machine: write(frame, index, np.uint64(0))
+
+
+# ── bulk copies ──
+
+#: Sixteen bytes as one element: the type of that size which NumPy moves fastest, bit for bit.
+CHUNK = np.dtype("c16")
+#: To look whether so many bytes can be accessed.
+DTYPE_OF: dict[int, np.dtype] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: CHUNK}
+REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
+#: Types that cp.reduce.async.bulk has for each of them.
+_REDUCED = {
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
+    **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64", "f16", "bf16")),
+    **dict.fromkeys(("inc", "dec"), ("u32",)),
+    **dict.fromkeys(("and", "or", "xor"), ("b32", "b64")),
+}
+_SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "shared": "shared", "global": "global"}
+#: Where a copy goes: positions of the lanes that copy there, addresses of the data and of the mbarrier.
+Destination: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator[Destination]]
+
+
+def spaces(given: Instruction) -> tuple[str, str]:
+    """State spaces that a bulk copy writes to and reads from."""
+    to, of = (_SPACES[part] for part in given.modifiers if part in _SPACES)
+    if (to, of) not in (("cluster", "global"), ("shared", "global"), ("cluster", "shared"), ("global", "shared")):
+        raise EmulationError(f"{given} copies from {of} to {to} memory")
+    return to, of
+
+
+def check_multiple(values: np.ndarray, of: int, what: str) -> None:
+    """Addresses and sizes that a bulk copy takes are multiples."""
+    odd = values % np.asarray(of, values.dtype) != 0
+    if odd.any():
+        raise EmulationError(f"{what} {int(values[odd][0]):#x} is not a multiple of {of} bytes")
+
+
+def complete(
+    machine: Machine, space: str, barriers: np.ndarray, lanes: np.ndarray, targets: np.ndarray, count: Any
+) -> None:
+    """Count bytes that have come to `targets` on the mbarriers, which lie in the same blocks."""
+    if space == "cluster":
+        memory = machine.memory
+        if (memory.blocks_at(barriers, lanes) != memory.blocks_at(targets, lanes)).any():
+            raise EmulationError("the mbarrier is not in the shared memory of the block that the copy goes to")
+    apply(machine, space, barriers, lanes, 0, -np.asarray(count, np.int64), 0)
+
+
+def destinations(given: Instruction, context: Context, to: str, operands: list[Operand]) -> Destinations:
+    """A function that gives each block's part of a copy to shared memory; takes its operands off the list."""
+    barrier = context.address(operands.pop(0), to)
+    mask: Reader | None = None
+    if "multicast::cluster" in given.modifiers:
+        mask = context.read(operands.pop(0), "u16")
+
+    def each(machine: Machine, frame: Frame, index: Index, targets: np.ndarray) -> Iterator[Destination]:
+        barriers = barrier(frame, index, machine)
+        if mask is None:
+            yield np.arange(targets.size), targets, barriers
+            return
+        wanted = np.broadcast_to(mask(frame, index, machine), targets.shape)
+        blocks = machine.memory.cluster
+        if blocks < 16 and (wanted >> np.uint16(blocks)).any():
+            raise EmulationError(
+                f"a multicast to blocks {int(wanted.max()):#b} of a cluster, which has {blocks} blocks"
+            )
+        offset = np.uint64((1 << RANK_SHIFT) - 1)
+        for rank in range(blocks):
+            lanes = np.flatnonzero(wanted >> np.uint16(rank) & np.uint16(1))
+            if lanes.size:
+                there = np.uint64(rank + 1 << RANK_SHIFT)
+                yield lanes, targets[lanes] & offset | there, barriers[lanes] & offset | there
+
+    return each
+
+
+def do(machine: Machine, copies: Copies) -> None:
+    """Copy at once, or when it is waited for."""
+    if machine.late is None:
+        copies.land(np.arange(copies.lanes.size))
+        return
+    for parts_of, use in ((copies.reads, READ), (copies.writes, WRITE)):
+        for part in parts_of:
+            # What cannot be done is an error here, not where it is waited for.
+            machine.memory.views(part.space, part.addresses, DTYPE_OF[part.size], copies.lanes[part.positions], use)
+    machine.late.issue(copies)
+
+
+def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
+    """For every unit of copies of `sizes` bytes: the copy that it belongs to, and its offset there."""
+    counts = sizes // unit
+    copy = np.repeat(np.arange(sizes.size), counts)
+    first = np.repeat(np.cumsum(counts) - counts, counts)
+    return copy, ((np.arange(copy.size) - first) * unit).astype(np.uint64)
+
+
+def reduction(given: Instruction, kind: str, space: str) -> tuple[np.dtype, Callable[..., None]]:
+    """Type to compute in, and a function that changes memory at addresses by values."""
+    operation = next(part for part in given.modifiers if part in REDUCTIONS)
+    dtype = COMPUTED.get(kind, DTYPES[kind])
+
+    def reduce(machine: Machine, addresses: np.ndarray, values: np.ndarray, lanes: np.ndarray) -> None:
+        for view, elements, positions in machine.memory.views(space, addresses, dtype, lanes, STRONG_WRITE):
+            change(operation, kind, space == "global", False, view, elements, values[positions], None)
+
+    return dtype, reduce
+
+
+@instruction("cp.async.bulk", "9.7.9.25.4.1")
+@instruction("cp.reduce.async.bulk", "9.7.9.25.4.2")
+def bulk(given: Instruction, context: Context) -> Step:
+    to, of = spaces(given)
+    target, source, size, *rest = given.operands
+    write_at, read_at, length = context.address(target, to), context.address(source, of), context.read(size, "u32")
+    each = destinations(given, context, to, rest) if to != "global" else None
+    dtype, reduce = CHUNK, None
+    if given.modifiers[0] == "reduce":
+        kind = type_of(given)
+        if not any(kind in _REDUCED.get(part, ()) for part in given.modifiers):
+            raise EmulationError(f"{given} of type .{kind}")
+        dtype, reduce = reduction(given, kind, to)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        lanes = np.arange(machine.lanes) if index is None else index
+        targets, sources = write_at(frame, index, machine), read_at(frame, index, machine)
+        sizes = np.broadcast_to(length(frame, index, machine), lanes.shape).astype(np.int64)
+        for values, what in ((targets, "destination"), (sources, "source"), (sizes, "size")):
+            check_multiple(values, CHUNK.itemsize, what)
+        targets, sources = targets.copy(), sources.copy()  # registers may change before it lands
+
+        def move(chosen: np.ndarray, there: np.ndarray) -> None:
+            """Copy for the lanes at `chosen`, each to its address."""
+            copy, offset = _spread(sizes[chosen], dtype.itemsize)
+            held = lanes[chosen[copy]]
+            data = machine.memory.load(of, sources[chosen[copy]] + offset, dtype, held)
+            if reduce is None:
+                machine.memory.store(to, there[copy] + offset, data, held)
+            else:
+                reduce(machine, there[copy] + offset, data, held)
+
+        copy, offset = _spread(sizes, dtype.itemsize)
+        reads = (Part(of, copy, sources[copy] + offset, dtype.itemsize),)
+        if each is None:
+            writes = (Part(to, copy, targets[copy] + offset, dtype.itemsize),)
+            do(machine, Copies(given, "bulk", lanes, lambda some: move(some, targets[some]), reads, writes))
+            return
+        for positions, there, barriers in each(machine, frame, index, targets):
+            chosen, held, ends = positions, there.copy(), barriers.copy()
+
+            def land(some: np.ndarray, chosen: Any = chosen, held: Any = held, ends: Any = ends) -> None:
+                move(chosen[some], held[some])
+                complete(machine, to, ends[some], lanes[chosen[some]], held[some], sizes[chosen[some]])
+
+            copy, offset = _spread(sizes[chosen], dtype.itemsize)
+            reads = (Part(of, copy, sources[chosen[copy]] + offset, dtype.itemsize),)
+            writes = (Part(to, copy, held[copy] + offset, dtype.itemsize),)
+            numbers = numbers_of(machine, to, ends, lanes[chosen])
+            do(machine, Copies(given, "mbarrier", lanes[chosen], land, reads, writes, numbers))
+
+    return step
+
+
+def _completing(given: Instruction, context: Context, maker: Maker) -> Step:
+    """A store or reduction, and then its bytes counted on an mbarrier."""
+    *operands, barrier = given.operands
+    if len(operands) != 2:
+        raise EmulationError(f"{given} without an mbarrier")
+    space = space_of(given)
+    act = maker(replace(given, operands=tuple(operands)), context)
+    target, counted = context.address(operands[0], space), context.address(barrier, space)
+    size = DTYPES[type_of(given)].itemsize * len(parts(operands[1]))
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        act(frame, index, machine)
+        lanes = np.arange(machine.lanes) if index is None else index
+        complete(machine, space, counted(frame, index, machine), lanes, target(frame, index, machine), size)
+
+    return step
+
+
+@instruction("st.async", "9.7.9.12")
+def st_async(given: Instruction, context: Context) -> Step:
+    return _completing(given, context, st)
+
+
+@instruction("red.async", "9.7.13.7")
+def red_async(given: Instruction, context: Context) -> Step:
+    return _completing(given, context, red)

@@ -1,8 +1,12 @@
-"""Words as NumPy computes them: a meaning is asked once, and becomes one function of arrays."""
+"""Words as NumPy computes them: a meaning of `isa.meanings` is asked once, and becomes one function of arrays.
+
+Of that function comes the step of an instruction that computes each lane's result from the same lane's operands, and
+nothing else.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
 from operator import methodcaller
 from typing import Any, Final
@@ -11,9 +15,84 @@ import numpy as np
 
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
+from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
+from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, results_of, source_kind
 from cudakit.emulator.isa.words import BITS, Word
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
+from cudakit.emulator.machine.context import CARRY, Context
+from cudakit.emulator.machine.decode import INSTRUCTIONS, Step
+from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.state import Frame, Machine
+from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
+from cudakit.errors import EmulationError
 from cudakit.streams.generated import make_function
+
+
+def elementwise(given: Instruction, context: Context, kind: str, function: Callable[..., Any], out: str = "") -> Step:
+    """A step that writes ``function(*sources)``, all of type `kind`, to the first operand (of type `out`)."""
+    target, *sources = given.operands
+    return compute(context, function, [(target, out or kind)], zip(sources, [kind] * len(sources), strict=True))
+
+
+#: Lanes that are chosen as fast as they are computed for.
+_FEW = 256
+#: Lanes whose float64 intermediates stay in a core's cache, and below the size at which malloc asks the system.
+PIECE = 16_384
+
+
+def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, a long chain of NumPy operations over lanes, on `PIECE` lanes at a time: several times faster."""
+
+    def pieces(*sources: Any) -> Any:
+        count = max(np.size(source) for source in sources)
+        if count <= PIECE:
+            return function(*sources)
+        result: Any = None
+        for start in range(0, count, PIECE):
+            part = slice(start, start + PIECE)
+            values = function(*(source[part] if np.size(source) > 1 else source for source in sources))
+            if result is None:
+                result = np.empty(count, values.dtype)
+            result[part] = values
+        return result
+
+    return pieces
+
+
+def compute(
+    context: Context,
+    function: Callable[..., Any],
+    targets: Sequence[tuple[Operand, str]],
+    sources: Iterable[tuple[Operand, str]],
+) -> Step:
+    """A step that writes ``function(*sources)`` to a target, or each of its results to one; each has its own type.
+
+    A source that is the same in all lanes may come as one element. `function` gives a source, or an array of its own.
+    """
+    writes = [context.write(target, kind, adopts=len(targets) == 1) for target, kind in targets]
+    sources = list(sources)
+    reads = [context.read(source, type_, compact=True) for source, type_ in sources]
+    write = writes[0]
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        where = chosen = index
+        if index is not None and index.size > _FEW:
+            # To choose lanes costs more than to compute for some too many; of those that have exited nothing is seen.
+            if index.size == machine.alive:
+                where = chosen = None
+            elif 4 * index.size > machine.lanes:
+                where, chosen = machine.mask(index), None
+        results = function(*[read(frame, chosen, machine) for read in reads])
+        if len(writes) == 1:
+            write(frame, where, results)
+            return
+        for to, values in zip(writes, results, strict=True):
+            to(frame, where, values)
+
+    if CARRY not in [operand for operand, _ in (*targets, *sources)]:
+        context.elementwise.add(step)
+    return step
+
 
 #: dtypes of words; of half precision that of its bits.
 DTYPES: Final = {
@@ -315,3 +394,72 @@ _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "flush": lambda of, kind: flush,
     "canonical": lambda of, kind: canonical,
 }
+
+
+# ── steps of meanings ──
+
+#: Work from which a chain of operations runs in pieces, so that it stays in the cache.
+_LONG = 9
+
+
+@cache
+def _arrays_of(
+    meaning: Meaning, form: Form, known: tuple[int | None, ...], count: int
+) -> tuple[Callable[..., Any], list[str]]:
+    """A meaning as a function of arrays with `count` results, and their types.
+
+    `known` has what operands are known to be.
+    """
+    words: list[Any] = []
+    names: list[str] = []
+    for source, value in zip(meaning.sources, known, strict=False):
+        kind = KINDS.get(source_kind(form, source), "")
+        if source == "int":
+            words.append(value)
+        elif value is not None:
+            words.append(ArrayWord(constant(value, kind), kind))
+        else:
+            names.append(f"a{len(names)}")
+            words.append(ArrayWord(names[-1], kind))
+    made = meaning.function(form, *words)
+    results = results_of(made, count)
+    function, work = compiled(results, names)
+    if work >= _LONG and len(results) == 1:
+        function = in_pieces(function)
+    return function, [result.kind for result in results]
+
+
+def _known(source: str, operand: Operand) -> int | None:
+    """What a constant is, where the meaning asks for that."""
+    if source != "int" and source[-1] != "=":
+        return None
+    if isinstance(operand, Immediate):
+        return operand.value
+    if source == "int":
+        raise EmulationError(f"operand {operand} is no constant")
+    return None
+
+
+def step(given: Instruction, context: Context) -> Step:
+    """The step of an instruction that has a meaning.
+
+    Raises
+    ------
+    EmulationError, ValueError
+    """
+    entry = bound(given, CARRY)
+    if entry is None:
+        raise ValueError(f"{given.opcode} of no such type")
+    meaning, form, targets, sources = entry
+    known = tuple([_known(source, operand) for source, operand in sources])
+    function, kinds = _arrays_of(meaning, form, known, len(targets))
+    reads = [
+        (operand, source_kind(form, source))
+        for (source, operand), value in zip(sources, known, strict=True)
+        if value is None
+    ]
+    return compute(context, function, list(zip(targets, kinds, strict=True)), reads)
+
+
+for _opcode, _section in SECTIONS.items():
+    INSTRUCTIONS[_opcode] = step, _section

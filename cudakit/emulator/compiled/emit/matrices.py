@@ -19,8 +19,7 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import VARYING
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.instructions.access import parts, space_of
-from cudakit.emulator.instructions.fragments import Fragment, a_fragment, b_fragment, c_fragment
-from cudakit.emulator.instructions.products import shape_of, types_of
+from cudakit.emulator.instructions.matrix import Fragment, a_fragment, b_fragment, c_fragment, shape_of, types_of
 from cudakit.emulator.ptx.program import Instruction, Operand
 
 _WARP = 32

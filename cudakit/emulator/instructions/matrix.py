@@ -1,0 +1,622 @@
+"""Products of matrices by a warp or a warpgroup: PTX ISA 9.7.14.4 (wmma), 9.7.14.5 (mma) and 9.7.15 (wgmma).
+
+Layouts of elements in registers are those of PTX ISA 9.7.14.5.1 – 9.7.14.5.13 (mma), and 9.7.15.5.1 (wgmma: a warp has
+16 of the 64 rows), and go on beyond 16 rows or 8 columns in the same way. For wmma the ISA leaves the layout open: here
+it is that of mma, which is also sm_80's.
+
+D = A · B + C of stacks of small matrices is computed in float64. What the hardware does, and what is done here:
+
+- integers and single bits: exact; the sum of all wraps at 32 bits, or is clamped to them (``.satfinite``). The same.
+- f64: a chain of fused multiply-adds, each rounded, with k going up. The ISA leaves the order open.
+- f16, bf16, tf32, fp8: products are exact, and so they are here, in float64. Order, width and rounding of the sum are
+  open. Here it is a float64 sum rounded once to D's type u (2⁻²⁴ relative for f32, 2⁻¹¹ for f16), so that
+  |D − exact| ≤ u |D| + (k + 1) 2⁻⁵³ S, with S = |C| + Σ |A · B|. Hardware aligns the products of 4 to 32 terms to the
+  largest and cuts off what lies below its 24th bit or so, hence within (k + 1) 2⁻²³ S of the exact sum before it rounds
+  to D; fp8 on sm_90 keeps about 14 bits, hence within (k + 1) 2⁻¹³ S. (Fasi, Higham, Mikaitis, Pranesh, "Numerical
+  behavior of NVIDIA tensor cores", 2021, measured it up to sm_80.) Where every sum is a small integer both are exact.
+- A NaN result is the canonical one (0x7fffffff, 0x7fff).
+
+The sparse forms (mma.sp, wgmma.sp) and those of later architectures (block scales, m8n16, m16n16, b8) are not here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from cudakit.emulator.instructions.access import (
+    WARP,
+    WARPGROUP,
+    aligned,
+    check_vector,
+    of_lanes,
+    parts,
+    space_of,
+    table_reader,
+    table_writer,
+    uniform,
+)
+from cudakit.emulator.instructions.rounding import MODES, canonical, fma_f64, to_f16
+from cudakit.emulator.machine.context import Context, Reader
+from cudakit.emulator.machine.decode import Control, Step, control
+from cudakit.emulator.machine.memory import SHARED_WINDOW, AccessError, Index
+from cudakit.emulator.machine.state import Frame, Machine
+from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
+from cudakit.errors import EmulationError
+
+#: Bits of an element of each type.
+BITS = {
+    "f64": 64, "f32": 32, "s32": 32, "tf32": 32, "f16": 16, "bf16": 16,
+    "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1,
+}  # fmt: skip
+INTEGERS = frozenset({"s8", "u8", "s4", "u4", "b1"})
+_DTYPES: dict[str, Any] = {
+    "f64": np.float64, "f32": np.float32, "s32": np.int32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "s8": np.int8, "u8": np.uint8,
+}  # fmt: skip
+#: The bits of a float32 that a tf32 has.
+_TF32 = np.uint32(0xFFFFE000)
+_LANE = np.arange(32)[:, None]
+_GROUP, _MEMBER = _LANE // 4, _LANE % 4
+
+
+def packed(kind: str) -> int:
+    """Elements in a register: one of 32 bits, of 64 for f64."""
+    return max(1, 32 // BITS[kind])
+
+
+def register_bits(kind: str) -> int:
+    return max(32, BITS[kind])
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """The place of each lane's elements in a matrix.
+
+    Attributes
+    ----------
+    places : numpy.ndarray
+        (32, elements of a lane): element number in the matrix, counted row by row. An element may be in many lanes.
+    shape : tuple of int
+        Of the matrix, or of a stack of them.
+    """
+
+    places: np.ndarray
+    shape: tuple[int, ...]
+
+    def gather(self, elements: np.ndarray) -> np.ndarray:
+        """Matrices (warps, *shape) of the elements that lanes hold, (warps, 32, elements)."""
+        return elements.reshape(-1, self.places.size)[:, self.sources].reshape(-1, *self.shape)
+
+    @cached_property
+    def sources(self) -> np.ndarray:
+        """Where each element of the matrix is among those of all lanes."""
+        sources = np.empty(math.prod(self.shape), np.int64)
+        sources[self.places.reshape(-1)] = np.arange(self.places.size)
+        return sources
+
+    def scatter(self, matrices: np.ndarray) -> np.ndarray:
+        """What lanes hold, (warps, 32, elements), of matrices (warps, *shape)."""
+        return matrices.reshape(matrices.shape[0], -1)[:, self.places]
+
+    def repeated(self, elements: int) -> Fragment:
+        """The same, again and again until lanes hold `elements`."""
+        times, rest = divmod(elements, self.places.shape[1])
+        if rest or not times:
+            raise EmulationError(f"{elements} elements a thread for a matrix of {self.shape}")
+        return Fragment(np.tile(self.places, (1, times)), self.shape)
+
+
+def a_fragment(rows: int, depth: int, kind: str) -> Fragment:
+    """A, (rows, depth): registers go down by 8 rows, then on by four registers' elements."""
+    each, tiles = packed(kind), rows // 8
+    register, part = np.divmod(np.arange(rows * depth // 32), each)
+    row = _GROUP + 8 * (register % tiles)
+    column = _MEMBER * each + part + 4 * each * (register // tiles)
+    return Fragment(row * depth + column, (rows, depth))
+
+
+def b_fragment(depth: int, columns: int, kind: str) -> Fragment:
+    """B, (depth, columns): registers go on by four registers' elements in depth, then by 8 columns."""
+    each = packed(kind)
+    tiles = depth // (4 * each)
+    register, part = np.divmod(np.arange(depth * columns // 32), each)
+    row = _MEMBER * each + part + 4 * each * (register % tiles)
+    column = _GROUP + 8 * (register // tiles)
+    return Fragment(row * columns + column, (depth, columns))
+
+
+def c_fragment(rows: int, columns: int) -> Fragment:
+    """C and D, (rows, columns): pairs in a row, going down by 8 rows, then on by 8 columns."""
+    tiles = rows // 8
+    pair, part = np.divmod(np.arange(rows * columns // 32), 2)
+    row = _GROUP + 8 * (pair % tiles)
+    column = 2 * _MEMBER + part + 8 * (pair // tiles)
+    return Fragment(row * columns + column, (rows, columns))
+
+
+def quad_pair_fragments(a_layout: str, b_layout: str) -> tuple[Fragment, Fragment, dict[str, Fragment]]:
+    """A, B, and C by its type, of mma.m8n8k4 with f16: four products at once, each of 4 lanes and those 16 further."""
+    four, eight = np.arange(4), np.arange(8)
+    stack, half = _GROUP % 4, _LANE // 16
+    one, other = _MEMBER + 4 * half, four + 4 * half
+    a = one * 4 + four if a_layout == "row" else other * 4 + _MEMBER
+    b = _MEMBER * 8 + other if b_layout == "row" else four * 8 + one
+    row, column = (_LANE & 1) + (eight & 2) + 4 * half, (eight & 4) + (_LANE & 2) + (eight & 1)
+    c = {"f16": one * 8 + eight, "f32": row * 8 + column}
+    return (
+        Fragment(stack * 32 + a, (4, 8, 4)),
+        Fragment(stack * 32 + b, (4, 4, 8)),
+        {kind: Fragment(stack * 64 + places, (4, 8, 8)) for kind, places in c.items()},
+    )
+
+
+def values_of(raw: np.ndarray, kind: str) -> np.ndarray:
+    """float64 values of the elements of type `kind` in unsigned integers; the last axis grows by what each holds.
+
+    Of tf32 the lower 13 bits are not looked at, as the hardware does it.
+    """
+    raw = np.ascontiguousarray(raw)
+    if kind == "tf32":
+        return (raw.view(np.uint32) & _TF32).view(np.float32).astype(np.float64)
+    if kind == "b1":
+        return np.unpackbits(raw.view(np.uint8), axis=-1, bitorder="little").astype(np.float64)
+    if kind in ("s4", "u4"):
+        pairs = np.stack((raw.view(np.uint8) & 15, raw.view(np.uint8) >> 4), axis=-1)
+        nibbles = pairs.reshape(*pairs.shape[:-2], -1).astype(np.float64)
+        return np.where(nibbles > 7, nibbles - 16, nibbles) if kind == "s4" else nibbles
+    return np.asarray(raw.view(_DTYPES[kind]).astype(np.float64))
+
+
+def raw_of(values: np.ndarray, kind: str) -> np.ndarray:
+    """Registers of accumulators of type `kind`, rounded from float64; integers must fit."""
+    if kind == "f16":
+        return np.ascontiguousarray(to_f16(values)).view(np.uint32)
+    rounded = np.ascontiguousarray(values.astype(_DTYPES[kind]))
+    result: np.ndarray = (canonical(rounded) if kind == "f32" else rounded).view(f"u{rounded.itemsize}")
+    return result
+
+
+# ── numerics ──
+
+#: Types of C and D for each type of A.
+RESULTS = {
+    "f64": ("f64",), "bf16": ("f32",), "tf32": ("f32",),
+    **dict.fromkeys(("f16", "e4m3", "e5m2"), ("f16", "f32")), **dict.fromkeys(INTEGERS, ("s32",)),
+}  # fmt: skip
+#: Types of A and B that may differ.
+_PAIRS = ({"e4m3", "e5m2"}, {"s8", "u8"}, {"s4", "u4"})
+
+
+def check_types(given: Instruction, a: str, b: str, *results: str) -> None:
+    """Raise for types that do not go together."""
+    if not (a == b or {a, b} in _PAIRS) or any(kind not in RESULTS.get(a, ()) for kind in results):
+        raise EmulationError(str(given))
+
+
+def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str, modifiers: Sequence[str]) -> np.ndarray:
+    """A · B + C in float64, unrounded but for integers and f64.
+
+    Parameters
+    ----------
+    a, b, c : numpy.ndarray
+        Values, float64, (…, m, k), (…, k, n) and (…, m, n).
+    kind : str
+        PTX type of A's elements.
+    modifiers : sequence of str
+        Of the instruction: its rounding, ``satfinite``, ``xor``.
+    """
+    with np.errstate(all="ignore"):
+        if kind == "f64":
+            return _chain(a, b, c, next((m for m in modifiers if m in MODES), "rn"))
+        product = a @ b
+        if "xor" in modifiers:
+            product = a.sum(-1)[..., :, None] + b.sum(-2)[..., None, :] - 2 * product
+        total = product + c
+        if kind not in INTEGERS:
+            return np.asarray(total)
+        # Exact so far: 256 products of 16 bits at most, and one integer of 32.
+        if "satfinite" in modifiers:
+            return np.asarray(np.clip(total, -(2.0**31), 2.0**31 - 1))
+        return np.asarray(total.astype(np.int64).astype(np.int32))
+
+
+def _chain(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray:
+    for k in range(a.shape[-1]):
+        c = np.asarray(fma_f64(a[..., :, k, None], b[..., None, k, :], c, mode))
+    return c
+
+
+def types_of(modifiers: Sequence[str]) -> list[str]:
+    """The element types among an instruction's modifiers, in their order."""
+    return [modifier for modifier in modifiers if modifier in BITS]
+
+
+def shape_of(modifiers: Sequence[str]) -> tuple[int, int, int]:
+    """m, n and k of the modifier ``m16n8k16``."""
+    for modifier in modifiers:
+        sizes = modifier.replace("n", "m").replace("k", "m").split("m")
+        if len(sizes) == 4 and not sizes[0] and all(size.isdigit() for size in sizes[1:]):
+            return int(sizes[1]), int(sizes[2]), int(sizes[3])
+    raise EmulationError("no shape is named")
+
+
+# ── 8 × 8 halves between shared memory and a warp ──
+#
+# Lane 4 · row + t of a warp holds the halves 2t and 2t + 1 of the row. A row is 16 bytes in shared memory, and lane
+# 8 · matrix + row has its address.
+
+_ROW_BYTES = 16
+_HALF_ROW = np.dtype("u8")
+
+
+def _form(given: Instruction, registers: Operand) -> tuple[int, bool]:
+    """Matrices that the instruction moves, and whether it transposes them."""
+    count = next((int(m[1:]) for m in given.modifiers if m in ("x1", "x2", "x4")), 1)
+    if "m8n8" not in given.modifiers or "b16" not in given.modifiers or len(parts(registers)) != count:
+        raise EmulationError(str(given))
+    return count, "trans" in given.modifiers
+
+
+def _rows(
+    machine: Machine, address: Reader, frame: Frame, index: Index, given: Instruction, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Addresses in shared memory of the rows of `count` matrices of each warp, and the lanes that named them."""
+    lanes = np.arange(machine.lanes) if index is None else index
+    addresses = address(frame, index, machine).reshape(-1, WARP)[:, : 8 * count].reshape(-1)
+    if space_of(given) == "generic":
+        if (addresses < np.uint64(SHARED_WINDOW)).any():
+            bad = int(addresses[np.flatnonzero(addresses < np.uint64(SHARED_WINDOW))[0]])
+            raise AccessError(f"address {bad:#x} is not in shared memory")
+        addresses = addresses - np.uint64(SHARED_WINDOW)
+    check_vector(addresses, _ROW_BYTES)
+    return addresses, lanes.reshape(-1, WARP)[:, : 8 * count].reshape(-1)
+
+
+def _transposed(words: np.ndarray) -> np.ndarray:
+    """Tables (…, 32) of words that hold 8 × 8 halves, with the matrices transposed."""
+    halves = words.view(np.uint16).reshape(*words.shape[:-1], 8, 8).swapaxes(-1, -2)
+    return np.ascontiguousarray(halves).view(np.uint32).reshape(words.shape)
+
+
+@control("ldmatrix", "9.7.14.5.15")
+def ldmatrix(given: Instruction, context: Context) -> Control:
+    target, source = given.operands
+    count, transposes = _form(given, target)
+    address, write = context.address(source, space_of(given)), table_writer(context, target)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses, lanes = _rows(machine, address, frame, index, given, count)
+        halves = [
+            machine.memory.load("shared", addresses + np.uint64(part), _HALF_ROW, lanes)
+            for part in (0, _HALF_ROW.itemsize)
+        ]
+        words = np.stack(halves, axis=-1).view(np.uint32).reshape(-1, count, WARP)
+        write(frame, index, (_transposed(words) if transposes else words).swapaxes(1, 2))
+
+    return aligned(given, step)
+
+
+@control("stmatrix", "9.7.14.5.16")
+def stmatrix(given: Instruction, context: Context) -> Control:
+    target, source = given.operands
+    count, transposes = _form(given, source)
+    address, read = context.address(target, space_of(given)), table_reader(context, source)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        addresses, lanes = _rows(machine, address, frame, index, given, count)
+        words = np.ascontiguousarray(read(frame, index, machine).swapaxes(1, 2))
+        halves = (_transposed(words) if transposes else words).view(_HALF_ROW).reshape(-1, 2)
+        for part in (0, 1):
+            where = addresses + np.uint64(part * _HALF_ROW.itemsize)
+            machine.memory.store("shared", where, np.ascontiguousarray(halves[:, part]), lanes)
+
+    return aligned(given, step)
+
+
+@control("movmatrix", "9.7.14.5.17")
+def movmatrix(given: Instruction, context: Context) -> Control:
+    target, source = given.operands
+    if given.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise EmulationError(str(given))
+    write, read = table_writer(context, target), table_reader(context, source)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        write(frame, index, _transposed(read(frame, index, machine)[..., 0]))
+
+    return aligned(given, step)
+
+
+# ── mma ──
+
+_BYTES = {"m8n8k16", "m16n8k16", "m16n8k32"}
+_NIBBLES = {"m8n8k32", "m16n8k32", "m16n8k64"}
+#: Shapes that mma has up to sm_90, by the type of A.
+_MMA_SHAPES = {
+    "f16": {"m8n8k4", "m16n8k8", "m16n8k16"}, "bf16": {"m16n8k8", "m16n8k16"}, "tf32": {"m16n8k4", "m16n8k8"},
+    "f64": {"m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"}, "s8": _BYTES, "u8": _BYTES, "s4": _NIBBLES, "u4": _NIBBLES,
+    "b1": {"m8n8k128", "m16n8k128", "m16n8k256"}, "e4m3": {"m16n8k16", "m16n8k32"}, "e5m2": {"m16n8k16", "m16n8k32"},
+}  # fmt: skip
+#: What mma and wmma.mma may say besides shape, layouts and types.
+_MMA_QUALIFIERS = {"mma", "sync", "aligned", "row", "col", "satfinite", "rn", "rz", "rm", "rp", "xor", "and", "popc"}
+
+
+def check_form(given: Instruction, types: Sequence[str], shapes: dict[str, set[str]]) -> None:
+    """Raise for a form that there is not; `types` are those of D, A, B and C."""
+    to, a, b, c = types
+    check_types(given, a, b, c, to)
+    rest = {m for m in given.modifiers if m not in _MMA_QUALIFIERS and m not in BITS}
+    if len(rest) != 1 or not rest <= shapes[a]:
+        raise EmulationError(str(given))
+
+
+@control("mma", "9.7.14.5.14")
+def mma(given: Instruction, context: Context) -> Control:
+    types = types_of(given.modifiers)
+    check_form(given, types, _MMA_SHAPES)
+    to, kind, _, of_c = types
+    m, n, k = shape_of(given.modifiers)
+    layouts = [layout for layout in given.modifiers if layout in ("row", "col")]
+    if (kind, m) == ("f16", 8):
+        a, b, by_type = quad_pair_fragments(*layouts)
+        return aligned(given, product(given, context, types, a, b, by_type[of_c], by_type[to]))
+    if layouts != ["row", "col"]:
+        raise EmulationError(str(given))
+    c = c_fragment(m, n)
+    return aligned(given, product(given, context, types, a_fragment(m, k, kind), b_fragment(k, n, kind), c, c))
+
+
+def product(
+    given: Instruction, context: Context, types: Sequence[str], a: Fragment, b: Fragment, c: Fragment, d: Fragment
+) -> Step:
+    """A step of D = A · B + C with the registers of the four laid out as given."""
+    to, *kinds = types
+    target, *sources = given.operands
+    fragments = (a, b, c)
+    for operand, kind, fragment in zip(given.operands, types, (d, *fragments), strict=True):
+        if len(parts(operand)) * packed(kind) != fragment.places.shape[1]:
+            raise EmulationError(f"{len(parts(operand))} registers for a matrix of {fragment.shape} in {kind}")
+    reads = [table_reader(context, source, register_bits(kind)) for source, kind in zip(sources, kinds, strict=True)]
+    write = table_writer(context, target, register_bits(to))
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        with np.errstate(all="ignore"):
+            first, second, addend = (
+                fragment.gather(values_of(read(frame, index, machine), kind))
+                for fragment, read, kind in zip(fragments, reads, kinds, strict=True)
+            )
+            result = multiply_add(first, second, addend, kinds[0], given.modifiers)
+            write(frame, index, raw_of(d.scatter(result), to))
+
+    return step
+
+
+# ── wmma: A and B of halves are held twice or four times over ──
+
+_SIXTEENS = {"m16n16k16", "m8n32k16", "m32n8k16"}
+#: Shapes that wmma has up to sm_90, by the type of A.
+_WMMA_SHAPES = {
+    "f16": _SIXTEENS, "bf16": _SIXTEENS, "s8": _SIXTEENS, "u8": _SIXTEENS, "tf32": {"m16n16k8"}, "f64": {"m8n8k4"},
+    "s4": {"m8n8k32"}, "u4": {"m8n8k32"}, "b1": {"m8n8k128"},
+}  # fmt: skip
+
+#: addresses(frame, index, machine) → those of the elements that each lane holds, and the lanes, both flat
+Addresses: TypeAlias = Callable[[Frame, Index, Machine], tuple[np.ndarray, np.ndarray]]
+
+
+@control("wmma", "9.7.14.4.3 – 9.7.14.4.5")
+def wmma(given: Instruction, context: Context) -> Control:
+    if given.modifiers[0] == "load":
+        return _load(given, context)
+    if given.modifiers[0] == "store":
+        return _store(given, context)
+    types = types_of(given.modifiers)
+    if len(types) == 2:
+        # Of halves only D and C are named.
+        types = [types[0], "f16", "f16", types[1]]
+    check_form(given, types, _WMMA_SHAPES)
+    m, n, k = shape_of(given.modifiers)
+    held_a, held_b = (len(parts(operand)) * packed(types[1]) for operand in given.operands[1:3])
+    a, b = a_fragment(m, k, types[1]).repeated(held_a), b_fragment(k, n, types[1]).repeated(held_b)
+    return aligned(given, product(given, context, types, a, b, c_fragment(m, n), c_fragment(m, n)))
+
+
+def _load(given: Instruction, context: Context) -> Control:
+    target, place, *stride = given.operands
+    (kind,) = types_of(given.modifiers)
+    bits = register_bits(kind)
+    addresses, unit = _in_memory(given, context, kind, len(parts(target)) * packed(kind), place, stride)
+    write = table_writer(context, target, bits)
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        where, lanes = addresses(frame, index, machine)
+        write(frame, index, machine.memory.load(space_of(given), where, unit, lanes).view(f"u{bits // 8}"))
+
+    return aligned(given, step)
+
+
+def _store(given: Instruction, context: Context) -> Control:
+    place, source, *stride = given.operands
+    (kind,) = types_of(given.modifiers)
+    addresses, unit = _in_memory(given, context, kind, len(parts(source)) * packed(kind), place, stride)
+    read = table_reader(context, source, register_bits(kind))
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        where, lanes = addresses(frame, index, machine)
+        machine.memory.store(space_of(given), where, read(frame, index, machine).reshape(-1).view(unit), lanes)
+
+    return aligned(given, step)
+
+
+def _in_memory(
+    given: Instruction, context: Context, kind: str, elements: int, place: Operand, strides: list[Operand]
+) -> tuple[Addresses, np.dtype]:
+    """Addresses of the `elements` that each lane loads or stores, and their dtype there."""
+    which, by_rows = given.modifiers[1], "row" in given.modifiers
+    # Less than a byte each, they lie along A's rows or B's columns: a register's worth is taken as one.
+    group = packed(kind) if BITS[kind] < 8 else 1
+    if group > 1 and (which, by_rows) not in (("a", True), ("b", False)):
+        raise EmulationError(str(given))
+    fragment = _fragment(given, kind, group).repeated(elements // group)
+    row, column = np.divmod(fragment.places, fragment.shape[1])
+    along, across = (column, row) if by_rows else (row, column)
+    unit = np.dtype(f"u{BITS[kind] * group // 8}")
+    base = context.address(place, space_of(given))
+    pitch = context.read(strides[0], "u32") if strides else None
+    packed_rows = fragment.shape[1 if by_rows else 0]
+
+    def addresses(frame: Frame, index: Index, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+        start = uniform(base(frame, index, machine), "address")
+        step = np.array(packed_rows)
+        if pitch is not None:
+            step = uniform(of_lanes(pitch, frame, index, machine), "stride").astype(np.int64) // group
+        offsets = (across * step.reshape(-1, 1, 1) + along) * unit.itemsize
+        where = start[:, None, None] + offsets.astype(np.uint64)
+        lanes = np.arange(machine.lanes) if index is None else index
+        return np.broadcast_to(where, (start.size, WARP, along.shape[1])).reshape(-1), np.repeat(lanes, along.shape[1])
+
+    return addresses, unit
+
+
+def _fragment(given: Instruction, kind: str, group: int) -> Fragment:
+    """The matrix that is loaded or stored, in groups of elements that are taken as one."""
+    m, n, k = shape_of(given.modifiers)
+    which, unit = given.modifiers[1], kind if group == 1 else "tf32"
+    factors = [kind] if which in "ab" else [factor for factor, results in RESULTS.items() if kind in results]
+    if all(f"m{m}n{n}k{k}" not in _WMMA_SHAPES.get(factor, ()) for factor in factors):
+        raise EmulationError(str(given))
+    if which == "a":
+        return a_fragment(m, k // group, unit)
+    return b_fragment(k // group, n, unit) if which == "b" else c_fragment(m, n)
+
+
+# ── wgmma, of shared memory ──
+#
+# The product is complete when wgmma.mma_async returns, so that fences and groups have nothing to do: a kernel that
+# reads its accumulators before wgmma.wait_group gets them here, and garbage on a GPU.
+
+_ROWS, _DEPTH_BYTES = 64, 32
+_KINDS = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})
+_WGMMA_QUALIFIERS = {"mma_async", "sync", "aligned", "satfinite", "and", "popc"}
+
+#: Chunks of 16 bytes that lie side by side in a swizzle atom, and the bits of an address that a swizzle changes, by the
+#: mode in a descriptor: none, 128, 64 and 32 bytes.
+_ATOM = np.array([1, 8, 4, 2])
+_SWIZZLE = np.array([0, 0x70, 0x30, 0x10])
+
+#: load(frame, index, machine) → values of a matrix, float64, (warpgroups, rows, depth)
+_Load = Callable[[Frame, Index, Machine], np.ndarray]
+
+
+@control("wgmma", "9.7.15.5.2")
+def wgmma(given: Instruction, context: Context) -> Control:
+    if given.modifiers[0] in ("fence", "commit_group", "wait_group"):
+        return lambda machine, frame, index, active, here: True
+    to, of_a, of_b = types_of(given.modifiers)
+    _check(given, of_a)
+    check_types(given, of_a, of_b, to)
+    _, n, k = shape_of(given.modifiers)
+    target, a, b, scale_d, *rest = given.operands
+    signs = [_number(operand) for operand in rest[:2]] or [1, 1]
+    if any(sign not in (1, -1) for sign in signs):
+        raise EmulationError(f"a factor is multiplied by 1 or -1, not by {signs}")
+    transposed = [bool(_number(operand)) for operand in rest[2:]] or [False, False]
+    if isinstance(a, Group):
+        load_a = _from_registers(context, a, k, of_a)
+    else:
+        load_a = _from_shared(context, a, _ROWS, of_a, transposed[0])
+    load_b = _from_shared(context, b, n, of_b, transposed[-1])
+    read, write, keeps = table_reader(context, target), table_writer(context, target), context.read(scale_d, "pred")
+    fragment = c_fragment(_ROWS // 4, n)
+    if len(parts(target)) * packed(to) != fragment.places.shape[1]:
+        raise EmulationError(f"{len(parts(target))} registers for D of {given}")
+
+    def step(frame: Frame, index: Index, machine: Machine) -> None:
+        with np.errstate(all="ignore"):
+            before = fragment.gather(values_of(read(frame, index, machine), to)).reshape(-1, _ROWS, n)
+            kept = uniform(of_lanes(keeps, frame, index, machine), "predicate scale-d", WARPGROUP)
+            before = np.where(kept[:, None, None], before, 0.0)
+            first, second = load_a(frame, index, machine) * signs[0], load_b(frame, index, machine) * signs[1]
+            result = multiply_add(first, second.swapaxes(1, 2), before, of_a, given.modifiers)
+            write(frame, index, raw_of(fragment.scatter(result.reshape(-1, _ROWS // 4, n)), to))
+
+    return aligned(given, step, WARPGROUP)
+
+
+def _check(given: Instruction, kind: str) -> None:
+    """Raise for a form that there is not."""
+    m, n, k = shape_of(given.modifiers)
+    rest = [modifier for modifier in given.modifiers if modifier not in _WGMMA_QUALIFIERS and modifier not in BITS]
+    # Integers take steps of 16 columns, and 8 and 24.
+    columns = 8 <= n <= 256 and n % (16 if kind in INTEGERS and n not in (8, 24) else 8) == 0
+    if len(rest) != 1 or kind not in _KINDS or m != _ROWS or k * BITS[kind] != 8 * _DEPTH_BYTES or not columns:
+        raise EmulationError(str(given))
+
+
+def _number(operand: Operand) -> int:
+    if not isinstance(operand, Immediate):
+        raise EmulationError(f"operand {operand} is no constant")
+    return int(operand.value)
+
+
+def _from_registers(context: Context, operand: Operand, depth: int, kind: str) -> _Load:
+    """A in registers: each warp has 16 rows."""
+    read, fragment = table_reader(context, operand), a_fragment(_ROWS // 4, depth, kind)
+
+    def load(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+        return fragment.gather(values_of(read(frame, index, machine), kind)).reshape(-1, _ROWS, depth)
+
+    return load
+
+
+def _from_shared(context: Context, operand: Operand, rows: int, kind: str, transposed: bool) -> _Load:
+    """A, or B with its columns as rows, in shared memory where a matrix descriptor says: PTX ISA 9.7.15.5.1."""
+    if transposed and BITS[kind] != 16:
+        raise EmulationError(f"{kind} cannot be transposed")
+    descriptor = context.read(operand, "b64")
+
+    def load(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+        given = uniform(of_lanes(descriptor, frame, index, machine), "matrix descriptor", WARPGROUP)
+        chunks = _chunks(given, rows, transposed)
+        lanes = (np.arange(machine.lanes) if index is None else index)[::WARPGROUP]
+        lane = np.broadcast_to(lanes[:, None, None], chunks.shape).reshape(-1)
+        halves = [
+            machine.memory.load("shared", chunks.reshape(-1) + np.uint64(part), np.dtype("u8"), lane) for part in (0, 8)
+        ]
+        values = values_of(np.stack(halves, axis=-1).reshape(*chunks.shape[:2], -1), kind)
+        if transposed:
+            # Eight rows of a k in a chunk, the k of eight rows one after another.
+            values = values.reshape(given.size, rows // 8, -1, 8).swapaxes(2, 3)
+        return values.reshape(given.size, rows, -1)
+
+    return load
+
+
+def _chunks(descriptor: np.ndarray, rows: int, transposed: bool) -> np.ndarray:
+    """Addresses of the chunks of 16 bytes of a matrix, uint64.
+
+    (warpgroups, rows, 2) where k runs along chunks; (warpgroups, rows / 8, 16) with one k in each where rows do.
+    """
+    given = descriptor.astype(np.int64)[:, None, None]
+    start, leading, stride = (((given >> bit) & 0x3FFF) << 4 for bit in (0, 16, 32))
+    if ((given >> 49) & 7).any():
+        raise EmulationError("a matrix descriptor with a base offset is not emulated")
+    mode = (given >> 62) & 3
+    atom, plain = _ATOM[mode], mode == 0
+    if transposed:
+        row, k = np.arange(rows // 8)[:, None], np.arange(16)
+        next_atom, next_k = np.where(plain, stride, leading), np.where(plain, leading, stride)
+        offsets = 16 * (row % atom + k % 8 * atom) + row // atom * next_atom + k // 8 * next_k
+    else:
+        row, k = np.arange(rows)[:, None], np.arange(2)
+        offsets = 16 * (row % 8 * atom) + row // 8 * stride + k * np.where(plain, leading, 16)
+    address = start + offsets
+    # The swizzle is of whole addresses: bits 4 … 6 are changed by bits 7 … 9.
+    swizzled: np.ndarray = (address ^ (address >> 3 & _SWIZZLE[mode])).astype(np.uint64)
+    return swizzled
