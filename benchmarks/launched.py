@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from cudakit.jit.signature.outline import closing, closing_angle, outline, without_attributes
-from cudakit.jit.source.lexical import blank, without_literals
+from cudakit.jit.source.preprocessor import blank, without_literals
 from cudakit.types.text import split_arguments
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")

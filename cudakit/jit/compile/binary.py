@@ -15,8 +15,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.demangle import demangle, types_in
 from cudakit.jit.compile.nvrtc import TYPES_PROBE
 from cudakit.jit.signature.signature import Declarations, Parameter, Signature, parse
-from cudakit.jit.source.code import kind_of
-from cudakit.jit.source.source import Source
+from cudakit.jit.source.source import Source, kind_of
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, scalar_dtype, vector, without_const

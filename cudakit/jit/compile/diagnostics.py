@@ -10,9 +10,9 @@ from pathlib import Path
 from cudakit.errors import CompileError
 from cudakit.jit.compile.gone import gone_hints
 from cudakit.jit.compile.tile_hints import tile_hints
-from cudakit.jit.signature.directives import conditions_around
 from cudakit.jit.source import headers
-from cudakit.jit.source.declared_in import header_of
+from cudakit.jit.source.headers import header_of
+from cudakit.jit.source.preprocessor import conditions_around
 from cudakit.jit.source.source import Source
 
 _HEAD = re.compile(

@@ -34,7 +34,7 @@ def _atomic(match: re.Match[str]) -> str:
 
 
 #: What the message and the lines under it say, and what to do.
-_HINTS: Final[tuple[tuple[str, Callable[[re.Match[str]], str]], ...]] = (
+_GONE_HINTS: Final[tuple[tuple[str, Callable[[re.Match[str]], str]], ...]] = (
     (
         r"^(?:texture|surface) is not a template",
         lambda match: (
@@ -75,5 +75,5 @@ def gone_hints(message: str, context: str) -> list[str]:
     context : str
         The lines under it.
     """
-    matches = ((re.search(pattern, f"{message}\n{context}"), hint) for pattern, hint in _HINTS)
+    matches = ((re.search(pattern, f"{message}\n{context}"), hint) for pattern, hint in _GONE_HINTS)
     return next(([hint(match)] for match, hint in matches if match), [])

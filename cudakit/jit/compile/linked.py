@@ -24,8 +24,7 @@ from cudakit.jit.compile.nvrtc import FORMAT, digest_of
 from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import NOTHING_READ, Closure
-from cudakit.jit.source.code import kind_of
-from cudakit.jit.source.source import Source
+from cudakit.jit.source.source import Source, kind_of
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
 

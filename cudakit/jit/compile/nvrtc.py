@@ -161,8 +161,7 @@ class Request:
         if not self.includes:
             return self._compile({})
         # Imported here: a hit needs neither.
-        from cudakit.jit.source.includes import all_included
-        from cudakit.jit.source.watch import Unsure, Watch, closure_of
+        from cudakit.jit.source.closure import Unsure, Watch, all_included, closure_of
 
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))

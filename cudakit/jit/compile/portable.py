@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure, kind_of, read
-from cudakit.jit.source.includes import names_included
-from cudakit.jit.source.watch import Unsure, names_asked_for
+from cudakit.jit.source.closure import Closure, Unsure, kind_of, names_asked_for, names_included, read
 from cudakit.jit.specialise.specialise import Specialization
 
 _FORMAT: Final = "1"

@@ -8,7 +8,7 @@ from typing import Final
 
 _SHAPES: Final = "a tile's extents are powers of two, and have at most 2^24 elements together"
 #: What the message says (or the lines under it, after a space), and what to do.
-_HINTS: Final = (
+_TILE_HINTS: Final = (
     (r"no instance of .*tiles::(?:\w+::)?(?:zeros|ones|full|iota|tile)\b", _SHAPES),
     (
         r"no instance of .*tiles::(?:\w+::)?irange\b",
@@ -67,7 +67,7 @@ def tile_hints(message: str, context: str) -> list[str]:
     whole = f"{message}\n{context}"
     if re.search("no instance of|constraint", message) and "cuda::tiles" in whole and (found := _extents(whole)):
         return [f"hint: {_SHAPES}; here they are {found}"]
-    return next(([f"hint: {told}"] for pattern, told in _HINTS if re.search(pattern, whole)), [])
+    return next(([f"hint: {told}"] for pattern, told in _TILE_HINTS if re.search(pattern, whole)), [])
 
 
 def _extents(text: str) -> str:

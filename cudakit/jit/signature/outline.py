@@ -1,6 +1,7 @@
 """Namespace-scope declarations of CUDA C++ text, cut out of it without reading the bodies of functions.
 
-Knowing only brackets and a few keywords, it does not stumble over what a body holds.
+Knowing only brackets and a few keywords, it does not stumble over what a body holds. `mend` and its kin rewrite the
+parameters of a head, for the grammar of tree-sitter-cuda knows no macros.
 """
 
 from __future__ import annotations
@@ -9,9 +10,16 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from cudakit.jit.signature.directives import Conditional, Macro, line_at, line_marks, without_directives
-from cudakit.jit.signature.macros import CalledMacros
-from cudakit.jit.source.lexical import blank, closing
+from cudakit.jit.source.preprocessor import (
+    CalledMacros,
+    Conditional,
+    Macro,
+    blank,
+    closing,
+    line_at,
+    line_marks,
+    without_directives,
+)
 
 _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
@@ -294,3 +302,52 @@ def without_groups(head: str) -> str:
         parts.append(head[position:opening] + "()")
         position = end + 1 if end >= 0 else len(head)
     return " ".join(("".join(parts) + head[position:]).split())
+
+
+_PACK: Final = re.compile(r"\.\.\.(\s*\w*\s*)$")
+_DEFAULT: Final = re.compile(r"(?<![=<>!])=(?!=)(.*)$", re.DOTALL)
+
+
+def is_pack(parameter: str) -> bool:
+    """Whether `parameter` is a pack."""
+    return _PACK.search(parameter) is not None
+
+
+def default_of(parameter: str) -> str | None:
+    """The default argument of `parameter`, as written."""
+    found = _DEFAULT.search(parameter)
+    return " ".join(found[1].split()) if found else None
+
+
+def split(text: str) -> list[str]:
+    """Parts of `text` between the commas that no bracket holds."""
+    parts, start, position = [], 0, 0
+    while position < len(text):
+        end = -1
+        if text[position] == ",":
+            parts.append(text[start:position])
+            start = position + 1
+        elif text[position] == "(":
+            end = closing(text, position)
+        elif text[position] == "<":
+            end = closing_angle(text, position)
+        position = max(position, end) + 1
+    return [*parts, text[start:]]
+
+
+def mend(parameter: str) -> str:
+    """`parameter` without what the grammar lacks or cannot know.
+
+    That is its default argument, the dots of a pack of pointers, and the macros that stand where C++ has qualifiers.
+    """
+    parameter = _PACK.sub(r"\1", re.sub(r"=[^=].*$", "", parameter, flags=re.DOTALL))
+    parameter = re.sub(r"\b[A-Z_][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)
+    # Two names behind a star or an ampersand: the first one is a macro.
+    parameter = re.sub(
+        r"(?<=[*&])(\s*(?:(?:const|volatile|__restrict__)\b\s*)*)([A-Za-z_]\w*)(?=\s+[A-Za-z_])",
+        lambda match: match[1] + (" __restrict__ " if "restrict" in match[2].lower() else " "),
+        parameter,
+    )
+    words = re.findall(r"(?<![\w<,:])\s*(?!const\b|volatile\b)([A-Za-z_]\w*)(?=\s+[A-Za-z_])", parameter)
+    macros = [word for word in words if re.fullmatch(r"_*[A-Z][A-Z0-9_]*_[A-Z0-9_]+", word)]
+    return re.sub(rf"\b(?:{'|'.join(macros)})\b", " ", parameter) if macros else parameter

@@ -17,10 +17,10 @@ from cudakit.jit.signature.outline import (
     closing_angle,
     outline,
     record_name,
+    split,
     without_attributes,
 )
-from cudakit.jit.signature.repair import split
-from cudakit.jit.source.lexical import blank, closing
+from cudakit.jit.source.preprocessor import blank, closing
 from cudakit.types.cpp import CppType, Named, Reference, is_tensor, names_in, with_const, without_const
 
 _KERNEL: Final = re.compile(r"__(tile_)?global__")

@@ -16,8 +16,7 @@ from typing import Final
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
-from cudakit.jit.source.conditions import Conditions, is_guard
-from cudakit.jit.source.lexical import DIRECTIVE, blank, without_comments, without_literals
+from cudakit.jit.source.preprocessor import DIRECTIVE, Conditions, blank, is_guard, without_comments, without_literals
 
 _NAME: Final = re.compile(r"""\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
 #: What stands for the ``#include`` of a header that is nowhere, and may be device code's; its name follows.

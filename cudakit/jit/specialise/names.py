@@ -9,9 +9,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from cudakit.jit.signature.signature import Declarations, parse
-from cudakit.jit.source.includes import all_included
+from cudakit.jit.source.closure import Unsure, all_included
 from cudakit.jit.source.source import Source
-from cudakit.jit.source.watch import Unsure
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.cpp import CppType, is_fundamental, names_in, scalar, vector
 

@@ -16,7 +16,7 @@ from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile import elf, linked
 from cudakit.jit.load.variables import DeviceVariables, move
 from cudakit.jit.source import headers
-from cudakit.jit.source.code import kind_of
+from cudakit.jit.source.source import kind_of
 
 ARCH = "sm_90"
 MAIN = """

@@ -22,8 +22,7 @@ from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure
-from cudakit.jit.source.includes import all_included
+from cudakit.jit.source.closure import Closure, all_included
 
 K = "__global__ void k(int* y) { y[0] = V; }\n"
 ASK = "#define V 2\n#else\n#define V 1\n#endif\n" + K

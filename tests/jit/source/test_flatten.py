@@ -6,8 +6,8 @@ import pytest
 
 import cudakit as ck
 from cudakit.jit.source import headers
-from cudakit.jit.source.conditions import Conditions
 from cudakit.jit.source.flatten import flatten
+from cudakit.jit.source.preprocessor import Conditions
 
 #: Ways to write a header once: in front of its text, and behind it.
 GUARDS = {

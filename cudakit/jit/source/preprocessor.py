@@ -1,0 +1,513 @@
+"""CUDA C++ text as the preprocessor sees it: comments and literals, directives, conditions, macros.
+
+Offsets stay: what is taken out becomes spaces, so that a position still tells the line. `Conditions` says which
+branches are compiled, as far as the text's own macros say it. Macros of the command line and of CUDA's headers are not
+known: a condition that asks for them is undecided.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+#: A comment, a literal, or a number with separators.
+_LITERAL: Final = re.compile(
+    r"""//(?:\\\r?\n|[^\n])*
+    | /\*.*?(?:\*/|\Z)
+    | \bR"(?P<delimiter>[^\s()\\]{0,16})\(.*?\)(?P=delimiter)"
+    | "(?:\\.|[^"\\\n])*"
+    | \b\d\w*(?:'\w+)+
+    | '(?:\\.|[^'\\\n])+'
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+#: A directive: its word, and the rest of its line.
+DIRECTIVE: Final = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+
+
+def blank(text: str) -> str:
+    """Spaces in place of `text`, newlines kept."""
+    return "\n".join(" " * len(line) for line in text.split("\n"))
+
+
+def without_comments(text: str) -> str:
+    """`text` with its comments blanked."""
+    return _LITERAL.sub(lambda match: blank(match[0]) if match[0][0] == "/" else match[0], text)
+
+
+def without_literals(text: str) -> str:
+    """`text` with its comments, and what is between its quotes, blanked; most single characters stay."""
+    return _LITERAL.sub(_blank_literal, text)
+
+
+def _blank_literal(match: re.Match[str]) -> str:
+    found = match[0]
+    if found[0] in "/R":
+        return blank(found)
+    if found[0] in "\"'" and not re.fullmatch(r"'[A-Za-z0-9_+\-.!?@$%^&|~]'", found):
+        return found[0] + " " * (len(found) - 2) + found[0]
+    return found
+
+
+def closing(text: str, start: int, pair: str = "()") -> int:
+    """Offset of the bracket that closes the one at `start`, or -1."""
+    depth = 0
+    for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
+        depth += 1 if match[0] == pair[0] else -1
+        if depth == 0:
+            return match.start()
+    return -1
+
+
+def split_at(text: str, operator: str) -> list[str]:
+    """Parts of `text`, without spaces around them, between an operator that stands in no parentheses."""
+    parts, depth, start = [], 0, 0
+    for match in re.finditer(rf"[()]|{re.escape(operator)}", text):
+        depth += (match[0] == "(") - (match[0] == ")")
+        if depth == 0 and match[0] == operator:
+            parts.append(text[start : match.start()].strip())
+            start = match.end()
+    return [*parts, text[start:].strip()]
+
+
+_DEFINED: Final = re.compile(r"defined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
+_GUARD: Final = re.compile(rf"!\s*{_DEFINED.pattern}")
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_CONSTANTS: Final = {"0": False, "false": False, "1": True, "true": True}
+#: Macros that NVRTC defines, and nvcc's own, which stands for one of them.
+_PREDEFINED: Final = ("__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__NVCC__", "__cplusplus")
+
+
+@dataclass(slots=True)
+class _Conditional:
+    """An open conditional.
+
+    Attributes
+    ----------
+    verdict : bool or None
+        Whether the branch at hand is compiled; None where that is undecided.
+    tests : list of str
+        Conditions of the branches so far.
+    is_settled, is_unsure : bool
+        Whether a condition so far is surely true, so that no other branch is compiled; whether one is undecided.
+    """
+
+    verdict: bool | None
+    tests: list[str]
+    is_settled: bool
+    is_unsure: bool
+
+
+@dataclass(slots=True)
+class _Layer:
+    """What an undecided branch defines (True) and undefines (False; None: undecided), and what it takes for granted."""
+
+    macros: dict[str, bool | None] = field(default_factory=dict)
+    assumed: dict[str, bool] = field(default_factory=dict)
+
+
+class Conditions:
+    """The conditionals that are open at a point of a text, and the macros that are defined there."""
+
+    def __init__(self) -> None:
+        self._open: list[_Conditional] = []
+        self._layers = [_Layer(dict.fromkeys(_PREDEFINED, True))]
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the text at hand is surely left out."""
+        return any(conditional.verdict is False for conditional in self._open)
+
+    def verdict(self, word: str, rest: str) -> bool | None:
+        """Whether a conditional's ``#if`` or its kin is true, or None."""
+        return self._value(_test(word, rest))
+
+    def read(self, word: str, rest: str, is_guard: bool = False) -> None:
+        """Take account of a directive; `is_guard` for the ``#ifndef`` around a whole header.
+
+        A guard that is not surely defined is taken as undefined: where it is defined, the header was read before, with
+        all that it includes.
+        """
+        if word in ("if", "ifdef", "ifndef"):
+            test = _test(word, rest)
+            verdict = self._value(test)
+            self._enter(_Conditional(None, [], False, False), test, True if is_guard and verdict is None else verdict)
+        elif word in ("elif", "elifdef", "elifndef", "else", "endif"):
+            if not self._open:
+                return
+            conditional = self._open[-1]
+            self._leave()
+            if word == "else":
+                self._enter(conditional, "1", True)
+            elif word != "endif":
+                test = _test(word.removeprefix("el"), rest)
+                self._enter(conditional, test, self._value(test))
+        elif word in ("define", "undef") and not self.is_dead and (name := _NAME.match(rest.lstrip())):
+            self._set(name[0], word == "define")
+        elif word == "pragma" and "pop_macro" in rest and (names := re.findall(r'"(\w+)"', rest)):
+            self._set(names[0], None)
+
+    def _enter(self, conditional: _Conditional, test: str, verdict: bool | None) -> None:
+        """Begin a branch of `conditional` under `test`."""
+        layer = _Layer()
+        was_settled = conditional.is_settled
+        conditional.is_settled |= verdict is True
+        if was_settled:
+            verdict = False
+        elif conditional.is_unsure and verdict:
+            verdict = None
+        if verdict is None:
+            for other in conditional.tests:
+                layer.assumed |= _implied(other, False)
+            layer.assumed |= _implied(test, True)
+        conditional.verdict = verdict
+        conditional.tests.append(test)
+        conditional.is_unsure |= verdict is None
+        self._open.append(conditional)
+        if verdict is None:
+            self._layers.append(layer)
+
+    def _leave(self) -> None:
+        """End the branch at hand; what it defines if it is compiled is undecided from then on."""
+        if self._open.pop().verdict is not None:
+            return
+        layer = self._layers.pop()
+        for name, value in layer.macros.items():
+            # After `#ifndef X`, `#define X` the macro is defined, whatever was so before.
+            is_certain = value is True and (layer.assumed.get(name) is False or self._lookup(name) is True)
+            self._layers[-1].macros[name] = True if is_certain else None
+
+    def _set(self, name: str, value: bool | None) -> None:
+        self._layers[-1].macros[name] = value
+        for layer in self._layers:
+            for test in [test for test in layer.assumed if test != name and name in _NAME.findall(test)]:
+                del layer.assumed[test]
+
+    def _lookup(self, name: str) -> bool | None:
+        """Whether a macro is defined, or a condition true."""
+        for layer in reversed(self._layers):
+            if name in layer.macros:
+                return layer.macros[name]
+            if name in layer.assumed:
+                return layer.assumed[name]
+        return None
+
+    def _value(self, test: str) -> bool | None:
+        """Whether a condition is true, or None."""
+        if (assumed := self._lookup(f"#if {test}")) is not None:
+            return assumed
+        for operator, decisive in (("||", True), ("&&", False)):
+            parts = split_at(test, operator)
+            if len(parts) > 1:
+                values = [self._value(part) for part in parts]
+                return decisive if decisive in values else None if None in values else not decisive
+        if test.startswith("!"):
+            value = self._value(test[1:].strip())
+            return None if value is None else not value
+        if test.startswith("(") and closing(test, 0) == len(test) - 1:
+            return self._value(test[1:-1].strip())
+        if name := _DEFINED.fullmatch(test):
+            return self._lookup(name[1] or name[2])
+        return _CONSTANTS.get(test)
+
+
+def is_guard(match: re.Match[str], following: re.Match[str] | None) -> bool:
+    """Whether a directive is the ``#ifndef`` of a macro that the next one defines."""
+    if following is None or following[1] != "define" or match[1] not in ("if", "ifndef"):
+        return False
+    name = _GUARD.match(_test(match[1], match[2]))
+    return name is not None and _NAME.findall(following[2])[:1] == [name[1] or name[2]]
+
+
+def _test(word: str, rest: str) -> str:
+    """The condition of an ``#if``, ``#ifdef`` or ``#ifndef`` as an expression on one line."""
+    text = " ".join(rest.replace("\\\n", " ").split())
+    if word == "if":
+        return text
+    name = _NAME.match(text)
+    return f"{'!' if word == 'ifndef' else ''}defined({name[0] if name else text})"
+
+
+def _implied(test: str, value: bool) -> dict[str, bool]:
+    """What is so where `test` is true or false: of the test itself, or of the macro whose being defined it asks."""
+    while test.startswith("!"):
+        test, value = test[1:].strip(), not value
+    name = _DEFINED.fullmatch(test)
+    return {name[1] or name[2]: value} if name else {f"#if {test}": value}
+
+
+_DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)\(([^)]*)\)((?s:.*))")
+_DEFINE_ANY: Final = re.compile(r"\s*([A-Za-z_]\w*)(?:\([^)]*\))?((?s:.*))")
+_QUALIFIED_NAME: Final = re.compile(r"(?:\bstd\s*::\s*)?\b[A-Za-z_]\w*")
+_CALL: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
+#: What is replaced in the body of a macro: names, what is before a name, and what joins two.
+_PART: Final = re.compile(
+    r"(?P<comma>,\s*##\s*__VA_ARGS__)|\s*##\s*|#\s*(?P<quoted>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)"
+)
+#: How often macros in what macros stand for are replaced, and how long a text that comes of it may be.
+_MOST_DEEP: Final = 12
+_MOST_LONG: Final = 500_000
+
+
+def words_of_macros(text: str) -> dict[str, frozenset[str]]:
+    """Each macro of a text, with the names in all its definitions; those of ``std`` are qualified."""
+    words: dict[str, set[str]] = {}
+    for match in DIRECTIVE.finditer(without_literals(text)):
+        if match[1] == "define" and (macro := _DEFINE_ANY.match(match[2])):
+            words.setdefault(macro[1], set()).update(qualified_names(macro[2]))
+    return {name: frozenset(names) for name, names in words.items()}
+
+
+def qualified_names(text: str) -> set[str]:
+    """Names in `text`, those of ``std`` qualified."""
+    return {"".join(name.split()) for name in _QUALIFIED_NAME.findall(text)}
+
+
+class _Definition(NamedTuple):
+    """A macro from an offset on; without a body where it is undefined there."""
+
+    offset: int
+    parameters: tuple[str, ...]
+    body: str | None
+
+
+class CalledMacros:
+    """The function-like macros of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._definitions: dict[str, list[_Definition]] = {}
+        if "define" not in text:
+            return
+        whole = without_comments(text)
+        for match in DIRECTIVE.finditer(without_literals(text)):
+            written = whole[match.start(2) : match.end(2)]
+            if match[1] == "define" and (macro := _DEFINE.match(written)):
+                parameters = tuple(name.strip().replace("...", "__VA_ARGS__") for name in macro[2].split(","))
+                body = " ".join(re.sub(r"\\\r?\n", " ", macro[3]).split())
+                self._definitions.setdefault(macro[1], []).append(_Definition(match.start(), parameters, body))
+            elif match[1] == "undef" and (name := written.strip()) in self._definitions:
+                self._definitions[name].append(_Definition(match.start(), (), None))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._definitions
+
+    def is_certain(self, name: str, at: int) -> bool:
+        """Whether one definition of a macro alone can count at offset `at`."""
+        before = [definition for definition in self._definitions.get(name, ()) if definition.offset < at]
+        while before and before[0].body is None:
+            del before[0]
+        bodies = [definition[1:] for definition in before]
+        behind = max((place for place, body in enumerate(bodies) if body[1] is None), default=-1)
+        return len(set(bodies[behind + 1 :])) == 1 and "__VA_OPT__" not in str(bodies[-1])
+
+    def expanded(self, text: str, at: int, wanted: Callable[[str], bool] = lambda call: True) -> str:
+        """`text`, which stands at offset `at`, with its calls of macros replaced by what they stand for.
+
+        Parameters
+        ----------
+        text : str
+        at : int
+        wanted : callable, optional
+            Which calls are replaced, by their text.
+        """
+        for _ in range(_MOST_DEEP):
+            new = self._replaced(text, at, wanted)
+            if new == text or len(new) > _MOST_LONG:
+                break
+            text = new
+        return text
+
+    def _replaced(self, text: str, at: int, wanted: Callable[[str], bool]) -> str:
+        parts, behind = [], 0
+        for match in _CALL.finditer(text):
+            if match.start() < behind or (definition := self._definition(match[1], at)) is None:
+                continue
+            end = closing(text, match.end() - 1)
+            if end >= 0 and wanted(text[match.start() : end + 1]):
+                parts += [text[behind : match.start()], _body(definition, split_at(text[match.end() : end], ","))]
+                behind = end + 1
+        return "".join([*parts, text[behind:]])
+
+    def _definition(self, name: str, at: int) -> _Definition | None:
+        """The definition that counts at offset `at`; the longest where conditionals choose, or all stand behind it."""
+        known = [definition for definition in self._definitions.get(name, ()) if definition.body is not None]
+        before = [definition for definition in known if definition.offset < at]
+        if before and self.is_certain(name, at):
+            return before[-1]
+        return max(before or known, key=lambda definition: len(definition.body or ""), default=None)
+
+
+def _body(definition: _Definition, arguments: list[str]) -> str:
+    """What a call of a macro stands for."""
+    parameters = definition.parameters
+    last = len(parameters) - 1
+    values = dict(zip(parameters, [*arguments[:last], ", ".join(arguments[last:])], strict=False))
+
+    def value(part: re.Match[str]) -> str:
+        if part["comma"]:
+            return f", {values['__VA_ARGS__']}" if values.get("__VA_ARGS__") else ""
+        if part["quoted"]:
+            argument = values.get(part["quoted"])
+            return part[0] if argument is None else json.dumps(argument, ensure_ascii=False)
+        return values.get(part["name"], part["name"]) if part["name"] else ""
+
+    return _PART.sub(value, definition.body or "")
+
+
+#: Macros whose being defined NVRTC decides, so that the conditionals on them are no question.
+_KNOWN_MACROS: Final = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
+
+_LINE: Final = re.compile(r"^#line (\d+).*\n", re.MULTILINE)
+_MACRO: Final = re.compile(r"\s+([A-Za-z_]\w*)(?![\w(])((?s:.*))$")
+_DEFINED_TEST: Final = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)\s*\)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Macro:
+    """An object-like macro and its one-line body."""
+
+    name: str
+    body: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conditional:
+    """A preprocessor conditional that only the compiler can decide.
+
+    Attributes
+    ----------
+    branches : tuple of (int, int)
+        Offsets of each branch's text; one without ``#else`` ends with an empty branch.
+    end : int
+        Offset behind its ``#endif``.
+    texts : tuple of str
+        The text of each branch, where only the first was kept since the branches share brackets with what is around.
+    """
+
+    branches: tuple[tuple[int, int], ...]
+    end: int
+    texts: tuple[str, ...] = ()
+
+    def crosses(self, begin: int, end: int) -> bool:
+        """Whether a branch begins or ends between `begin` and `end`."""
+        return any(begin < boundary < end for branch in self.branches for boundary in branch)
+
+    def branch_at(self, offset: int) -> int | None:
+        """Index of the branch that holds `offset`, or None."""
+        return next((i for i, (start, end) in enumerate(self.branches) if start <= offset < end), None)
+
+
+def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditional, ...]]:
+    """`text` without comments, literals and directives; its object-like macros; the conditionals left undecided.
+
+    Of a conditional that NVRTC surely decides, only the branch that it compiles stays. Conditionals inside others
+    come before them.
+    """
+    reader = _Directives(without_literals(text))
+    # What is left are lines that go on in the next one.
+    return re.sub(r"\\(?=\r?\n)", " ", reader.text), tuple(reader.macros), tuple(reader.conditionals)
+
+
+def line_marks(text: str) -> tuple[tuple[int, int], ...]:
+    """Offset behind each ``#line`` of `text`, and the number of the line that begins there."""
+    return tuple((match.end(), int(match[1])) for match in _LINE.finditer(text)) if "#line" in text else ()
+
+
+def line_at(text: str, marks: Sequence[tuple[int, int]], offset: int) -> int:
+    """The line, counted from 1, of what is at `offset`, as the ``#line`` before it has it."""
+    behind, number = next(((at, line) for at, line in reversed(marks) if at <= offset), (0, 1))
+    return number + text.count("\n", behind, offset)
+
+
+def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
+    """Line and text of each ``#if`` and its kin whose branch holds `offset`, outermost first."""
+    found: list[tuple[int, str]] = []
+    marks = line_marks(text)
+    directives = [match for match in DIRECTIVE.finditer(without_literals(text)) if match[1]]
+    for match, following in itertools.zip_longest(directives, directives[1:]):
+        if match.start() > offset:
+            break
+        line, written = line_at(text, marks, match.start()), " ".join(f"#{match[1]}{match[2]}".split())
+        if match[1] in ("if", "ifdef", "ifndef"):
+            found.append((0, "") if following and _is_guard(match, following) else (line, written))
+        elif match[1] == "endif" and found:
+            found.pop()
+        elif match[1] in ("elif", "elifdef", "elifndef", "else") and found:
+            opened = found[-1][1].partition(" of ")[2] or found[-1][1]
+            found[-1] = line, f"{written} of {opened}"
+    return [condition for condition in found if condition[0]]
+
+
+@dataclass(slots=True)
+class _Directives:
+    """Takes the directives out of `text`, and what their conditionals surely leave out."""
+
+    text: str
+    macros: list[Macro] = field(default_factory=list)
+    conditionals: list[Conditional] = field(default_factory=list)
+    dropped: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        found = list(DIRECTIVE.finditer(self.text))
+        self.text = DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
+        groups: list[list[re.Match[str]]] = []
+        for match, following in zip(found, [*found[1:], None], strict=False):
+            word = match[1]
+            if word in ("if", "ifdef", "ifndef"):
+                groups.append([] if following and _is_guard(match, following) else [match])
+            elif word in ("elif", "elifdef", "elifndef", "else") and groups and groups[-1]:
+                groups[-1].append(match)
+            elif word == "endif" and groups:
+                if group := groups.pop():
+                    self._settle(group, match)
+            elif word == "define" and (macro := _MACRO.match(match[2])):
+                self.macros.append(Macro(macro[1], " ".join(macro[2].replace("\\\n", " ").split()), match.start()))
+        self.macros = [m for m in self.macros if not any(start <= m.offset < end for start, end in self.dropped)]
+
+    def _drop(self, start: int, end: int) -> None:
+        self.dropped.append((start, end))
+        self.text = self.text[:start] + blank(self.text[start:end]) + self.text[end:]
+
+    def _settle(self, group: list[re.Match[str]], endif: re.Match[str]) -> None:
+        possible: list[tuple[int, int]] = []
+        certain = False
+        for match, following in zip(group, [*group[1:], endif], strict=True):
+            verdict = False if certain else _verdict(match)
+            if verdict is False:
+                self._drop(match.end(), following.start())
+            else:
+                certain = verdict is True
+                possible.append((match.end(), following.start()))
+        if not possible or (certain and len(possible) == 1):
+            return
+        texts = [self.text[start:end] for start, end in possible]
+        cut = not all(text.count("{") == text.count("}") and text.count("(") == text.count(")") for text in texts)
+        for start, end in possible[1:] if cut else ():
+            self._drop(start, end)
+        if not certain:
+            possible.append((endif.start(), endif.start()))
+            texts.append("")
+        self.conditionals.append(Conditional(tuple(possible), endif.end(), tuple(texts) if cut else ()))
+
+
+def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
+    """Whether a conditional is an include guard, which the text that it guards need not heed."""
+    return is_guard(match, following) and len(following[2].split()) == 1
+
+
+def _verdict(match: re.Match[str]) -> bool | None:
+    """Whether a branch is compiled: True, False, or None where only the compiler knows."""
+    word, condition = match[1], " ".join(match[2].split())
+    if word == "else":
+        return True
+    if word in ("if", "elif"):
+        if condition in ("0", "false", "1", "true"):
+            return condition in ("1", "true")
+        test = _DEFINED_TEST.fullmatch(condition)
+        return not test[1] if test and test[2] in _KNOWN_MACROS else None
+    return word in ("ifdef", "elifdef") if condition in _KNOWN_MACROS else None
