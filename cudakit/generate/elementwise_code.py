@@ -6,8 +6,16 @@ import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from cudakit.generate.declarations import Parameter, structs_in, type_variables
-from cudakit.generate.expression import complex_header, names_in, numbered, placed, statement
+from cudakit.generate.declarations import (
+    Parameter,
+    complex_header,
+    names_in,
+    numbered,
+    placed,
+    statement,
+    structs_in,
+    type_variables,
+)
 from cudakit.types.cpp import HEADER
 
 #: Threads of a block, by the kind of kernel.

@@ -13,9 +13,8 @@ from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import integers, merged
 from cudakit.arrays.views import is_row_major, record, row_major, span, steps_of, view_of
 from cudakit.errors import ArgumentError, shortened
-from cudakit.generate.declarations import Parameter
+from cudakit.generate.declarations import Parameter, is_set_first
 from cudakit.generate.elementwise_code import BLOCKS, ElementwiseRecipe, Form, Role, needs_layout
-from cudakit.generate.expression import is_set_first
 from cudakit.jit.load.config import Config, config
 
 _PACK = 16

@@ -11,10 +11,17 @@ import numpy as np
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.declarations import Parameter, check_kernel_name, parse, structs_in, type_variables
+from cudakit.generate.declarations import (
+    Parameter,
+    check_kernel_name,
+    explained,
+    names_in,
+    parse,
+    structs_in,
+    type_variables,
+)
 from cudakit.generate.elementwise_call import checked
 from cudakit.generate.elementwise_plan import common_shape
-from cudakit.generate.expression import explained, names_in
 from cudakit.generate.gather import is_array
 from cudakit.generate.promotion import dtype_of
 from cudakit.jit.source.source import Source

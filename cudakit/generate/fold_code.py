@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cudakit.generate.expression import complex_header, placed
+from cudakit.generate.declarations import complex_header, placed
 from cudakit.generate.fold_arguments import INITIAL, Declared, cpp_type, initial_type
 from cudakit.types.cpp import HEADER
 

@@ -14,8 +14,8 @@ from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.declarations import check_set, statement
 from cudakit.generate.elementwise_call import outs_of
-from cudakit.generate.expression import check_set, statement
 from cudakit.generate.fold_arguments import (
     INITIAL,
     declared,

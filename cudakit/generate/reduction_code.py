@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cudakit.generate.expression import numbered, placed, statement
+from cudakit.generate.declarations import numbered, placed, statement
 from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared
 from cudakit.generate.fold_code import (
     includes,

@@ -16,9 +16,8 @@ from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.declarations import Parameter
+from cudakit.generate.declarations import Parameter, check_set, is_set_first, statement
 from cudakit.generate.elementwise_call import outs_of
-from cudakit.generate.expression import check_set, is_set_first, statement
 from cudakit.generate.fold_arguments import (
     INITIAL,
     Declared,

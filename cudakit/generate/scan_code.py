@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cudakit.generate.declarations import Parameter
-from cudakit.generate.expression import names_in, numbered, placed, statement
+from cudakit.generate.declarations import Parameter, names_in, numbered, placed, statement
 from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared
 from cudakit.generate.fold_code import (
     includes,

@@ -12,8 +12,7 @@ import numpy as np
 
 from cudakit.arrays.elements import as_number
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.generate.declarations import CPP_WORDS, Parameter, check_kernel_name, parse
-from cudakit.generate.expression import check_set
+from cudakit.generate.declarations import CPP_WORDS, Parameter, check_kernel_name, check_set, parse
 from cudakit.generate.outside import Outside
 from cudakit.generate.promotion import dtype_of
 from cudakit.generate.stencil_call import Stencil

@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from cudakit.errors import TemplateError
-from cudakit.generate.declarations import Parameter, type_variables
-from cudakit.generate.expression import code_of, complex_header, numbered, placed, statement
+from cudakit.generate.declarations import (
+    Parameter,
+    code_of,
+    complex_header,
+    numbered,
+    placed,
+    statement,
+    type_variables,
+)
 from cudakit.types.cpp import HEADER
 
 #: What ends the name of the kernel that does several steps.

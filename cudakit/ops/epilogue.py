@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.generate.expression import numbered, placed, statement
+from cudakit.generate.declarations import numbered, placed, statement
 from cudakit.generate.outside import Outside
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.traced import Traced

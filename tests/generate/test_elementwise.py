@@ -18,9 +18,8 @@ from support.views import few
 
 import cudakit as ck
 from cudakit.generate import elementwise_plan
-from cudakit.generate.declarations import parse
+from cudakit.generate.declarations import is_set_first, parse
 from cudakit.generate.elementwise import elementwise
-from cudakit.generate.expression import is_set_first
 
 axpby = elementwise("T a, T x, T b, T y", "T z", "z = a * x + b * y", name="axpby")
 mix = elementwise("T x, S y", "T z", "z = x - T(2) * T(y)", name="mix")

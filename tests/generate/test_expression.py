@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.generate.expression import check_set, complex_header, explained, is_set_first, names_in, statement
+from cudakit.generate.declarations import check_set, complex_header, explained, is_set_first, names_in, statement
 from cudakit.generate.fold_arguments import (
     cpp_type,
     declared,
