@@ -15,12 +15,21 @@ from cudakit.arrays.output import Casting, check_apart, checked_output
 from cudakit.arrays.place import ArrayPlace, address_of
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
+from cudakit.generate.call import (
+    Given,
+    checked,
+    deduce_types,
+    dtype_of,
+    dtypes_of,
+    gather,
+    is_array,
+    layout_of,
+    new_result,
+    split,
+)
 from cudakit.generate.declarations import Parameter, check_kernel_name, check_set, explained, parse, statement
-from cudakit.generate.elementwise_call import checked, layout_of, new_result, split
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
 from cudakit.generate.elementwise_plan import Layout, common_shape, plan
-from cudakit.generate.gather import Given, dtypes_of, gather, is_array
-from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source

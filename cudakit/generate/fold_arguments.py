@@ -11,6 +11,7 @@ import numpy as np
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
+from cudakit.generate.call import checked, dtype_of, is_array
 from cudakit.generate.declarations import (
     Parameter,
     check_kernel_name,
@@ -20,10 +21,7 @@ from cudakit.generate.declarations import (
     structs_in,
     type_variables,
 )
-from cudakit.generate.elementwise_call import checked
 from cudakit.generate.elementwise_plan import common_shape
-from cudakit.generate.gather import is_array
-from cudakit.generate.promotion import dtype_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, of_source

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.output import Target
 from cudakit.errors import CompileError
+from cudakit.generate.call import Given
 from cudakit.generate.fold_arguments import Kernels, misread
-from cudakit.generate.gather import Given
 from cudakit.jit.specialise.options import CompileOptions, options_of
 
 

@@ -14,8 +14,8 @@ from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
 from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import check_set, statement
-from cudakit.generate.elementwise_call import outs_of
 from cudakit.generate.fold_arguments import (
     INITIAL,
     declared,
@@ -29,9 +29,7 @@ from cudakit.generate.fold_arguments import (
     whole_warps,
 )
 from cudakit.generate.fold_function import Folded
-from cudakit.generate.gather import Given, dtypes_of, gather
 from cudakit.generate.identity import check_identity
-from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import flag, whole

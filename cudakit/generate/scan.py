@@ -16,8 +16,8 @@ from cudakit.arrays.reduction_plan import array_of
 from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
 from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
+from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import Parameter, check_set, is_set_first, statement
-from cudakit.generate.elementwise_call import outs_of
 from cudakit.generate.fold_arguments import (
     INITIAL,
     Declared,
@@ -32,9 +32,7 @@ from cudakit.generate.fold_arguments import (
     whole_warps,
 )
 from cudakit.generate.fold_function import Folded
-from cudakit.generate.gather import Given, dtypes_of, gather
 from cudakit.generate.identity import check_identity
-from cudakit.generate.promotion import deduce_types, dtype_of
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing

@@ -12,9 +12,9 @@ import numpy as np
 
 from cudakit.arrays.elements import as_number
 from cudakit.errors import ArgumentError, TemplateError, shortened
+from cudakit.generate.call import dtype_of
 from cudakit.generate.declarations import CPP_WORDS, Parameter, check_kernel_name, check_set, parse
 from cudakit.generate.outside import Outside
-from cudakit.generate.promotion import dtype_of
 from cudakit.generate.stencil_call import Stencil
 from cudakit.generate.stencil_code import BORDERS, RESERVED, StencilRecipe, called_with_offsets, offsets_of
 from cudakit.generate.stencil_traced import PREAMBLE, traced

@@ -13,10 +13,8 @@ from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.output import can_cast, check_apart, overlaps
 from cudakit.arrays.place import ArrayPlace
 from cudakit.errors import ArgumentError, CompileError, shortened
+from cudakit.generate.call import Given, checked, deduce_types, dtypes_of, gather, split
 from cudakit.generate.declarations import Parameter, explained
-from cudakit.generate.elementwise_call import checked, split
-from cudakit.generate.gather import Given, dtypes_of, gather
-from cudakit.generate.promotion import deduce_types
 from cudakit.generate.stencil_code import BORDERS, STEPS, StencilRecipe, kernel_text
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.source.source import Source

@@ -12,7 +12,7 @@ import numpy as np
 
 from cudakit.arrays.layout import axes_of, without
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.promotion import check_dtype, promoted
+from cudakit.generate.call import check_dtype, promoted
 from cudakit.generate.traced import OWN, Traced
 from cudakit.generate.ufuncs import MISSING, TABLE, held, resolved
 from cudakit.types.cpp import spelling

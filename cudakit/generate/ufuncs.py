@@ -14,10 +14,10 @@ from cudakit.arrays.log import current_log
 from cudakit.arrays.output import Casting
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate import ufunc_methods
+from cudakit.generate.call import check_dtype, dtype_of
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
-from cudakit.generate.promotion import check_dtype, dtype_of
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import CASTINGS, dtype_or_none, is_one_of
 

@@ -12,8 +12,8 @@ from cudakit.arrays.elements import number_of
 from cudakit.arrays.output import checked_output
 from cudakit.arrays.place import as_array
 from cudakit.errors import ArgumentError
+from cudakit.generate.call import Given
 from cudakit.generate.declarations import Parameter
-from cudakit.generate.gather import Given
 from cudakit.generate.ufuncs import Ufunc
 
 

@@ -18,8 +18,8 @@ from cudakit.arrays.output import Casting, checked_output, target
 from cudakit.arrays.place import ArrayPlace, as_array
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
+from cudakit.generate.call import place_for
 from cudakit.generate.elementwise import elementwise
-from cudakit.generate.gather import place_for
 from cudakit.ops.delivery import delivered
 from cudakit.ops.sort import argsort
 from cudakit.ops.sort_plan import LONGEST_ROW, Sorting, lines_of, order_of, sort_rows

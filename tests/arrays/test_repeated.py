@@ -24,7 +24,7 @@ from cudakit.arrays.frozen_call import is_alike
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of
-from cudakit.generate import gather
+from cudakit.generate import call as gather
 from cudakit.jit.launch.bind import Fragment
 from cudakit.ops import count
 from cudakit.places import DEVICES

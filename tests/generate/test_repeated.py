@@ -13,9 +13,8 @@ import pytest
 import cudakit as ck
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace
-from cudakit.generate.elementwise_call import outs_of
+from cudakit.generate.call import gather, outs_of
 from cudakit.generate.fold_arguments import declared, target
-from cudakit.generate.gather import gather
 
 pytestmark = pytest.mark.emulator
 F4 = np.dtype("f4")
