@@ -12,7 +12,7 @@ from cudakit.arrays.output import Casting, can_cast, checked_output, overlaps
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import Parameter
-from cudakit.generate.elementwise_plan import Layout
+from cudakit.generate.elementwise_code import Layout
 from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
 from cudakit.types.arguments import texture_handle

@@ -28,8 +28,16 @@ from cudakit.generate.call import (
     split,
 )
 from cudakit.generate.declarations import Parameter, check_kernel_name, check_set, explained, parse, statement
-from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text
-from cudakit.generate.elementwise_plan import Layout, common_shape, plan
+from cudakit.generate.elementwise_code import (
+    RESERVED,
+    ElementwiseRecipe,
+    Form,
+    Layout,
+    Role,
+    common_shape,
+    kernel_text,
+    plan,
+)
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source

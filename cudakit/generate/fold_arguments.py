@@ -21,7 +21,7 @@ from cudakit.generate.declarations import (
     structs_in,
     type_variables,
 )
-from cudakit.generate.elementwise_plan import common_shape
+from cudakit.generate.elementwise_code import common_shape
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, of_source

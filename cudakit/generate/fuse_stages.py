@@ -11,8 +11,7 @@ from cudakit.arrays.log import current_log
 from cudakit.errors import ArgumentError
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise, elementwise
-from cudakit.generate.elementwise_code import ElementwiseRecipe
-from cudakit.generate.elementwise_plan import broadcast
+from cudakit.generate.elementwise_code import ElementwiseRecipe, broadcast
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.trace import Trace, cpp_of
 from cudakit.generate.ufuncs import OPTIONS

@@ -17,7 +17,7 @@ from support.tiers import in_tiers
 from support.views import few
 
 import cudakit as ck
-from cudakit.generate import elementwise_plan
+from cudakit.generate import elementwise_code
 from cudakit.generate.declarations import is_set_first, parse
 from cudakit.generate.elementwise import elementwise
 
@@ -176,7 +176,7 @@ _FEW_OF = {("i1", (70, 67)), ("f4", (135, 140)), ("i1", (3, 40, 72)), ("f4", (3,
 def test_tiles_of_every_size(
     xp: Any, dtype: str, shape: tuple[int, ...], many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elementwise_plan, "_MANY", many)
+    monkeypatch.setattr(elementwise_code, "_MANY", many)
     narrow = elementwise("T x, T y, int32 k", "T z, int64 j", "z = x - T(2) * y; j = i + k", name="narrow")
     host = (np.arange(np.prod(shape)) % 61).reshape(shape).astype(dtype)
     x, y = xp.asarray(np.ascontiguousarray(host.swapaxes(-1, -2))).swapaxes(-1, -2), xp.asarray(host)
