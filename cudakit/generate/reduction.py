@@ -16,8 +16,10 @@ from cudakit.arrays.views import row_major, view_of
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import check_set, statement
-from cudakit.generate.fold_arguments import (
+from cudakit.generate.fold import (
     INITIAL,
+    Folded,
+    check_identity,
     declared,
     expression,
     initial_types,
@@ -28,8 +30,6 @@ from cudakit.generate.fold_arguments import (
     target,
     whole_warps,
 )
-from cudakit.generate.fold_function import Folded
-from cudakit.generate.identity import check_identity
 from cudakit.generate.reduction_code import ReductionRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import flag, whole

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cudakit.generate.declarations import numbered, placed, statement
-from cudakit.generate.fold_arguments import INITIAL, SIZE_PROBE, Declared
-from cudakit.generate.fold_code import (
+from cudakit.generate.fold import (
+    INITIAL,
+    SIZE_PROBE,
+    Declared,
     includes,
     initial_parameter,
     kernel_inputs,

@@ -18,9 +18,11 @@ from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import Parameter, check_set, is_set_first, statement
-from cudakit.generate.fold_arguments import (
+from cudakit.generate.fold import (
     INITIAL,
     Declared,
+    Folded,
+    check_identity,
     declared,
     expression,
     initial_types,
@@ -31,8 +33,6 @@ from cudakit.generate.fold_arguments import (
     target,
     whole_warps,
 )
-from cudakit.generate.fold_function import Folded
-from cudakit.generate.identity import check_identity
 from cudakit.generate.scan_code import ScanRecipe, kernel_text
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing

@@ -17,7 +17,7 @@ from cudakit.arrays.place import ArrayPlace
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise, elementwise
-from cudakit.generate.fold_arguments import Kernels
+from cudakit.generate.fold import Kernels
 from cudakit.generate.fuse import fuse
 from cudakit.generate.reduction import reduction
 from cudakit.generate.scan import scan

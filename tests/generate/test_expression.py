@@ -10,7 +10,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.generate.declarations import check_set, complex_header, explained, is_set_first, names_in, statement
-from cudakit.generate.fold_arguments import (
+from cudakit.generate.fold import (
     cpp_type,
     declared,
     expression,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import cudakit as ck
-from cudakit.generate.identity import check_identity
+from cudakit.generate.fold import check_identity
 
 RIGHT = [
     ("a + b", "0"),

@@ -14,7 +14,7 @@ import cudakit as ck
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace
 from cudakit.generate.call import gather, outs_of
-from cudakit.generate.fold_arguments import declared, target
+from cudakit.generate.fold import declared, target
 
 pytestmark = pytest.mark.emulator
 F4 = np.dtype("f4")

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 
+from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.call import checked, dtype_of, is_array
+from cudakit.generate.call import Given, checked, dtype_of, is_array
 from cudakit.generate.declarations import (
     Parameter,
     check_kernel_name,
+    complex_header,
     explained,
     names_in,
     parse,
+    placed,
     structs_in,
     type_variables,
 )
 from cudakit.generate.elementwise_code import common_shape
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
-from cudakit.types.cpp import scalar
+from cudakit.types.cpp import HEADER, scalar
 
 #: Two bits of an int say how each of them lies.
 _MOST_ARGUMENTS = 15
@@ -292,3 +298,212 @@ class Kernels:
 
     def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
         return of_source(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options)
+
+
+# CUDA C++ that reductions and scans from expressions have in common.
+
+
+def includes(of: Declared, header: str, acc: str | None, *expressions: str | None) -> str:
+    """The headers of the arguments' types, of the accumulator's and of the templates; then the preamble."""
+    types = {p.type.partition("<")[0] for p in (*of.inputs, *of.outputs) if p.dtype is not None}
+    types |= set() if acc is None else {cpp_type(of, acc).partition("<")[0]}
+    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), header]
+    text = "".join(f"#include <{each}>\n" for each in headers) + complex_header([*expressions, acc], of.preamble)
+    return text + (placed(of.preamble, f"<{of.name} preamble>") if of.preamble.strip() else "")
+
+
+def returned(of: Declared, what: str, text: str) -> str:
+    """The body of a function that returns an expression of the user's."""
+    return f" {{\n        return\n{placed(text, f'<{of.name} {what}>')}        ;\n    }}\n"
+
+
+def template_head(names: Sequence[str]) -> str:
+    """The line before a template with type parameters; nothing for none."""
+    return f"template <{', '.join(f'typename {name}' for name in names)}>\n" if names else ""
+
+
+def template_arguments(names: Sequence[str]) -> str:
+    """What stands behind a template's name."""
+    return f"<{', '.join(names)}>" if names else ""
+
+
+def seen_inputs(of: Declared) -> list[str]:
+    """Parameters of a function that has an expression of the inputs."""
+    return [f"const {p.stored}* {p.name}" if p.raw else f"const {p.type} {p.name}" for p in of.inputs]
+
+
+def mapped_text(of: Declared, text: str, acc: str | None, index: Sequence[str]) -> tuple[str, str]:
+    """The struct with the map, and the type that its values are combined in; `index` are further parameters."""
+    head, mapped = template_head(of.variables), f"cudakit_mapped{template_arguments(of.variables)}"
+    if acc is None:
+        # The map's own type is known once its function is: outside of its struct.
+        types = (f"const {p.stored}*" if p.raw else p.type for p in of.inputs)
+        values = ", ".join([*(f"cudakit::unevaluated<{each}>()" for each in types), *("0" for _ in index)])
+        own, result = "", "auto"
+        state = f"cudakit::accumulator_t<decltype({mapped}::cudakit_map({values}))>"
+    else:
+        own = f"    using cudakit_state =\n{placed(cpp_type(of, acc), f'<{of.name} acc>')}    ;\n"
+        result, state = "cudakit_state", f"{'typename ' * bool(of.variables)}{mapped}::cudakit_state"
+    seen = ", ".join([*seen_inputs(of), *index])
+    function = f"    static __device__ {result} cudakit_map({seen}){returned(of, 'map', text)}"
+    return f"{head}struct cudakit_mapped {{\n{own}{function}}};\n\n", state
+
+
+def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], list[str], list[str]]:
+    """Of a kernel: its template parameters for arrays' types, its parameters, and what the templates are given."""
+    types, parameters, several = [], [], []
+    for p in of.inputs:
+        if p.name in numbers:
+            parameters.append(f"const {p.type} {p.name}")
+            several.append(f"cudakit::value_of<{p.type}>({p.name})")
+        elif p.raw:
+            parameters.append(f"const {p.type}* {p.name}")
+            several.append(f"cudakit::value_of(cudakit::stored({p.name}))")
+        else:
+            stored = p.type if p.type in of.structs else f"{p.name}_type_"
+            types += [stored] if stored != p.type else []
+            parameters.append(f"const {stored}* {p.name}")
+            several.append(f"cudakit::array_of<{p.type}>({p.name})")
+    return types, parameters, several
+
+
+def initial_parameter(of: Declared, acc: str | None) -> tuple[list[str], str]:
+    """Of a kernel that takes an initial value: its template parameters for that, and the parameter."""
+    kind = initial_type(of, acc)
+    return [kind] * (kind not in of.structs), f"const {kind} {INITIAL}"
+
+
+# What functions made by `reduction` and `scan` have in common: kernels, and what calls of one kind do.
+
+
+class Folded(ArrayFunction):
+    """A function of arrays that combines their elements.
+
+    Who derives from it has an `_ordinary` way, which asks `_done`; that plans by `_job` what calls of a new kind do,
+    and does it by `_run`.
+    """
+
+    #: What it is called.
+    _KIND: ClassVar[str]
+
+    recipe: Any
+    options: CompileOptions
+    _kernels: Kernels
+
+    def __new__(cls, recipe: Any, options: CompileOptions | None = None) -> Self:
+        options = options_of(recipe.of.name, options)
+        kernels = Kernels(recipe.of, functools.partial(cls._text, recipe), options)
+        return super().__new__(
+            cls, recipe.of.name, [p.name for p in recipe.of.inputs], recipe=recipe, options=options, _kernels=kernels
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.recipe, self.options)
+
+    def __repr__(self) -> str:
+        of = self.recipe.of
+        inputs, outputs = (", ".join(map(str, each)) for each in (of.inputs, of.outputs))
+        return f"<cudakit.{self._KIND} {of.name}: {inputs} → {outputs}>"
+
+    @property
+    def source(self) -> str:
+        """CUDA C++ of the kernel, for inputs that are arrays."""
+        return self._text(self.recipe, frozenset())
+
+    def _done(self, key: Any, given: Given, outs: Any, *options: Any) -> list[Target]:
+        """Do what calls like this one do, which is decided where `key` is new; where the outputs went.
+
+        Raises
+        ------
+        CompileError
+            Placed in the expression.
+        """
+        try:
+            job = self._job_of(key, given, *options)
+            return self._run(job, given, outs)
+        except CompileError as error:
+            raise misread(self.recipe.of, error, self._names()) from None
+
+    @staticmethod
+    def _text(recipe: Any, numbers: frozenset[str]) -> str:
+        """CUDA C++ of the kernel, where those inputs are numbers."""
+        raise NotImplementedError
+
+    def _run(self, job: Any, given: Given, outs: Any) -> list[Target]:
+        raise NotImplementedError
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """The names that each part of the expression has."""
+        raise NotImplementedError
+
+
+# Whether what is said to be the identity of a combination is one, where both can be computed here.
+
+_OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Invert: operator.invert,
+}
+_FUNCTIONS: Final = {"min": min, "max": max, "fmin": min, "fmax": max, "fminf": min, "fmaxf": max}
+#: A number of C++ with its suffix.
+_NUMBER: Final = re.compile(r"(?<![\w.])(\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+)([fFlLuU]*)(?![\w.])")
+#: Elements, of which a combination may see only those of one sign.
+_SAMPLES: Final = ((1, 2, 3, 5), (-1, -2, -3, -5))
+
+
+def check_identity(name: str, reduce: str, identity: str | None) -> None:
+    """Raise where ``reduce(identity, x)`` and ``reduce(x, identity)`` are no x, for simple arithmetic and numbers.
+
+    An identity for elements of one sign is one, such as 0 of a maximum. What is not simple is taken as it is given.
+
+    Raises
+    ------
+    TemplateError
+    """
+    number = None if identity is None else _computed(identity, {})
+    if number is None:
+        return
+    wrong = []
+    for samples in _SAMPLES:
+        for x in samples:
+            made = _computed(reduce, {"a": number, "b": x}), _computed(reduce, {"a": x, "b": number})
+            if None in made:
+                return
+            if x not in made:
+                wrong.append((x, made[0]))
+                break
+    if len(wrong) == len(_SAMPLES):
+        x, made_of = wrong[0]
+        raise TemplateError(
+            f"{name}: {shortened(identity)} is no identity of {shortened(reduce)}: with it {x} becomes {made_of}; give "
+            "its identity, or none, and a value to begin with as initial= of the call"
+        )
+
+
+def _computed(text: str, names: dict[str, Any]) -> Any:
+    """The value of a simple expression; None for others."""
+    try:
+        return _value(ast.parse(_NUMBER.sub(r"\1", text.strip()), mode="eval").body, names)
+    except (SyntaxError, ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError):
+        return None
+
+
+def _value(node: ast.AST, names: dict[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value) if type(value) in (int, float):
+            return value
+        case ast.Name(name):
+            return names[name]
+        case ast.UnaryOp(op, operand):
+            return _OPERATORS[type(op)](_value(operand, names))
+        case ast.BinOp(left, op, right):
+            return _OPERATORS[type(op)](_value(left, names), _value(right, names))
+        case ast.Call(ast.Name(function), [first, second], []):
+            return _FUNCTIONS[function](_value(first, names), _value(second, names))
+    raise ValueError
