@@ -4,8 +4,7 @@ from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.fuse import Fused, fuse
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.scan import Scan, scan
-from cudakit.generate.stencil import stencil
-from cudakit.generate.stencil_call import Stencil
+from cudakit.generate.stencil import Stencil, stencil
 
 __all__ = [
     "Elementwise",

@@ -4,23 +4,586 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, overload
+from types import MappingProxyType
+from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 
 from cudakit.arrays.elements import as_number
-from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.generate.call import dtype_of
-from cudakit.generate.declarations import CPP_WORDS, Parameter, check_kernel_name, check_set, parse
+from cudakit.arrays.function import ArrayFunction
+from cudakit.arrays.output import can_cast, check_apart, overlaps
+from cudakit.arrays.place import ArrayPlace
+from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
+from cudakit.generate.call import Given, checked, deduce_types, dtype_of, dtypes_of, gather, split
+from cudakit.generate.declarations import (
+    CPP_WORDS,
+    Parameter,
+    check_kernel_name,
+    check_name,
+    check_set,
+    code_of,
+    complex_header,
+    explained,
+    numbered,
+    parse,
+    placed,
+    statement,
+    type_variables,
+)
 from cudakit.generate.outside import Outside
-from cudakit.generate.stencil_call import Stencil
-from cudakit.generate.stencil_code import BORDERS, RESERVED, StencilRecipe, called_with_offsets, offsets_of
-from cudakit.generate.stencil_traced import PREAMBLE, traced
+from cudakit.generate.trace import Trace
+from cudakit.generate.traced import OWN, Traced
 from cudakit.generate.ufuncs import OPTIONS
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.load.config import Config, config
+from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import is_one_of, listed, whole
+from cudakit.types.cpp import HEADER, spelling
+
+# CUDA C++ of a stencil: which neighbours the expression looks at, and the kernel that has them in registers.
+
+#: What ends the name of the kernel that does several steps.
+STEPS = "_steps"
+#: Names of <cudakit/stencil/window.cuh>, by SciPy's names; the last ones are others of the same.
+BORDERS = {
+    "constant": "CONSTANT",
+    "nearest": "NEAREST",
+    "reflect": "REFLECT",
+    "mirror": "MIRROR",
+    "wrap": "WRAP",
+    "grid-constant": "CONSTANT",
+    "grid-mirror": "REFLECT",
+    "grid-wrap": "WRAP",
+}
+#: Names that generated code has beside the arguments'.
+RESERVED = ("cudakit", "cuda")
+_FUNCTIONS = frozenset(("min", "max", "abs", "pow", "fma", "ldexp"))
+_OFFSET = re.compile(r"\s*[+-]?\s*\d+\s*")
+
+
+class StencilRecipe(NamedTuple):
+    """A stencil as it was declared.
+
+    Attributes
+    ----------
+    halos : tuple of (tuple of int or None)
+        Of each input, how far its neighbours lie along each of three axes; None for one that is a number.
+    rank : int
+    points : int
+        The most neighbours of one input.
+    borders : tuple of str
+        Of each of three axes.
+    constant : float
+        Beyond borders that are constant.
+    """
+
+    name: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    body: str
+    preamble: str
+    halos: tuple[tuple[int, int, int] | None, ...]
+    rank: int
+    points: int
+    borders: tuple[str, str, str]
+    constant: float
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Type variables, which are the kernel's first template parameters."""
+        return type_variables(*self.inputs, *self.outputs)
+
+    @property
+    def can_fuse_steps(self) -> bool:
+        """Whether several steps can be one launch: of a line or a plane, whose output takes its one array's place."""
+        arrays = [p for p, halo in zip(self.inputs, self.halos, strict=True) if halo is not None]
+        return len(arrays) == len(self.outputs) == 1 and self.rank < 3 and arrays[0].type == self.outputs[0].type
+
+
+def called_with_offsets(body: str) -> tuple[str, ...]:
+    """Names that an expression calls with constant integers: its inputs, where none are declared."""
+    calls = re.findall(r"(?<![\w.:])([A-Za-z_]\w*)\s*\(([^()]*)\)", code_of(body))
+    found = [name for name, given in calls if all(map(_OFFSET.fullmatch, given.split(",")))]
+    return tuple(name for name in dict.fromkeys(found) if name not in _FUNCTIONS)
+
+
+def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, ...]]:
+    """Where an expression looks at an input; none where it is a number.
+
+    Parameters
+    ----------
+    is_open : bool
+        Whether it may also look where only the kernel knows.
+
+    Raises
+    ------
+    TemplateError
+    """
+    code = code_of(body)
+    begins = len(re.findall(rf"(?<![\w.]){name}\s*\(", code))
+    calls = re.findall(rf"(?<![\w.]){name}\s*\(([^()]*)\)", code)
+    found = [tuple(given.split(",")) for given in calls]
+    known = [each for each in found if all(map(_OFFSET.fullmatch, each))]
+    if len(known) < begins and not is_open:
+        shown = next((",".join(each) for each in found if each not in known), "…")
+        raise TemplateError(
+            f"{op}: {name}({shown.strip()}) is not at constant integers, as {name}(0, -1) is; give radius=, how far "
+            "the neighbours lie at most"
+        )
+    if begins and len(re.findall(rf"(?<![\w.]){name}\b", code)) > begins:
+        raise TemplateError(f"{op}: {name} is an array; the element itself is {name}({', '.join('0' * len(found[0]))})")
+    if begins and not known:
+        return [(0,) * len(found[0])] if found else []
+    return [tuple(int("".join(each.split())) for each in offsets) for offsets in known]
+
+
+def kernel_text(recipe: StencilRecipe) -> str:
+    """The whole source of the kernel ``recipe.name``."""
+    types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
+    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), "cudakit/stencil/tile.cuh"]
+    parts = ["".join(f"#include <{each}>\n" for each in headers) + complex_header([recipe.body], recipe.preamble)]
+    if recipe.preamble.strip():
+        parts.append(placed(recipe.preamble, f"<{recipe.name} preamble>"))
+    parts += [_function(recipe), _kernel(recipe), *([_steps_kernel(recipe)] if recipe.can_fuse_steps else [])]
+    return numbered("\n".join(parts), f"<{recipe.name}>")
+
+
+def as_statements(op: str, body: str, outputs: Sequence[Parameter]) -> str:
+    """The user's text as statements; an expression alone is the one output's."""
+    code = code_of(body)
+    if len(outputs) == 1 and not re.search(rf"(?<![\w.]){outputs[0].name}\b", code):
+        return f"{outputs[0].name} =\n{placed(statement(op, 'expression', body), f'<{op} expression>')}"
+    return placed(statement(op, "expression", body), f"<{op} expression>")
+
+
+def _seen(name: str) -> str:
+    """What an expression sees of a type: its type variables are what the kernel makes of them."""
+    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
+
+
+def _function(recipe: StencilRecipe) -> str:
+    """The device function that holds the expression."""
+    types = [*recipe.variables]
+    parameters = []
+    for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
+        if halo is None:
+            parameters.append(f"const {_seen(p.type)} {p.name}")
+        else:
+            types.append(f"{p.name}_cell_")
+            parameters.append(f"const {p.name}_cell_& {p.name}")
+    parameters += [f"{_seen(p.type)}& {p.name}" for p in recipe.outputs]
+    head = f"template <{', '.join(f'typename {each}' for each in types)}>\n" if types else ""
+    body = as_statements(recipe.name, recipe.body, recipe.outputs)
+    return f"{head}__device__ __forceinline__ void {recipe.name}_({', '.join(parameters)}) {{\n{body}}}\n"
+
+
+def _kernel(recipe: StencilRecipe) -> str:
+    """The kernel: each input's window, the function for each cell, the results stored."""
+    types = [f"typename {each}" for each in recipe.variables]
+    parameters, windows, calls = [], [], []
+    borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders)
+    for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
+        if halo is None:
+            parameters.append(f"{p.type} {p.name}")
+            calls.append(p.name)
+            continue
+        types.append(f"typename {p.name}_type_")
+        parameters.append(f"const {p.name}_type_* {p.name}")
+        seen = f"cudakit::seen_t<{p.type}>"
+        window = (
+            f"cudakit::stencil_window<{seen}, {borders}, {', '.join(map(str, halo))}, COUNT_, ROWS_, PLANES_, Index_>"
+        )
+        windows.append(f"const {window} {p.name}_window_({p.name}, cells_, cudakit::as<{seen}>(constant_));")
+        calls.append(f"{p.name}_window_.at(plane_, row_, column_)")
+    parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
+    calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
+    types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int BLOCK_"]
+    parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
+    of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    lines = [
+        "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
+        "if (cells_.is_empty()) return;",
+        *windows,
+        "#pragma unroll",
+        "for (int plane_ = 0; plane_ < PLANES_; ++plane_) {",
+        "#pragma unroll",
+        "    for (int row_ = 0; row_ < ROWS_; ++row_) {",
+        "        if (!cells_.has(plane_, row_)) continue;",
+        *(f"        cudakit::few<cudakit::seen_t<{p.type}>, COUNT_> {p.name}_few_;" for p in recipe.outputs),
+        "#pragma unroll",
+        "        for (int column_ = 0; column_ < COUNT_; ++column_)",
+        f"            {recipe.name}_{f'<{of}>' if of else ''}({', '.join(calls)});",
+        *(f"        cells_.store({p.name}, {p.name}_few_, plane_, row_);" for p in recipe.outputs),
+        "    }",
+        "}",
+    ]
+    text = "".join(f"{line}\n" if line.startswith("#") else f"    {line}\n" for line in lines)
+    return (
+        f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(BLOCK_) {recipe.name}(\n"
+        f"    {', '.join(parameters)}) {{\n{text}}}"
+    )
+
+
+def _steps_kernel(recipe: StencilRecipe) -> str:
+    """The kernel that does several steps of one array in shared memory."""
+    types = [f"typename {each}" for each in recipe.variables]
+    types += ["typename Index_", "int ROWS_", "int COLUMNS_", "int STEPS_"]
+    parameters, calls, halo, read = [], [], (0, 0, 0), ""
+    for p, own in zip(recipe.inputs, recipe.halos, strict=True):
+        parameters.append(f"{p.type} {p.name}" if own is None else f"const {p.type}* {p.name}")
+        calls.append(p.name if own is None else "cell_")
+        if own is not None:
+            halo, read = own, p.name
+    out = recipe.outputs[0]
+    parameters += [f"{out.type}* {out.name}", "double constant_", "Index_ height_", "Index_ width_"]
+    seen = f"cudakit::seen_t<{out.type}>"
+    borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders[1:])
+    of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    fixed = [p for p in recipe.inputs if p.name in calls]
+    variables = ", ".join(recipe.variables)
+    # A function object with a name: NVRTC 13.0 takes a generic lambda for a function of the host.
+    head = f"template <{', '.join(f'typename {name}' for name in recipe.variables)}>\n" if variables else ""
+    function = f"{recipe.name}_next_{f'<{variables}>' if variables else ''}"
+    return (
+        f"\n{head}struct {recipe.name}_next_ {{\n"
+        + "".join(f"    {p.type} {p.name};\n" for p in fixed)
+        + f"    template <typename Cell_>\n    __device__ void operator()(const Cell_& cell_, {seen}& next_) const {{\n"
+        f"        {recipe.name}_{f'<{of}>' if of else ''}({', '.join([*calls, 'next_'])});\n    }}\n}};\n"
+        f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(256) {recipe.name}{STEPS}(\n"
+        f"    {', '.join(parameters)}) {{\n"
+        f"    using tile_type_ = cudakit::stencil_tile<\n"
+        f"        {seen}, {borders}, {halo[1]}, {halo[2]}, ROWS_, COLUMNS_, STEPS_>;\n"
+        f"    __shared__ tile_type_ tile_;\n"
+        f"    tile_.run({read}, {out.name}, height_, width_, cudakit::as<{seen}>(constant_),\n"
+        f"        {function}{{{', '.join(p.name for p in fixed)}}});\n}}"
+    )
+
+
+# A Python function of neighbours, run once on stand-ins, as the declarations and the body of a stencil.
+
+#: What the body's functions are declared in.
+PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
+_INSIDE = re.compile(r"(?:[tx]|fold|view|out)\d*")
+
+
+class Written(NamedTuple):
+    """What a function does, as `stencil` takes it; `several`: whether it returns a tuple."""
+
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    body: str
+    several: bool
+
+
+class Neighbours(np.lib.mixins.NDArrayOperatorsMixin):
+    """A stand-in for an array: called with offsets it is the element so far away."""
+
+    def __init__(self, trace: Trace, dtype: np.dtype, name: str, shown: str) -> None:
+        self._trace, self._dtype, self._name, self._shown = trace, dtype, name, shown
+        trace.origins[name] = frozenset([name])
+
+    def __call__(self, *offsets: int) -> Traced:
+        if not offsets or not all(isinstance(each, int | np.integer) for each in offsets):
+            self._trace.refuse(f"{self._shown}{offsets} is not at constant integers, as {self._shown}(0, -1) is")
+        return self._trace.new(self._dtype, f"{self._name}({', '.join(str(int(each)) for each in offsets)})")
+
+    def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
+        self._trace.refuse(f"{self._shown} is an array; the element itself is {self._shown}(0, 0)")
+
+
+def traced(op: str, function: Callable[..., Any], names: Sequence[str], kinds: Sequence[Any]) -> Written:
+    """What a function does with arguments of `names` and `kinds`: dtypes of arrays, classes of Python's numbers.
+
+    Raises
+    ------
+    TemplateError
+        Saying where in the function.
+    """
+    trace = Trace(op, {})
+    stands: list[Any] = []
+    inputs = []
+    for k, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        inside, is_array = f"x{k}", isinstance(kind, np.dtype)
+        dtype = kind if is_array else OWN[kind]
+        if not _INSIDE.fullmatch(name):
+            check_name(op, name)
+        cpp = spelling(dtype)
+        if cpp is None:
+            raise TemplateError(f"{op}: {name} is of {dtype}, which has no C++ equivalent")
+        inputs.append(Parameter(inside if _INSIDE.fullmatch(name) else name, cpp, dtype))
+        stand = Neighbours(trace, dtype, inside, name) if is_array else None
+        stands.append(stand or Traced(trace, kind, inside, argument=name, is_number=True))
+    found = function(*stands)
+    several = isinstance(found, tuple | list)
+    values = list(found) if several else [found]
+    if not values or not all(isinstance(value, Traced) for value in values) or trace.folds or trace.views:
+        raise TemplateError(f"{op}: it returns what is made of neighbours, element by element, or a tuple of such")
+    outputs = []
+    for k, value in enumerate(values):
+        cpp = spelling(value.dtype)
+        assert cpp is not None  # as was checked when the value was made
+        outputs.append(Parameter(f"out{k}" if several else "out", cpp, value.dtype))
+    lines = trace.lines(*(value.name for value in values))
+    lines += [f"{p.name} = {value.name};" for p, value in zip(outputs, values, strict=True)]
+    body = re.sub(r"\bx(\d+)\b", lambda match: inputs[int(match[1])].name, "\n".join(lines))
+    return Written(tuple(inputs), tuple(outputs), body, several)
+
+
+# Calls of a stencil: arrays checked, and the launches that its steps take.
+
+#: Planes and rows of a thread's cells, and threads of a block, by the rank.
+_SHAPES = {1: ((1, 1), (128, 1)), 2: ((1, 8), (32, 4)), 3: ((4, 2), (32, 4))}
+#: Of a call.
+_MOST_STEPS = 2**24
+#: Where steps are fused: rows and columns of a block's tile by the rank, and its threads.
+_TILES, _TILE_THREADS = {1: (1, 1024), 2: (32, 64)}, 256
+#: The most steps of a launch, how many times a tile's cells it may hold with what lies around, and in how many bytes.
+_MOST_FUSED, _MOST_HELD, _SHARED_BYTES = 4, 1.5, 48 << 10
+#: Bytes of an element from which several steps in a launch pay, and from which two do, on an H200.
+_LEAST_FUSED, _WIDE = 4, 8
+
+
+class _Job(NamedTuple):
+    """The launch for arrays of one kind."""
+
+    kernel: Kernel
+    config: Config
+    numbers: tuple[Any, ...]
+
+
+class Stencil(ArrayFunction):
+    """A function of arrays, made by `stencil`.
+
+    Called as ``f(*inputs, out=None, stream=None, steps=1)``.
+
+    Parameters
+    ----------
+    *inputs : array or number
+        Arrays of one shape, with as many dimensions as the expression has offsets; those that are not C-contiguous are
+        copied first. Numbers where the expression names an input without offsets.
+    out : array or tuple, optional
+        Where the outputs go: of the inputs' shape and the outputs' dtypes, overlapping no input.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+    steps : int
+        How often it is done; from the second time on its output takes the place of the first array among the inputs.
+        Of a line or a plane with one array, up to 4 steps are one launch, in shared memory.
+
+    Returns
+    -------
+    array or tuple of array
+        The outputs.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the argument: shapes that differ, sizes smaller than what the mode repeats, an `out` that overlaps, types
+        that cannot be deduced or would lose.
+    CompileError
+        Placed in the expression.
+    """
+
+    _OPTIONS = MappingProxyType({"steps": 1})
+
+    recipe: StencilRecipe
+    options: CompileOptions
+    _kernel: Kernel
+    _steps_kernel: Kernel | None
+
+    def __new__(cls, recipe: StencilRecipe, options: CompileOptions | None = None) -> Self:
+        options = options_of(recipe.name, options)
+        source = Source(kernel_text(recipe), f"<{recipe.name}>")
+        kernel = of_source(source, recipe.name, options)
+        steps = of_source(source, recipe.name + STEPS, options) if recipe.can_fuse_steps else None
+        own = {"recipe": recipe, "options": options, "_kernel": kernel, "_steps_kernel": steps}
+        inputs, outputs = ([p.name for p in group] for group in (recipe.inputs, recipe.outputs))
+        return super().__new__(cls, recipe.name, inputs, outputs, **own)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.recipe, self.options)
+
+    def __repr__(self) -> str:
+        inputs, outputs = (", ".join(map(str, group)) for group in (self.recipe.inputs, self.recipe.outputs))
+        return f"<cudakit.stencil {self.recipe.name}: {inputs} → {outputs}>"
+
+    @property
+    def source(self) -> str:
+        """CUDA C++ of the kernel."""
+        return kernel_text(self.recipe)
+
+    def _ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, steps: int = 1) -> Any:
+        """What a call does that is not frozen."""
+        recipe, op = self.recipe, self.recipe.name
+        args, outs = split(recipe, args, out)
+        times = whole(f"{op}: steps", steps, 1)
+        if times > _MOST_STEPS:
+            raise ArgumentError(f"{op}: steps is {_MOST_STEPS} at most, got {shortened(steps)}; call it several times")
+        more = [(f"out ({p.name})", out) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
+        call = gather(recipe, args, stream, more)
+        inputs, place, values = len(args), call.place, list(call.values[: len(args)])
+        self._check_arrays(call)
+        own = iter(call.values[inputs:])
+        mine = [None if out is None else next(own) for out in outs]
+        of_outs = [None if out is None else out.dtype for out in mine]
+        types = deduce_types(op, recipe.inputs, dtypes_of(call.kinds[:inputs]), recipe.outputs, of_outs)
+        arrays = [
+            (p, value) for p, value, halo in zip(recipe.inputs, values, recipe.halos, strict=True) if halo is not None
+        ]
+        shape = self._shape(arrays)
+        results = []
+        check_apart(op, outs)
+        for p, out in zip(recipe.outputs, mine, strict=True):
+            dtype, shown = types.get(p.type, p.dtype), f"{op}, output {p.name}"
+            assert dtype is not None  # deduced, or declared
+            results.append(
+                place.empty(shape, dtype) if out is None else checked(shown, p, place, out, shape, dtype, "no")
+            )
+        for p, out in zip(recipe.outputs, mine, strict=True):
+            for other, array in arrays if out is not None else ():
+                if overlaps(out, array):
+                    raise ArgumentError(
+                        f"{op}: out ({p.name}) overlaps {other.name}, which is read; give another array"
+                    )
+        if 0 not in shape:
+            for k, halo in enumerate(recipe.halos):
+                if halo is not None and not values[k].flags.c_contiguous:
+                    values[k] = place.copied(values[k])
+            self._steps(place, values, results, types, times)
+        made = [result if out is None else out for result, out in zip(results, outs, strict=True)]
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _check_arrays(self, call: Given) -> None:
+        """Raise where an array stands for a number, or a number for an array."""
+        for p, halo, value, layout in zip(self.recipe.inputs, self.recipe.halos, call.values, call.kinds, strict=False):
+            if (type(layout) is tuple) == (halo is None):
+                wanted = "a number, for the expression has no neighbours of it" if halo is None else "an array"
+                raise ArgumentError(f"{self.recipe.name}: {p.name} must be {wanted}, got {type(value).__name__}")
+
+    def _shape(self, arrays: list[tuple[Parameter, Any]]) -> tuple[int, ...]:
+        """The shape that all arrays have."""
+        recipe, op = self.recipe, self.recipe.name
+        first = arrays[0][0].name
+        shape: tuple[int, ...] = arrays[0][1].shape
+        if len(shape) != recipe.rank:
+            raise ArgumentError(f"{op}: {first} has shape {shape}; the expression has {recipe.rank} axes")
+        for p, array in arrays[1:]:
+            if array.shape != shape:
+                raise ArgumentError(f"{op}: {first} has shape {shape} and {p.name} {array.shape}; give one shape")
+        first_axis = 3 - recipe.rank
+        for (p, array), halo in zip(arrays, [halo for halo in recipe.halos if halo is not None], strict=True):
+            if 0 in shape:
+                continue
+            constant = recipe.constant
+            if "constant" in recipe.borders[first_axis:]:
+                whole_one = array.dtype.kind in "biu" and constant.is_integer()
+                as_number(op, "cval", int(constant) if whole_one else constant, array.dtype)
+            for axis, n in enumerate(shape):
+                reach, mode = halo[first_axis + axis], recipe.borders[first_axis + axis]
+                least = {"MIRROR": reach + 1, "REFLECT": reach, "WRAP": reach}.get(BORDERS[mode], 1)
+                if n < least:
+                    raise ArgumentError(
+                        f"{op}: axis {axis} of {p.name} has {n} elements, and mode {shortened(mode)} needs {least} for "
+                        f"neighbours {reach} away; give a larger array, or mode 'nearest' or 'constant'"
+                    )
+        return shape
+
+    def _steps(
+        self, place: ArrayPlace, values: list[Any], results: list[Any], types: dict[str, np.dtype], times: int
+    ) -> None:
+        """Each step's launch, to the results and to memory of its own by turns."""
+        recipe, op = self.recipe, self.recipe.name
+        evolves = next(k for k, halo in enumerate(recipe.halos) if halo is not None)
+        if times > 1:
+            own = recipe.inputs[evolves]
+            into = types.get(own.type, own.dtype)
+            assert into is not None  # deduced, or declared
+            if len(results) > 1 or not can_cast(results[0].dtype, into):
+                raise ArgumentError(
+                    f"{op}: with steps the one output takes the place of {own.name}; {own} cannot be it"
+                )
+        targets = [made if made.flags.c_contiguous else place.empty(made.shape, made.dtype) for made in results]
+        launches = self._groups(values[evolves], targets[0], times)
+        others = [place.empty(each.shape, each.dtype) for each in targets] if len(launches) > 1 else targets
+        for k, steps in enumerate(launches):
+            to = targets if (len(launches) - k) % 2 else others
+            self._launch(place, values, to, types, steps)
+            values = [*values[:evolves], to[0], *values[evolves + 1 :]]
+        for made, target in zip(results, targets, strict=True):
+            if target is not made:
+                place.copy(target, made)
+
+    def _groups(self, read: Any, made: Any, times: int) -> list[int]:
+        """How many steps each launch does."""
+        most = 1
+        # Two to a launch pay for wide elements alone, and narrow ones are faster step by step.
+        if self._steps_kernel is not None and read.dtype == made.dtype and made.itemsize >= _LEAST_FUSED:
+            (rows, columns), halo = _TILES[self.recipe.rank], next(each for each in self.recipe.halos if each)
+            for steps in range(2, _MOST_FUSED + 1):
+                cells = (rows + 2 * halo[1] * steps) * (columns + 2 * halo[2] * steps)
+                if cells <= _MOST_HELD * rows * columns and 2 * cells * made.itemsize <= _SHARED_BYTES:
+                    most = steps
+        rest = times % most
+        few = [1, 1] if rest == 2 and made.itemsize < _WIDE else [rest] * bool(rest)
+        return [most] * (times // most) + few
+
+    def _launch(
+        self, place: ArrayPlace, values: list[Any], outs: list[Any], types: dict[str, np.dtype], steps: int
+    ) -> None:
+        halos = self.recipe.halos
+        arrays = [value for value, halo in zip(values, halos, strict=True) if halo is not None]
+        dtypes = tuple(array.dtype for array in arrays)
+        widest = max(array.itemsize for array in (*arrays, *outs))
+        aligned = place.alignment(*arrays, *outs) == 16 and widest in (1, 2, 4, 8)
+        shape = outs[0].shape
+        key = dtypes, shape, tuple(types.items()), aligned, steps
+        job: _Job = self._job_of(key, dtypes, shape, types, widest, aligned, steps)
+        try:
+            place.launch(job.kernel, job.config, *values, *outs, *job.numbers)
+        except CompileError as error:
+            raise explained(error, tuple(p.name for p in (*self.recipe.inputs, *self.recipe.outputs))) from None
+
+    def _job(
+        self,
+        dtypes: tuple[np.dtype, ...],
+        shape: tuple[int, ...],
+        types: dict[str, np.dtype],
+        widest: int,
+        aligned: bool,
+        steps: int,
+    ) -> _Job:
+        recipe = self.recipe
+        index = "int" if prod(shape) < 2**30 else "long long"
+        variables: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
+        depth, height, width = (*[1] * (3 - recipe.rank), *shape)
+        if steps > 1 and self._steps_kernel is not None:
+            high, wide = _TILES[recipe.rank]
+            fused = self._steps_kernel[{**variables, "Index_": index, "ROWS_": high, "COLUMNS_": wide, "STEPS_": steps}]
+            tiles = -(-height // high) * -(-width // wide)
+            return _Job(fused, config(tiles, _TILE_THREADS), (recipe.constant, height, width))
+        count = 16 // widest if aligned and width % (16 // widest) == 0 else 1
+        (planes, rows), block = _SHAPES[recipe.rank]
+        # Of many neighbours of 8 bytes a plane fewer: its registers are those of one more block.
+        planes -= recipe.rank == 3 and widest == 8 and recipe.points > 9
+        read = [p for p, halo in zip(recipe.inputs, recipe.halos, strict=True) if halo is not None]
+        kernel = self._kernel[
+            {
+                **variables,
+                **{f"{p.name}_type_": dtype for p, dtype in zip(read, dtypes, strict=True)},
+                "Index_": index,
+                "COUNT_": count,
+                "ROWS_": rows,
+                "PLANES_": planes,
+                "BLOCK_": prod(block),
+            }
+        ]
+        across, down = block[0] * count, block[1] * rows
+        blocks = -(-width // across) * -(-height // down) * -(-depth // planes)
+        return _Job(kernel, config(blocks, block), (recipe.constant, depth, height, width))
+
 
 #: How far away an expression may look.
 _FURTHEST = 16

@@ -14,7 +14,7 @@ from support.places import to_host
 from support.tiers import in_tiers
 
 import cudakit as ck
-from cudakit.generate.stencil_code import called_with_offsets, offsets_of
+from cudakit.generate.stencil import called_with_offsets, offsets_of
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 #: What numpy.pad calls SciPy's modes.
