@@ -20,8 +20,7 @@ from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe, broadcast
 from cudakit.generate.outside import Outside
 from cudakit.generate.reduction import Reduction, reduction
-from cudakit.generate.trace import Trace, cpp_of
-from cudakit.generate.traced import Traced
+from cudakit.generate.traced import Trace, Traced, cpp_of
 from cudakit.generate.ufuncs import OPTIONS
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.types import scalars

@@ -34,8 +34,7 @@ from cudakit.generate.declarations import (
     type_variables,
 )
 from cudakit.generate.outside import Outside
-from cudakit.generate.trace import Trace
-from cudakit.generate.traced import OWN, Traced
+from cudakit.generate.traced import OWN, Trace, Traced
 from cudakit.generate.ufuncs import OPTIONS
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.source.source import Source

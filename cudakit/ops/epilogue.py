@@ -14,8 +14,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.declarations import numbered, placed, statement
 from cudakit.generate.outside import Outside
-from cudakit.generate.trace import Trace, cpp_of
-from cudakit.generate.traced import Traced
+from cudakit.generate.traced import Trace, Traced, cpp_of
 from cudakit.jit.source import source
 from cudakit.kernel.kernel import Kernel
 from cudakit.types.checked import is_one_of

@@ -10,8 +10,7 @@ import pytest
 from support import traces
 
 import cudakit as ck
-from cudakit.generate.trace import Trace, literal
-from cudakit.generate.traced import Traced
+from cudakit.generate.traced import Trace, Traced, literal
 
 WRITTEN = traces.written()
 

@@ -14,8 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.trace import Trace
-from cudakit.generate.traced import Traced
+from cudakit.generate.traced import Trace, Traced
 
 FILE = Path(__file__).parents[1] / "generate" / "traces.txt"
 
