@@ -4,22 +4,453 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from cudakit.arrays.layout import Axis
+from cudakit.arrays.elements import as_number
+from cudakit.arrays.layout import Axis, axes_of, axis_of, without
 from cudakit.arrays.log import current_log
-from cudakit.arrays.output import Casting
+from cudakit.arrays.output import Casting, can_cast, checked_output
+from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.errors import ArgumentError, shortened
-from cudakit.generate import ufunc_methods
 from cudakit.generate.call import check_dtype, dtype_of
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
+from cudakit.generate.reduction import Reduction, reduction
+from cudakit.generate.scan import Scan, scan
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.types.checked import CASTINGS, dtype_or_none, is_one_of
+from cudakit.types.checked import CASTINGS, array_of, dtype_or_none, flag, is_one_of
+from cudakit.types.cpp import HEADER, spelling
+
+# What NumPy's universal functions have as methods: reduce, accumulate, reduceat, outer, at.
+#
+# Sums and their like run as reductions and scans from expressions do, all of the device on each result. Other functions,
+# in which the order matters, go through each line in one thread, from its first element to its last.
+
+_NAMESPACE = "cudakit::ufunc::"
+_OPTIONS = CompileOptions(extra={"fma": False})
+#: Of functions whose order does not matter: what combines a and b, and what changes nothing, of type A.
+_COMBINED = {
+    "add": ("a + b", "static_cast<A>(0)"),
+    "multiply": ("a * b", "static_cast<A>(1)"),
+    "maximum": ("cudakit::maximum()(a, b)", "cudakit::maximum::identity<A>()"),
+    "minimum": ("cudakit::minimum()(a, b)", "cudakit::minimum::identity<A>()"),
+    "logical_and": ("a && b", "true"),
+    "logical_or": ("a || b", "false"),
+    "logical_xor": ("a != b", "false"),
+    "bitwise_and": ("a & b", "static_cast<A>(~static_cast<A>(0))"),
+    "bitwise_or": ("a | b", "static_cast<A>(0)"),
+    "bitwise_xor": ("a ^ b", "static_cast<A>(0)"),
+    "logaddexp": ("cudakit::ufunc::logaddexp(a, b)", "-cudakit::minimum::identity<A>()"),
+    "logaddexp2": ("cudakit::ufunc::logaddexp2(a, b)", "-cudakit::minimum::identity<A>()"),
+}
+#: Those that go through lines, and may all the same meet elements in any order.
+_REORDERABLE = ("hypot", "gcd", "lcm", "fmax", "fmin")
+
+
+def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = None) -> np.dtype:
+    """What a function of two computes in, and gives, along an axis of elements of `x`.
+
+    Raises
+    ------
+    ArgumentError
+        For functions that have no such method, or none for these elements.
+    """
+    op = f"{ufunc.__name__}.{method}"
+    if ufunc.nin != 2 or ufunc.nout != 1:
+        raise ArgumentError(f"{op}: only functions of two arrays with one result have it")
+    wanted = dtype_or_none(f"{op}: dtype", dtype)
+    if wanted is None and ufunc.__name__ in ("add", "multiply"):
+        # As wide as a sum of them, in NumPy: bool and integers of less than 64 bits.
+        of = getattr(out, "dtype", None)
+        wanted = of if of is not None and x.kind in "biu" and of.kind in "biu" else sum_dtype(x) if of is None else None
+    first = np.dtype(bool) if ufunc.__name__.startswith("logical") else x if wanted is None else wanted
+    try:
+        found = ufunc.resolve_dtypes((first, first, None))
+    except TypeError as error:
+        raise ArgumentError(f"{op}: x is of {x}: {error}") from None
+    if wanted is not None and found[2] != wanted and not ufunc.__name__.startswith("logical"):
+        raise ArgumentError(f"{op}: dtype is {wanted}; of {x} it gives {found[2]}")
+    if found[0] != found[2]:
+        raise ArgumentError(f"{op}: its results are of {found[2]}, and are no arguments for it, of {found[0]}")
+    return found[2]
+
+
+def sum_dtype(dtype: np.dtype) -> np.dtype:
+    """NumPy's dtype of a sum: 64 bits for bool and integers."""
+    if dtype.kind in "bi":
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if dtype.kind == "u" else dtype
+
+
+def reduce(
+    function: Any,
+    x: Any,
+    axis: Axis,
+    dtype: Any,
+    out: Any,
+    keepdims: bool,
+    initial: Any,
+    where: Any,
+    stream: Any,
+) -> Any:
+    """What `numpy.ufunc.reduce` does; `function` is the `Ufunc`."""
+    ufunc: np.ufunc = function.ufunc
+    op = f"{ufunc.__name__}.reduce"
+    where, keepdims = None if where is True else where, flag(f"{op}: keepdims", keepdims)
+    place, (x, *masks) = array_place(op, stream, ("x", x), *([] if where is None else [("where", where)]))
+    kind = types_of(ufunc, "reduce", x.dtype, dtype, out)
+    axes = axes_of(op, axis, x.ndim)
+    is_ordered = _combination(ufunc.__name__, kind) is None
+    if is_ordered and len(axes) != 1 and ufunc.__name__ not in _REORDERABLE:
+        raise ArgumentError(f"{op}: the order of its elements matters, so that it takes one axis, not {axes}")
+    if ufunc.identity is None and initial is None and (masks or any(x.shape[d] == 0 for d in axes)):
+        raise ArgumentError(f"{op}: there may be no elements, for which it has no result; give initial=")
+    masks = [_mask(op, place, mask, x) for mask in masks]
+    first = () if initial is None else (as_number(op, "initial", initial, kind),)
+    made = place.empty(without(x.shape, axes, keepdims), kind)
+    if is_ordered:
+        order = [*(d for d in range(x.ndim) if d not in axes), *axes]
+        # Where there is an identity NumPy begins with it.
+        start = first or (() if ufunc.identity is None else (kind.type(ufunc.identity),))
+        lines = [array.transpose(order) for array in (x, *masks)]
+        kept, length = without(x.shape, axes, False), prod(x.shape[d] for d in axes)
+        if len(axes) != 1:
+            lines = [place.copied(array).reshape((*kept, length)) for array in lines]
+        line = _line_reduce(ufunc.__name__, len(kept), bool(masks), bool(start))
+        line(*lines, *start, length, out=made.reshape(kept), stream=place.stream)
+    else:
+        _reduction(ufunc.__name__, kind, bool(masks))(
+            x, *masks, axis=axes, keepdims=keepdims, out=made, stream=place.stream
+        )
+        if first:
+            function(first[0], made, out=made, stream=place.stream)
+    return _given(op, place, made, out)
+
+
+def accumulate(ufunc: np.ufunc, x: Any, axis: int, dtype: Any, out: Any, stream: Any) -> Any:
+    """What `numpy.ufunc.accumulate` does."""
+    op = f"{ufunc.__name__}.accumulate"
+    place, (x,) = array_place(op, stream, ("x", x))
+    kind = types_of(ufunc, "accumulate", x.dtype, dtype, out)
+    along = axis_of(op, axis, x.ndim)
+    made = place.empty(x.shape, kind)
+    if _combination(ufunc.__name__, kind) is not None:
+        _scan(ufunc.__name__, kind)(x, axis=along, out=made, stream=place.stream)
+    elif made.size:
+        order = [*(d for d in range(x.ndim) if d != along), along]
+        lines = without(x.shape, (along,), False)
+        line = _line_accumulate(ufunc.__name__, x.ndim - 1)
+        line(x.transpose(order), x.shape[along], out=made.transpose(order), stream=place.stream, size=lines)
+    return _given(op, place, made, out)
+
+
+def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: int, dtype: Any, out: Any, stream: Any) -> Any:
+    """What `numpy.ufunc.reduceat` does."""
+    op = f"{ufunc.__name__}.reduceat"
+    place, (x,) = array_place(op, stream, ("x", x))
+    kind = types_of(ufunc, "reduceat", x.dtype, dtype, out)
+    along = axis_of(op, axis, x.ndim)
+    bounds = _indices(op, place, indices)
+    if bounds.ndim != 1:
+        raise ArgumentError(f"{op}: indices has shape {bounds.shape}; it has one dimension")
+    if isinstance(indices, list | tuple) and any(not 0 <= index < x.shape[along] for index in indices):
+        raise ArgumentError(f"{op}: indices {indices} are not all from 0 to {x.shape[along] - 1}")
+    made = place.empty((*x.shape[:along], bounds.size, *x.shape[along + 1 :]), kind)
+    if made.size:
+        order = [*(d for d in range(x.ndim) if d != along), along]
+        line = _line_reduceat(ufunc.__name__, x.ndim - 1)
+        line(x.transpose(order), bounds, x.shape[along], out=made.transpose(order), stream=place.stream)
+    return _given(op, place, made, out)
+
+
+def outer(ufunc: Any, x: Any, y: Any, named: dict[str, Any]) -> Any:
+    """What `numpy.ufunc.outer` does: ``f(x[i…, None…], y[j…])``."""
+    op = f"{ufunc.recipe.name}.outer"
+    if ufunc.ufunc.nin != 2:
+        raise ArgumentError(f"{op}: only functions of two arrays have it")
+    found: list[Any] = [
+        value if isinstance(value, bool | int | float | complex) else as_array(op, name, value)[0]
+        for name, value in (("x", x), ("y", y))
+    ]
+    dimensions = getattr(found[1], "ndim", 0)
+    if hasattr(found[0], "reshape"):
+        found[0] = found[0].reshape((*found[0].shape, *(1,) * dimensions))
+    return ufunc(*found, **named)
+
+
+def at(ufunc: np.ufunc, types: Sequence[np.dtype], x: Any, indices: Any, y: Any, stream: Any) -> None:
+    """What `numpy.ufunc.at` does; `types` are those of the function's arguments and result."""
+    op = f"{ufunc.__name__}.at"
+    numbers = isinstance(y, bool | int | float | complex) or y is None
+    place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
+    if not can_cast(types[-1], x.dtype, "same_kind"):
+        raise ArgumentError(f"{op}: the result is of {types[-1]}, which x of {x.dtype} would lose")
+    parts = indices if isinstance(indices, tuple) else (indices,)
+    if any(_is_part(index) for index in parts) or not parts:
+        x = x.reshape(1) if x.ndim == 0 else x
+        chosen = _numbers_of(op, place, x, parts)
+    else:
+        chosen = [_indices(op, place, index) for index in parts]
+    if not 0 < len(chosen) <= x.ndim:
+        raise ArgumentError(f"{op}: {len(chosen)} indices for an array of {x.ndim} dimensions")
+    try:
+        shape = np.broadcast_shapes(*(index.shape for index in chosen))
+    except ValueError:
+        shapes = ", ".join(str(index.shape) for index in chosen)
+        raise ArgumentError(f"{op}: indices of shapes {shapes} cannot be broadcast together") from None
+    rest = x.shape[len(chosen) :]
+    full = (*shape, *rest)
+    if 0 in full:
+        return
+    if any(n == 0 for n in x.shape[: len(chosen)]):
+        raise ArgumentError(f"{op}: there is nothing at any index of an empty axis")
+    with place.inside():
+        chosen = [place.xp.broadcast_to(index.reshape((*index.shape, *(1,) * len(rest))), full) for index in chosen]
+    given = values or ([] if y is None else [y])
+    size = x.dtype.itemsize
+    target = x
+    if size == 1:
+        target = place.empty(x.shape, np.int32)
+        assign(x, out=target, stream=place.stream)
+    each = _each(ufunc.__name__, x.ndim, len(chosen), len(shape), tuple(types), x.dtype)
+    each(*chosen, *given, out=target, stream=place.stream)
+    if target is not x:
+        assign(target, out=x, stream=place.stream)
+
+
+def _given(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
+    """A result where the caller wants it."""
+    if out is None:
+        return made
+    assign(made, out=checked_output(op, place, out, made.shape, made.dtype, "same_kind"), stream=place.stream)
+    return out
+
+
+def _mask(op: str, place: ArrayPlace, where: Any, x: Any) -> Any:
+    if where.dtype != np.bool_:
+        raise ArgumentError(f"{op}: where is of {where.dtype}; it must be of bool, as x > 0 is")
+    try:
+        with place.inside():
+            return place.xp.broadcast_to(where, x.shape)
+    except ValueError:
+        raise ArgumentError(f"{op}: where has shape {where.shape}, which is not broadcast to x's {x.shape}") from None
+
+
+def _indices(op: str, place: ArrayPlace, given: Any) -> Any:
+    if isinstance(given, int | list | np.integer) and not isinstance(given, bool):
+        given = place.upload(array_of(f"{op}: indices", given))
+    found = as_array(op, "indices", given)[0]
+    if found.dtype.kind not in "iu":
+        raise ArgumentError(f"{op}: indices are of {found.dtype}; give integers")
+    return found
+
+
+def _is_part(index: Any) -> bool:
+    """Whether an index is no integers: a slice, a new axis, a mask."""
+    if index is None or index is ... or isinstance(index, slice | bool | np.bool_):
+        return True
+    if isinstance(index, list):
+        index = array_of("at: indices", index)
+    return getattr(index, "dtype", None) == np.bool_
+
+
+def _numbers_of(op: str, place: ArrayPlace, x: Any, parts: tuple[Any, ...]) -> list[Any]:
+    """Of each element of ``x[parts]`` its indices along x's dimensions."""
+    wanted = []
+    for part in parts:
+        if isinstance(part, list | np.ndarray):
+            part = place.upload(np.asarray(part))
+        # A copy is made in the stream's order, after whatever makes the index.
+        part = place.copied(as_array(op, "indices", part)[0]) if hasattr(part, "dtype") and part.shape else part
+        if getattr(part, "dtype", np.dtype(int)).kind not in "biu":
+            raise ArgumentError(f"{op}: indices are of {part.dtype}; give integers, slices or a mask")
+        wanted.append(part)
+    # NumPy says what fits: CuPy takes masks and numbers that do not. Integers could choose any number of elements: one.
+    as_host = tuple(
+        np.zeros(part.shape if part.dtype == np.bool_ else (1,) * part.ndim, part.dtype)
+        if getattr(part, "shape", ())
+        else part
+        for part in wanted
+    )
+    try:
+        np.broadcast_to(np.int8(0), x.shape)[as_host]
+        with place.inside():
+            numbers = place.xp.arange(x.size).reshape(x.shape)[tuple(wanted)]
+            return [*place.xp.unravel_index(numbers, x.shape)] if x.size else [numbers] * x.ndim
+    except (IndexError, ValueError, TypeError, NotImplementedError) as error:
+        raise ArgumentError(f"{op}: indices do not fit an array of shape {x.shape}: {error}") from None
+
+
+def _preamble(*dtypes: np.dtype) -> str:
+    spelled = [spelling(dtype) or "" for dtype in dtypes]
+    headers = sorted({HEADER[name.partition("<")[0]] for name in spelled if name.partition("<")[0] in HEADER})
+    return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/monoid.cuh", "cudakit/ufunc/all.cuh"))
+
+
+def _kept(dtype: np.dtype) -> str:
+    """The C++ type that elements are combined in: float for half and bfloat16."""
+    name = spelling(dtype)
+    if name is None:
+        raise ArgumentError(f"{dtype} has no C++ equivalent")
+    return "float" if name in ("__half", "__nv_bfloat16") else name
+
+
+def _named(dtype: np.dtype) -> str:
+    """What declarations call a dtype."""
+    return "bool" if dtype.kind == "b" else dtype.name
+
+
+def _seen(dtype: np.dtype) -> str:
+    """The C++ type that functions of elements take."""
+    name = spelling(dtype)
+    assert name is not None  # as was checked
+    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
+
+
+def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:
+    """What combines a and b, and what changes nothing; None where the order matters."""
+    found = _COMBINED.get(name)
+    if name in ("fmax", "fmin") and kind.kind != "c":
+        nothing = _COMBINED["maximum" if name == "fmax" else "minimum"][1]
+        found = (
+            f"{_NAMESPACE}{name}(a, b)",
+            nothing if kind.kind in "biu" else "static_cast<A>(__int_as_float(0x7fc00000))",
+        )
+    if found is None:
+        return None
+    return found[0], found[1].replace("A", _kept(kind))
+
+
+@functools.cache
+def _reduction(name: str, kind: np.dtype, masked: bool) -> Reduction:
+    found, kept = _combination(name, kind), _kept(kind)
+    assert found is not None  # those that have none go through lines
+    combine, identity = found
+    value = f"cudakit::as<{kept}>(x)"
+    return reduction(
+        "X x" + ", bool w" * masked,
+        f"{_named(kind)} y",
+        map=f"w ? {value} : static_cast<{kept}>({identity})" if masked else value,
+        reduce=combine,
+        identity=identity,
+        name=f"{name}_reduce",
+        acc=kept,
+        preamble=_preamble(kind),
+        options=_OPTIONS,
+    )
+
+
+@functools.cache
+def _scan(name: str, kind: np.dtype) -> Scan:
+    found, kept = _combination(name, kind), _kept(kind)
+    assert found is not None  # those that have none go through lines
+    combine, identity = found
+    return scan(
+        "X x",
+        f"{_named(kind)} y",
+        map=f"cudakit::as<{kept}>(x)",
+        reduce=combine,
+        identity=identity,
+        name=f"{name}_accumulate",
+        acc=kept,
+        preamble=_preamble(kind),
+        options=_OPTIONS,
+    )
+
+
+def _function(name: str, inputs: Sequence[Parameter], output: Parameter, body: str, preamble: str) -> Elementwise:
+    return Elementwise(ElementwiseRecipe(name, tuple(inputs), (output,), body, preamble), _OPTIONS)
+
+
+_LENGTH = Parameter("length", "long long", np.dtype(np.int64))
+
+
+@functools.cache
+def _line_reduce(name: str, kept: int, masked: bool, started: bool) -> Elementwise:
+    """y[…] = x[…, 0] ∘ x[…, 1] ∘ …, a thread for each result; of those where `w` is true, after `first`."""
+    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    inputs = [
+        Parameter("x", "X", raw=True),
+        *[Parameter("w", "bool", np.dtype("?"), raw=True)] * masked,
+        *[Parameter("first", "R")] * started,
+        _LENGTH,
+    ]
+    body = f"""
+R a = {"first" if started else "cudakit::as<R>(0)"};
+bool begins = {"false" if started else "true"};
+for (long long k = 0; k < length; ++k) {{
+    {f"if (!w({at})) continue;" if masked else ""}
+    const R value = cudakit::as<R>(x({at}));
+    if (begins) a = value;
+    else a = {_NAMESPACE}{name}(a, value);
+    begins = false;
+}}
+y = a"""
+    return _function(f"{name}_reduce", inputs, Parameter("y", "R"), body, _preamble())
+
+
+@functools.cache
+def _line_accumulate(name: str, kept: int) -> Elementwise:
+    """y[…, k] = x[…, 0] ∘ … ∘ x[…, k], a thread for each line."""
+    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    body = f"""
+R a = cudakit::as<R>(0);
+for (long long k = 0; k < length; ++k) {{
+    const R value = cudakit::as<R>(x({at}));
+    if (k == 0) a = value;
+    else a = {_NAMESPACE}{name}(a, value);
+    y({at}) = a;
+}}"""
+    inputs = [Parameter("x", "X", raw=True), _LENGTH]
+    return _function(f"{name}_accumulate", inputs, Parameter("y", "R", raw=True), body, _preamble())
+
+
+@functools.cache
+def _line_reduceat(name: str, kept: int) -> Elementwise:
+    """y[…, j] = x[…, at[j]] ∘ … ∘ x[…, at[j + 1] − 1], a thread for each; x[…, at[j]] where that is no stretch."""
+    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    body = f"""
+const long long j = _ind[{kept}];
+const long long end = j + 1 < at.size() ? min(static_cast<long long>(at[j + 1]), length) : length;
+long long k = max(min(static_cast<long long>(at[j]), length - 1), 0ll);
+R a = cudakit::as<R>(x({at}));
+for (++k; k < end; ++k) a = {_NAMESPACE}{name}(a, cudakit::as<R>(x({at})));
+y = a"""
+    inputs = [Parameter("x", "X", raw=True), Parameter("at", "J", raw=True), _LENGTH]
+    return _function(f"{name}_reduceat", inputs, Parameter("y", "R"), body, _preamble())
+
+
+@functools.cache
+def _each(name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype, ...], of: np.dtype) -> Elementwise:
+    """x[i0, i1, …] = x[i0, i1, …] ∘ y for each index; `counted` dimensions of indices come before x's own."""
+    indices = [Parameter(f"i{d}", f"J{d}") for d in range(chosen)]
+    values = [Parameter("y", "V")] * (len(types) - 2)
+    lines = []
+    for d in range(chosen):
+        lines.append(f"const long long extent{d} = x.shape({d}), rest{d} = static_cast<long long>(i{d}) % extent{d};")
+        lines.append(f"const long long at{d} = rest{d} < 0 ? rest{d} + extent{d} : rest{d};")
+    at = ", ".join([f"at{d}" for d in range(chosen)] + [f"_ind[{counted + d}]" for d in range(ndim - chosen)])
+    operands = f"cudakit::as<{_seen(types[0])}>(cudakit::as<{_seen(of)}>(old))"
+    if values:
+        operands += f", cudakit::as<{_seen(types[1])}>(y)"
+    result = f"cudakit::as<{_seen(types[-1])}>({_NAMESPACE}{name}({operands}))"
+    lines.append(
+        f"cudakit::ufunc::change(&x({at}), [&](T old) {{ return cudakit::as<T>(cudakit::as<{_seen(of)}>({result})); }})"
+    )
+    preamble = _preamble(of, *types) + "#include <cudakit/ufunc/at.cuh>\n"
+    return _function(f"{name}_at", [*indices, *values], Parameter("x", "T", raw=True), "\n".join(lines), preamble)
+
+
+#: y = x, of any dtypes.
+assign: Elementwise = _function(
+    "assign", [Parameter("x", "X")], Parameter("y", "Y"), "y = cudakit::as<Y>(x)", _preamble()
+)
+
 
 #: Type variables and names of a function's inputs, and of its outputs.
 _INPUTS, _OUTPUTS = (("A", "x"), ("B", "y")), (("R", "z"), ("S", "w"))
@@ -174,14 +605,14 @@ class Ufunc(Elementwise):
         ------
         ArgumentError
         """
-        return ufunc_methods.reduce(self, x, axis, dtype, out, keepdims, initial, where, stream)
+        return reduce(self, x, axis, dtype, out, keepdims, initial, where, stream)
 
     def accumulate(self, x: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
         """out[k] = what x[0] … x[k] come to along `axis`, as `numpy.ufunc.accumulate` has it.
 
         Parameters are those of `reduce`.
         """
-        return ufunc_methods.accumulate(self.ufunc, x, axis, dtype, out, stream)
+        return accumulate(self.ufunc, x, axis, dtype, out, stream)
 
     def reduceat(
         self, x: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None
@@ -191,11 +622,11 @@ class Ufunc(Elementwise):
         Parameters are those of `reduce`. A thread does a stretch, so that long ones take their time. Indices in device
         memory are not looked at before: what is out of range is cut to it.
         """
-        return ufunc_methods.reduceat(self.ufunc, x, indices, axis, dtype, out, stream)
+        return reduceat(self.ufunc, x, indices, axis, dtype, out, stream)
 
     def outer(self, x: Any, y: Any, **named: Any) -> Any:
         """out[i…, j…] = f(x[i…], y[j…]), as `numpy.ufunc.outer` has it, with the keywords of a call."""
-        return ufunc_methods.outer(self, x, y, named)
+        return outer(self, x, y, named)
 
     def at(self, x: Any, indices: Any, y: Any = None, *, stream: Any = None) -> None:
         """x[indices] = f(x[indices], y) for each index, those that come again too, as `numpy.ufunc.at` has it.
@@ -228,7 +659,7 @@ class Ufunc(Elementwise):
             dtype_of(f"{self.recipe.name}.at", name, value) for name, value in zip("xy", (x, *values), strict=False)
         ]
         types = resolved(self.ufunc, list(zip("xy", kinds, strict=False)))
-        ufunc_methods.at(self.ufunc, types, x, indices, y, stream)
+        at(self.ufunc, types, x, indices, y, stream)
 
     def _other(self, dtype: Any, casting: str) -> Ufunc:
         """The same with another dtype of results, or another rule of casting."""

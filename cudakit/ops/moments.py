@@ -13,7 +13,7 @@ from cudakit.arrays.output import target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
-from cudakit.generate.ufunc_methods import assign
+from cudakit.generate.ufuncs import assign
 from cudakit.ops.delivery import delivered
 from cudakit.ops.reduction import NamedReduction, Reducer
 from cudakit.types.checked import dtype_or_none, flag, is_one_of, real

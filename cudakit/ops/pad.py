@@ -15,8 +15,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import Elementwise, elementwise
-from cudakit.generate.ufunc_methods import assign
-from cudakit.generate.ufuncs import Ufunc
+from cudakit.generate.ufuncs import Ufunc, assign
 from cudakit.ops.delivery import delivered, moved
 from cudakit.ops.extrema import max, min
 from cudakit.ops.move_plan import Dimension, mapped_job

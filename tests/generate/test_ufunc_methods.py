@@ -11,7 +11,7 @@ from support.places import to_host
 from support.tiers import in_tiers
 
 import cudakit as ck
-from cudakit.generate import ufunc_methods
+from cudakit.generate import ufuncs
 
 _REDUCED = ("multiply", "minimum", "fmax", "logical_and", "bitwise_and", "bitwise_xor", "logaddexp", "divide", "hypot",
             "gcd", "less")  # fmt: skip
@@ -164,7 +164,7 @@ def test_types_along_an_axis() -> None:
         ("divide", "i4", None, None, "f8"),
     ):
         given = None if out is None else np.zeros(1, out)
-        found = ufunc_methods.types_of(getattr(np, name), "reduce", np.dtype(x), dtype, given)
+        found = ufuncs.types_of(getattr(np, name), "reduce", np.dtype(x), dtype, given)
         assert found == np.dtype(want), (name, x, dtype, out)
     for name, x, dtype, message in (
         ("sin", "f4", None, "sin.reduce: only functions of two arrays with one result have it"),
@@ -173,19 +173,19 @@ def test_types_along_an_axis() -> None:
         ("bitwise_and", "f4", None, "bitwise_and.reduce: x is of float32: "),
     ):
         with pytest.raises(ck.ArgumentError, match=message):
-            ufunc_methods.types_of(getattr(np, name), "reduce", np.dtype(x), dtype)
+            ufuncs.types_of(getattr(np, name), "reduce", np.dtype(x), dtype)
 
 
 def test_what_changes_nothing() -> None:
-    assert ufunc_methods._combination("subtract", np.dtype("f4")) is None
-    assert ufunc_methods._combination("fmax", np.dtype("c8")) is None
-    of_floats, of_whole = (ufunc_methods._combination("fmin", np.dtype(dtype)) for dtype in ("f2", "i4"))
+    assert ufuncs._combination("subtract", np.dtype("f4")) is None
+    assert ufuncs._combination("fmax", np.dtype("c8")) is None
+    of_floats, of_whole = (ufuncs._combination("fmin", np.dtype(dtype)) for dtype in ("f2", "i4"))
     assert of_floats == ("cudakit::ufunc::fmin(a, b)", "static_cast<float>(__int_as_float(0x7fc00000))")
     assert of_whole is not None
-    assert of_whole[1] == ufunc_methods._COMBINED["minimum"][1].replace("A", "int")
-    assert ufunc_methods._combination("fmax", np.dtype("u1")) == (
+    assert of_whole[1] == ufuncs._COMBINED["minimum"][1].replace("A", "int")
+    assert ufuncs._combination("fmax", np.dtype("u1")) == (
         "cudakit::ufunc::fmax(a, b)",
-        ufunc_methods._COMBINED["maximum"][1].replace("A", "unsigned char"),
+        ufuncs._COMBINED["maximum"][1].replace("A", "unsigned char"),
     )
 
 
