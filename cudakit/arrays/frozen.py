@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import Any, Self
 
 from cudakit.arrays.frozen_call import FrozenCall, goes_on
-from cudakit.arrays.made import Made
+from cudakit.arrays.log import Made
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.streams.generated import fill, make_function
 from cudakit.streams.order.order import order

@@ -14,8 +14,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from cudakit.arrays.log import Cleared, Copied, Launched, Source
-from cudakit.arrays.made import Made
+from cudakit.arrays.log import Cleared, Copied, Launched, Made, Source
 from cudakit.jit.launch.bind import Fragment, evaluate
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch

@@ -11,8 +11,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from cudakit.arrays.frozen import Frozen
-from cudakit.arrays.log import Log, current_log, logging
-from cudakit.arrays.made import Made, mark
+from cudakit.arrays.log import Log, Made, current_log, logging, mark
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.streams import devices
 

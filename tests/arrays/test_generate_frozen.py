@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, Bench, bits, call_shape, settle
 
-from cudakit.arrays.log import Launched
-from cudakit.arrays.made import Made
+from cudakit.arrays.log import Launched, Made
 from cudakit.arrays.place import ArrayPlace
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError

@@ -14,8 +14,7 @@ import pytest
 
 from cudakit.arrays import frozen, frozen_call
 from cudakit.arrays.frozen import Frozen
-from cudakit.arrays.log import Launched
-from cudakit.arrays.made import Made, mark
+from cudakit.arrays.log import Launched, Made, mark
 from cudakit.arrays.repeated import Repeats
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Settled
