@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from cudakit.arrays.elements import as_number
 from cudakit.arrays.layout import Axis, axes_of, axis_of, without
 from cudakit.arrays.log import current_log
-from cudakit.arrays.output import Casting, can_cast, checked_output
+from cudakit.arrays.output import Casting, as_number, can_cast, checked_output
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.call import check_dtype, dtype_of

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import as_number
-from cudakit.arrays.output import Target, target
+from cudakit.arrays.output import Target, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened

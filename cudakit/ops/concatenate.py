@@ -9,9 +9,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of, merged, one_axis
-from cudakit.arrays.output import Casting, target
+from cudakit.arrays.output import Casting, as_dtype, target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import flat, is_row_major, record, steps_of

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import number_of
-from cudakit.arrays.output import checked_output
+from cudakit.arrays.output import checked_output, number_of
 from cudakit.arrays.place import as_array
 from cudakit.errors import ArgumentError
 from cudakit.generate.call import Given

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype, as_number
 from cudakit.arrays.layout import merged
-from cudakit.arrays.output import target
+from cudakit.arrays.output import as_dtype, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import span, steps_of

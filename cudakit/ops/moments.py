@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from cudakit.arrays.elements import accumulator, as_dtype, cpp
 from cudakit.arrays.layout import Axis, axis_of, without
-from cudakit.arrays.output import target
+from cudakit.arrays.output import accumulator, as_dtype, cpp, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
-from cudakit.arrays.output import target
+from cudakit.arrays.output import as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.views import steps_of

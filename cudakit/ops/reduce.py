@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import accumulator, as_dtype, cpp, real_part
 from cudakit.arrays.layout import Axis
+from cudakit.arrays.output import accumulator, as_dtype, cpp, real_part
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc

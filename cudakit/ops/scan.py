@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype, as_number, cpp, real_part
 from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis
-from cudakit.arrays.output import Target, overlaps, target
+from cudakit.arrays.output import Target, as_dtype, as_number, cpp, overlaps, real_part, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import integers
-from cudakit.arrays.output import check_apart, target
+from cudakit.arrays.output import as_dtype, check_apart, target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened

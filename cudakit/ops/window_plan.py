@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.elements import as_number
 from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
-from cudakit.arrays.output import target
+from cudakit.arrays.output import as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config

@@ -11,10 +11,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from cudakit.arrays.elements import as_dtype
 from cudakit.arrays.layout import axis_of
 from cudakit.arrays.log import Drawn, Source
-from cudakit.arrays.output import Casting, checked_output, target
+from cudakit.arrays.output import Casting, as_dtype, checked_output, target
 from cudakit.arrays.place import ArrayPlace, as_array
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.arrays.elements import accumulator, as_dtype, as_number, cpp, number_of, real_part
+from cudakit.arrays.output import accumulator, as_dtype, as_number, cpp, number_of, real_part
 
 pytestmark = pytest.mark.emulator
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
