@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.layout import flat
 from cudakit.arrays.place import ArrayPlace
-from cudakit.arrays.views import flat
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.job import Launch
-from cudakit.arrays.layout import merged
+from cudakit.arrays.layout import merged, record, span, steps_of, view_of
 from cudakit.arrays.place import TICKETS
-from cudakit.arrays.views import record, span, steps_of, view_of
 from cudakit.jit.load.config import config
 
 #: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.

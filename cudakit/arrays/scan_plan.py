@@ -7,10 +7,9 @@ from math import prod
 from typing import NamedTuple
 
 from cudakit.arrays.job import Launch
-from cudakit.arrays.layout import merged
+from cudakit.arrays.layout import merged, record
 from cudakit.arrays.place import device_limits
 from cudakit.arrays.reduction_plan import Array
-from cudakit.arrays.views import record
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 

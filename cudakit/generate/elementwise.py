@@ -10,10 +10,9 @@ import numpy as np
 
 from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.job import Job
-from cudakit.arrays.layout import integers
+from cudakit.arrays.layout import integers, row_major
 from cudakit.arrays.output import Casting, check_apart, checked_output
 from cudakit.arrays.place import ArrayPlace, address_of
-from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import (
     Given,

@@ -9,11 +9,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.layout import axis_of, merged, one_axis
+from cudakit.arrays.layout import axis_of, flat, is_row_major, merged, one_axis, record, steps_of
 from cudakit.arrays.output import Casting, as_dtype, target
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.views import flat, is_row_major, record, steps_of
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.layout import merged
+from cudakit.arrays.layout import merged, span, steps_of
 from cudakit.arrays.output import as_dtype, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.views import span, steps_of
 from cudakit.errors import ArgumentError, shortened
 from cudakit.ops import product_plan
 from cudakit.ops.delivery import delivered

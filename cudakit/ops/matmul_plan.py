@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays import place
+from cudakit.arrays.layout import row_major
 from cudakit.arrays.place import device_limits
-from cudakit.arrays.views import row_major
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.epilogue import Activation, kernel_with

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from cudakit.arrays.layout import flat, span, steps_of
 from cudakit.arrays.place import ArrayPlace, address_of, device_limits
-from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import CompileError
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.load.driver_tiles import loadable

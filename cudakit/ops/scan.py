@@ -8,13 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.arrays.job import Job, views_or_none
-from cudakit.arrays.layout import axis_of, one_axis
+from cudakit.arrays.layout import axis_of, one_axis, row_major
 from cudakit.arrays.output import Target, as_dtype, as_number, cpp, overlaps, real_part, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
 from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
-from cudakit.arrays.views import row_major
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.delivery import delivered

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from cudakit.arrays.job import Job
-from cudakit.arrays.layout import Axis, axes_of, axis_of, integers
+from cudakit.arrays.layout import Axis, axes_of, axis_of, integers, steps_of
 from cudakit.arrays.place import array_place
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.views import steps_of
 from cudakit.errors import ArgumentError
 from cudakit.ops.delivery import moved
 from cudakit.ops.move_plan import Dimension, mapped_job

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit.arrays.layout import flat, span, steps_of
 from cudakit.arrays.output import checked_output, target
 from cudakit.arrays.place import array_place, as_array, busy_blocks
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.views import flat, span, steps_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.reduction import reduction
 from cudakit.generate.ufuncs import Ufunc
