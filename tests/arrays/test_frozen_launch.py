@@ -10,8 +10,8 @@ from support import without_device
 from support.without_device import Array
 
 import cudakit as ck
-from cudakit.arrays import frozen_call
-from cudakit.arrays.frozen_call import _Memory, _Way
+from cudakit.arrays import frozen
+from cudakit.arrays.frozen import _Memory, _Way
 from cudakit.arrays.log import Launched
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.param_buffer import PackedLaunch
@@ -75,7 +75,7 @@ def test_parameters_that_vary_are_written_at_each_call(way: Any) -> None:
     way.is_known = True
     assert way._launch(shape_of(print), launched(1, 2)) == "launch(core, config, kernel, value, value)"
     assert len(run.bound_to) == 1
-    assert frozen_call.PackedLaunch is PackedLaunch
+    assert frozen.PackedLaunch is PackedLaunch
 
 
 def test_memory_that_arrays_reach() -> None:

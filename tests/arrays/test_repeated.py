@@ -19,8 +19,9 @@ from cupy.cuda import UnownedMemory
 from support.without_device import OTHER, STREAM, Array, Memory, own_order, repeats_of, stand_in
 
 from cudakit import ops
-from cudakit.arrays import frozen_call, place
-from cudakit.arrays.frozen_call import is_alike
+from cudakit.arrays import frozen as frozen_call
+from cudakit.arrays import place
+from cudakit.arrays.frozen import is_alike
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of

@@ -14,7 +14,7 @@ pytest.importorskip("cupy")
 import cupy
 from support.without_device import CONFIG, Array, Memory, repeats_of, stand_in
 
-from cudakit.arrays import frozen_call
+from cudakit.arrays import frozen
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.jit.launch import dispatch
@@ -98,7 +98,7 @@ class Bench:
         monkeypatch.setattr(devices, "make_current", lambda device_id: None)
         monkeypatch.setattr(capture_state, "is_captured", lambda handle: False)
         self.module = stand_in(monkeypatch, lambda: self.current)
-        monkeypatch.setattr(frozen_call, "known", streams.known)
+        monkeypatch.setattr(frozen, "known", streams.known)
         for stream in (self.one, self.two):
             known = Known(stream, stream, stream.ptr, 0)  # type: ignore[arg-type]
             monkeypatch.setitem(streams._known, id(stream), known)

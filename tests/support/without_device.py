@@ -12,7 +12,7 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.arrays import frozen, frozen_call
+from cudakit.arrays import frozen
 from cudakit.arrays.frozen import Frozen
 from cudakit.arrays.log import Launched, Made, mark
 from cudakit.arrays.repeated import Repeats
@@ -68,7 +68,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(devices, "device_count", lambda: 1)
-    monkeypatch.setattr(frozen_call, "known", lambda stream: SimpleNamespace(core="core"))
+    monkeypatch.setattr(frozen, "known", lambda stream: SimpleNamespace(core="core"))
     return module
 
 
