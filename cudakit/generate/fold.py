@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final, NamedTuple, Self
 
 import numpy as np
 
-from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits
+from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import Given, checked, dtype_of, is_array
 from cudakit.generate.declarations import (

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 
-from cudakit.arrays.function import ArrayFunction
 from cudakit.arrays.output import as_number, can_cast, check_apart, overlaps
 from cudakit.arrays.place import ArrayPlace
+from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import Given, checked, deduce_types, dtype_of, dtypes_of, gather, split
 from cudakit.generate.declarations import (
