@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.jit.launch.bind import Callee, bind, evaluate
+from cudakit.jit.launch.bind import Callee, WholeArray, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
-from cudakit.jit.launch.whole_arrays import WholeArray
 from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, Evidence
