@@ -50,7 +50,7 @@ from cudakit.errors import (
     TemplateError,
     UnknownNameError,
 )
-from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.launch import Plan
 from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, prewarm

@@ -26,8 +26,7 @@ from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
 from cudakit.jit.compile.symbol_names import common_name
 from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
-from cudakit.jit.launch.plan import Plan
-from cudakit.jit.launch.tell import accesses, tell_launch
+from cudakit.jit.launch.launch import Plan, accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.specialise.parameters import BoundParameter

@@ -19,8 +19,7 @@ from cudakit.jit.launch.call_arguments import (
 )
 from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
-from cudakit.jit.launch.launch import CallShape
-from cudakit.jit.launch.plan import Plan, nothing
+from cudakit.jit.launch.launch import CallShape, Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.signature.signature import Signature, listed
 from cudakit.jit.source.source import Source

@@ -15,7 +15,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.call_arguments import evidence_of_types
 from cudakit.jit.launch.code_place import DeviceCode
 from cudakit.jit.launch.dispatch import Dispatcher
-from cudakit.jit.launch.plan import Plan, Recipe
+from cudakit.jit.launch.launch import Plan, Recipe
 from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source

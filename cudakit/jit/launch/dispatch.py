@@ -108,8 +108,7 @@ from types import FunctionType
 from typing import Any, Protocol
 
 from cudakit.jit.launch.bind import Fragment
-from cudakit.jit.launch.launch import CallShape
-from cudakit.jit.launch.plan import Plan
+from cudakit.jit.launch.launch import CallShape, Plan
 from cudakit.streams import devices, forks
 from cudakit.streams.generated import fill, make_function
 
