@@ -9,7 +9,9 @@ from typing import Any
 
 from cudakit.errors import TemplateError, raise_launch_error, shortened
 from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.call_arguments import (
+from cudakit.jit.launch.code_place import (
+    CodePlace,
+    Ready,
     defaults_of,
     describe_call,
     in_order,
@@ -17,7 +19,6 @@ from cudakit.jit.launch.call_arguments import (
     with_defaults,
     wrong_count,
 )
-from cudakit.jit.launch.code_place import CodePlace, Ready
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.launch import CallShape, Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty

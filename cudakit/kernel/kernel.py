@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.launch.call_arguments import evidence_of_types
-from cudakit.jit.launch.code_place import DeviceCode
+from cudakit.jit.launch.code_place import DeviceCode, evidence_of_types
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import Plan, Recipe
 from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
