@@ -3,8 +3,7 @@
 torch is not needed before the first op is made.
 """
 
-from cudakit.bridges.torch_op import op
-from cudakit.bridges.torch_registration import like
+from cudakit.bridges.torch_op import like, op
 
 __all__ = ["like", "op"]
 

@@ -16,11 +16,20 @@ from support.bridges import SOURCE
 from support.torch_stand_in import DTYPES, Tensor
 
 import cudakit as ck
-from cudakit.bridges import tensors, torch_registration
+from cudakit.bridges import torch_op
 from cudakit.bridges.parameters import Role
-from cudakit.bridges.tensors import Streams, array_of, dtype_in_torch, dtype_of, kind_of, told
-from cudakit.bridges.torch_gradient import Gradient, Once
-from cudakit.bridges.torch_registration import check_name, registered
+from cudakit.bridges.torch_op import (
+    Gradient,
+    Once,
+    Streams,
+    array_of,
+    check_name,
+    dtype_in_torch,
+    dtype_of,
+    kind_of,
+    registered,
+    told,
+)
 from cudakit.bridges.work import Work
 
 pytestmark = pytest.mark.emulator
@@ -29,7 +38,7 @@ AXPY = ck.Kernel(SOURCE, "axpy")
 
 @pytest.fixture
 def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(tensors, "_dtypes", {})
+    monkeypatch.setattr(torch_op, "_dtypes", {})
     return torch_stand_in.stand_in(monkeypatch)
 
 
@@ -138,7 +147,7 @@ def test_a_plain_op_looks_its_outputs_up(torch: Any, monkeypatch: pytest.MonkeyP
         asked.append(x.shape)
         return x.new_empty(x.shape, torch.float64), x.new_empty((1,), torch.int32)
 
-    monkeypatch.setattr(torch_registration, "_MOST_KINDS", 2)
+    monkeypatch.setattr(torch_op, "_MOST_KINDS", 2)
     op = registered(torch, "own::op", work_of(("p", "q"), []), made, is_plain=True)
     first, second = tensor(1, 2), tensor(1, 2, 3)
     for x in (first, first, second, second, first):
@@ -173,7 +182,7 @@ class Order:
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> Order:
     found = Order()
-    for module in (tensors, torch_registration):
+    for module in (torch_op, torch_op):
         monkeypatch.setattr(module, "order", lambda: found)
     return found
 
