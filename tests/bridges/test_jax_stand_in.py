@@ -15,7 +15,7 @@ from support.jax_stand_in import Struct, Tracer, array, buffer
 
 import cudakit as ck
 from cudakit.bridges import jax_call
-from cudakit.bridges.xla_frame import Buffer, Call
+from cudakit.bridges.jax_call import Buffer, Call
 
 pytestmark = pytest.mark.emulator
 AXPY = ck.Kernel(SOURCE, "axpy")

@@ -10,8 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cudakit.bridges import xla_frame
-from cudakit.bridges.xla_frame import Call, handler
+from cudakit.bridges import jax_call
+from cudakit.bridges.jax_call import Call, handler
 
 DTYPES = {1: "?", 5: "i8", 9: "u8", 10: "f2", 11: "f4", 12: "f8", 15: "c8", 18: "c16"}
 
@@ -21,15 +21,15 @@ class Frame:
 
     def __init__(self, number: int, *given: tuple[int, tuple[int, ...]]) -> None:
         self.errors: list[bytes] = []
-        self.api = xla_frame._Api()
+        self.api = jax_call._Api()
         self.api.version.major, self.api.version.minor = 7, 9
         self.create = type(self.api.error_create)(self._error)
         self.stream = type(self.api.stream_get)(self._stream)
         self.api.error_create, self.api.stream_get = self.create, self.stream
-        self.frame = xla_frame._Frame(api=ctypes.pointer(self.api), context=77, stage=3)
+        self.frame = jax_call._Frame(api=ctypes.pointer(self.api), context=77, stage=3)
         self.value = ctypes.c_int64(number)
-        self.scalar = xla_frame._Scalar(5, ctypes.pointer(self.value))
-        self.scalars = (ctypes.POINTER(xla_frame._Scalar) * 1)(ctypes.pointer(self.scalar))
+        self.scalar = jax_call._Scalar(5, ctypes.pointer(self.value))
+        self.scalars = (ctypes.POINTER(jax_call._Scalar) * 1)(ctypes.pointer(self.scalar))
         self.frame.attributes.values, self.frame.attributes.size = self.scalars, 1
         self.kept: list[Any] = []
         for buffers, part in ((self.frame.arguments, given[:-1]), (self.frame.results, given[-1:])):
@@ -100,8 +100,8 @@ def test_what_is_raised_is_xlas_error() -> None:
 
 def test_xla_is_told_the_interface_that_it_has() -> None:
     frame = Frame(1, (11, (3,)))
-    metadata = xla_frame._Metadata(traits=9)
-    extension = xla_frame._MetadataExtension(metadata=ctypes.pointer(metadata))
+    metadata = jax_call._Metadata(traits=9)
+    extension = jax_call._MetadataExtension(metadata=ctypes.pointer(metadata))
     extension.base.type = 1
     frame.frame.extension = ctypes.cast(ctypes.pointer(extension), type(frame.frame.extension))
     found: list[Call] = []
@@ -111,13 +111,13 @@ def test_xla_is_told_the_interface_that_it_has() -> None:
 
 
 def test_kinds_of_arrays_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(xla_frame, "_kinds", {})
-    monkeypatch.setattr(xla_frame, "_MOST_KINDS", 2)
+    monkeypatch.setattr(jax_call, "_kinds", {})
+    monkeypatch.setattr(jax_call, "_MOST_KINDS", 2)
     sizes = []
     for size in (1, 2, 2, 3):
         handled(Frame(1, (11, (size,))), lambda call: sizes.append(call.results[0].shape))
     assert sizes == [(1,), (2,), (2,), (3,)]
-    assert list(xla_frame._kinds.values()) == [((3,), np.dtype("f4"), 12)]
+    assert list(jax_call._kinds.values()) == [((3,), np.dtype("f4"), 12)]
 
 
 def test_a_stream_that_xla_does_not_give_is_its_error() -> None:
@@ -130,7 +130,7 @@ def test_a_stream_that_xla_does_not_give_is_its_error() -> None:
 
 def test_another_extension_is_no_question() -> None:
     frame = Frame(1, (11, (3,)))
-    extension = xla_frame._Extension(type=7)
+    extension = jax_call._Extension(type=7)
     frame.frame.extension = ctypes.pointer(extension)
     found: list[Call] = []
     assert handled(frame, found.append) is None

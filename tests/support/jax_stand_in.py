@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cudakit.bridges import jax_call
-from cudakit.bridges.xla_frame import Buffer, Call
+from cudakit.bridges.jax_call import Buffer, Call
 
 
 class Tracer:
