@@ -15,8 +15,19 @@ import ml_dtypes
 import numpy as np
 
 from cudakit.bridges.derivative import derivatives
-from cudakit.bridges.parameters import library, names_of, picked, roles, taking
-from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel
+from cudakit.bridges.work import (
+    Work,
+    check_gradients,
+    library,
+    missing_gradient,
+    names_of,
+    of_elementwise,
+    of_function,
+    of_kernel,
+    picked,
+    roles,
+    taking,
+)
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel

@@ -10,8 +10,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.bridges.derivative import derivatives
-from cudakit.bridges.parameters import Role, library, names_of, picked, roles, taking
-from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, of_kernel, taken
+from cudakit.bridges.work import (
+    Role,
+    Work,
+    check_gradients,
+    library,
+    missing_gradient,
+    names_of,
+    of_elementwise,
+    of_function,
+    of_kernel,
+    picked,
+    roles,
+    taken,
+    taking,
+)
 from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel

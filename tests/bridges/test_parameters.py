@@ -10,9 +10,8 @@ import pytest
 from support.bridges import SOURCE
 
 import cudakit as ck
-from cudakit.bridges import parameters
-from cudakit.bridges.parameters import Role, arranged, roles
-from cudakit.bridges.work import of_function, of_kernel
+from cudakit.bridges import work as parameters
+from cudakit.bridges.work import Role, arranged, of_function, of_kernel, roles
 
 MANY = """
 #include <cudakit/strided.cuh>

@@ -17,7 +17,6 @@ from support.torch_stand_in import DTYPES, Tensor
 
 import cudakit as ck
 from cudakit.bridges import torch_op
-from cudakit.bridges.parameters import Role
 from cudakit.bridges.torch_op import (
     Gradient,
     Once,
@@ -30,7 +29,7 @@ from cudakit.bridges.torch_op import (
     registered,
     told,
 )
-from cudakit.bridges.work import Work
+from cudakit.bridges.work import Role, Work
 
 pytestmark = pytest.mark.emulator
 AXPY = ck.Kernel(SOURCE, "axpy")

@@ -9,8 +9,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.bridges import work
-from cudakit.bridges.parameters import Role
-from cudakit.bridges.work import Work, check_gradients, missing_gradient, of_elementwise, of_function, taken
+from cudakit.bridges.work import Role, Work, check_gradients, missing_gradient, of_elementwise, of_function, taken
 
 pytestmark = pytest.mark.emulator
 
