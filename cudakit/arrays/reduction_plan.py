@@ -116,7 +116,7 @@ def array_of(op: str, kind: tuple[np.dtype, tuple[int, ...], tuple[int, ...]], s
     return Array(dtype, new + steps, span(extents, steps)[0], view_of(extents, steps))
 
 
-def plan(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int, ...], in_order: bool) -> Launch:
+def plan_reduction(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int, ...], in_order: bool) -> Launch:
     """The launch of a reduction over `axes`.
 
     `in_order`: the reduced elements must be numbered in row-major order.
@@ -147,7 +147,7 @@ def plan(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int, ...], in_
     return _views(task, kept_shape + shape_within, len(kept_shape), both, rows, length)
 
 
-def segments(task: ReductionTask, rows: int, length: int) -> Launch:
+def plan_segments(task: ReductionTask, rows: int, length: int) -> Launch:
     """The launch of a reduction of `rows` stretches of one dimension of `length`."""
     steps = [array.steps[0] if array else 0 for array in task.arrays]
     spacings = _spacings(steps)

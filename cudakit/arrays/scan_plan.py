@@ -22,7 +22,7 @@ _STATUS_HEADER, _ROWS_THREADS, _STRETCH_ALIGNMENT = 256, 256, 128
 _STATIC_BYTES, _TOTALS_BYTES = 48 << 10, 40 << 10
 # What a lane keeps of items in registers, and of items and the elements read ahead; of a column, what a thread does;
 # fewer lines than so many are no columns.
-_ITEM_WORDS, _KEPT_BYTES, _COLUMN_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
+_ITEM_WORDS, _KEPT_BYTES, _THREAD_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
 #: Largest item, by the shared memory that tiles' parts take.
 _MOST_ITEM_BYTES = 128
 #: Blocks that the emulator is given at once: it runs all threads of a launch side by side.
@@ -71,7 +71,7 @@ def backward(array: Array, axis: int, n: int) -> Array:
     return array._replace(start=array.start + (n - 1) * step, steps=steps)
 
 
-def plan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
+def plan_scan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
     """The launch of a scan along `axis` that has elements. ``{}`` in `Launch.how` stands for the pass.
 
     Raises
@@ -83,10 +83,10 @@ def plan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
         raise ArgumentError(
             f"{op}: what is combined has {task.item_bytes} bytes; a scan takes {_MOST_ITEM_BYTES} at most"
         )
-    return _Plan(op, task, shape, axis).launch()
+    return _ScanPlan(op, task, shape, axis).launch()
 
 
-class _Plan:
+class _ScanPlan:
     def __init__(self, op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> None:
         self.op, self.task = op, task
         self.readers = [*task.readers, *([] if task.keys is None else [task.keys])]
@@ -199,7 +199,7 @@ class _Plan:
 
     def _columns(self) -> Launch:
         strips = -(-self.lines // 32)
-        rows = max(1, _COLUMN_BYTES // (4 * max(1, self.item_words)))
+        rows = max(1, _THREAD_BYTES // (4 * max(1, self.item_words)))
         warps = 32 if self.item_words <= 2 and strips <= self.blocks // 2 else 16 if self.item_words <= 8 else 8
         # Totals of two tiles lie in shared memory.
         while warps * 64 * self.task.item_bytes > _TOTALS_BYTES:

@@ -11,7 +11,7 @@ from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, row_major, view_of, without
 from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import multiprocessors_of
-from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan, segments
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan_reduction, plan_segments
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import check_set, numbered, placed, statement
@@ -356,9 +356,9 @@ class Reduction(Folded):
         state_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
         task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device), block=block)
         if offsets is not None:
-            launch = segments(task, results[0], shape[0])
+            launch = plan_segments(task, results[0], shape[0])
         else:
-            launch = plan(task, shape, axes, of.may_use(recipe.map, "i"))
+            launch = plan_reduction(task, shape, axes, of.may_use(recipe.map, "i"))
             named["Offset_"] = np.int64
         first = () if given.initial is None else (INITIAL,)
         named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))

@@ -13,7 +13,7 @@ from cudakit.arrays.layout import axis_of, one_axis, row_major
 from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.reduction_plan import array_of
-from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan
+from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan_scan
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import Parameter, check_set, is_set_first, names_in, numbered, placed, statement
@@ -438,7 +438,7 @@ class Scan(Folded):
         flags = int(recipe.segments is not None) + int(recipe.identity is None)
         item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
         task = ScanTask(readers, writers, item_bytes, given.place.device, block=block)
-        launch = plan(of.name, task, shape, along)
+        launch = plan_scan(of.name, task, shape, along)
         first = () if given.initial is None else (INITIAL,)
         named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))
         kernel = self._kernels.of_kinds(given.kinds, first)

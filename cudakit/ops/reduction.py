@@ -13,7 +13,7 @@ from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.output import as_number, check_holds, target
 from cudakit.arrays.place import array_place, multiprocessors_of
-from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan
+from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan_reduction
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
@@ -149,7 +149,7 @@ class NamedReduction:
             return Job(target, (reducer.dtype,), most=most)
         arrays = [array_of(op, kind, shape) for kind in kinds]
         task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
-        launch = plan(task, shape, axes, reducer.in_order)
+        launch = plan_reduction(task, shape, axes, reducer.in_order)
         name = "reduced" if len(kinds) == 1 else "reduced_together"
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]
         numbers = launch.layout, reducer.ddof if masked else max(length - reducer.ddof, 0.0)

@@ -13,7 +13,7 @@ from cudakit.arrays.output import Target, as_dtype, as_number, cpp, overlaps, re
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.reduction_plan import Array, array_of
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan
+from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan_scan
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.delivery import delivered
@@ -221,7 +221,9 @@ class _NamedScan:
         x, to, *keys = seen
         kept = _kept(result)
         item_bytes = kept.itemsize * (1 + len(keys))
-        launch = plan(op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, keys[0] if keys else None), shape, at)
+        launch = plan_scan(
+            op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, keys[0] if keys else None), shape, at
+        )
         types = (
             *(kind[0] for kind in kinds),
             result,

@@ -228,13 +228,13 @@ def as_on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
 def reduction(name: str) -> str:
     views, shape, axes, state, *more = REDUCTIONS[name]
     task = ReductionTask([seen(view, shape) for view in views], state, 132, **(more[0] if more else {}))
-    return words(reduction_plan.plan(task, shape, axes, len(more) > 1))
+    return words(reduction_plan.plan_reduction(task, shape, axes, len(more) > 1))
 
 
 def segments(name: str) -> str:
     views, rows, length, state = SEGMENTS[name]
     return words(
-        reduction_plan.segments(ReductionTask([seen(view, (length,)) for view in views], state, 132), rows, length)
+        reduction_plan.plan_segments(ReductionTask([seen(view, (length,)) for view in views], state, 132), rows, length)
     )
 
 
@@ -244,7 +244,7 @@ def scan_of(views: Any, writers: Any, shape: Any, axis: int, item: int, more: An
         Writer(None if dtype is None else seen(View(dtype, shape), shape), writing) for dtype, writing in writers
     ]
     task = ScanTask([seen(view, shape) for view in views], outputs, item, device, keys, more.get("block"))
-    return scan_plan.plan("op", task, shape, axis)
+    return scan_plan.plan_scan("op", task, shape, axis)
 
 
 def scan(name: str, device: Any = 0) -> str:
