@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from cudakit.arrays.job import Job
+from cudakit.arrays.plans import Job
 from cudakit.errors import ArgumentError, CudakitError, LaunchError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover

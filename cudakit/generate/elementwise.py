@@ -8,10 +8,10 @@ from typing import Any, Self, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.layout import integers, row_major
 from cudakit.arrays.output import Casting, check_apart, checked_output
 from cudakit.arrays.place import ArrayPlace, address_of
+from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import (

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import integers, is_row_major, merged, record, row_major, span, steps_of, view_of
+from cudakit.arrays.plans import Job, views_or_none
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import (
     Parameter,

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, row_major, view_of, without
 from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import multiprocessors_of
-from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan_reduction, plan_segments
+from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, plan_segments, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import check_set, numbered, placed, statement

@@ -8,12 +8,10 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis, row_major
 from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import ArrayPlace
-from cudakit.arrays.reduction_plan import array_of
-from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, plan_scan
+from cudakit.arrays.plans import DIRECT, PACKED, RAW, Job, ScanTask, Writer, array_of, plan_scan, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import Parameter, check_set, is_set_first, names_in, numbered, placed, statement

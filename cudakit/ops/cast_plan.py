@@ -7,9 +7,9 @@ from math import prod
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import is_row_major, merged, record, row_major, span, steps_of, view_of
 from cudakit.arrays.output import number_of
+from cudakit.arrays.plans import Job, views_or_none
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel

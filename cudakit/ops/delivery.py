@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.output import Target, target
 from cudakit.arrays.place import ArrayPlace
+from cudakit.arrays.plans import Job
 from cudakit.ops.cast_plan import cast_job
 from cudakit.ops.move_plan import copy_job
 

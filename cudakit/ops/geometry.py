@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place
+from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.jit.load.config import config

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import merged, record, row_major, span, steps_of, view_of
+from cudakit.arrays.plans import Job, views_or_none
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.layout import steps_of
 from cudakit.arrays.output import as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import Elementwise, elementwise

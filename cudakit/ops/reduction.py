@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import Axis, axes_of, integers, without
 from cudakit.arrays.output import as_number, check_holds, target
 from cudakit.arrays.place import array_place, multiprocessors_of
-from cudakit.arrays.reduction_plan import ReductionTask, array_of, plan_reduction
+from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, views_or_none
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel

@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, one_axis, row_major
 from cudakit.arrays.output import Target, as_dtype, as_number, cpp, overlaps, real_part, target
 from cudakit.arrays.place import ArrayPlace, array_place
-from cudakit.arrays.reduction_plan import Array, array_of
+from cudakit.arrays.plans import PACKED, Array, Job, ScanTask, Writer, array_of, backward, plan_scan, views_or_none
 from cudakit.arrays.repeated import repeated
-from cudakit.arrays.scan_plan import PACKED, ScanTask, Writer, backward, plan_scan
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.delivery import delivered

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place
+from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_of, axis_of, integers, steps_of
 from cudakit.arrays.place import array_place
+from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.ops.delivery import moved

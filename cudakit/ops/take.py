@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.arrays.job import Job, views_or_none
 from cudakit.arrays.layout import axis_of, is_row_major, merged, one_axis, span, steps_of
 from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place
+from cudakit.arrays.plans import Job, views_or_none
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, BoundsError, shortened
 from cudakit.jit.load.config import config

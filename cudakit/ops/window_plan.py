@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.job import Job
 from cudakit.arrays.layout import Axis, axes_in_order, integers
 from cudakit.arrays.output import as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.plans import Job
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel

@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.arrays import reduction_plan, scan_plan
-from cudakit.arrays.reduction_plan import Array, ReductionTask, array_of
-from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW, ScanTask, Writer, backward
+from cudakit.arrays import plans
+from cudakit.arrays.plans import DIRECT, PACKED, RAW, Array, ReductionTask, ScanTask, Writer, array_of, backward
 from cudakit.emulator.ready import limits_of
 
 pytestmark = pytest.mark.emulator
@@ -222,19 +221,19 @@ def h100(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def as_on_h100(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let scans be planned for the limits of an H100."""
-    monkeypatch.setattr(scan_plan, "device_limits", lambda device: limits_of("sm_90"))
+    monkeypatch.setattr(plans, "device_limits", lambda device: limits_of("sm_90"))
 
 
 def reduction(name: str) -> str:
     views, shape, axes, state, *more = REDUCTIONS[name]
     task = ReductionTask([seen(view, shape) for view in views], state, 132, **(more[0] if more else {}))
-    return words(reduction_plan.plan_reduction(task, shape, axes, len(more) > 1))
+    return words(plans.plan_reduction(task, shape, axes, len(more) > 1))
 
 
 def segments(name: str) -> str:
     views, rows, length, state = SEGMENTS[name]
     return words(
-        reduction_plan.plan_segments(ReductionTask([seen(view, (length,)) for view in views], state, 132), rows, length)
+        plans.plan_segments(ReductionTask([seen(view, (length,)) for view in views], state, 132), rows, length)
     )
 
 
@@ -244,7 +243,7 @@ def scan_of(views: Any, writers: Any, shape: Any, axis: int, item: int, more: An
         Writer(None if dtype is None else seen(View(dtype, shape), shape), writing) for dtype, writing in writers
     ]
     task = ScanTask([seen(view, shape) for view in views], outputs, item, device, keys, more.get("block"))
-    return scan_plan.plan_scan("op", task, shape, axis)
+    return plans.plan_scan("op", task, shape, axis)
 
 
 def scan(name: str, device: Any = 0) -> str:

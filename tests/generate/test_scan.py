@@ -19,7 +19,7 @@ from support.tolerance import bound
 
 import cudakit as ck
 from cudakit.arrays.place import _statuses
-from cudakit.arrays.scan_plan import DIRECT, PACKED, RAW
+from cudakit.arrays.plans import DIRECT, PACKED, RAW
 from cudakit.generate.call import gather
 from cudakit.generate.scan import Scan
 from cudakit.jit.cache.cache import default_cache
