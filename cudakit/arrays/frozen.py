@@ -36,7 +36,6 @@ from cudakit.streams.streams import known
 from cudakit.streams.witnesses import add_shortcut, watched
 
 # One call as text of a generated function: conditions over its arguments, the memory it makes, what it launches.
-#
 # Of each array that the call's steps are given is found in whose memory it lies, one of the caller's arrays, of the new
 # ones, or of those that are kept; what is passed for it follows from that one's address.
 

@@ -1,4 +1,4 @@
-"""Shapes and strides of an op's arrays: axes made certain, dimensions merged, so that kernels see few of them."""
+"""Shapes and strides of an op's arrays: axes, merged dimensions, the memory that an array reaches."""
 
 from __future__ import annotations
 
@@ -135,9 +135,6 @@ def element_strides(array: object) -> tuple[int, ...]:
     strides: tuple[int, ...] = array.strides  # type: ignore[attr-defined]
     size: int = array.dtype.itemsize  # type: ignore[attr-defined]
     return tuple(step // size for step in strides)
-
-
-# Arrays as memory: how far apart their elements are, what they reach, and such numbers for kernels.
 
 
 def steps_of(op: str, dtype: np.dtype, strides: Sequence[int]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What a call does in its place, one thing after the other: taken down so that it can be done again without the op."""
+"""Record what a call does in its place, step by step, so that the steps can be repeated without the op."""
 
 from __future__ import annotations
 
@@ -113,9 +113,6 @@ def logging() -> Iterator[Log]:
         yield log
     finally:
         del logs[thread]
-
-
-# Calls that were made, as those are told of them who may freeze them.
 
 
 class Made(NamedTuple):

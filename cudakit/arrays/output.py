@@ -1,4 +1,4 @@
-"""Where a result goes: to `out`, once that is checked, or to new memory first, and from there to `out`."""
+"""The outputs of a call, checked and delivered, and the element types that kernels compute with."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from cudakit.types.checked import dtype_of
 from cudakit.types.cpp import spelling
 from cudakit.types.host import pointer_of
 from cudakit.types.scalars import converter, to_bytes
-
-# Element types that kernels compute with.
 
 
 def number_of(op: str, dtype: np.dtype) -> Any:

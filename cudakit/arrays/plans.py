@@ -1,4 +1,4 @@
-"""What calls of one kind do, decided at the first of them."""
+"""Plans of calls: what all calls of one family do, and how reductions and scans go through their arrays."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def views_or_none(views: Sequence[tuple[int, int] | None]) -> tuple[tuple[int, i
     return tuple(views) if any(view is not None for view in views) else None
 
 
-# How a reduction of arrays runs: as rows, columns or views of memory, and the launch that fills the device.
+# Reductions: as rows, columns or views of memory, with a launch that fills the device.
 
 #: Bytes of one load, loads that a thread has in flight, and threads that a multiprocessor holds at once.
 _PACK, _ITEMS, _THREADS = 16, 8, 1024
@@ -342,7 +342,7 @@ def _power_of_two(number: int) -> int:
     return 1 << (number - 1).bit_length() if number > 1 else 1
 
 
-# How a scan of several arrays runs: along one long line, or many lines by rows or columns of memory.
+# Scans: along one long line, or along many lines by rows or columns of memory.
 
 # Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
 # Two more load and look back.

@@ -1,4 +1,4 @@
-"""Ops whose calls, made again with the same kinds of arguments, take the frozen short way."""
+"""Replay repeated calls of ops and of functions of arrays through generated code."""
 
 from __future__ import annotations
 
@@ -182,9 +182,6 @@ def _kind(values: Any, array: type, arrays: list[Any], varying: bool = False) ->
         else:
             return None
     return tuple(found)
-
-
-# Functions of arrays that remember how they were called.
 
 
 class ArrayFunction(Function):

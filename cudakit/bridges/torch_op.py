@@ -33,7 +33,7 @@ from cudakit.streams.order.order import order
 from cudakit.types.arguments import torch_dtype
 from cudakit.types.host import as_numpy
 
-# Tensors of torch: as arrays of CuPy's or NumPy's, what tells them apart, their dtypes, and torch's streams.
+# Tensors: as arrays of CuPy or NumPy, their dtypes, and torch's streams.
 
 _dtypes: dict[Any, np.dtype] = {}
 

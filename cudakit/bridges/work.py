@@ -19,7 +19,7 @@ from cudakit.streams.generated import make_function
 from cudakit.streams.streams import as_stream, cupy_stream
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, scalar, without_const
 
-# What the parameters of a kernel are to an op: what a call gives, what the op makes, and what is worked out.
+# The roles of a kernel's parameters in an op.
 
 #: Parameters that count elements, where nothing else is said of them.
 _COUNTS = ("n", "size")

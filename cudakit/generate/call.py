@@ -1,4 +1,4 @@
-"""Type variables of a call, deduced from its arguments and promoted by NumPy's rules (NEP 50)."""
+"""A call of a generated function: dtypes deduced (NEP 50), arguments gathered in one place, outputs checked or made."""
 
 from __future__ import annotations
 
@@ -157,9 +157,6 @@ def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtyp
         )
 
 
-# The arguments of a call of a generated function: told apart, put in one place, and what decides the call's kind.
-
-
 class Function(Protocol):
     """What is called: its name, and its arguments as they are declared."""
 
@@ -276,9 +273,6 @@ def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Array
     import cupy
 
     return array_place(op, stream, ("", cupy.empty(0)))[0], []
-
-
-# The outputs of a call of a generated function: told apart from inputs, checked, or made.
 
 
 def split(recipe: Function, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

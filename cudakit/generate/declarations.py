@@ -1,4 +1,4 @@
-"""Declarations such as ``"T a, raw T x, float32 y, const float* z"``, parsed into records."""
+"""What users write: declarations such as ``"T a, raw T x, const float* z"``, and C++ expressions."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
     )
 
 
-# The user's C++ in generated text: placed so that the compiler's messages point into it, and looked into for names.
+# The user's C++ in generated text, placed so that the compiler's messages point into it.
 
 #: Comments, then literals: what holds no names.
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\\n])'", re.DOTALL)

@@ -1,4 +1,4 @@
-"""CUDA C++ of an elementwise kernel: the user's expression in a function, and a kernel that loads, calls and stores."""
+"""Elementwise kernels: the form that a call needs, its CUDA C++, and the launch."""
 
 from __future__ import annotations
 
@@ -329,7 +329,7 @@ def _wrapped(head: str, parameters: Sequence[str]) -> str:
     return re.sub(r"\n +$", "", f"{head}\n    {listed})")
 
 
-# What a call of an elementwise function launches: shapes broadcast, dimensions in order and merged, a form chosen.
+# The plan of a call: dimensions in order and merged, a form chosen.
 
 _PACK = 16
 #: Fewest elements across a tile for which a tile is worth its while, and shared memory that tiles may take.

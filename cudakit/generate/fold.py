@@ -1,4 +1,4 @@
-"""What reductions and scans from expressions have in common: how they are declared, their arguments, their outputs."""
+"""What reductions and scans from expressions share: declarations, calls, kernels, and the check of an identity."""
 
 from __future__ import annotations
 
@@ -300,9 +300,6 @@ class Kernels:
         return of_source(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options)
 
 
-# CUDA C++ that reductions and scans from expressions have in common.
-
-
 def includes(of: Declared, header: str, acc: str | None, *expressions: str | None) -> str:
     """The headers of the arguments' types, of the accumulator's and of the templates; then the preamble."""
     types = {p.type.partition("<")[0] for p in (*of.inputs, *of.outputs) if p.dtype is not None}
@@ -373,9 +370,6 @@ def initial_parameter(of: Declared, acc: str | None) -> tuple[list[str], str]:
     return [kind] * (kind not in of.structs), f"const {kind} {INITIAL}"
 
 
-# What functions made by `reduction` and `scan` have in common: kernels, and what calls of one kind do.
-
-
 class Folded(ArrayFunction):
     """A function of arrays that combines their elements.
 
@@ -437,7 +431,7 @@ class Folded(ArrayFunction):
         raise NotImplementedError
 
 
-# Whether what is said to be the identity of a combination is one, where both can be computed here.
+# The check of an identity, of what can be computed here.
 
 _OPERATORS: Final[dict[type[ast.AST], Callable[..., Any]]] = {
     ast.Add: operator.add,

@@ -27,7 +27,7 @@ from cudakit.types import scalars
 from cudakit.types.checked import text_of
 from cudakit.types.cpp import HEADER, spelling
 
-# What a traced function does with arrays: the kernels of its values, and what runs before what.
+# The stages of a traced function: the kernels of its values, and their order.
 
 #: How a reduction combines a and b, what changes nothing, and what becomes of all in the end.
 _FOLDS = {

@@ -40,8 +40,6 @@ from cudakit.generate.fold import (
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import flag, whole
 
-# CUDA C++ of a reduction: the user's expressions as functions, and the kernel that runs a template with them.
-
 
 class ReductionRecipe(NamedTuple):
     """A reduction as it was declared; `acc` is None for the type that the map's values add up in."""

@@ -43,8 +43,6 @@ from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
 from cudakit.types.checked import whole
 
-# CUDA C++ of a scan: the user's expressions as functions, and the kernel that runs a template with them.
-
 #: Combinations of two numbers that do not depend on their order.
 _COMMUTING = frozenset(("a+b", "b+a", "a*b", "b*a", "a|b", "a&b", "a^b", "max(a,b)", "min(a,b)"))
 _INDEX = ("const long long i", "const long long n")

@@ -42,8 +42,6 @@ from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import is_one_of, listed, whole
 from cudakit.types.cpp import HEADER, spelling
 
-# CUDA C++ of a stencil: which neighbours the expression looks at, and the kernel that has them in registers.
-
 #: What ends the name of the kernel that does several steps.
 STEPS = "_steps"
 #: Names of <cudakit/stencil/window.cuh>, by SciPy's names; the last ones are others of the same.

@@ -477,7 +477,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-# A Python function of array expressions, run once on stand-ins that write down what is done to them as C++.
+# The trace: a Python function of array expressions, run once on such stand-ins.
 
 _NAMESPACE = "cudakit::ufunc::"
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}

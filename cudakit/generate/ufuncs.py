@@ -25,10 +25,9 @@ from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import CASTINGS, array_of, dtype_or_none, flag, is_one_of
 from cudakit.types.cpp import HEADER, spelling
 
-# What NumPy's universal functions have as methods: reduce, accumulate, reduceat, outer, at.
-#
-# Sums and their like run as reductions and scans from expressions do, all of the device on each result. Other functions,
-# in which the order matters, go through each line in one thread, from its first element to its last.
+# The methods of universal functions: reduce, accumulate, reduceat, outer, at. Sums and their like run as reductions and
+# scans from expressions do, all of the device on each result. Other functions, in which the order matters, go through
+# each line in one thread, from its first element to its last.
 
 _NAMESPACE = "cudakit::ufunc::"
 _OPTIONS = CompileOptions(extra={"fma": False})

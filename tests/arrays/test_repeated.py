@@ -19,13 +19,11 @@ from cupy.cuda import UnownedMemory
 from support.without_device import OTHER, STREAM, Array, Memory, own_order, repeats_of, stand_in
 
 from cudakit import ops
-from cudakit.arrays import frozen as frozen_call
 from cudakit.arrays import place
 from cudakit.arrays.frozen import is_alike
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
 from cudakit.emulator.launch import limits_of
-from cudakit.generate import call as gather
 from cudakit.jit.launch.bind import Fragment
 from cudakit.ops import count
 from cudakit.places import DEVICES
@@ -53,7 +51,7 @@ class Bench:
             monkeypatch.setattr(ArrayPlace, kind, lambda place, size: self.kept)
         self.edges = Array((17,), "f4")
         monkeypatch.setattr(count, "_even_edges", lambda *_: self.edges)
-        monkeypatch.setattr(frozen_call, "_shape_of", self.shape_of)
+        monkeypatch.setattr("cudakit.arrays.frozen._shape_of", self.shape_of)
         monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
         monkeypatch.setattr(Memory, "done", self.straight)
 
@@ -256,7 +254,7 @@ DRAWS: list[tuple[str, dict[str, Any], str]] = [
 def test_a_generator_draws_on_the_short_way(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, Any], dtype: str, is_given: bool
 ) -> None:
-    monkeypatch.setattr(gather, "default_place", lambda: DEVICES)
+    monkeypatch.setattr("cudakit.generate.call.default_place", lambda: DEVICES)
     nothing = Array((0,), "f8")
     bench.module.empty = lambda size: nothing
     one, same = Generator(7), Generator(7)

@@ -10,7 +10,7 @@ import pytest
 from support.bridges import SOURCE
 
 import cudakit as ck
-from cudakit.bridges import work as parameters
+from cudakit.bridges import work
 from cudakit.bridges.work import Role, arranged, of_function, of_kernel, roles
 
 MANY = """
@@ -106,4 +106,4 @@ def test_a_function_is_given_what_has_no_default() -> None:
 
 def test_a_library_that_is_missing_is_named_with_its_command() -> None:
     with pytest.raises(ck.CudakitError, match="it needs no_such_library, which is not here: pip install it"):
-        parameters.library("no_such_library", "it", "pip install it")
+        work.library("no_such_library", "it", "pip install it")

@@ -99,7 +99,7 @@ class DeviceCode(NamedTuple):
         return CallShape(ready, fragments, families, self.device_id, make_run(ready, fragments))
 
 
-# A call's arguments, or their types alone, beside the kernel's parameters: counted, named and described.
+# The arguments of a call beside the kernel's parameters: counted, named and described.
 
 #: How other libraries name a launch's configuration in the call.
 _LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from cuda.core import LaunchConfig
 
 
-# A launch, told to whoever watches: which of its arguments it reads, and which it may write.
-
-
 def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:
     """``run(*given)``, told as the launch of a kernel on `stream`."""
     if not watched():
@@ -57,9 +54,6 @@ def accesses(parameters: Sequence[BoundParameter], arguments: Sequence[Any]) -> 
         if not parameter.const:
             writes.append(argument)
     return tuple(reads), tuple(writes)
-
-
-# A launch with everything decided.
 
 
 class Recipe(NamedTuple):
