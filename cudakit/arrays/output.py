@@ -10,9 +10,9 @@ import numpy as np
 
 from cudakit.arrays.place import ArrayPlace, address_of, aligned, as_array
 from cudakit.errors import ArgumentError, shortened
+from cudakit.types.arguments import pointer_of
 from cudakit.types.checked import dtype_of
 from cudakit.types.cpp import spelling
-from cudakit.types.host import pointer_of
 from cudakit.types.scalars import converter, to_bytes
 
 

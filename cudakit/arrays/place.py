@@ -18,8 +18,7 @@ from cudakit.streams import capture_state, devices
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
-from cudakit.types.exports import device_array_of
-from cudakit.types.host import as_numpy, pointer_of, refuse_masked
+from cudakit.types.arguments import as_numpy, device_array_of, pointer_of, refuse_masked
 
 #: Counters at the start of a stream's workspace, which every kernel leaves at zero.
 TICKETS = 1024

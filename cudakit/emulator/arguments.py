@@ -8,8 +8,7 @@ import numpy as np
 
 from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.errors import ArgumentError
-from cudakit.types.arguments import Argument, Evidence, describe, passable, texture_handle
-from cudakit.types.host import as_numpy
+from cudakit.types.arguments import Argument, Evidence, as_numpy, describe, passable, texture_handle
 
 
 def describe_host(value: Any) -> Argument:

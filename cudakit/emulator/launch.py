@@ -32,8 +32,7 @@ from cudakit.jit.load.image import Code, Image
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams.witnesses import Call, Work
-from cudakit.types.arguments import Argument
-from cudakit.types.host import pointer_of
+from cudakit.types.arguments import Argument, pointer_of
 from cudakit.types.tensors import layout_of, packer, passed_strides
 
 

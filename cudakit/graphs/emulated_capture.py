@@ -32,7 +32,7 @@ from cudakit.jit.launch.launch import accesses
 from cudakit.places import using
 from cudakit.streams.streams import require_stream
 from cudakit.streams.witnesses import Work, doing, witnessing
-from cudakit.types.host import as_numpy
+from cudakit.types.arguments import as_numpy
 from cudakit.types.scalars import Converter
 
 

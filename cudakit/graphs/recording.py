@@ -16,8 +16,7 @@ from cudakit.jit.launch.bind import converter
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.places import place_of
 from cudakit.streams.witnesses import Witness, Work
-from cudakit.types.arguments import describe, texture_handle
-from cudakit.types.host import as_numpy, refuse_masked
+from cudakit.types.arguments import as_numpy, describe, refuse_masked, texture_handle
 from cudakit.types.scalars import Converter
 
 #: An address as it lies in a kernel's parameters.

@@ -17,9 +17,8 @@ from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.parameters import resolved
-from cudakit.types.arguments import passable
+from cudakit.types.arguments import passable, refuse_masked
 from cudakit.types.cpp import CppType, Named, scalar_dtype, vector, without_const
-from cudakit.types.host import refuse_masked
 from cudakit.types.structs import is_struct_type, struct_dtype
 from cudakit.types.values import filled, struct_packer
 

@@ -11,7 +11,7 @@ import numpy as np
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
 from cudakit.places import DEVICES, default_place, emulator, place_of
-from cudakit.types.host import as_numpy
+from cudakit.types.arguments import as_numpy
 
 
 class Backend(Protocol):

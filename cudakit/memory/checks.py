@@ -8,7 +8,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.places import is_capturing
-from cudakit.types.host import as_numpy, refuse_masked
+from cudakit.types.arguments import as_numpy, refuse_masked
 
 
 def refuse_captured_copy(name: str, stream: Any) -> None:

@@ -15,9 +15,9 @@ import numpy as np
 from cudakit.errors import ArgumentError, EmulationError, LaunchError
 from cudakit.jit.signature.signature import Signature
 from cudakit.places import is_capturing
+from cudakit.types.arguments import as_numpy, refuse_masked
 from cudakit.types.checked import flag
 from cudakit.types.cpp import Pointer
-from cudakit.types.host import as_numpy, refuse_masked
 
 #: Candidates that NumPy tries to find an element in common; where more are needed, overlapping extents count as one.
 _MOST_WORK: Final[Any] = 10_000  # NumPy's stubs know two numbers only

@@ -25,9 +25,7 @@ from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
-from cudakit.types.arguments import describe
-from cudakit.types.exports import device_array_of
-from cudakit.types.page_locked import is_page_locked
+from cudakit.types.arguments import describe, device_array_of, is_page_locked
 
 #: The runtime's word for access that somebody has enabled already.
 _ALREADY = 704

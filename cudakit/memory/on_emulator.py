@@ -16,7 +16,7 @@ from cudakit.memory.kinds import Kind
 from cudakit.memory.staging import is_direct
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
-from cudakit.types.host import as_numpy
+from cudakit.types.arguments import as_numpy
 
 
 class OnEmulator:

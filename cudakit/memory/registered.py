@@ -10,7 +10,7 @@ from cudakit.errors import ArgumentError, LaunchError
 from cudakit.memory.accounting import tell_emulator
 from cudakit.memory.checks import host_array
 from cudakit.streams import devices
-from cudakit.types.page_locked import count_registered
+from cudakit.types.arguments import count_registered
 
 
 class Registered:

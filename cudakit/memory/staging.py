@@ -27,7 +27,7 @@ from cudakit.memory import pinned
 from cudakit.memory.delivery import MOST_THREADS, Shipment, bounds_of, copiers, courier, has_courier
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known
-from cudakit.types.page_locked import is_page_locked
+from cudakit.types.arguments import is_page_locked
 
 #: Bytes of one piece: long enough that the DMA of one hides what is said about the next, short enough to overlap.
 PIECE = 8 << 20

@@ -8,8 +8,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.memory.textures import texel_shape
+from cudakit.types.arguments import refuse_masked
 from cudakit.types.checked import flag
-from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
     from cudakit.emulator.face import SurfaceObject as EmulatedSurface

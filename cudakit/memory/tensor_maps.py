@@ -10,8 +10,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
 from cudakit.streams import devices
+from cudakit.types.arguments import as_numpy
 from cudakit.types.checked import is_one_of
-from cudakit.types.host import as_numpy
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
 #: Addresses, strides and rows of a box are multiples of this many bytes.

@@ -8,8 +8,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
 from cudakit.streams import devices, streams
+from cudakit.types.arguments import refuse_masked
 from cudakit.types.checked import flag, is_one_of, whole
-from cudakit.types.host import refuse_masked
 
 if TYPE_CHECKING:
     from cudakit.emulator.face import TextureObject

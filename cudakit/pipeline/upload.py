@@ -13,8 +13,7 @@ from cudakit.pipeline import host_copy
 from cudakit.pipeline.in_flight import ALONE, BufferSet, Room, mapped
 from cudakit.pipeline.streams import TO_DEVICE, Lanes
 from cudakit.streams import witnesses
-from cudakit.types.host import refuse_masked
-from cudakit.types.page_locked import is_page_locked
+from cudakit.types.arguments import is_page_locked, refuse_masked
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
 _SMALL = 1 << 16

@@ -2,18 +2,160 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, shortened
+from cudakit.errors import ArgumentError, CudakitError, shortened, told
 from cudakit.types import structs
 from cudakit.types.cpp import scalar
-from cudakit.types.exports import described, dlpack_device, exporting
-from cudakit.types.page_locked import is_page_locked
+from cudakit.types.scalars import is_masked
 from cudakit.types.tensors import TensorLayout
+
+# Arrays that other objects export, by the array interfaces and DLPack: broken descriptions are refused before use.
+
+_MOST = 2**63 - 1
+
+
+def described(value: Any, protocol: str) -> Mapping[str, Any]:
+    """What an object says of its memory by ``__array_interface__`` or ``__cuda_array_interface__``, checked.
+
+    Raises
+    ------
+    ArgumentError
+        Naming the field that is missing or wrong.
+    """
+    try:
+        found = getattr(value, protocol)
+    except Exception as error:
+        raise _broken(value, protocol, f"it raises {type(error).__name__}: {told(error)}") from error
+    if not isinstance(found, Mapping):
+        raise _broken(value, protocol, f"it is a dict, got {shortened(found)}")
+    for field in ("shape", "typestr", *(["data"] if protocol == "__cuda_array_interface__" else [])):
+        if field not in found:
+            raise _broken(value, protocol, f"{field!r} is missing")
+    shape, data, strides = found["shape"], found.get("data"), found.get("strides")
+    if not isinstance(shape, tuple) or not all(_is_whole(extent, 0) for extent in shape):
+        raise _broken(value, protocol, f"'shape' is a tuple of ints from 0 up, got {shortened(shape)}")
+    if strides is not None and (
+        not isinstance(strides, tuple | list)
+        or len(strides) != len(shape)
+        or not all(_is_whole(step, -_MOST) for step in strides)
+    ):
+        raise _broken(value, protocol, f"'strides' is None or an int for each axis, in bytes, got {shortened(strides)}")
+    try:
+        if not isinstance(found["typestr"], str | np.dtype):
+            raise TypeError("not a str")
+        np.dtype(found["typestr"])
+    except Exception:
+        raise _broken(value, protocol, f"'typestr' is as '<f4', got {shortened(found['typestr'])}") from None
+    # Host memory may also be told of by the buffer protocol.
+    if isinstance(data, tuple) or protocol == "__cuda_array_interface__":
+        if not isinstance(data, tuple) or len(data) != 2:
+            raise _broken(value, protocol, f"'data' is (address, whether it is read-only), got {shortened(data)}")
+        address, is_host = data[0], protocol == "__array_interface__"
+        # A kernel may take a null pointer; what is in host memory is read.
+        least = int(is_host and 0 not in shape)
+        if not ((address is None and 0 in shape) or _is_whole(address, least)):
+            raise _broken(value, protocol, f"its address is a number from {least} up, got {shortened(address)}")
+    return found
+
+
+@contextlib.contextmanager
+def exporting(value: Any, protocol: str) -> Iterator[None]:
+    """A block that takes an object's memory, in which what it raises is told as an error of cudakit's."""
+    try:
+        yield
+    except CudakitError:
+        raise
+    except Exception as error:
+        text = told(error)
+        if "InsufficientDriver" in text or "driver library" in text:
+            raise ArgumentError(
+                f"{type(value).__name__} is in device memory, and there is no CUDA driver here; give a NumPy array"
+            ) from error
+        if any("CUDA" in kind.__name__ for kind in type(error).__mro__):
+            raise  # the driver's own, such as a lost context
+        raise _broken(value, protocol, f"it raises {type(error).__name__}: {told(error)}") from error
+
+
+def device_array_of(value: Any) -> Any:
+    """The CuPy array of an object in device memory, sharing it.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    import cupy  # whoever has such an object mostly has it loaded
+
+    if hasattr(value, "__cuda_array_interface__"):
+        described(value, "__cuda_array_interface__")
+        with exporting(value, "__cuda_array_interface__"):
+            return cupy.asarray(value)
+    with exporting(value, "__dlpack__"):
+        return cupy.from_dlpack(value)
+
+
+def dlpack_device(value: Any) -> int:
+    """The type of device that DLPack has for an object's memory.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    with exporting(value, "__dlpack_device__"):
+        return int(value.__dlpack_device__()[0])
+
+
+def _is_whole(value: Any, least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= int(value) <= _MOST
+
+
+def _broken(value: Any, protocol: str, why: str) -> ArgumentError:
+    return ArgumentError(
+        f"{type(value).__name__} cannot be used as an array, its {protocol} is broken: {why}; give a NumPy or a CuPy "
+        "array in its place"
+    )
+
+
+# Which host memory devices reach by its address: what the driver has page-locked.
+
+#: How many arrays are registered with the driver: memory that NumPy has allocated may be page-locked only then.
+_registered = [0]
+
+
+def count_registered(change: int) -> None:
+    """Note that an array has been registered with the driver, or is no more."""
+    _registered[0] += change
+
+
+def is_page_locked(host: np.ndarray) -> bool:
+    """Whether the driver knows an array's memory as page-locked, so that devices reach it by themselves."""
+    if not host.nbytes:
+        return True
+    # An array that has its memory from NumPy is not; to ask the driver takes some microseconds.
+    owner: Any = host
+    if is_masked(host):
+        return False
+    while isinstance(owner, np.ndarray):
+        if owner.flags.owndata and not _registered[0]:
+            return False
+        owner = owner.base
+    if getattr(owner, "is_page_locked", False):
+        return True
+    from cuda.bindings import driver
+
+    kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    try:
+        status, found = driver.cuPointerGetAttribute(kind, host.__array_interface__["data"][0])
+    except RuntimeError:  # there is no driver
+        return False
+    return int(status) == 0 and int(found) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
+
 
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
 
@@ -393,3 +535,88 @@ def _device_of(pointer: int | None) -> int | None:
     ordinal = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     status, device = driver.cuPointerGetAttribute(ordinal, driver.CUdeviceptr(pointer))
     return int(device) if int(status) == 0 else None
+
+
+# Arrays in host memory, whichever library they are of.
+
+#: DLPack's device types whose memory the host reaches: CPU, pinned.
+_HOST_KINDS = (1, 3)
+
+
+def as_numpy(value: Any) -> np.ndarray | None:
+    """The host array that `value` is or exports, sharing its memory; None for anything else.
+
+    A structured array of no dimensions is a struct, not an array.
+
+    Raises
+    ------
+    ArgumentError
+        For a masked array.
+    """
+    if isinstance(value, np.ndarray):
+        refuse_masked(value)
+        return None if value.shape == () and value.dtype.names is not None else value
+    if isinstance(value, np.generic):
+        return None
+    if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
+        return None if value.is_cuda else _of_torch(value)
+    if _has(value, "__dlpack_device__") and dlpack_device(value) in _HOST_KINDS:
+        with exporting(value, "__dlpack__"):
+            return np.from_dlpack(value)
+    if not _has(value, "__array_interface__"):
+        return None
+    described(value, "__array_interface__")
+    with exporting(value, "__array_interface__"):
+        return np.asarray(value)
+
+
+def _has(value: Any, name: str) -> bool:
+    """Whether an object has an attribute; one whose attributes raise has none."""
+    try:
+        return hasattr(value, name)
+    except Exception:
+        return False
+
+
+def pointer_of(array: np.ndarray) -> int:
+    """Where an array's first element lies, as ``array.ctypes.data`` has it, in a quarter of the time.
+
+    It is what NumPy's ABI has first behind an object's head (``PyArrayObject_fields``, ndarraytypes.h).
+    """
+    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
+
+
+def refuse_masked(array: Any) -> None:
+    """Raise for a masked array: no kernel knows its mask, and what lies under it would be read as data.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if type(array) is not np.ndarray and is_masked(array):
+        raise ArgumentError(
+            "a masked array's mask would be lost; give x.filled(value), x.compressed(), or x.data and the mask as "
+            "another array"
+        )
+
+
+def _of_torch(value: Any) -> np.ndarray:
+    """A torch tensor's memory, in types that DLPack's NumPy side lacks (bfloat16, fp8) too."""
+    dtype = torch_dtype(value.dtype)
+    if dtype is None:
+        raise ArgumentError(f"torch tensor has dtype {value.dtype}, which has no C++ equivalent here")
+    return np.asarray(_Exported(value, dtype.itemsize)).view(dtype)
+
+
+class _Exported:
+    """A tensor's memory as elements of some bytes each; keeps the tensor alive."""
+
+    def __init__(self, tensor: Any, itemsize: int) -> None:
+        self.tensor = tensor
+        self.__array_interface__ = {
+            "data": (tensor.data_ptr(), False),
+            "shape": tuple(tensor.shape),
+            "strides": tuple(step * itemsize for step in tensor.stride()),
+            "typestr": f"|V{itemsize}",
+            "version": 3,
+        }

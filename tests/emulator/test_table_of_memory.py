@@ -7,7 +7,7 @@ import pytest
 
 from cudakit.emulator.machine.heap import Heap
 from cudakit.emulator.machine.memory import Memory
-from cudakit.types.host import pointer_of
+from cudakit.types.arguments import pointer_of
 
 pytestmark = pytest.mark.emulator
 

@@ -581,12 +581,12 @@ def test_how_much_is_free_is_asked_of_the_driver(monkeypatch: pytest.MonkeyPatch
 def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
     gpu: Gpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cudakit.types import page_locked
+    from cudakit.types import arguments
 
     driver = pytest.importorskip("cuda.bindings.driver")
     told: list[tuple[Any, ...]] = []
     status = [driver.CUresult.CUDA_SUCCESS]
-    monkeypatch.setattr(page_locked, "_registered", [0])
+    monkeypatch.setattr(arguments, "_registered", [0])
     monkeypatch.setattr(driver, "cuMemHostRegister", lambda *given: told.append(("lock", *given)) or (status[0],))
     monkeypatch.setattr(driver, "cuMemHostUnregister", lambda address: told.append(("unlock", address)))
     monkeypatch.setattr(
@@ -600,9 +600,9 @@ def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
         low, high = np.lib.array_utils.byte_bounds(part)
         portable = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
         assert told == [("lock", low, high - low, portable)]
-        assert page_locked._registered == [1]
+        assert arguments._registered == [1]
     assert told[1:] == [("sync",), ("unlock", low)], "after all that devices may do with it"
-    assert page_locked._registered == [0]
+    assert arguments._registered == [0]
     kept = ck.memory.register(whole)
     kept.close()
     kept.close()
@@ -614,7 +614,7 @@ def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
     status[0] = driver.CUresult.CUDA_ERROR_OUT_OF_MEMORY
     with pytest.raises(ck.LaunchError, match=r"page-lock 400 bytes: CUDA_ERROR_OUT_OF_MEMORY$"):
         ck.memory.register(whole)
-    assert page_locked._registered == [0]
+    assert arguments._registered == [0]
     read_only = numbers(3)
     read_only.flags.writeable = False
     for array, words in ((read_only, "read-only"), (numbers(0), "array is empty"), ([1], "array is list")):

@@ -14,7 +14,7 @@ import pytest
 from support.without_device import Array
 
 from cudakit.errors import ArgumentError
-from cudakit.types import arguments, page_locked
+from cudakit.types import arguments
 from cudakit.types.arguments import components, describe, passable, texture_handle, torch_dtype
 
 pytestmark = pytest.mark.emulator
@@ -344,26 +344,26 @@ def test_which_memory_is_page_locked(monkeypatch: pytest.MonkeyPatch) -> None:
         return tuple(answer)
 
     monkeypatch.setattr(driver, "cuPointerGetAttribute", ask)
-    monkeypatch.setattr(page_locked, "_registered", [0])
+    monkeypatch.setattr(arguments, "_registered", [0])
     own = np.zeros(10)
-    assert not page_locked.is_page_locked(own)
-    assert not page_locked.is_page_locked(own[2:].reshape(2, 4))
-    assert page_locked.is_page_locked(own[:0]), "nothing is read"
+    assert not arguments.is_page_locked(own)
+    assert not arguments.is_page_locked(own[2:].reshape(2, 4))
+    assert arguments.is_page_locked(own[:0]), "nothing is read"
     lent = np.asarray(Lent(own))
-    assert page_locked.is_page_locked(lent)
-    assert page_locked.is_page_locked(lent[3:])
-    assert not page_locked.is_page_locked(np.ma.array(lent))
+    assert arguments.is_page_locked(lent)
+    assert arguments.is_page_locked(lent[3:])
+    assert not arguments.is_page_locked(np.ma.array(lent))
     assert not asked, "the driver is asked where nothing else tells it"
-    page_locked.count_registered(1)
-    assert page_locked.is_page_locked(own[2:])
+    arguments.count_registered(1)
+    assert arguments.is_page_locked(own[2:])
     assert asked == [own.ctypes.data + 16]
     answer[1] = kinds.CU_MEMORYTYPE_DEVICE
-    assert not page_locked.is_page_locked(own)
+    assert not arguments.is_page_locked(own)
     answer[:] = [driver.CUresult.CUDA_ERROR_INVALID_VALUE, kinds.CU_MEMORYTYPE_HOST]
-    assert not page_locked.is_page_locked(own)
-    page_locked.count_registered(-1)
-    assert not page_locked.is_page_locked(own)
+    assert not arguments.is_page_locked(own)
+    arguments.count_registered(-1)
+    assert not arguments.is_page_locked(own)
     assert len(asked) == 3
     foreign = np.frombuffer(bytearray(80), np.float64)  # of someone else's memory
     answer[:] = [driver.CUresult.CUDA_SUCCESS, kinds.CU_MEMORYTYPE_HOST]
-    assert page_locked.is_page_locked(foreign)
+    assert arguments.is_page_locked(foreign)

@@ -10,7 +10,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import ops
-from cudakit.types.exports import described, device_array_of, exporting
+from cudakit.types.arguments import described, device_array_of, exporting
 
 MEMORY = np.zeros(4, np.float32)
 ADDRESS = MEMORY.__array_interface__["data"][0]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cudakit.errors import ArgumentError
-from cudakit.types.host import as_numpy, pointer_of, refuse_masked
+from cudakit.types.arguments import as_numpy, pointer_of, refuse_masked
 
 pytestmark = pytest.mark.emulator
 

@@ -20,7 +20,7 @@ from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.emulator.machine.reach import Arrays, Reach, bytes_of, points_near, whole_of
 from cudakit.errors import TemplateError
 from cudakit.jit.compile.demangle import demangle
-from cudakit.types.host import pointer_of
+from cudakit.types.arguments import pointer_of
 
 #: Lanes an instruction runs for: None for all, else their indices, ascending.
 Index: TypeAlias = np.ndarray | None

@@ -19,7 +19,7 @@ from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.errors import ArgumentError, EmulationError
 from cudakit.streams.call_site import is_own
-from cudakit.types.host import pointer_of
+from cudakit.types.arguments import pointer_of
 
 #: Functions of NumPy's that make a host array of what they are given.
 _TO_THE_HOST = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray")

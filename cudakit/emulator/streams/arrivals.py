@@ -18,7 +18,7 @@ from cudakit.emulator.machine.memory import bytes_at
 from cudakit.emulator.machine.reach import bytes_of
 from cudakit.emulator.resources.allocations import room
 from cudakit.streams.order.ranges import host_span
-from cudakit.types.host import pointer_of
+from cudakit.types.arguments import pointer_of
 
 #: Writes that have not arrived at which the oldest one does: a program that never waits holds no more.
 _MOST = 256

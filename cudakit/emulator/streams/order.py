@@ -36,7 +36,7 @@ from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.order.ranges import host_span
 from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.witnesses import Work
-from cudakit.types.host import as_numpy
+from cudakit.types.arguments import as_numpy
 
 if TYPE_CHECKING:
     from cudakit.emulator.tile.machine import TileLaunch

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from cudakit.errors import ArgumentError, FrameError, shortened
-from cudakit.types.host import refuse_masked
+from cudakit.types.arguments import refuse_masked
 
 #: Bytes of the largest frame that is taken where nothing else is said.
 LARGEST_FRAME = 1 << 30
