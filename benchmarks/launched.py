@@ -15,7 +15,7 @@ from typing import Final
 
 from cudakit.jit.signature.outline import closing, closing_angle, outline, without_attributes
 from cudakit.jit.source.preprocessor import blank, without_literals
-from cudakit.types.text import split_arguments
+from cudakit.types.cpp import split_arguments
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)\(([^()]*)\)((?:\\\r?\n|[^\n])*)", re.MULTILINE)

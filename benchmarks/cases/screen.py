@@ -23,7 +23,7 @@ from launched import Program
 from tables import table
 
 from cudakit.jit.signature.signature import Signature
-from cudakit.types.text import split_arguments
+from cudakit.types.cpp import split_arguments
 
 TITLE = "Programs of others, compiled as they stand"
 #: Classes of reasons, by what the first error says, or (with a bar before it) any line of the message.

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import CompileError, TemplateError, shortened
-from cudakit.types.cpp import canonical_name, scalar, spelling
-from cudakit.types.text import split_arguments
+from cudakit.types.cpp import canonical_name, scalar, spelling, split_arguments
 
 #: Types by NumPy's names; every other name is read as C++ reads it, so that ``float`` has 32 bits, as in the body.
 _NUMPY_NAMES = (

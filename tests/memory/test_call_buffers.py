@@ -15,7 +15,7 @@ import cudakit as ck
 from cudakit.memory import call_buffers, pinned, staging
 from cudakit.memory.spare_buffers import spares
 from cudakit.streams.witnesses import witnessing
-from cudakit.types.text import parse_type
+from cudakit.types.cpp import parse_type
 
 pytestmark = pytest.mark.emulator
 

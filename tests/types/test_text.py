@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value
-from cudakit.types.text import parse_type, split_arguments
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, parse_type, split_arguments
 
 pytestmark = pytest.mark.emulator
 

@@ -13,8 +13,7 @@ import numpy as np
 from cudakit.emulator.debug.dwarf import Entry
 from cudakit.emulator.debug.expressions import Value, evaluate
 from cudakit.errors import ArgumentError
-from cudakit.types.cpp import scalar_dtype
-from cudakit.types.text import parse_type
+from cudakit.types.cpp import parse_type, scalar_dtype
 
 _KINDS: Final = {2: "u", 4: "f", 5: "i", 6: "i", 7: "u", 8: "u"}
 _SPECIAL: Final = {"__half": np.dtype("f2"), "__nv_bfloat16": np.dtype(ml_dtypes.bfloat16)}

@@ -18,8 +18,17 @@ from cudakit.jit.signature.signature import Declarations, Parameter, Signature, 
 from cudakit.jit.source.source import Source, kind_of
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, scalar_dtype, vector, without_const
-from cudakit.types.text import parse_type
+from cudakit.types.cpp import (
+    CppType,
+    Named,
+    Opaque,
+    Pointer,
+    Reference,
+    parse_type,
+    scalar_dtype,
+    vector,
+    without_const,
+)
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z]+(\d+)\s+(\.ptr\b)?[^,\[]*(?:\[(\d+)\])?")

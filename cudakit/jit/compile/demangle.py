@@ -8,8 +8,7 @@ from functools import cache
 from typing import Any
 
 from cudakit.errors import TemplateError, shortened
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name
-from cudakit.types.text import parse_type, split_arguments
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name, parse_type, split_arguments
 
 _INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
 

@@ -20,8 +20,7 @@ from cudakit.jit.signature.declarations import (
     TemplateParameter,
     TensorHead,
 )
-from cudakit.types.cpp import without_const
-from cudakit.types.text import parse_type, split_arguments
+from cudakit.types.cpp import parse_type, split_arguments, without_const
 
 __all__ = [
     "RECORDS_FORMAT",

@@ -22,12 +22,12 @@ from cudakit.types.cpp import (
     Value,
     is_tensor,
     names_in,
+    parse_type,
     scalar,
     vector,
     without_const,
 )
 from cudakit.types.tensors import TensorLayout, plain_layout
-from cudakit.types.text import parse_type
 
 #: `float[16]`, what a parameter `float (*x)[16]` or `float x[][16]` points to, and such a pointer as demangled.
 _ROWS = re.compile(r"([^\[\]()]+?)\s*((?:\[[^\[\]]*\])+)")

@@ -17,7 +17,7 @@ from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.specialise.parameters import bound_parameter
 from cudakit.types.arguments import Argument, Evidence, describe
-from cudakit.types.text import parse_type, split_arguments
+from cudakit.types.cpp import parse_type, split_arguments
 
 SAXPY = "template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n) {}"
 
