@@ -22,7 +22,7 @@ from cudakit.jit.specialise.specialise import Specialization, bare
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.places import default_place, place_of
 from cudakit.streams import forks
-from cudakit.types import layout
+from cudakit.types import structs
 from cudakit.types.arguments import Evidence
 
 
@@ -117,7 +117,7 @@ class Unit:
         """Let the compiler compare a structured dtype with the type of a variable."""
         place = self._place(None)
         cpp = f"cudakit_layout::element<decltype({variable})>::type"
-        text = TypeBook(self.declarations).checks([layout.struct_assertions("variable", cpp, shown, dtype)])
+        text = TypeBook(self.declarations).checks([structs.struct_assertions("variable", cpp, shown, dtype)])
         try:
             self._image(place).compiled(self._bare(place)._replace(checks=text))
         except CompileError as error:

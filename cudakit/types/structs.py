@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import typing
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -159,3 +159,178 @@ def _alignment(dtype: np.dtype) -> int:
     if dtype.names is not None and dtype.fields is not None:
         return max((_alignment(innermost(dtype.fields[name][0])[0]) for name in dtype.names), default=1)
     return min(dtype.itemsize, 16)
+
+
+# C++ text with which the compiler checks that a type is what Python takes it for: size, fields and their types.
+
+#: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
+#: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
+#: made of, with the size of that; h, y, 4 and 5 for CUDA's floats of two bytes and one, v for other classes, w for the
+#: rest: enumerations, pointers. A source may have macros called T or N.
+SUPPORT: Final = """\
+struct __half;
+struct __nv_bfloat16;
+struct __nv_fp8_e4m3;
+struct __nv_fp8_e5m2;
+namespace cudakit_layout {
+template <int I_, typename F_> struct parameter;
+template <typename P_, typename... R_> struct parameter<0, void (*)(P_, R_...)> { using type = P_; };
+template <int I_, typename P_, typename... R_>
+struct parameter<I_, void (*)(P_, R_...)> : parameter<I_ - 1, void (*)(R_...)> {};
+template <typename T_> struct bare { using type = T_; };
+template <typename T_> struct bare<const T_> { using type = T_; };
+template <typename T_> struct bare<volatile T_> { using type = T_; };
+template <typename T_> struct bare<const volatile T_> { using type = T_; };
+template <typename T_> struct element : bare<T_> {};
+template <typename T_> struct element<T_[]> : element<T_> {};
+template <typename T_, decltype(sizeof(0)) N_> struct element<T_[N_]> : element<T_> {};
+template <typename T_> struct target : element<T_> {};
+template <typename T_> struct target<T_*> : element<T_> {};
+template <typename...> struct none { using type = void; };
+template <char K_, int S_ = 0> struct is { static constexpr char value = K_; static constexpr int size = S_; };
+template <typename T_, bool = __is_class(T_) || __is_union(T_)> struct kind : is<'w'> {};
+template <> struct kind<bool> : is<'b', sizeof(bool)> {};
+template <> struct kind<char> : is<'c', sizeof(char)> {};
+template <> struct kind<signed char> : is<'i', sizeof(signed char)> {};
+template <> struct kind<short> : is<'i', sizeof(short)> {};
+template <> struct kind<int> : is<'i', sizeof(int)> {};
+template <> struct kind<long> : is<'i', sizeof(long)> {};
+template <> struct kind<long long> : is<'i', sizeof(long long)> {};
+template <> struct kind<unsigned char> : is<'u', sizeof(unsigned char)> {};
+template <> struct kind<unsigned short> : is<'u', sizeof(unsigned short)> {};
+template <> struct kind<unsigned int> : is<'u', sizeof(unsigned int)> {};
+template <> struct kind<unsigned long> : is<'u', sizeof(unsigned long)> {};
+template <> struct kind<unsigned long long> : is<'u', sizeof(unsigned long long)> {};
+template <> struct kind<float> : is<'f', sizeof(float)> {};
+template <> struct kind<double> : is<'f', sizeof(double)> {};
+template <typename T_, typename = void> struct of_value_type : is<'v'> {};
+template <typename T_> struct of_value_type<T_, typename none<typename T_::value_type>::type>
+    : kind<typename bare<typename T_::value_type>::type> {};
+template <typename T_, typename = void> struct of_class : of_value_type<T_> {};
+template <typename T_> struct of_class<T_, typename none<decltype(T_::x)>::type>
+    : kind<typename element<decltype(T_::x)>::type> {};
+template <typename T_> struct kind<T_, true> : of_class<T_> {};
+template <> struct kind<::__half, true> : is<'h', 2> {};
+template <> struct kind<::__nv_bfloat16, true> : is<'y', 2> {};
+template <> struct kind<::__nv_fp8_e4m3, true> : is<'4', 1> {};
+template <> struct kind<::__nv_fp8_e5m2, true> : is<'5', 1> {};
+template <typename T_, int S_, char... K_> struct any { static constexpr bool value = false; };
+template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...> {
+    using found = kind<typename element<T_>::type>;
+    static constexpr bool value =
+        (found::value == K_ && (found::size == 0 || found::size == S_)) || any<T_, S_, R_...>::value;
+};
+}
+"""
+
+#: Kinds of C++ types that take a NumPy kind's values; any other takes bytes.
+_KINDS: Final = {"?": "bciuv", "b": "bciuv", "i": "icwv", "u": "ucwv", "f": "fv", "c": "fv", "m": "iuwv", "M": "iuwv"}
+#: Those of floats that are classes in C++.
+_SMALL_KINDS: Final = {"float16": "hv", "bfloat16": "yv", "float8_e4m3fn": "4v", "float8_e5m2": "5v"}
+
+
+def parameter(position: int, name_expression: str) -> str:
+    """The type of a kernel's parameter, or what it points to, as the compiler knows it."""
+    inner = f"cudakit_layout::parameter<{position}, decltype(+{name_expression})>::type"
+    return f"cudakit_layout::target<{inner}>::type"
+
+
+def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
+    """C++ text that asserts that the type `cpp` is a class with the size and the fields of `dtype`; of void, nothing.
+
+    Parameters
+    ----------
+    tag : str
+        An identifier that no other such text has.
+    cpp : str
+        The type.
+    shown : str
+        What the error calls it.
+    dtype : numpy.dtype
+        Structured.
+    """
+    size = dtype.itemsize
+    where = shown.replace("\\", "\\\\").replace('"', '\\"')
+    lines = [
+        f'static_assert(sizeof(Checked) == {size}, "struct {where}: the Python side has {size} bytes; the C++ struct '
+        f'has another size{_hint(dtype)}");',
+        *_fields("Checked", "", where, dtype),
+    ]
+    name = f"cudakit_layout_{tag}"
+    body = "\n".join(lines)
+    return (
+        f"template <typename Checked, bool = __is_class(Checked) || __is_union(Checked)> struct {name} {{\n"
+        f'static_assert(sizeof(Checked) == 0, "struct {where}: the Python side has a struct; the C++ type is none");\n'
+        "};\n"
+        f"template <> struct {name}<void, false> {{}};\n"
+        f"template <typename Checked> struct {name}<Checked, true> {{\n{body}\n}};\ntemplate struct {name}<{cpp}>;\n"
+    )
+
+
+def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
+    """Assertions of the fields of the class `cpp`, those of structs in it too; `path` leads to it from outside."""
+    lines = []
+    for field in dtype.names or ():
+        identifier(field, f"a field of struct {shown}")
+        assert dtype.fields is not None
+        inner, offset = dtype.fields[field][:2]
+        own, name = f"decltype({cpp}::{field})", f"{path}{field}"
+        # NVRTC has no offsetof before 13.4; what its own <cstddef> would expand to is this intrinsic of its front end.
+        lines += [
+            f'static_assert(__INTADDR__(&((({cpp}*)0)->{field})) == {offset}, "struct {shown}: the Python side has '
+            f'field {name} at byte {offset}; the C++ struct has it elsewhere");',
+            f'static_assert(sizeof({own}) == {inner.itemsize}, "struct {shown}: the Python side has {inner.itemsize} '
+            f'bytes for field {name}; the C++ struct has another size{_hint(inner)}");',
+        ]
+        base = innermost(inner)[0]
+        if base.names is not None:
+            alias = f"{cpp}_{field}"
+            lines.append(f"using {alias} = typename cudakit_layout::element<{own}>::type;")
+            lines += _fields(alias, f"{name}.", shown, base)
+        elif kinds := _kinds(base):
+            lines.append(
+                f"static_assert(cudakit_layout::any<{own}, {_part_bytes(base)}, {kinds}>::value, "
+                f'"struct {shown}: the Python side has {inner} for field {name}; the C++ struct has another type");'
+            )
+    return lines
+
+
+def _kinds(dtype: np.dtype) -> str:
+    others = "v" if dtype.type.__module__ == "ml_dtypes" else _KINDS.get(dtype.kind, "")
+    return ", ".join(f"'{kind}'" for kind in _SMALL_KINDS.get(dtype.name, others))
+
+
+def _part_bytes(dtype: np.dtype) -> int:
+    """Size of what a number is made of: of a complex one, half of it."""
+    return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+
+
+def _hint(dtype: np.dtype) -> str:
+    plain = [dtype, *(innermost(field[0])[0] for field in (dtype.fields or {}).values())]
+    wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
+    return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
+
+
+def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
+    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no other kind of type.
+
+    Only integers are taken for enumerations; for classes, only numbers that C++ has a class for. Bytes are for all.
+    """
+    if dtype.type is np.void:
+        return ""
+    where = shown.replace("\\", "\\\\").replace('"', '\\"')
+    text, given = "", "an integer"
+    if dtype.kind not in "biu":
+        given = str(dtype)
+        text = (
+            f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {given}, no integer");\n'
+        )
+    if dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2):
+        fits = f"cudakit_layout::any<{cpp}, {_part_bytes(dtype)}, {_kinds(dtype)}, 'w'>::value"
+        text += f'static_assert({fits}, "{where} is another type; the Python side has {given}");\n'
+    else:
+        plain = f"!__is_class({cpp}) && !__is_union({cpp})"
+        text += (
+            f'static_assert({plain}, "{where} is a struct; the Python side has {given}; numpy.void is for bytes");\n'
+        )
+    return text

@@ -16,7 +16,7 @@ from cudakit.jit.specialise.options import CompileOptions, Target, check_target
 from cudakit.jit.specialise.parameters import BoundParameter, bound_parameters, resolved
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.jit.specialise.tensor_heads import Edit, edited, edits_of, part_types
-from cudakit.types import layout
+from cudakit.types import structs
 from cudakit.types.arguments import Evidence
 from cudakit.types.cpp import CppType, parse_type, scalar_dtype, without_const
 
@@ -256,8 +256,8 @@ def _function_type(
     parameters: list[str] = []
     for position, parameter in enumerate(signature.parameters or ()):
         cpp = substitute(parameter.type, types)
-        layout = bound[position].layout if position < len(bound) else None
-        parameters += [str(cpp)] if layout is None else part_types(cpp, bound[position].count, layout)
+        structs = bound[position].layout if position < len(bound) else None
+        parameters += [str(cpp)] if structs is None else part_types(cpp, bound[position].count, structs)
     text = f"void (*)({', '.join(parameters)})".replace(" __restrict__", "")
     # The cast stands outside of the kernel's namespace.
     known_types = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
@@ -296,11 +296,11 @@ def _checks(
         if dtype is None or found.kind not in ("array", "scalar") or (known is not None and known.kind == "tensor"):
             continue
         unknown = known is None or known.kind == "unknown"
-        cpp = layout.parameter(position, expression)
+        cpp = structs.parameter(position, expression)
         shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"
         if dtype.names is None:
             if unknown and found.kind == "scalar":
                 name = f"{expression}: parameter {known.name if known else position} ({shown})"
-                yield layout.number_assertion(cpp, name, dtype)
+                yield structs.number_assertion(cpp, name, dtype)
         elif doubtful or known is None or unknown or (known.dtype is not None and known.dtype.names):
-            yield layout.struct_assertions(str(position), cpp, shown, dtype)
+            yield structs.struct_assertions(str(position), cpp, shown, dtype)
