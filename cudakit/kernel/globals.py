@@ -19,8 +19,8 @@ from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.parameters import resolved
 from cudakit.types.arguments import passable, refuse_masked
 from cudakit.types.cpp import CppType, Named, scalar_dtype, vector, without_const
+from cudakit.types.scalars import filled, struct_packer
 from cudakit.types.structs import is_struct_type, struct_dtype
-from cudakit.types.values import filled, struct_packer
 
 
 class UnknownVariable(TemplateError, KeyError):

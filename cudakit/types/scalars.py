@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import ctypes
 import math
+import re
 import struct
 import sys
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator
+from math import prod
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, RangeError, shortened
+from cudakit.types.structs import innermost
 
 #: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
 #: double, a complex as two doubles.
@@ -167,3 +173,220 @@ def to_bytes(passed: Passed, dtype: np.dtype) -> bytes:
     if isinstance(passed, int):
         return (passed & (2**64 - 1)).to_bytes(8, "little")[: dtype.itemsize]
     return np.array(passed, dtype).tobytes()
+
+
+# Python values to the exact bytes of a struct or an array, refusing what a field or an element cannot hold.
+
+#: Types whose values `struct` takes, or refuses, as `scalars.converter` does.
+_PLAIN = frozenset(
+    [int, float, bytes, *(np.dtype(code).type for code in ("f2", "f4", "f8", *np.typecodes["AllInteger"]))]
+)
+#: Python's `struct` has codes of its own for dtypes.
+_CODES = {
+    np.dtype(code): letter
+    for code, letter in zip(
+        ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"], "bBhHiIqQefd", strict=True
+    )
+}
+
+
+class _Leaf(NamedTuple):
+    """A field that is no struct: the way to it, where it lies, and the dtype of its elements."""
+
+    path: str
+    offset: int
+    base: np.dtype
+    shape: tuple[int, ...]
+
+
+def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
+    """A function from a struct in Python, laid out as `dtype`, to its bytes.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        Structured.
+    where : str
+        Kernel and parameter, for the error.
+
+    Returns
+    -------
+    callable
+        Of a dataclass each field is checked: it raises ArgumentError, naming the field, for what cannot be held.
+    """
+    leaves = tuple(_leaves(dtype, "", 0))
+    fields = attrgetter(*(leaf.path for leaf in leaves)) if leaves else None
+    pieces = [_piece(leaf, f"{where}, field {leaf.path},") for leaf in leaves]
+    odd = [(index, pieces[index]) for index, leaf in enumerate(leaves) if leaf.shape or leaf.base not in _CODES]
+    layout = _layout(leaves, dtype.itemsize)
+
+    def pack(value: Any) -> bytes:
+        if isinstance(value, np.generic | np.ndarray):
+            return value.tobytes()
+        if isinstance(value, ctypes.Structure):
+            return bytes(value)
+        if layout is not None and fields is not None:
+            try:
+                values = list(fields(value)) if len(leaves) > 1 else [fields(value)]
+                for index, piece in odd:
+                    values[index] = piece(values[index])
+                if _PLAIN.issuperset(map(type, values)):
+                    return layout.pack(*values)
+            except (struct.error, OverflowError, AttributeError):
+                pass  # What is wrong is said below.
+        return one_by_one(value)
+
+    def one_by_one(value: Any) -> bytes:
+        data = bytearray(dtype.itemsize)
+        for leaf, piece in zip(leaves, pieces, strict=True):
+            try:
+                item = attrgetter(leaf.path)(value)
+            except AttributeError as error:
+                raise ArgumentError(f"{where}, field {leaf.path}, is missing: {error}") from None
+            made = piece(item)
+            data[leaf.offset : leaf.offset + len(made)] = made
+        return bytes(data)
+
+    return pack
+
+
+def _piece(leaf: _Leaf, where: str) -> Callable[[Any], bytes]:
+    """A function from a field's value to its bytes."""
+    base, shape = leaf.base, leaf.shape
+    convert = None if shape else converter(base, where)
+
+    def piece(value: Any) -> bytes:
+        if convert is None:
+            same = type(value) is np.ndarray and value.dtype == base and value.shape == shape
+            return (value if same else filled(value, base, shape, where)).tobytes()
+        if base == np.bool_ and type(value) is bool:
+            return b"\1" if value else b"\0"
+        return to_bytes(convert(value), base)
+
+    return piece
+
+
+def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
+    for name in dtype.names or ():
+        assert dtype.fields is not None
+        inner, offset = dtype.fields[name][:2]
+        if inner.names is not None:
+            yield from _leaves(inner, f"{path}{name}.", start + offset)
+        else:
+            yield _Leaf(f"{path}{name}", start + offset, *innermost(inner))
+
+
+def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:
+    """The struct in terms of Python's `struct`, what that lacks as bytes; None where fields overlap."""
+    text, end = "<", 0
+    for _, offset, base, shape in leaves:
+        size_here = base.itemsize * prod(shape)
+        if offset < end:
+            return None
+        code = f"{size_here}s" if shape or base not in _CODES else _CODES[base]
+        text, end = f"{text}{offset - end}x{code}", offset + size_here
+    return struct.Struct(f"{text}{size - end}x")
+
+
+def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> np.ndarray:
+    """`value`, a number or an array of them, spread over an array of `dtype` and `shape`.
+
+    Raises
+    ------
+    ArgumentError
+        For numbers that `dtype` cannot hold, and another shape.
+    """
+    try:
+        given = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{where} has shape {shape}, got what is no array: {error}") from error
+    made = _exactly(given, dtype, where)
+    try:
+        return made if made.shape == shape else np.broadcast_to(made, shape)
+    except ValueError:
+        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}") from None
+
+
+def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+    if given.dtype == dtype or not given.size:
+        return given.astype(dtype)
+    kind = "f" if given.dtype.type.__module__ == "ml_dtypes" else given.dtype.kind
+    if kind not in {"b": "biu", "i": "biu", "u": "biu", "c": "biufc"}.get(dtype.kind, "biuf"):
+        # One of another kind is refused by its value, if all of them are not numbers after all.
+        convert = converter(dtype, where)
+        pieces = [to_bytes(convert(item), dtype) for item in given.reshape(-1).tolist()]
+        return np.frombuffer(b"".join(pieces), dtype).reshape(given.shape)
+    if dtype.kind in "biu":
+        least, greatest = integer_range(dtype)
+        wrong = np.asarray((given < least) | (given > greatest))
+        made = given.astype(dtype)
+    elif kind in "biu" and dtype.itemsize >= 4:
+        return given.astype(dtype)
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            made = given.astype(dtype)
+        wrong = np.asarray(np.isfinite(given) & ~np.isfinite(made))
+    if wrong.any():
+        converter(dtype, where)(given[wrong].reshape(-1)[0].item())
+    return made
+
+
+# Default arguments of C++ that are plain constants, as Python values.
+
+#: A number as C++ writes it: digits in groups, and a suffix for its type.
+_NUMBER: Final = re.compile(
+    r"(?<![\w.])(0[xX][\da-fA-F']+|0[bB][01']+|(?:\d[\d']*\.?[\d']*|\.\d[\d']*)(?:[eE][+-]?\d+)?)([uUlLzZ]*|[fF])(?![\w.])"
+)
+_LETTER: Final = re.compile(r"(?<!\w)'([A-Za-z0-9_+\-.!?@$%^&|~])'")
+_WORDS: Final = {"true": True, "false": False, "nullptr": None, "NULL": None}
+
+
+def constant(text: str) -> tuple[Any] | None:
+    """The value of `text`, alone in a tuple; None for what is no expression of literals.
+
+    >>> constant("1 << 4"), constant("nullptr"), constant("BLOCK")
+    ((16,), (None,), None)
+    """
+    if text in _WORDS:
+        return (_WORDS[text],)
+    text = _LETTER.sub(lambda match: str(ord(match[1])), text)
+    try:
+        return (_value(ast.parse(_NUMBER.sub(_python, text).strip(), mode="eval").body),)
+    except (SyntaxError, ValueError, ArithmeticError):
+        return None
+
+
+def _python(match: re.Match[str]) -> str:
+    digits, suffix = match[1].replace("'", ""), match[2]
+    if suffix in ("f", "F"):
+        return repr(float(np.float32(digits)))
+    # C++ has octal numbers that begin with a zero alone.
+    return f"0o{digits[1:]}" if re.fullmatch(r"0[0-7]+", digits) else digits
+
+
+def _value(node: ast.expr) -> int | float:
+    match node:
+        case ast.Constant(int() | float() as value):
+            return value
+        case ast.UnaryOp(ast.USub(), operand):
+            return -_value(operand)
+        case ast.BinOp(left, operation, right):
+            return _applied(operation, _value(left), _value(right))
+    raise ValueError("no constant")
+
+
+def _applied(operation: ast.operator, left: int | float, right: int | float) -> int | float:
+    match operation, left, right:
+        case ast.Add(), _, _:
+            return left + right
+        case ast.Sub(), _, _:
+            return left - right
+        case ast.Mult(), _, _:
+            return left * right
+        case ast.Div(), int(), int():
+            return math.trunc(left / right)
+        case ast.Div(), _, _:
+            return left / right
+        case ast.LShift(), int(), int():
+            return left << min(right, 64)
+    raise ValueError("no constant")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.types.constants import constant
+from cudakit.types.scalars import constant
 
 pytestmark = pytest.mark.emulator
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from cudakit.errors import ArgumentError, RangeError
+from cudakit.types.scalars import filled, struct_packer
 from cudakit.types.structs import struct_dtype
-from cudakit.types.values import filled, struct_packer
 
 pytestmark = pytest.mark.emulator
 

@@ -14,8 +14,8 @@ from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument, describe, texture_handle
+from cudakit.types.scalars import struct_packer
 from cudakit.types.tensors import ALIGN, MOST, TensorLayout, fits, layout_of, overlaps_itself, packer, passed_strides
-from cudakit.types.values import struct_packer
 
 # An array that a tile kernel takes whole: whether its code is right for it, and the bytes that are passed.
 

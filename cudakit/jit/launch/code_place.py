@@ -23,8 +23,8 @@ from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.streams import devices
 from cudakit.types import structs
 from cudakit.types.arguments import Argument, Evidence, components, describe
-from cudakit.types.constants import constant
 from cudakit.types.cpp import CppType, Named, is_tensor, tensor_arguments, vector, without_const
+from cudakit.types.scalars import constant
 from cudakit.types.tensors import layout_of
 
 
