@@ -15,7 +15,7 @@ from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.log import Log, Made, current_log, logging, mark
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.streams import devices
-from cudakit.types.parameters_shown import ShownSignature, keywords
+from cudakit.types.shown import ShownSignature, keywords
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
 #: After so many calls of which nothing came, only one in `_SELDOM` is looked at: it may be that none is like another.

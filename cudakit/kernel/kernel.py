@@ -29,8 +29,7 @@ from cudakit.places import DEVICES, default_place
 from cudakit.streams import devices
 from cudakit.types.checked import is_one_of, listed, text_of, whole
 from cudakit.types.cpp import split_arguments
-from cudakit.types.parameters_shown import ShownSignature
-from cudakit.types.shown import Table, html
+from cudakit.types.shown import ShownSignature, Table, html
 
 if TYPE_CHECKING:
     from cudakit.jit.compile.explained import Explained

@@ -10,8 +10,19 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from cudakit.types.parameters_shown import ShownSignature, apart, keywords
-from cudakit.types.shown import Drawing, Reported, Table, escaped, html, table_html, text, words
+from cudakit.types.shown import (
+    Drawing,
+    Reported,
+    ShownSignature,
+    Table,
+    apart,
+    escaped,
+    html,
+    keywords,
+    table_html,
+    text,
+    words,
+)
 
 pytestmark = pytest.mark.emulator
 
