@@ -15,7 +15,7 @@ from cudakit.emulator.compiled import kernel
 from cudakit.emulator.compiled.inline import Inlined
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.decode import Context
 
 HERE = Path(__file__).parent
 PAGE = HERE / "emulator.md"

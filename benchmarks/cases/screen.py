@@ -97,8 +97,7 @@ def _taken(ptx: bytes) -> list[str]:
     from cudakit.emulator.compiled.inline import Inlined
     from cudakit.emulator.compiled.layout import Layout
     from cudakit.emulator.compiled.refusal import Refusal
-    from cudakit.emulator.machine.context import Context
-    from cudakit.emulator.machine.decode import decode
+    from cudakit.emulator.machine.decode import Context, decode
     from cudakit.emulator.machine.memory import Memory
     from cudakit.emulator.machine.module import Module
     from cudakit.emulator.ptx.parser import parse

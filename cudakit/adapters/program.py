@@ -21,7 +21,7 @@ from typing import Any
 
 from cudakit.adapters import numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
-from cudakit.emulator.face import EmulatedThreads, Order, Report, begin, check, counters, strict
+from cudakit.emulator.face import DrawnOrder, EmulatedThreads, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
 from cudakit.streams.witnesses import Witness, Work, witnessing
@@ -51,7 +51,7 @@ class Fault:
     kernel: str
     file: str
     line: int
-    schedule: Order | None = None
+    schedule: DrawnOrder | None = None
 
     def __str__(self) -> str:
         return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"

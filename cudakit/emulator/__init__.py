@@ -4,10 +4,10 @@
 from cudakit.emulator import instructions as instructions
 from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.debug.debug import debug
-from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.place import strict
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream

@@ -11,8 +11,8 @@ from cudakit.emulator.counters.counters import counters
 from cudakit.emulator.counters.report import Report
 from cudakit.emulator.debug.debug import begin
 from cudakit.emulator.launch import EmulatedCode, EmulatedShape
-from cudakit.emulator.machine.drawn import Order
 from cudakit.emulator.machine.heap import device_limits
+from cudakit.emulator.machine.machine import DrawnOrder
 from cudakit.emulator.place import EmulatorPlace, strict
 from cudakit.emulator.ready import EmulatedThreads
 from cudakit.emulator.resources import tensor_map
@@ -32,5 +32,5 @@ __all__ = [
     "DeviceArray", "DeviceModule", "MARKS", "as_device", "device_limits", "room",
     "EmulatedTensorMap", "SurfaceObject", "TextureObject", "tensor_map",
     "EmulatedEvent", "EmulatedStream", "handed_out", "host_view", "order", "stream",
-    "Finding", "Order", "Report", "begin", "check", "counters",
+    "Finding", "DrawnOrder", "Report", "begin", "check", "counters",
 ]  # fmt: skip

@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cudakit.emulator.arguments import describe_host
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.decode import Linked
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.symbols import Linked
+from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Program
 from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of

@@ -12,10 +12,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cudakit.emulator.checks.check import checkers, searching
-from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
+from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.program import Function, as_compiled
 from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream

@@ -19,11 +19,11 @@ from support.emulated import of_numpy
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine import capacity
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine import module
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Function
 
@@ -423,20 +423,20 @@ def test_fewer_blocks_run_at_once_where_memory_is_short(monkeypatch: pytest.Monk
     out = np.zeros(64 * 32, "i4")
     blocks: list[int] = []
 
-    def watch(module: Module, entry: Function, geometry: Geometry, title: str) -> int:
-        blocks.append(blocks_at_once(module, entry, geometry, title))
+    def watch(held: Module, entry: Function, geometry: Geometry, title: str) -> int:
+        blocks.append(blocks_at_once(held, entry, geometry, title))
         return blocks[-1]
 
-    blocks_at_once = capacity.blocks_at_once
+    blocks_at_once = module.blocks_at_once
     monkeypatch.setattr("cudakit.emulator.machine.machine.blocks_at_once", watch)
-    monkeypatch.setattr(capacity, "USUAL_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "USUAL_BYTES", 1 << 20)
     kernel(emulator.stream(), ck.config(64, 32, shared_bytes=200 << 10), out)
     np.testing.assert_array_equal(out, np.tile(np.arange(32), 64))
     assert blocks == [5]
 
 
 def test_what_cannot_fit_says_how_much_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(module, "MOST_BYTES", 1 << 20)
     with pytest.raises(ck.EmulationError, match=r"^f: 8 blocks that must .* take \d{7} bytes .* 1048576 are available"):
         ck.Kernel(_NOTHING)(emulator.stream(), ck.config(8, 32, shared_bytes=200 << 10, cluster=8))
 

@@ -13,7 +13,7 @@ import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of, is_strong, polls, sources, targets, touches
 from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
-from cudakit.emulator.machine.stack import frame_bytes
+from cudakit.emulator.machine.kernel_memory import frame_bytes
 from cudakit.emulator.ptx.program import Instruction
 
 pytestmark = pytest.mark.emulator

@@ -15,7 +15,7 @@ from cudakit import emulator
 from cudakit.emulator import arguments as emulator_arguments
 from cudakit.emulator.arguments import describe_host
 from cudakit.emulator.launch import EmulatedCode, EmulatedShape, EmulatedVariables, pack
-from cudakit.emulator.machine.shared import SharedLayout
+from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.ready import EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.jit.launch.bind import Fragment, Mismatch, evaluate
 from cudakit.jit.load.config import Cover

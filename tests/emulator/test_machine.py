@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.emulator.machine import children as children_of
-from cudakit.emulator.machine import symbols as symbols_of
-from cudakit.emulator.machine.capacity import MOST_BYTES, MOST_LANES, USUAL_BYTES, blocks_at_once
-from cudakit.emulator.machine.children import Children
-from cudakit.emulator.machine.drawn import Drawn
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine import decode as symbols_of
+from cudakit.emulator.machine import machine as children_of
 from cudakit.emulator.machine.heap import DeviceLimits, Heap
 from cudakit.emulator.machine.late import Copies, Late
+from cudakit.emulator.machine.machine import Children, Drawn
 from cudakit.emulator.machine.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
@@ -32,8 +29,8 @@ from cudakit.emulator.machine.memory import (
     check_aligned,
     plain,
 )
-from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.state import LOCAL_BYTES, RUNNING
+from cudakit.emulator.machine.module import MOST_BYTES, MOST_LANES, USUAL_BYTES, Module, blocks_at_once
+from cudakit.emulator.machine.state import LOCAL_BYTES, RUNNING, Geometry
 from cudakit.emulator.ptx.parser import parse
 
 U4, U1 = np.dtype("u4"), np.dtype("u1")
@@ -902,7 +899,7 @@ def test_variables_of_a_thread_have_a_limit() -> None:
     ],
 )  # fmt: skip
 def test_frames_hold_what_is_needed_after_a_call(text: str, local: int, taken: int) -> None:
-    from cudakit.emulator.machine.stack import frame_bytes
+    from cudakit.emulator.machine.kernel_memory import frame_bytes
 
     registers = ".reg .b16 %h; .reg .b32 %a; .reg .b64 %d, %e, %SP; .reg .pred %p;"
     program = parse(f"{HEAD}.func g() {{ ret; }} .func f() {{ {registers} {text} }}")

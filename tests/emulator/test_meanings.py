@@ -8,8 +8,7 @@ import pytest
 from cudakit.emulator.instructions.words import ArrayWord, compiled
 from cudakit.emulator.isa.meanings.table import MEANINGS, SECTIONS, bound
 from cudakit.emulator.isa.words import low_ones
-from cudakit.emulator.machine.context import CARRY
-from cudakit.emulator.machine.decode import INSTRUCTIONS
+from cudakit.emulator.machine.decode import CARRY, INSTRUCTIONS
 from cudakit.emulator.ptx.program import Instruction, Register
 
 pytestmark = pytest.mark.emulator

@@ -11,7 +11,7 @@ from support import on_gpu
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine.capacity import MOST_LANES
+from cudakit.emulator.machine.module import MOST_LANES
 from cudakit.emulator.runners import runner
 from cudakit.jit.cache.settings import machine
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from cudakit.emulator.machine.drawn import Order
+from cudakit.emulator.machine.machine import DrawnOrder
 from cudakit.errors import EmulationError
 from cudakit.types.shown import Part, Reported
 
@@ -42,7 +42,7 @@ class Finding:
     line: int
     other: str
     text: str
-    schedule: Order | None = None
+    schedule: DrawnOrder | None = None
 
     def __str__(self) -> str:
         return f"{self.kernel}: {self.file}:{self.line}: {self.text}"

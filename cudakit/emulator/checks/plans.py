@@ -9,7 +9,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import Access, accesses_of, parts, space_of, type_of
 from cudakit.emulator.isa.facts import Memory, facts_of, is_atomic, is_strong, touches
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
+from cudakit.emulator.machine.decode import DTYPES, Context, Reader
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.machine.state import Frame, Machine

@@ -15,8 +15,7 @@ from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Finding, Report
 from cudakit.emulator.checks.telling import is_benign, own_source
 from cudakit.emulator.isa.facts import is_atomic
-from cudakit.emulator.machine.drawn import Order
-from cudakit.emulator.machine.machine import Launch, run
+from cudakit.emulator.machine.machine import DrawnOrder, Launch, run
 from cudakit.emulator.ptx.program import Function, Instruction
 from cudakit.errors import EmulationError
 
@@ -75,7 +74,7 @@ class _Tries:
         self._has_one_result = one
         self.switches = 0
 
-    def found(self, order: Order) -> Finding | None:
+    def found(self, order: DrawnOrder) -> Finding | None:
         """What is found in an order: by checks, as an error, or as another result."""
         _put(self._held, self._before)
         report, budget = Report(), _PATIENCE * (self._launch.steps + self._launch.geometry.threads)
@@ -158,7 +157,7 @@ def _shrunk(tries: _Tries, seed: int, found: Finding) -> Finding:
         if part == 1:
             break
         part //= 2
-    order: Order = (seed, *kept) if len(kept) <= _SHOWN else seed
+    order: DrawnOrder = (seed, *kept) if len(kept) <= _SHOWN else seed
     enough = "1 switch is" if len(kept) == 1 else f"{len(kept)} switches are"
     text = f"{found.text}; so with schedule={order}, of which {enough} enough"
     return dataclasses.replace(found, text=text, schedule=order)

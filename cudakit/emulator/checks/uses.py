@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from cudakit.emulator.isa.facts import facts_of, is_atomic, sources, targets, touches
-from cudakit.emulator.machine.context import CARRY
+from cudakit.emulator.machine.decode import CARRY
 from cudakit.emulator.ptx.program import Function, Instruction, registers_in
 
 

@@ -16,7 +16,7 @@ from cudakit.emulator.compiled.polls import polling
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
 from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
-from cudakit.emulator.machine.context import STORAGE, Context
+from cudakit.emulator.machine.decode import STORAGE, Context
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
 
 

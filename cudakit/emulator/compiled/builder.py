@@ -15,7 +15,7 @@ from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, join, resized
 from cudakit.emulator.compiled.text import Text, X, constant, lanes_of, like
 from cudakit.emulator.isa.facts import sources, targets
-from cudakit.emulator.machine.context import DTYPES, STORAGE, Context, immediate
+from cudakit.emulator.machine.decode import DTYPES, STORAGE, Context, immediate
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register, Symbol
 
 #: LLVM's types of what is computed with.

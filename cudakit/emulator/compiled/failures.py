@@ -13,7 +13,7 @@ from cudakit.emulator.compiled.loaded import Compiled
 from cudakit.emulator.instructions.control import trapped
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import AccessError, check_aligned
-from cudakit.emulator.machine.special import SpecialRegisters, deadlocked, place_of
+from cudakit.emulator.machine.state import SpecialRegisters, deadlocked, place_of
 from cudakit.emulator.ptx.program import Immediate, Instruction
 from cudakit.errors import EmulationError
 

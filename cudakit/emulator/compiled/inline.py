@@ -8,7 +8,7 @@ from dataclasses import replace
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.isa.facts import facts_of, result_of, touches
-from cudakit.emulator.machine.context import DTYPES, STORAGE
+from cudakit.emulator.machine.decode import DTYPES, STORAGE
 from cudakit.emulator.ptx.program import (
     Address,
     Function,

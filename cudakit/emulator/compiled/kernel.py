@@ -25,7 +25,7 @@ from cudakit.emulator.compiled.shapes import UNIFORM
 from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.compiled.waiting import Waiting
 from cudakit.emulator.isa.facts import is_atomic
-from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.ptx.program import Immediate, Instruction
 
 

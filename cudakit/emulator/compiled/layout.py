@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.state import Geometry
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,9 @@ from cudakit.emulator.compiled import native, tiers
 from cudakit.emulator.compiled.kernel import Facts
 from cudakit.emulator.compiled.layout import Layout, Slot
 from cudakit.emulator.compiled.source import Source
-from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import WIDEST, Memory
-from cudakit.emulator.machine.special import coordinates
-from cudakit.emulator.machine.state import SHARED_UNIT
+from cudakit.emulator.machine.state import SHARED_UNIT, Geometry, coordinates
 
 
 @dataclass(eq=False)

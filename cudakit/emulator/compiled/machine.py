@@ -16,9 +16,8 @@ from cudakit.emulator.compiled.loaded import Compiled
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.session import Session
 from cudakit.emulator.compiled.source import Source
-from cudakit.emulator.machine.capacity import MOST_LANES
 from cudakit.emulator.machine.machine import Launch
-from cudakit.emulator.machine.module import Module
+from cudakit.emulator.machine.module import MOST_LANES, Module
 from cudakit.errors import EmulatorWarning
 
 

@@ -18,11 +18,11 @@ from cudakit.emulator.compiled.failures import error_of
 from cudakit.emulator.compiled.layout import STRIP, Ending, Slot
 from cudakit.emulator.compiled.loaded import Compiled, Frame, frame_of
 from cudakit.emulator.instructions.control import CALLS
-from cudakit.emulator.machine.capacity import MOST_LANES, blocks_at_once
 from cudakit.emulator.machine.decode import decode
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, WRITE, AccessError, Memory
-from cudakit.emulator.machine.special import SpecialRegisters, place_of
+from cudakit.emulator.machine.module import MOST_LANES, blocks_at_once
+from cudakit.emulator.machine.state import SpecialRegisters, place_of
 from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import EmulationError
 

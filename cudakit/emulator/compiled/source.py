@@ -7,8 +7,7 @@ from functools import cached_property
 from cudakit.emulator.compiled.inline import Inlined
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.webs import split
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.decode import decode
+from cudakit.emulator.machine.decode import Context, decode
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.program import Function, Instruction
 

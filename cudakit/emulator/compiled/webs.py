@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from cudakit.emulator.compiled.flow import Flow
 from cudakit.emulator.isa.facts import sources, targets
-from cudakit.emulator.machine.context import STORAGE
+from cudakit.emulator.machine.decode import STORAGE
 from cudakit.emulator.ptx.program import Address, Function, Group, Instruction, Operand, Register
 
 

@@ -9,7 +9,7 @@ from cudakit.emulator.counters.pattern import Pattern
 from cudakit.emulator.counters.requests import SECTOR, WARP
 from cudakit.emulator.counters.tally import Kernel, Record, Space
 from cudakit.emulator.isa.facts import result_of
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.program import Address, Group, Operand, Register
 
 _BANK_BYTES, _BANKS = 4, 32

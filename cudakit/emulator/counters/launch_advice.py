@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cudakit.emulator.counters.requests import WARP
 from cudakit.emulator.counters.tally import Kernel
-from cudakit.emulator.machine.shared import shared_layout
+from cudakit.emulator.machine.kernel_memory import shared_layout
 from cudakit.emulator.machine.state import RESERVED_SHARED
 
 

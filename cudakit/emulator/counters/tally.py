@@ -28,10 +28,9 @@ from cudakit.emulator.counters.requests import (
 from cudakit.emulator.instructions.access import Access, accesses_of, space_of
 from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.machine.decode import Decoded
-from cudakit.emulator.machine.geometry import Geometry
 from cudakit.emulator.machine.machine import Launch, Scheduler
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
-from cudakit.emulator.machine.state import Frame
+from cudakit.emulator.machine.state import Frame, Geometry
 from cudakit.emulator.ptx.program import Function, Instruction, Program, Source
 
 #: Bytes of addresses that are remembered.

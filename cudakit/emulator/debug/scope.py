@@ -9,7 +9,7 @@ import numpy as np
 from cudakit.emulator.debug import dwarf, types
 from cudakit.emulator.debug.expressions import Value
 from cudakit.emulator.debug.stepper import Front, Stepper
-from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.machine.memory import AccessError, plain
 from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.ptx.program import Function

@@ -8,12 +8,11 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.emulator.machine.machine import PATIENCE, Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.machine.state import DONE, RUNNING
+from cudakit.emulator.machine.state import DONE, RUNNING, Geometry
 from cudakit.errors import EmulationError
 
 #: Steps that choose among all warps.

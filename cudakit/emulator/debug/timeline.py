@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 
 from cudakit.emulator.debug.stepper import ALL, Saved, Stepper
 from cudakit.emulator.debug.undo import Undo
-from cudakit.emulator.machine.capacity import blocks_at_once
 from cudakit.emulator.machine.machine import Launch, Observer
 from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.module import blocks_at_once
 from cudakit.errors import EmulationError
 
 #: Steps between two states that are kept, at first; and how many are kept at the most.

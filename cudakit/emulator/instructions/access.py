@@ -13,8 +13,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.words import elementwise
 from cudakit.emulator.isa.facts import Memory, facts_of, is_widely_strong
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
-from cudakit.emulator.machine.decode import Control, Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Control, Reader, Step, instruction
 from cudakit.emulator.machine.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,

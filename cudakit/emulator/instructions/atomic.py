@@ -16,8 +16,7 @@ import numpy as np
 from cudakit.emulator.instructions.access import check_vector, parts, space_of, type_of
 from cudakit.emulator.instructions.retry import retry_of
 from cudakit.emulator.isa.facts import is_widely_strong
-from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
-from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, Writer, instruction
 from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand, Register

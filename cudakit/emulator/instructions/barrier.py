@@ -18,8 +18,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import space_of, type_of
 from cudakit.emulator.instructions.warp import warp_barrier, warp_bits
-from cudakit.emulator.machine.context import Context, Reader, Writer
-from cudakit.emulator.machine.decode import Control, Step, control, instruction
+from cudakit.emulator.machine.decode import Context, Control, Reader, Step, Writer, control, instruction
 from cudakit.emulator.machine.memory import RANK_SHIFT, SHARED_WINDOW, STRONG_WRITE, WINDOW_BITS, Index
 from cudakit.emulator.machine.state import AT_BARRIER, DONE, RUNNING, Frame, Machine
 from cudakit.emulator.ptx.program import Address, Instruction

@@ -14,12 +14,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.decode import Control, Step, control, instruction
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.decode import Context, Control, Step, control, instruction
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.machine.state import Frame, Machine
+from cudakit.emulator.machine.state import Frame, Geometry, Machine
 from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction, Register, Symbol
 from cudakit.errors import EmulationError
 

@@ -14,8 +14,7 @@ import numpy as np
 from cudakit.emulator.instructions.access import check_vector, parts, space_of, st, type_of
 from cudakit.emulator.instructions.atomic import COMPUTED, change, red
 from cudakit.emulator.instructions.barrier import apply, numbers_of
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
-from cudakit.emulator.machine.decode import Maker, Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Maker, Reader, Step, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import RANK_SHIFT, READ, STRONG_WRITE, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine

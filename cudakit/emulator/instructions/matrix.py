@@ -43,8 +43,7 @@ from cudakit.emulator.instructions.access import (
     uniform,
 )
 from cudakit.emulator.instructions.rounding import MODES, canonical, fma_f64, to_f16
-from cudakit.emulator.machine.context import Context, Reader
-from cudakit.emulator.machine.decode import Control, Step, control
+from cudakit.emulator.machine.decode import Context, Control, Reader, Step, control
 from cudakit.emulator.machine.memory import SHARED_WINDOW, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand

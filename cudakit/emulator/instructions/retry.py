@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.instructions.access import type_of
-from cudakit.emulator.machine.context import DTYPES, Context
-from cudakit.emulator.machine.decode import Step, decode
+from cudakit.emulator.machine.decode import DTYPES, Context, Step, decode
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol, registers_in

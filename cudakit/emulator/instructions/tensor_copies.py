@@ -24,8 +24,7 @@ from cudakit.emulator.instructions.copies import (
     reduction,
     spaces,
 )
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
-from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine

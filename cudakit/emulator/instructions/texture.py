@@ -12,8 +12,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import parts
 from cudakit.emulator.instructions.atomic import apply_in_order
-from cudakit.emulator.machine.context import DTYPES, Context, Reader
-from cudakit.emulator.machine.decode import Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, instruction
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register

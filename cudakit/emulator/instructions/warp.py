@@ -16,8 +16,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import type_of
 from cudakit.emulator.instructions.rounding import quieted
-from cudakit.emulator.machine.context import DTYPES, Context, Reader, Writer
-from cudakit.emulator.machine.decode import Control, Step, control, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Control, Reader, Step, Writer, control, instruction
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import AT_WARP, DONE, RUNNING, Frame, Machine
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand

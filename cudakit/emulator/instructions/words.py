@@ -19,8 +19,7 @@ from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, results_of, source_kind
 from cudakit.emulator.isa.words import BITS, Word
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
-from cudakit.emulator.machine.context import CARRY, Context
-from cudakit.emulator.machine.decode import INSTRUCTIONS, Step
+from cudakit.emulator.machine.decode import CARRY, INSTRUCTIONS, Context, Step
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand

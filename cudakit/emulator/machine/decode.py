@@ -1,23 +1,451 @@
 """Instructions made ready to run: one function a table entry.
 
-`INSTRUCTIONS` is the table: opcode → maker, filled by the family modules (`arithmetic`, `conversion`, `access`, `warp`,
-`barrier`, `atomic`, `control`, …). A maker takes an instruction and its `Context` and returns a `Step` (run for the
-lanes of an index), or a `Control` (which may move lanes to other places or make them wait).
+`INSTRUCTIONS` is the table: opcode → maker, filled by the family modules (`words`, `access`, `warp`, `barrier`,
+`atomic`, `control`, …). A maker takes an instruction and its `Context`, what the instruction needs of the function
+around it: registers, variables by their names (`Symbols`). It binds each operand once, to a function that reads or
+writes it for the lanes of an index, and returns a `Step` (run for these lanes), or a `Control` (which may move lanes to
+other places or make them wait).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.isa.facts import polls, sources
+from cudakit.emulator.machine.kernel_memory import frame_bytes
+from cudakit.emulator.machine.memory import Index, Memory
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Instruction
+from cudakit.emulator.ptx.program import (
+    Address,
+    Function,
+    Group,
+    Immediate,
+    Instruction,
+    Operand,
+    Pointer,
+    Program,
+    Register,
+    Symbol,
+    Variable,
+)
 from cudakit.errors import EmulationError
+from cudakit.jit.compile.symbol_names import common_name, is_shared
+
+#: The pointer to a program's first function.
+_FUNCTIONS = 0x7300_0000_0000_0000
+
+
+class Linked:
+    """What the programs of one text share, by the names that are the same in all of them.
+
+    Attributes
+    ----------
+    variables : dict of str to (numpy.ndarray, int)
+        Bytes and address of each variable in global or constant memory.
+    functions : dict of str to int
+        What a pointer to each function says.
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[str, tuple[np.ndarray, int]] = {}
+        self.functions: dict[str, int] = {}
+
+
+class Symbols:
+    """The variables and functions of a program, for as long as its module lives.
+
+    Attributes
+    ----------
+    storage : dict of str to numpy.ndarray
+        Bytes of each variable in global or constant memory.
+    addresses : dict of str to int
+        Addresses of these.
+    constants : list of (int, int)
+        Address and bytes of each variable in constant memory.
+    numbers : dict of str to int
+        Number of each function.
+    shared : frozenset of str
+        Names of the variables in shared memory; where they lie is each kernel's own.
+    linked : Linked
+        What other programs of the text have too.
+    """
+
+    shared: frozenset[str]
+
+    def __init__(self, program: Program, memory: Memory, linked: Linked) -> None:
+        self.storage: dict[str, np.ndarray] = {}
+        self.addresses: dict[str, int] = {}
+        self.constants: list[tuple[int, int]] = []
+        self.numbers: dict[str, int] = {name: number for number, name in enumerate(program.functions)}
+        self.linked = linked
+        self._pointers = {
+            name: linked.functions.setdefault(common_name(name), _FUNCTIONS + len(linked.functions))
+            for name in program.functions
+        }
+        self._functions = {pointer: name for name, pointer in self._pointers.items()}
+        scopes = (program.variables, *(function.variables for function in program.functions.values()))
+        self.shared = frozenset(v.name for scope in scopes for v in scope.values() if v.space == "shared")
+        new = [
+            variable
+            for variable in program.variables.values()
+            if variable.space in ("global", "const") and self._place(variable, memory)
+        ]
+        for variable in new:
+            self._fill(variable)
+
+    def _place(self, variable: Variable, memory: Memory) -> bool:
+        """Give a variable its memory; whether that is new."""
+        common = common_name(variable.name) if is_shared(variable.name) else None
+        data, address = self.linked.variables.get(common or "", (None, 0))
+        is_new = data is None or data.size != max(1, variable.size)
+        if data is None or is_new:
+            data, address = self._made(variable, memory)
+            if common is not None:
+                self.linked.variables[common] = data, address
+        self.storage[variable.name], self.addresses[variable.name] = data, address
+        if variable.space == "const":
+            self.constants.append((address, variable.size))
+        return is_new
+
+    def _made(self, variable: Variable, memory: Memory) -> tuple[np.ndarray, int]:
+        try:
+            padded = bytearray(max(1, variable.size) + variable.align)
+        except MemoryError:
+            raise EmulationError(f"no memory for the {variable.size} bytes of variable {variable.name}") from None
+        skip = -int(np.frombuffer(padded, np.uint8).__array_interface__["data"][0]) % max(1, variable.align)
+        # No part of another array, which would be in reach too.
+        data = np.frombuffer(padded, np.uint8, max(1, variable.size), skip)
+        return data, memory.add(data, f"variable {variable.name}", variable.space == "const")
+
+    def _fill(self, variable: Variable) -> None:
+        for offset, item in variable.data:
+            if isinstance(item, Pointer):
+                address = self.address_of(item.symbol.name)
+                if address is None:
+                    raise EmulationError(
+                        f"PTX line {item.line}: no variable in memory and no function is named {item.symbol.name}"
+                    )
+                item = item.to_bytes(address)
+            self.storage[variable.name][offset : offset + len(item)] = np.frombuffer(item, np.uint8)
+
+    def address_of(self, name: str) -> int | None:
+        """Address of a variable in global or constant memory, or the number that stands for a function in a pointer."""
+        if name in self.addresses:
+            return self.addresses[name]
+        return self._pointers.get(name)
+
+    def function_at(self, pointer: int) -> str:
+        """Name of the function that a pointer stands for.
+
+        Raises
+        ------
+        EmulationError
+        """
+        if pointer in self._functions:
+            return self._functions[pointer]
+        known = next((name for name, number in self.linked.functions.items() if number == pointer), None)
+        if known is None:
+            raise EmulationError(f"a call to {pointer:#x}, which is no function")
+        raise EmulationError(
+            f"a call through a pointer to {known}, which another kernel's code has and this one's has not; let them be "
+            "compiled together: module.prepare(…) with both, before the first launch"
+        )
+
+
+# ── operands ──
+
+#: dtype in which a value of a PTX type is computed; half precision as raw bits, converted where computed with.
+DTYPES: dict[str, np.dtype] = {
+    **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for kind in "bu" for bits in (8, 16, 32, 64)},
+    **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
+    "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f16x2": np.dtype("u4"), "bf16x2": np.dtype("u4"),
+    "tf32": np.dtype("u4"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
+    "b128": np.dtype([("low", "u8"), ("high", "u8")]),
+}  # fmt: skip
+
+#: dtype in which a register of a PTX type is stored.
+STORAGE = {
+    name: dtype if name in ("pred", "b128") else np.dtype(f"u{dtype.itemsize}") for name, dtype in DTYPES.items()
+}
+
+
+#: The carry flag of `add.cc` and its kind: a register of every function, which no PTX text can name.
+CARRY = Register("%condition code")
+
+
+#: Where no shared variable is known to lie.
+_NOWHERE: Mapping[str, int] = MappingProxyType({})
+
+Reader: TypeAlias = Callable[[Frame, Index, Machine], Any]
+Writer: TypeAlias = Callable[[Frame, Index, Any], None]
+
+
+class Context:
+    """What a maker needs of the function around an instruction: registers, addresses, types.
+
+    Parameters
+    ----------
+    symbols : Symbols
+    function : Function
+    shared : mapping of str to int, optional
+        Where shared variables lie, if the context is of one kernel alone. Else each launch says so.
+    """
+
+    symbols: Symbols
+    function: Function
+
+    def __init__(self, symbols: Symbols, function: Function, shared: Mapping[str, int] = _NOWHERE) -> None:
+        self.symbols, self.function = symbols, function
+        self.shared: Mapping[str, int] = shared
+        registers = {**function.registers, CARRY.name: "pred"}
+        self.numbers: dict[str, int] = {name: number for number, name in enumerate(registers)}
+        if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
+            raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
+        self.storage: list[np.dtype] = [STORAGE[kind] for kind in registers.values()]
+        #: Registers that nothing has been written to.
+        self.blank: list[np.ndarray] = [np.zeros(1, dtype) for dtype in self.storage]
+        self.local: dict[str, int] = {}
+        end = 0
+        for variable in function.variables.values():
+            if variable.space == "local":
+                end = -(-end // variable.align) * variable.align
+                self.local[variable.name] = end
+                end += variable.size
+        self.local_bytes: int = -(-end // 16) * 16
+        #: What the function's frame begins at a multiple of.
+        self.local_align: int = max((v.align for v in function.variables.values() if v.space == "local"), default=1)
+        #: Memory of a lane in this function, in bytes.
+        self.lane_bytes: int = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
+        self.parameter_sizes: dict[str, int] = {
+            v.name: v.size
+            for v in (*function.parameters, *function.returns, *function.variables.values())
+            if v.space == "param"
+        }
+        #: Addresses of a kernel's parameters; those of other functions have none.
+        self.parameter_offsets: dict[str, int] = {}
+        end = 0
+        for variable in function.parameters if function.is_entry else ():
+            end = -(-end // variable.align) * variable.align
+            self.parameter_offsets[variable.name] = end
+            end += variable.size
+        #: Instructions where lanes that took different ways may meet.
+        self.leaders: frozenset[int] = frozenset(function.labels.values())
+        #: Steps that compute each lane's result from the same lane's operands, and nothing else.
+        self.elementwise: set[Callable[..., None]] = set()
+        #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
+        self.polling: frozenset[int] = _polling_loops(function)
+
+    @cached_property
+    def registers_read(self) -> frozenset[str]:
+        """Names of the registers that any instruction of the function may read."""
+        return frozenset(name for instruction in self.function.code for name in sources(instruction))
+
+    @cached_property
+    def frame_bytes(self) -> int:
+        """Stack that machine code takes for a call, about."""
+        return frame_bytes(self.function, self.local_bytes)
+
+    def make_frame(self, lanes: int) -> Frame:
+        """Empty registers for all lanes."""
+        return Frame(lanes, list(self.blank), np.zeros(lanes, np.int64), {}, np.zeros(lanes, np.int64))
+
+    # ── operands ──
+
+    def read(self, operand: Operand, kind: str, compact: bool = False) -> Reader:
+        """A function that reads `operand` as PTX type `kind`: an array over the lanes, or one value for all.
+
+        Parameters
+        ----------
+        operand : Operand
+        kind : str
+        compact : bool
+            A register that holds the same in all lanes is given as an array of one element, not repeated for each lane.
+        """
+        dtype = DTYPES[kind]
+        match operand:
+            case Register(name) if name in self.numbers:
+                return self._read_register(self.numbers[name], dtype, kind, compact)
+            case Register(name):
+                return self._read_special(name.removeprefix("%"), dtype)
+            case Immediate():
+                value = immediate(operand, dtype)
+                return lambda frame, index, machine: value
+            case Symbol(name, offset):
+                return self._read_symbol(name, offset, dtype)
+            case Group("not", (inner,)):
+                of = self.read(inner, kind, compact)
+                return lambda frame, index, machine: ~of(frame, index, machine)
+        raise EmulationError(f"operand {operand} cannot be read as {kind}")
+
+    def _read_register(self, number: int, dtype: np.dtype, kind: str, compact: bool) -> Reader:
+        stored = self.storage[number]
+        same = stored.itemsize == dtype.itemsize
+        # A wider register gives its low part; a narrower one is extended by the type's sign.
+        narrow = stored if same else np.dtype(f"u{dtype.itemsize}")
+        source = stored if same else np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}")
+
+        def values(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            held = frame.registers[number]
+            if held.size == 1:
+                if not compact:
+                    held = np.ndarray(frame.lanes if index is None else index.size, stored, held, 0, (0,))
+            elif index is not None:
+                held = held[index]
+            # Always a view, so that it cannot be taken for an array that is nobody else's.
+            return held.view(dtype) if same else held.view(source).astype(narrow).view(dtype)
+
+        return values
+
+    def _read_special(self, name: str, dtype: np.dtype) -> Reader:
+        if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
+            return lambda f, i, m: dtype.type(m.steps & (2 ** (8 * dtype.itemsize) - 1))
+        if name in ("clock_hi", "globaltimer_hi"):
+            return lambda f, i, m: dtype.type(m.steps >> 32)
+
+        if name.startswith("reserved_smem_offset_"):
+            place = name.removeprefix("reserved_smem_offset_")
+            return lambda f, i, m: dtype.type(m.reserved_shared(place))
+
+        def special(frame: Frame, index: Index, machine: Machine) -> Any:
+            values = machine.special[name]
+            if isinstance(values, np.ndarray) and index is not None:
+                values = values[index]
+            return values.astype(dtype) if values.dtype != dtype else values.view()
+
+        return special
+
+    def _read_symbol(self, name: str, offset: int, dtype: np.dtype) -> Reader:
+        if name in self.local:
+            base = self.local[name] + offset
+
+            def local(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+                return ((frame.local_base if index is None else frame.local_base[index]) + base).astype(dtype)
+
+            return local
+        if name in self.symbols.shared:
+            # Each kernel lays out its own.
+            return lambda frame, index, machine: dtype.type(machine.memory.shared_offset(name) + offset)
+        value = dtype.type(self.address_of(name) + offset)
+        return lambda frame, index, machine: value
+
+    def address_of(self, name: str) -> int:
+        """Address of a variable in its own state space but shared memory, or of a function."""
+        if name in self.parameter_offsets:
+            return self.parameter_offsets[name]
+        address = self.symbols.address_of(name)
+        if address is not None:
+            return address
+        if name == "WARP_SZ":
+            return 32
+        raise EmulationError(f"no variable or function {name}")
+
+    def write(self, operand: Operand, kind: str, adopts: bool = False) -> Writer:
+        """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets).
+
+        What it is given for an index may be a mask over all lanes, with a value for each of them.
+
+        Parameters
+        ----------
+        operand : Operand
+        kind : str
+        adopts : bool
+            An array that is no view becomes the register; the caller sees to it that nobody else holds it.
+        """
+        if isinstance(operand, Register) and operand.name == "_":
+            return lambda frame, index, values: None
+        if not isinstance(operand, Register) or operand.name not in self.numbers:
+            raise EmulationError(f"operand {operand} cannot be written")
+        number = self.numbers[operand.name]
+        stored, dtype = self.storage[number], DTYPES[kind]
+        blank = self.blank[number]
+        same = stored.itemsize == dtype.itemsize
+        extended = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
+
+        def write(frame: Frame, index: Index, values: Any) -> None:
+            values = np.asarray(values, dtype)
+            owned = (adopts and values.base is None) or not same
+            if dtype != stored:
+                values = values.view(stored) if same else values.astype(extended).view(stored)
+            if index is None:
+                values = values if owned else values.copy()
+                frame.registers[number] = values if values.ndim else values.reshape(1)
+                return
+            held = frame.registers[number]
+            if held is blank and index.dtype == bool and values.size > 1:
+                # What the other lanes hold is undefined.
+                frame.registers[number] = values if owned else values.copy()
+                return
+            if held.size == 1:
+                held = frame.registers[number] = np.full(frame.lanes, held[0])
+            if index.dtype == bool:
+                np.copyto(held, values, where=index)
+            else:
+                held[index] = values
+
+        return write
+
+    def address(self, operand: Operand, space: str) -> Reader:
+        """A function that gives addresses in `space` as uint64, one a lane."""
+        if not isinstance(operand, Address):
+            raise EmulationError(f"operand {operand} is no address")
+        base = operand.base
+        kind = "u64"
+        if (
+            isinstance(base, Register)
+            and base.name in self.numbers
+            and self.storage[self.numbers[base.name]].itemsize == 4
+        ):
+            kind = "u32"
+        of = self.read(base, kind, compact=True)
+        # Added in the register's own width, where it wraps around.
+        offset = immediate(Immediate(operand.offset), DTYPES[kind])
+
+        def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+            found = np.asarray(of(frame, index, machine))
+            if offset:
+                found = found + offset
+            if found.size == 1:
+                found = np.full(frame.lanes if index is None else index.size, found)
+            return found.astype(np.uint64, copy=False)
+
+        return address
+
+
+def _polling_loops(function: Function) -> frozenset[int]:
+    """Instructions that branch back round a smallest loop around a load or atomic that others may change."""
+    back = sorted(
+        (code - function.labels[target.name], code)
+        for code, given in enumerate(function.code)
+        if given.opcode == "bra"
+        for target in given.operands
+        if isinstance(target, Symbol) and function.labels.get(target.name, code + 1) <= code
+    )
+    found = set()
+    for code, given in enumerate(function.code):
+        if polls(given):
+            found.update([end for length, end in back if end - length <= code <= end][:1])
+    return frozenset(found)
+
+
+def immediate(operand: Immediate, dtype: np.dtype) -> Any:
+    """A constant as a scalar of `dtype`."""
+    if operand.float_bits:
+        bits = np.array(operand.value, f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
+        if dtype.kind == "f":
+            return dtype.type(bits[()])
+        return dtype.type(operand.value)
+    if dtype.kind == "f":
+        return dtype.type(operand.value)
+    if dtype.kind == "b":
+        return np.bool_(operand.value)
+    return np.array(operand.value & (2 ** (8 * dtype.itemsize) - 1), f"u{dtype.itemsize}").view(dtype)[()]
+
 
 Step: TypeAlias = Callable[[Frame, Index, Machine], None]
 #: control(machine, frame, lanes that stand here, those of them whose guard holds, (depth, function, instruction));

@@ -6,32 +6,198 @@ a few NumPy operations over the lanes), and chooses again. It prefers the lowest
 ways meet again. A group that only spins (it went round a loop that polls memory, and no lane left it), and one that
 runs long while others wait, yields: it runs again when all others have yielded, wait or are done. So every lane that
 can run will run, and what a spinning lane waits for comes soon.
+
+Under `Drawn` the order is drawn: warps stop anywhere, and any may run next. Kernels that a kernel launches (`Children`)
+run when it has ended, each with what it launches itself before the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.machine.capacity import MOST_BYTES, blocks_at_once
-from cudakit.emulator.machine.children import Child, Children
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.decode import Decoded, failure
-from cudakit.emulator.machine.drawn import Drawn, Order
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.decode import Context, Decoded, failure
 from cudakit.emulator.machine.heap import device_limits
+from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
-from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.shared import SharedLayout
-from cudakit.emulator.machine.special import SpecialRegisters, deadlocked
-from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DEEPEST, DONE, RUNNING, YIELDED, Frame, Machine
+from cudakit.emulator.machine.module import MOST_BYTES, Module, blocks_at_once
+from cudakit.emulator.machine.state import (
+    AT_BARRIER,
+    AT_WARP,
+    DEEPEST,
+    DONE,
+    RUNNING,
+    YIELDED,
+    Frame,
+    Geometry,
+    Machine,
+    SpecialRegisters,
+    deadlocked,
+)
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
-from cudakit.errors import EmulationError
+from cudakit.errors import EmulationError, LaunchError
+from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.load.config import Config
+from cudakit.jit.load.limits import bounded
+
+# ── drawn orders ──
+
+#: A seed, or a seed and the numbers of those of its switches that are made.
+DrawnOrder: TypeAlias = int | tuple[int, ...]
+
+#: How often a group stops before an instruction, and how often all warps that stand at a place go together.
+_STOPS, _TOGETHER = 0.1, 0.5
+
+
+class Drawn:
+    """Draws which lanes run next, and as the container of the instructions before which they stop.
+
+    Parameters
+    ----------
+    order : int or tuple of int
+    first : int
+        Number of the first block that runs.
+    switches : int
+        How many there were before it ran.
+
+    Attributes
+    ----------
+    switches : int
+        How often the lanes that run next could be drawn.
+    """
+
+    switches: int
+
+    def __init__(self, order: DrawnOrder, first: int, switches: int) -> None:
+        self._seed, *kept = (order,) if isinstance(order, int) else order
+        self._kept = None if isinstance(order, int) else frozenset(kept)
+        self._first, self._chosen = first, np.zeros(0, np.int64)
+        self._random = np.random.default_rng((self._seed, first))
+        self.switches = switches
+
+    def __contains__(self, code: object) -> bool:
+        return bool(self._random.random() < _STOPS)
+
+    def choose(self, machine: Machine) -> tuple[int, Index, bool] | None:
+        """Place and lanes of the group to run next, of those that are running, and whether others could run.
+
+        Where no switch is made, the lanes of the last one go on while they can; None where they cannot.
+        """
+        number = self.switches
+        self.switches += 1
+        if self._kept is not None and number not in self._kept:
+            running = self._chosen[machine.status[self._chosen] == RUNNING]
+            if not running.size:
+                return None
+            place = int(machine.place[running].min())
+            group = running[machine.place[running] == place]
+        else:
+            # Each switch draws by itself, so that it is the same where others are left out.
+            random = np.random.default_rng((self._seed, self._first, number))
+            running = np.flatnonzero(machine.status == RUNNING)
+            place = int(machine.place[running[random.integers(running.size)]])
+            group = running[machine.place[running] == place]
+            if random.random() >= _TOGETHER:
+                warps = np.unique(machine.warp_of[group])
+                chosen = warps[random.random(warps.size) < 0.5]
+                some = group[np.isin(machine.warp_of[group], chosen)]
+                group = some if some.size else group
+            self._chosen = group
+        return place, None if group.size == machine.lanes else group, group.size < machine.lanes
+
+
+# ── kernels that a kernel launches ──
+
+#: How deep a device lets kernels launch kernels, and how many launches it keeps, unless its limits are set.
+_DEEPEST, _MOST_PENDING = 24, 2048
+_MOST_THREADS = 1024
+#: ``cudaStreamTailLaunch``: what it is given runs when all else has.
+_TAIL = 3
+
+
+class Child(NamedTuple):
+    """A launch that a kernel asked for, and its parameters, in memory that the kernel writes to."""
+
+    entry: Function
+    geometry: Geometry
+    parameters: np.ndarray
+
+
+@dataclass
+class Children:
+    """What one launch of a kernel launches.
+
+    Attributes
+    ----------
+    module : Module
+    depth : int
+        How many kernels, one by the other, launched the one at hand.
+    """
+
+    module: Module
+    depth: int = 0
+    _made: dict[int, Child] = field(default_factory=dict)
+    _waiting: list[Child] = field(default_factory=list)
+    _last: list[Child] = field(default_factory=list)
+
+    def make(self, pointer: int, geometry: Geometry) -> int:
+        """Where the parameters of a kernel are to be written, which a later `launch` names.
+
+        Raises
+        ------
+        EmulationError
+            For what no device would launch.
+        """
+        entry = self.module.program.functions[self.module.symbols.function_at(pointer)]
+        if not entry.is_entry:
+            raise EmulationError(f"{entry.name} is no kernel, and cannot be launched")
+        if not (0 < geometry.threads <= _MOST_THREADS and geometry.blocks > 0):
+            raise EmulationError(
+                f"{entry.name} is launched with a grid of {geometry.grid} and blocks of {geometry.block}; a block has "
+                f"1 to {_MOST_THREADS} threads, and a grid a block at least"
+            )
+        config = Config(geometry.grid, geometry.block, geometry.shared_bytes)
+        try:
+            cluster = bounded(entry.name, config, LaunchBounds.of(entry.directives)).cluster
+        except LaunchError as error:
+            raise EmulationError(str(error)) from None
+        if cluster is not None:
+            geometry = replace(geometry, cluster=cluster, has_cluster=True)
+        if self.depth >= _DEEPEST:
+            raise EmulationError(f"{entry.name} is launched more than {_DEEPEST} kernels deep")
+        offsets = self.module.context(entry).parameter_offsets
+        size = max((offsets[variable.name] + variable.size for variable in entry.parameters), default=0)
+        parameters = np.zeros(size + 64, np.uint8)
+        start = -int(parameters.__array_interface__["data"][0]) % 64
+        child = Child(entry, geometry, parameters[start : start + max(1, size)])
+        address = self.module.memory.add(child.parameters, f"the parameters of {entry.name}")
+        self._made[address] = child
+        return address
+
+    def launch(self, address: int, stream: int) -> None:
+        """Launch a kernel whose parameters have been written."""
+        child = self._made.get(address)
+        if child is None:
+            raise EmulationError(f"{address:#x} is not where the parameters of a kernel were to be written")
+        (self._last if stream == _TAIL else self._waiting).append(child)
+        if len(self._waiting) + len(self._last) > _MOST_PENDING:
+            raise EmulationError(
+                f"more than {_MOST_PENDING} launches wait for their kernel to end; a device keeps no more"
+            )
+
+    def take(self) -> Iterator[Child]:
+        """The launches, in the order in which they run; their parameters' memory goes afterwards."""
+        try:
+            yield from (*self._waiting, *self._last)
+        finally:
+            for address in self._made:
+                self.module.memory.remove(address)
+
 
 #: Steps that groups may take while others wait, before the one at hand yields to them.
 PATIENCE = 256
@@ -64,7 +230,7 @@ class Launch:
     #: What the compiler calls the kernel's source, and its text.
     source: tuple[str, str] = ("", "")
     #: The order in which lanes run, drawn with a seed; None: those that are behind go first.
-    schedule: Order | None = None
+    schedule: DrawnOrder | None = None
     #: How often it was drawn which run.
     switches: int = 0
     #: Of parameters that may be pointers, by their names in the PTX: the user's of those to const, nothing of others.

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from cudakit.emulator.machine.calls import reached, recurses
-from cudakit.emulator.machine.context import Context
-from cudakit.emulator.machine.decode import Decoded, decode
+from cudakit.emulator.machine.decode import Context, Decoded, Linked, Symbols, decode
+from cudakit.emulator.machine.kernel_memory import SharedLayout, reached, recurses, shared_layout
 from cudakit.emulator.machine.memory import Memory
-from cudakit.emulator.machine.shared import SharedLayout, shared_layout
-from cudakit.emulator.machine.symbols import Linked, Symbols
+from cudakit.emulator.machine.state import LOCAL_BYTES, Geometry
 from cudakit.emulator.ptx.program import Function, Program
+from cudakit.errors import EmulationError
 
 
 class Module:
@@ -142,3 +142,46 @@ class Programs:
 
 #: An instruction takes about 3 KB once it is decoded, and 0.2 ms to be decoded again.
 PROGRAMS = Programs(1 << 17)
+
+
+# ── blocks that run at once ──
+
+#: Lanes that run at once; blocks beyond them run after.
+MOST_LANES = 65_536
+#: Bytes of registers, shared and local memory that the blocks at once may take; fewer run at once to keep to it.
+USUAL_BYTES = 1 << 30
+#: What one cluster, or a grid that synchronises, may take at most, and what the frames of nested calls may.
+MOST_BYTES = 4 << 30
+#: A recursion keeps the registers of each depth; so many times fewer lanes run at once.
+_RECURSION = 16
+
+
+def blocks_at_once(module: Module, entry: Function, geometry: Geometry, title: str) -> int:
+    """Blocks of a launch that run at once: whole clusters, all blocks of a grid that synchronises.
+
+    `title` is what messages call the kernel.
+
+    Raises
+    ------
+    EmulationError
+        If they take more memory than the emulator gives.
+    """
+    context = module.context(entry)
+    if context.local_bytes > LOCAL_BYTES:
+        raise EmulationError(
+            f"{title}: the variables of a thread in local memory are {context.local_bytes} bytes, over the "
+            f"limit of {LOCAL_BYTES} bytes a thread"
+        )
+    cluster = prod(geometry.cluster)
+    block_bytes = module.shared(entry.name).static_bytes + geometry.shared_bytes + geometry.threads * context.lane_bytes
+    least = geometry.blocks if geometry.cooperative else cluster
+    if least * block_bytes > MOST_BYTES:
+        raise EmulationError(
+            f"{title}: {least} blocks that must run at once take {least * block_bytes} bytes of registers, "
+            f"shared and local memory, and {MOST_BYTES} are available; use smaller blocks, fewer of them or less memory"
+        )
+    if geometry.cooperative:
+        return geometry.blocks
+    lanes = MOST_LANES // _RECURSION if module.recurses(entry) else MOST_LANES
+    clusters = min(lanes // (geometry.threads * cluster), USUAL_BYTES // (block_bytes * cluster))
+    return max(1, clusters) * cluster

@@ -12,7 +12,7 @@ import weakref
 
 import numpy as np
 
-from cudakit.emulator.machine.reach import bytes_of
+from cudakit.emulator.machine.memory import bytes_of
 
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _WORD = 8

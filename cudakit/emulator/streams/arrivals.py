@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.machine.memory import bytes_at
-from cudakit.emulator.machine.reach import bytes_of
+from cudakit.emulator.machine.memory import bytes_at, bytes_of
 from cudakit.emulator.resources.allocations import room
 from cudakit.streams.order.ranges import host_span
 from cudakit.types.arguments import pointer_of

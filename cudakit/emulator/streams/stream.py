@@ -10,8 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
-from cudakit.emulator.machine import drawn
-from cudakit.emulator.machine.machine import Observer
+from cudakit.emulator.machine.machine import DrawnOrder, Observer
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import Mark, Order, Turn, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError, shortened
@@ -70,7 +69,7 @@ class EmulatedStream:
     block_order: int | None
     machine: str
     check: str
-    schedule: drawn.Order | None
+    schedule: DrawnOrder | None
     strict: bool
 
     observers: tuple[Observer, ...]
@@ -88,7 +87,7 @@ class EmulatedStream:
         block_order: int | None = None,
         machine: str = "numpy",
         check: str = "off",
-        schedule: drawn.Order | None = None,
+        schedule: DrawnOrder | None = None,
         strict: bool = False,
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order

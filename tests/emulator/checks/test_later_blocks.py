@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.emulator.machine import capacity
+from cudakit.emulator.machine import module
 
 pytestmark = pytest.mark.emulator
 
@@ -15,7 +15,7 @@ THREADS, BLOCKS = 64, 3
 
 @pytest.fixture(autouse=True)
 def _one_block_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capacity, "MOST_LANES", THREADS)
+    monkeypatch.setattr(module, "MOST_LANES", THREADS)
 
 
 def findings(body: str) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from cudakit.emulator.checks.naming import in_shared
 from cudakit.emulator.checks.schedules import _Tries
-from cudakit.emulator.machine.shared import SharedLayout
+from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.ptx.program import Function, Instruction, Source, Variable
 
 

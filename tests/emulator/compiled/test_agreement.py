@@ -20,7 +20,7 @@ from support.tiers import thinned
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.machine.context import Context
+from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.parser import parse

@@ -12,9 +12,9 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.machine.shared import SharedLayout
 from cudakit.emulator.ptx.parser import parse
 from cudakit.jit.cache.cache import Cache
 

@@ -22,7 +22,7 @@ from cudakit.emulator.counters.pattern import Pattern
 from cudakit.emulator.counters.report import Report
 from cudakit.emulator.counters.requests import Group
 from cudakit.emulator.counters.tally import Kernel, Record, Space, Tally
-from cudakit.emulator.machine.geometry import Geometry
+from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.program import Address, Function, Instruction, Program, Register, Symbol, Variable
 from cudakit.emulator.ptx.program import Group as Parts
 from cudakit.errors import ArgumentError

@@ -10,8 +10,8 @@ import pytest
 
 from cudakit.emulator.debug.dwarf import Entry, Kept, Place, Symbols, Variable
 from cudakit.emulator.debug.scope import Program, Scope
+from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.machine.memory import AccessError
-from cudakit.emulator.machine.shared import SharedLayout
 from cudakit.errors import ArgumentError
 
 INT = Entry("base", {"encoding": 5, "size": 4})

@@ -10,7 +10,7 @@ from support.places import capability
 from support.programs import run
 
 import cudakit as ck
-from cudakit.emulator.machine.capacity import MOST_LANES
+from cudakit.emulator.machine.module import MOST_LANES
 
 RANDOM = np.random.default_rng(10)
 

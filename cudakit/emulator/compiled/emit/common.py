@@ -5,7 +5,7 @@ from __future__ import annotations
 from cudakit.emulator.compiled.builder import Builder
 from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.text import X, constant
-from cudakit.emulator.machine.context import DTYPES
+from cudakit.emulator.machine.decode import DTYPES
 from cudakit.emulator.ptx.program import Instruction
 
 

@@ -13,7 +13,7 @@ from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.compiled.text import X
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.meanings.table import KINDS, MEANINGS, SECTIONS, bound, results_of, source_kind
-from cudakit.emulator.machine.context import CARRY
+from cudakit.emulator.machine.decode import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
 
