@@ -17,7 +17,7 @@ def many(used: Use, waits: bool) -> Any:
     return MANY
 
 
-_EMPTY: dict[Name, int] = {}
+_NO_CLOCK: dict[Name, int] = {}
 
 
 def make_step(
@@ -37,7 +37,7 @@ def make_step(
     segments = (*((segment, True) for segment in written), *((segment, False) for segment in read))
 
     def step(used: Use, waits: bool) -> Any:
-        clock = clocks.get(stream) or _EMPTY
+        clock = clocks.get(stream) or _NO_CLOCK
         needed: Any = None
         for segment, is_written in segments:
             former: Any = segment.write
