@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from cudakit.errors import EmulatorWarning, LaunchError
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
 from cudakit.types.arguments import Argument, describe
@@ -202,11 +202,11 @@ class DevicePlace:
 
     def capture(self, given: Any) -> Any | None:
         """Asked of the driver, while any capture is open."""
-        return capture_state.current(given)
+        return streams.current(given)
 
     def is_capturing(self, given: Any) -> bool:
         """Asked of the driver."""
-        return capture_state.is_capturing(given)
+        return streams.is_capturing(given)
 
 
 DEVICES = DevicePlace()

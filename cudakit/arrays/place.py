@@ -14,7 +14,7 @@ import numpy as np
 from cudakit.arrays.log import Cleared, Copied, Launched, Source, current_log, logs
 from cudakit.errors import ArgumentError
 from cudakit.places import DEVICES, emulator, place_of, refuse_capture
-from cudakit.streams import capture_state, devices
+from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
@@ -70,7 +70,7 @@ class ArrayPlace(NamedTuple):
         """A small host array, in this place."""
         if self.xp is np:
             return emulator().upload(self.stream, array)
-        capture = capture_state.current(self.stream)
+        capture = streams.current(self.stream)
         if capture is not None:
             return capture.upload(array)
         with self.inside():
@@ -271,7 +271,7 @@ class _Workspaces:
     def of(self, place: ArrayPlace, size: int) -> Any:
         stream = known(place.stream)
         key = stream.device_id, stream.handle
-        capture = capture_state.current(stream.core)
+        capture = streams.current(stream.core)
         made = self._made if capture is None else capture.kept_by(self)
         found = made.get(key)
         if found is None or found.size < _TICKET_BYTES + size:

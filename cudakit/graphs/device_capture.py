@@ -36,7 +36,7 @@ from cudakit.graphs.recording import (
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import using
-from cudakit.streams import capture_state, devices
+from cudakit.streams import devices, streams
 from cudakit.streams.order.order import order
 from cudakit.streams.order.ranges import span_of
 from cudakit.streams.streams import Known, cupy_stream, handle_of, known
@@ -317,7 +317,7 @@ class DeviceCapture(Recording):
 
         if target.handle == _LEGACY:
             raise ArgumentError("capture: the driver does not capture the legacy default stream; take ck.stream()")
-        if capture_state.is_capturing(target.core):
+        if streams.is_capturing(target.core):
             raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
         self.target = target
         self.calls: dict[int, Call] = {}
@@ -353,7 +353,7 @@ class DeviceCapture(Recording):
                 _explain(error)
                 raise
             finally:
-                capture_state.end(self)
+                streams.end(self)
 
     def finished(self) -> DeviceGraph:
         """The executable graph, once the block has ended."""
@@ -409,7 +409,7 @@ class DeviceCapture(Recording):
         builder.begin_building("relaxed")
         _, number, _ = _state(builder.stream)
         self._open.append((builder, number))
-        capture_state.begin(self, number)
+        streams.begin(self, number)
 
     def _end(self) -> None:
         try:
@@ -436,7 +436,7 @@ class DeviceCapture(Recording):
             del builder
             self._open.pop()
         self.builders.clear()
-        if capture_state.is_capturing(self.target.core):
+        if streams.is_capturing(self.target.core):
             driver.cuStreamEndCapture(driver.CUstream(self.target.handle))
 
     @property
@@ -470,7 +470,7 @@ class DeviceCapture(Recording):
         self._side.synchronize()
 
     def _is_inside(self, stream: Any) -> bool:
-        return capture_state.found(stream)[1] == self._open[-1][1]
+        return streams.found(stream)[1] == self._open[-1][1]
 
     def _note(self, work: Work) -> None:
         _, _, last = _state(work.stream)
@@ -552,7 +552,7 @@ class DeviceGraph(Executable):
         target = known(stream)
         if target.device_id != self.device_id:
             raise LaunchError(f"graph: captured on device {self.device_id}, the stream is of device {target.device_id}")
-        outer = capture_state.current(target.core)
+        outer = streams.current(target.core)
         if outer is None and not watched():
             self._launch(target, graph)
             return

@@ -25,7 +25,7 @@ from cudakit.memory.delivery import bounds_of, courier, has_courier
 from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.spare_buffers import spares
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.witnesses import doing, watched
@@ -289,7 +289,7 @@ def call(kernel: Callee, stream: Any, target: Known, config: Any, given: Sequenc
     ]
     key = (kernel, target.handle, *kinds)
     with devices.on_device(target.device_id):
-        if capture_state.is_captured(target.handle):
+        if streams.is_captured(target.handle):
             host_arrays.check(kernel, given)
             host_arrays.refuse_captured_call(kernel, stream, given)
         made: Temporaries | None = spares().take(key)

@@ -20,7 +20,7 @@ from cudakit.memory.device_array import device_array
 from cudakit.memory.device_surface import SurfaceObject
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import ranges
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, known
@@ -61,7 +61,7 @@ class OnDevice:
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         target = known(stream)
         with devices.on_device(target.device_id):
-            if capture_state.is_captured(target.handle) and not staging.is_direct(host):
+            if streams.is_captured(target.handle) and not staging.is_direct(host):
                 refuse_captured_copy("to_device", stream)
             if out is None:
                 out = found = device_array(host.shape, host.dtype, target)
@@ -83,7 +83,7 @@ class OnDevice:
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
         target, source = known(stream), _as_device_array("to_device: array", array)
-        if capture_state.is_captured(target.handle):
+        if streams.is_captured(target.handle):
             refuse_captured_copy("to_device", stream)
         found = device_array(source.shape, source.dtype, target) if out is None else _output(out, source, target)
         made = found if out is None else out
@@ -113,7 +113,7 @@ class OnDevice:
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         target = known(stream)
         with devices.on_device(target.device_id):
-            if capture_state.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
+            if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
                 refuse_captured_copy("to_host", stream)
             found = source = _as_device_array("to_host: array", array)
             made = output(out, found.shape, found.dtype)

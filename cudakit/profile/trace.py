@@ -40,8 +40,7 @@ from cudakit.profile.timeline import (
     timelines,
 )
 from cudakit.streams import devices
-from cudakit.streams.capture_state import is_captured
-from cudakit.streams.streams import handle_of, timing_event
+from cudakit.streams.streams import handle_of, is_captured, timing_event
 from cudakit.streams.witnesses import Kind, Witness, Work, name_of_stream, witnessing
 from cudakit.types.checked import flag, text_of, whole
 from cudakit.types.shown import Drawing, html

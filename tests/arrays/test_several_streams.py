@@ -20,7 +20,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.jit.launch import dispatch
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order.order import Order
 from cudakit.streams.streams import Known
@@ -96,7 +96,7 @@ class Bench:
         self.order = Order()
         monkeypatch.setattr(order_module, "_order", self.order)
         monkeypatch.setattr(devices, "make_current", lambda device_id: None)
-        monkeypatch.setattr(capture_state, "is_captured", lambda handle: False)
+        monkeypatch.setattr(streams, "is_captured", lambda handle: False)
         self.module = stand_in(monkeypatch, lambda: self.current)
         monkeypatch.setattr(frozen, "known", streams.known)
         for stream in (self.one, self.two):

@@ -15,7 +15,7 @@ import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
 from cudakit.graphs.recording import Memory, Named
-from cudakit.streams import capture_state, devices, streams, witnesses
+from cudakit.streams import devices, streams, witnesses
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order.order import Order
 from cudakit.streams.witnesses import Work
@@ -100,8 +100,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, known_streams: dict[int, Stream]) 
     monkeypatch.setattr(driver, "cuGraphNodeGetDependencies", dependencies)
     monkeypatch.setattr(driver, "cuGraphLaunch", launch)
     monkeypatch.setattr(driver, "cuStreamEndCapture", end)
-    monkeypatch.setattr(capture_state, "is_captured", lambda handle: known_streams[handle].number != 0)
-    monkeypatch.setattr(capture_state, "_open", {})
+    monkeypatch.setattr(streams, "is_captured", lambda handle: known_streams[handle].number != 0)
+    monkeypatch.setattr(streams, "_open", {})
     monkeypatch.setattr(order_module, "_order", Order())
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)
@@ -208,12 +208,12 @@ def test_a_body_is_of_the_capture_that_is_open_innermost(
     open_capture._begin(Builder(inner, []))
     assert open_capture._is_inside(inner)
     assert not open_capture._is_inside(stream), "given inside of a loop, it is from outside of it"
-    assert capture_state.current(stream) is capture_state.current(inner) is open_capture
+    assert streams.current(stream) is streams.current(inner) is open_capture
     open_capture._end()
     assert open_capture._is_inside(stream)
     assert open_capture.builders[0].stream is inner
-    capture_state.end(open_capture)
-    assert not capture_state.is_any_open()
+    streams.end(open_capture)
+    assert not streams.is_any_open()
 
 
 def test_a_capture_that_fails_ends_at_the_driver_and_leaves_no_builders(
@@ -375,7 +375,7 @@ def opening(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[D
 
     monkeypatch.setattr(Order, "capturing", capturing)
     yield found, entered
-    assert not capture_state.is_any_open()
+    assert not streams.is_any_open()
 
 
 def test_a_block_is_captured_on_its_device_with_memory_of_its_own(
@@ -384,7 +384,7 @@ def test_a_block_is_captured_on_its_device_with_memory_of_its_own(
     capture, entered = opening
     with capture.opened():
         assert entered == [0, stream, capture.pool.malloc]
-        assert capture_state.current(stream) is capture
+        assert streams.current(stream) is capture
         assert order_module.order().captures == 1
         assert witnesses.watched()
     assert [builder.stream for builder in capture.builders] == [stream]
@@ -454,7 +454,7 @@ def test_a_finished_capture_is_a_graph(open_capture: DeviceCapture, monkeypatch:
     inner, whole = open_capture.builders
     handles = [whole.graph_definition.handle, inner.graph_definition.handle]
     assert asked == [(handles, open_capture.named, open_capture.calls)]
-    capture_state.end(open_capture)
+    streams.end(open_capture)
 
 
 # ── the graph that is made of it ─────────────────────────────────────────────────────────────────────────────────────
@@ -493,7 +493,7 @@ def graph(monkeypatch: pytest.MonkeyPatch, stream: Stream, nodes: list[Node]) ->
     found._begin(Builder(stream, []))
     found._end()
     stream.number = 0
-    capture_state.end(found)
+    streams.end(found)
     monkeypatch.setattr(device_capture, "nodes_of", lambda graphs, named, calls: nodes)
     monkeypatch.setattr(DeviceGraph, "_cupy_stream", lambda self: SimpleNamespace(ptr=10))
     monkeypatch.setattr(Order, "before", lambda self, *given: given)
@@ -555,7 +555,7 @@ def test_a_graph_inside_another_has_the_arguments_of_now_and_no_loops(
     with pytest.raises(ck.LaunchError, match="loops or branches cannot become a part"):
         graph.launch(stream, None)
     assert len(outer.builder.embedded) == 1
-    capture_state.end(outer)
+    streams.end(outer)
 
 
 def test_a_launch_that_settled_goes_straight_to_the_driver_until_something_changes(

@@ -14,7 +14,7 @@ from support.places import another, gone, to_host
 import cudakit as ck
 from cudakit import ops
 from cudakit.places import is_capturing
-from cudakit.streams import capture_state as capturing
+from cudakit.streams import streams as capturing
 
 AXPY = ck.Kernel("""
 template <typename T>

@@ -18,7 +18,7 @@ from cudakit.jit.launch import code_place
 from cudakit.jit.load import device_image
 from cudakit.jit.load.load import Loaded, parameter_size
 from cudakit.jit.load.variables import move
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order.order import Order
 
@@ -92,7 +92,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(order_module, "_order", Order())
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     monkeypatch.setattr(devices, "make_current", lambda device_id: None)
-    monkeypatch.setattr(capture_state, "is_captured", lambda handle: False)
+    monkeypatch.setattr(streams, "is_captured", lambda handle: False)
     monkeypatch.setattr(devices, "require_gpu", lambda: None)
     monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
     monkeypatch.setattr(device_image, "object_code", lambda compiled, name: len(Library.made))

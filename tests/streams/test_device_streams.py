@@ -12,7 +12,7 @@ import pytest
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.streams import call_site as call_site_module
-from cudakit.streams import capture_state, devices, forks, streams, witnesses
+from cudakit.streams import devices, forks, streams, witnesses
 
 pytestmark = pytest.mark.emulator
 
@@ -407,29 +407,29 @@ def test_an_open_capture_is_found_by_the_drivers_number(monkeypatch: pytest.Monk
     from cuda.bindings import driver
 
     stream, capture, other = Foreign(8), mock.Mock(), mock.Mock()
-    monkeypatch.setattr(capture_state, "_open", {})
+    monkeypatch.setattr(streams, "_open", {})
     answer: list[Any] = [0, "active", 77, "more", "of", "it"]
     asked: list[int] = []
     monkeypatch.setattr(driver, "cuStreamGetCaptureInfo", lambda handle: asked.append(int(handle)) or tuple(answer))
-    assert (capture_state.current(stream), capture_state.found(stream)) == (None, (None, 0))
-    assert not capture_state.is_any_open()
-    capture_state.begin(capture, 77)
-    capture_state.begin(other, 78)
-    capture_state.begin(capture, 79)
-    assert capture_state.is_any_open()
+    assert (streams.current(stream), streams.found(stream)) == (None, (None, 0))
+    assert not streams.is_any_open()
+    streams.begin(capture, 77)
+    streams.begin(other, 78)
+    streams.begin(capture, 79)
+    assert streams.is_any_open()
     assert asked == []
-    assert capture_state.current(stream) is capture
-    assert capture_state.found(stream) == (capture, 77)
+    assert streams.current(stream) is capture
+    assert streams.found(stream) == (capture, 77)
     assert asked == [8, 8]
     answer[2] = 5
-    assert capture_state.found(stream) == (None, 5)
+    assert streams.found(stream) == (None, 5)
     answer[0] = 1
-    assert capture_state.found(stream) == (None, 0)
-    capture_state.end(capture)
-    assert capture_state._open == {78: other}
-    capture_state.end(capture)
-    capture_state.end(other)
-    assert not capture_state.is_any_open()
+    assert streams.found(stream) == (None, 0)
+    streams.end(capture)
+    assert streams._open == {78: other}
+    streams.end(capture)
+    streams.end(other)
+    assert not streams.is_any_open()
 
 
 def test_the_driver_says_whether_a_stream_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,16 +438,16 @@ def test_the_driver_says_whether_a_stream_is_captured(monkeypatch: pytest.Monkey
             raise OverflowError("the legacy stream")
         return handle == 8
 
-    monkeypatch.setattr(capture_state, "_question", lambda: (ask, OverflowError))
-    assert [capture_state.is_captured(handle) for handle in (8, 9, 1)] == [True, False, False]
-    assert capture_state.is_capturing(Foreign(8)) is True
-    assert capture_state.is_capturing(Foreign(9)) is False
+    monkeypatch.setattr(streams, "_question", lambda: (ask, OverflowError))
+    assert [streams.is_captured(handle) for handle in (8, 9, 1)] == [True, False, False]
+    assert streams.is_capturing(Foreign(8)) is True
+    assert streams.is_capturing(Foreign(9)) is False
 
 
 def test_the_question_is_cupys_or_the_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     from cuda.bindings import driver
 
-    question = capture_state._question.__wrapped__
+    question = streams._question.__wrapped__
     runtime = SimpleNamespace(streamIsCapturing="ask", CUDARuntimeError="refusal")
     with mock.patch.dict("sys.modules", {"cupy": mock.Mock(), "cupy.cuda": SimpleNamespace(runtime=runtime)}):
         assert question() == ("ask", "refusal")

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudakit.errors import LaunchError
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order import stream_state
 from cudakit.streams.order.order import Order
@@ -30,7 +30,7 @@ captured: set[int] = set()
 @pytest.fixture(autouse=True, scope="module")
 def _asked_here() -> Iterator[None]:
     """No driver is asked about these streams."""
-    with mock.patch.object(capture_state, "is_captured", captured.__contains__):
+    with mock.patch.object(streams, "is_captured", captured.__contains__):
         yield
 
 
@@ -789,7 +789,7 @@ def test_streams_that_have_not_launched_or_are_captured_are_joined_past_the_orde
     order, device, one, two = two_streams()
     fresh = device.stream()
     asked: list[Any] = []
-    monkeypatch.setattr(capture_state, "is_capturing", lambda stream: asked.append(stream) or stream is two.core)
+    monkeypatch.setattr(streams, "is_capturing", lambda stream: asked.append(stream) or stream is two.core)
     with mock.patch.object(streams, "wait_for") as waited:
         order.join(fresh.core, one.core)
         order.join(one.core, fresh.core)
@@ -915,7 +915,7 @@ def test_work_on_a_stream_that_was_brought_into_a_capture_joins_it(
     order, _device, one, two = two_streams()
     joined: list[Any] = []
     capture = mock.Mock(join=joined.append)
-    monkeypatch.setattr(capture_state, "current", lambda core: capture if core is two.core else None)
+    monkeypatch.setattr(streams, "current", lambda core: capture if core is two.core else None)
     launch(order, two)
     with order.capturing(one.given):
         launch(order, one)

@@ -19,7 +19,7 @@ import pytest
 
 from cudakit.memory import accounting, call_buffers, delivery, device_array, managed, on_device, pinned, staging
 from cudakit.memory import spare_buffers as spare_module
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import order as order_module
 from cudakit.streams.witnesses import Witness, Work
 
@@ -332,7 +332,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)
     monkeypatch.setattr(devices, "current_device", lambda: SimpleNamespace(sync=lambda: None))
-    monkeypatch.setattr(capture_state, "is_captured", gpu.captured.__contains__)
+    monkeypatch.setattr(streams, "is_captured", gpu.captured.__contains__)
     monkeypatch.setattr(order_module, "_order", gpu.order)
     pool = pinned.Pool(lambda size: np.zeros(size, np.uint8))
     monkeypatch.setattr(pinned, "_pool", pool)

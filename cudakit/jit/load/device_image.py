@@ -15,7 +15,7 @@ from cudakit.jit.load.load import Loaded, load, object_code
 from cudakit.jit.load.variables import DeviceVariables, move
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams import capture_state
+from cudakit.streams import streams
 
 #: A pointer to a function: what it says is not known to be the same in other code.
 _FUNCTION_POINTER = re.compile(r"\(\s*\*[\s\w\[\]]*\)\s*\(")
@@ -70,7 +70,7 @@ class DeviceImage(Image):
             gc.collect()
         if held := self._holders():
             raise LaunchError(f"a plan, a captured graph or a frozen call holds {', '.join(held)} as it is")
-        if capture_state.is_any_open():
+        if streams.is_any_open():
             raise LaunchError("a graph is being captured, and moving waits for the device")
         any_member, lowered = former.members[0], former.compiled.lowered
         types = (lowered.get(type_of(variable), "") for variable in any_member.typed)

@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudakit.streams import capture_state, devices, forks, streams
+from cudakit.streams import devices, forks, streams
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
 from cudakit.streams.order.step import COLD, MANY
@@ -134,7 +134,7 @@ class Order(Tracks):
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
     ) -> Use | None:
         """The same, for a new stream, and while something is captured, reported or ordered by the user."""
-        if self.captures and (capture := capture_state.current(target.core)) is not None:
+        if self.captures and (capture := streams.current(target.core)) is not None:
             capture.join(target)  # it may have waited for a captured stream, and is one then
         track = self.of(target)
         if track.capture is not None:
@@ -215,7 +215,7 @@ class Order(Tracks):
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
     ) -> tuple[Track, Touched] | None:
         """What `repeating` takes of that; None where it may not be repeated so."""
-        if self.is_special or self.single or capture_state.is_captured(target.handle):
+        if self.is_special or self.single or streams.is_captured(target.handle):
             return None
         return self.of(target), self.clocks.touch(reads, writes)
 
@@ -240,7 +240,7 @@ class Order(Tracks):
                     use.event = None
                 if self.by_handle.get(track.handle) is not track:
                     self.let_all_wait(track)
-            if use.event is DUE and capture_state.is_captured(track.handle):
+            if use.event is DUE and streams.is_captured(track.handle):
                 track.unmarked.append(things)  # by others: an event now would be a part of their graph
             elif use.event is DUE:
                 self.record(use, things)
@@ -278,7 +278,7 @@ class Order(Tracks):
         with self.lock:
             track, other = self.by_handle.get(handle_of(core)), self.by_handle.get(handle_of(source))
             # What waits for a captured stream is captured too, by the driver.
-            joins = bool(self.captures) and capture_state.is_capturing(source)
+            joins = bool(self.captures) and streams.is_capturing(source)
             if joins or track is None or other is None or track.core.is_closed or other.core.is_closed:
                 if wait:
                     streams.wait_for(core, source)

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit.errors import LaunchError
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.segments import Range, Spell, Touched, Use
 from cudakit.streams.streams import Known
@@ -176,7 +176,7 @@ class Tracks:
         for other in self.by_handle.values():
             if other is track or other.capture is not None or other.core.is_closed:
                 continue
-            if capture_state.is_captured(other.handle):  # by others: whoever touches this memory next must still wait
+            if streams.is_captured(other.handle):  # by others: whoever touches this memory next must still wait
                 self.clocks.use(other, touched._replace(read=(), written=touched.written + touched.read))
                 continue
             with contextlib.suppress(Exception):  # the first error is told
@@ -201,7 +201,7 @@ class Tracks:
             with devices.on_device(track.device_id):
                 devices.current_device().sync()
             self.clocks.finish(use)
-        elif capture_state.is_captured(track.handle):
+        elif streams.is_captured(track.handle):
             use.event = DUE  # by others: an event now would be a part of their graph
         else:
             self.record(use, None)
@@ -240,7 +240,7 @@ class Tracks:
 
     def _release(self, track: Track) -> None:
         """Drop what is done; few questions, since what comes before something that is done is done."""
-        if not track.core.is_closed and capture_state.is_captured(track.handle):
+        if not track.core.is_closed and streams.is_captured(track.handle):
             return  # by others, whose capture a question would break off
         held, last = track.held, None
         for count in (len(held), len(held) // 2, 1):

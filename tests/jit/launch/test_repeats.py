@@ -13,7 +13,7 @@ import pytest
 from cudakit.jit.launch import dispatch
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape
-from cudakit.streams import capture_state, devices, streams
+from cudakit.streams import devices, streams
 from cudakit.streams.order import order as order_module
 from cudakit.streams.order.order import Order
 from cudakit.streams.streams import Known
@@ -106,7 +106,7 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     monkeypatch.setattr(order_module, "_order", Order())
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     monkeypatch.setattr(devices, "make_current", lambda device_id: None)
-    monkeypatch.setattr(capture_state, "is_captured", lambda handle: False)
+    monkeypatch.setattr(streams, "is_captured", lambda handle: False)
     made = [Stream(1000), Stream(1001)]
     current = [made[0]]
     cuda = types.SimpleNamespace(get_current_stream=lambda *device: current[0])
