@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.streams import call_site as call_site_module
 from cudakit.streams import devices, forks, streams, witnesses
+from cudakit.streams import witnesses as call_site_module
 
 pytestmark = pytest.mark.emulator
 

@@ -18,7 +18,7 @@ import numpy as np
 from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.errors import ArgumentError, EmulationError
-from cudakit.streams.call_site import is_own
+from cudakit.streams.witnesses import is_own
 from cudakit.types.arguments import pointer_of
 
 #: Functions of NumPy's that make a host array of what they are given.

@@ -19,7 +19,7 @@ from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import EmulationError
-from cudakit.streams.call_site import is_own
+from cudakit.streams.witnesses import is_own
 
 #: Functions of NumPy's that read no elements, or read them by a method or an operator, which looks by itself.
 _VIEWING = frozenset((

@@ -30,12 +30,11 @@ from cudakit.emulator.streams.arrivals import Arrivals
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
 from cudakit.streams import forks
-from cudakit.streams.call_site import call_site
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.order.ranges import host_span
 from cudakit.streams.order.segments import Range, Touched, Use
-from cudakit.streams.witnesses import Work
+from cudakit.streams.witnesses import Work, call_site
 from cudakit.types.arguments import as_numpy
 
 if TYPE_CHECKING:
