@@ -15,7 +15,7 @@ from cudakit.generate.elementwise import Elementwise
 from cudakit.jit.load.config import Config, Cover, cover
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import DEVICES, place_of, using
-from cudakit.streams.generated import make_function
+from cudakit.streams.process import make_function
 from cudakit.streams.streams import as_stream, cupy_stream
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, scalar, without_const
 

@@ -21,7 +21,7 @@ from cudakit.jit.specialise.options import CompileOptions, check_target, options
 from cudakit.jit.specialise.specialise import Specialization, bare
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.places import default_place, place_of
-from cudakit.streams import forks
+from cudakit.streams import process
 from cudakit.types import structs
 from cudakit.types.arguments import Evidence
 
@@ -173,7 +173,7 @@ class _Units:
         self.known: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self.lasting: set[Unit] = set()
         self.renew()
-        forks.in_child(self.renew)
+        process.in_child(self.renew)
 
     def renew(self) -> None:
         self.lock = threading.Lock()

@@ -14,7 +14,7 @@ from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.memory import pinned
 from cudakit.memory.kernel_limits import set_kernel_limit
 from cudakit.memory.spare_buffers import spares
-from cudakit.streams import devices, forks
+from cudakit.streams import devices, process
 from cudakit.streams.order.order import order
 from cudakit.types.checked import is_one_of, whole
 from cudakit.types.shown import Part, Reported, Table
@@ -78,7 +78,7 @@ class Ledger:
     """What nobody else counts: managed memory by device, peaks, and limits."""
 
     def __init__(self) -> None:
-        self.lock: threading.RLock = forks.renewed(
+        self.lock: threading.RLock = process.renewed(
             self, "lock", threading.RLock
         )  # a finalizer may come while this thread has it
         self.managed: dict[int, int] = {}

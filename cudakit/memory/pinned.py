@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import LaunchError
-from cudakit.streams import devices, forks
+from cudakit.streams import devices, process
 from cudakit.streams.streams import Known
 
 _LEAST = 4096
@@ -106,7 +106,7 @@ class Pool:
         self._kept = kept
         # Reentrant, because an array's finalizer may give a block back while this thread is in here. Where a block is
         # free, and where there is room for one, it is not needed: lists and deques give each thing to one thread.
-        self._lock = forks.renewed(self, "_lock", threading.RLock)
+        self._lock = process.renewed(self, "_lock", threading.RLock)
         self._free: dict[int, list[Block]] = {}
         self._busy: dict[int, deque[tuple[Any, Block]]] = {}
         #: Bytes of all blocks there are.

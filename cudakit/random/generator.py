@@ -26,7 +26,7 @@ from cudakit.ops.take import take
 from cudakit.ops.transpose import copy
 from cudakit.random import fill
 from cudakit.random.fill import Fill
-from cudakit.streams import forks
+from cudakit.streams import process
 from cudakit.types.checked import flag, whole
 
 _NAME = "Philox4x32-10"
@@ -71,7 +71,7 @@ class Generator:
         key, number = (int(word) for word in self._seeds.generate_state(2, np.uint64))
         self._key, self._number, self._position = key, number % _STREAMS, 0
         self._keys = fill.keys_of(key)
-        self._lock = forks.renewed(self, "_lock", threading.Lock)
+        self._lock = process.renewed(self, "_lock", threading.Lock)
 
     def __repr__(self) -> str:
         return f"<cudakit.random.Generator {_NAME}: key {self._key:#x}, stream {self._number:#x}, at {self._position}>"

@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.errors import LaunchError
-from cudakit.streams import forks
+from cudakit.streams import process
 
 if TYPE_CHECKING:
     from cuda.core import Device
@@ -76,7 +76,7 @@ def require_gpu() -> None:
 
 @cache
 def _watch_forks() -> None:
-    forks.in_child(_forked.set)
+    process.in_child(_forked.set)
 
 
 def is_forked() -> bool:

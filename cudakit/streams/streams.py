@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error
-from cudakit.streams import devices, forks
+from cudakit.streams import devices, process
 
 if TYPE_CHECKING:
     from cuda.core import Device, Event, EventOptions, Stream
@@ -188,7 +188,7 @@ class _Objects:
     """The objects that cuda.core and CuPy have for each other's streams, made once while there are not very many."""
 
     def __init__(self) -> None:
-        self._lock = forks.renewed(self, "_lock", threading.Lock)
+        self._lock = process.renewed(self, "_lock", threading.Lock)
         self._adopted: dict[int, tuple[Any, Stream]] = {}
         self._cupy: dict[int, tuple[Stream, Any]] = {}
 

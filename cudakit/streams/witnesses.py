@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from cudakit.streams import forks
+from cudakit.streams import process
 
 # Where in the user's program something was asked for.
 
@@ -109,7 +109,7 @@ class _Watch:
     """Who watches, and who must know that somebody does."""
 
     def __init__(self) -> None:
-        self.lock = forks.renewed(self, "lock", threading.RLock)
+        self.lock = process.renewed(self, "lock", threading.RLock)
         self.shortcuts: weakref.WeakSet[Watched] = weakref.WeakSet()
         self.witnesses: tuple[Witness, ...] = ()
         self.names: dict[int, str] = {}

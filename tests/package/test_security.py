@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2] / "cudakit"
 #: Calls that run, start, load or unpickle something, and where they stand: a new place is a decision, and a word there.
 KNOWN = {
-    "exec": {"streams/generated.py"},  # Python text that cudakit has generated
+    "exec": {"streams/process.py"},  # Python text that cudakit has generated
     "eval": {"arrays/frozen.py", "jit/launch/bind.py"},  # likewise
     "pickle.load": {
         *("jit/cache/prewarm.py", "jit/cache/prewarm_worker.py"),

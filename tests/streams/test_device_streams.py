@@ -11,7 +11,7 @@ from unittest import mock
 import pytest
 
 from cudakit.errors import ArgumentError, LaunchError
-from cudakit.streams import devices, forks, streams, witnesses
+from cudakit.streams import devices, process, streams, witnesses
 from cudakit.streams import witnesses as call_site_module
 
 pytestmark = pytest.mark.emulator
@@ -278,7 +278,7 @@ def test_devices_are_counted_where_there_is_a_driver(monkeypatch: pytest.MonkeyP
 
 def test_a_gpu_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[Any] = []
-    monkeypatch.setattr(forks, "in_child", children.append)
+    monkeypatch.setattr(process, "in_child", children.append)
     monkeypatch.setattr(devices, "_forked", forked := threading.Event())
     devices._watch_forks.cache_clear()
     number = 0

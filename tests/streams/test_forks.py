@@ -17,7 +17,7 @@ from support.forks import in_a_fork
 import cudakit as ck
 from cudakit.jit.compile import nvrtc
 from cudakit.memory.accounting import Ledger
-from cudakit.streams.forks import Occupied, held, renewed
+from cudakit.streams.process import Occupied, held, renewed
 
 PROGRAM = """
 import os

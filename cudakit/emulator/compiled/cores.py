@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
-from cudakit.streams import forks
+from cudakit.streams import process
 
 
 def cores() -> int:
@@ -26,7 +26,7 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(cores(), "cudakit emulator")
 
 
-forks.in_child(_pool.cache_clear)  # it has none of the threads
+process.in_child(_pool.cache_clear)  # it has none of the threads
 
 
 def begun(work: Callable[[int], None], core: int) -> Future[None]:

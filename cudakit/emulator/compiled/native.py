@@ -15,11 +15,11 @@ import llvmlite.binding as llvm
 
 from cudakit.emulator.compiled.helpers import helpers
 from cudakit.jit.cache.cache import default_cache
-from cudakit.streams import forks
+from cudakit.streams import process
 
 # Each call of LLVM's holds llvmlite's lock, and LLVM's own state is whole between two of them. A child that was forked
 # during a call would wait for the lock for ever.
-forks.held(getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext()))
+process.held(getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext()))
 
 
 class Processor(NamedTuple):

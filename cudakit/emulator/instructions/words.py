@@ -24,7 +24,7 @@ from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
 from cudakit.errors import EmulationError
-from cudakit.streams.generated import make_function
+from cudakit.streams.process import make_function
 
 
 def elementwise(given: Instruction, context: Context, kind: str, function: Callable[..., Any], out: str = "") -> Step:

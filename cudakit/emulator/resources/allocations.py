@@ -12,7 +12,7 @@ import numpy as np
 
 from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.errors import LaunchError
-from cudakit.streams import forks
+from cudakit.streams import process
 
 
 class Taken(NamedTuple):
@@ -26,7 +26,7 @@ class Room:
     """What was allocated on the emulator, by kind."""
 
     def __init__(self) -> None:
-        self._lock = forks.renewed(self, "_lock", threading.RLock)  # a finalizer may come while this thread has it
+        self._lock = process.renewed(self, "_lock", threading.RLock)  # a finalizer may come while this thread has it
         self._taken: dict[str, Taken] = {}
         self._arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
         self._of_the_host: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()

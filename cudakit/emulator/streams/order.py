@@ -29,7 +29,7 @@ from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
 from cudakit.emulator.streams.arrivals import Arrivals
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
-from cudakit.streams import forks
+from cudakit.streams import process
 from cudakit.streams.order.clocks import Clocks
 from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.order.ranges import host_span
@@ -558,7 +558,7 @@ def _can_be_watched(thing: Any) -> bool:
 
 
 _order = Order()
-forks.in_child(_order.forked)
+process.in_child(_order.forked)
 
 
 def order() -> Order:

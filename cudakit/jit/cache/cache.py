@@ -26,7 +26,7 @@ from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, packed, u
 from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams import forks
+from cudakit.streams import process
 from cudakit.streams.witnesses import doing
 
 # What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
@@ -118,7 +118,7 @@ class Cache:
         self._imported: bool | None = None
         self._make_thread_locks()
         this = weakref.ref(self)
-        forks.in_child(lambda: _after_fork(this()))
+        process.in_child(lambda: _after_fork(this()))
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore, (self._folder, self._max_bytes, self._wait_limit_s, self._setting)

@@ -19,7 +19,7 @@ from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
-from cudakit.streams.forks import Occupied
+from cudakit.streams.process import Occupied
 
 if TYPE_CHECKING:
     from cuda.core import ProgramOptions

@@ -109,8 +109,8 @@ from typing import Any, Protocol
 
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Plan
-from cudakit.streams import devices, forks
-from cudakit.streams.generated import fill, make_function
+from cudakit.streams import devices, process
+from cudakit.streams.process import fill, make_function
 
 #: Call shapes tried by the generated function; the oldest is dropped from it, and checked in full when it returns.
 _MOST_SHAPES = 8
@@ -263,7 +263,7 @@ class Dispatcher:
         self.parameters: tuple[str, ...] = _keywords(parameters)
         self._defaults = {name: repr(value) for name, value in (defaults or {}).items()}
         self._title = f"launch of {name}"
-        self._lock = forks.renewed(self, "_lock", threading.Lock)
+        self._lock = process.renewed(self, "_lock", threading.Lock)
         self._numbers = count()
         self._shapes: dict[int, tuple[Shape, tuple[Any, ...]]] = {}
         self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}

@@ -19,7 +19,7 @@ from cudakit.jit.load.driver_tiles import driver_version
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.streams import devices, forks
+from cudakit.streams import devices, process
 
 if TYPE_CHECKING:
     from cuda.core import Kernel as CoreKernel
@@ -116,7 +116,7 @@ class Loaded:
         self.sizes = sizes
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
         self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
-        self._lock = forks.renewed(self, "_lock", threading.Lock)
+        self._lock = process.renewed(self, "_lock", threading.Lock)
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:

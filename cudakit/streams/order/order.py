@@ -18,7 +18,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cudakit.streams import devices, forks, streams
+from cudakit.streams import devices, process, streams
 from cudakit.streams.order.ranges import producers_of, span_of
 from cudakit.streams.order.segments import NEVER, Range, Spell, Touched, Use
 from cudakit.streams.order.step import COLD, MANY
@@ -414,7 +414,7 @@ class Order(Tracks):
 
 
 _order = Order()
-forks.in_child(_order.after_fork)
+process.in_child(_order.after_fork)
 
 
 def order() -> Order:
