@@ -38,7 +38,7 @@ from cudakit.kernel.kernel import Kernel
 from cudakit.places import using
 from cudakit.streams import devices, streams
 from cudakit.streams.order.order import order
-from cudakit.streams.order.ranges import span_of
+from cudakit.streams.segments import span_of
 from cudakit.streams.streams import Known, cupy_stream, handle_of, known
 from cudakit.streams.witnesses import Call, Work, add_shortcut, doing, watched, witnessing
 from cudakit.types import scalars

@@ -25,13 +25,12 @@ from cudakit.memory.delivery import bounds_of, courier, has_courier
 from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.spare_buffers import spares
-from cudakit.streams import devices, streams
-from cudakit.streams.order import ranges
+from cudakit.streams import devices, segments, streams
 from cudakit.streams.order.order import order
 from cudakit.streams.witnesses import doing, watched
 
 if TYPE_CHECKING:
-    from cudakit.streams.order.segments import Range
+    from cudakit.streams.segments import Range
     from cudakit.streams.streams import Known
 
 #: Of each array's device memory, in bytes: as CuPy's pool rounds allocations, which aligns more than any kernel asks.
@@ -93,7 +92,7 @@ class Temporaries:
         # On the call's stream: who is given the memory when it is free again comes after what is done with it here.
         self.block: Any = device_array((self.size,), np.dtype("u1"), target)
         # Whoever had the memory before may have used it on another stream.
-        span, producers = ranges.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
+        span, producers = segments.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
         order().after(order().before(target, (), (span,), producers), self.block)
         self._positions = [position for position, *_ in found]
         self._offsets = starts

@@ -20,8 +20,7 @@ from cudakit.memory.device_array import device_array
 from cudakit.memory.device_surface import SurfaceObject
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
-from cudakit.streams import devices, streams
-from cudakit.streams.order import ranges
+from cudakit.streams import devices, segments, streams
 from cudakit.streams.order.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
@@ -68,7 +67,7 @@ class OnDevice:
             else:
                 found = _output(out, host, target)
             made = found if found._c_contiguous else device_array(host.shape, host.dtype, target)
-            written = tuple(ranges.cupy_span(array) for array in ((made,) if made is found else (made, found)))
+            written = tuple(segments.cupy_span(array) for array in ((made,) if made is found else (made, found)))
             use = order().before(target, (), written, _producers(target))
             with (
                 doing("copy", "to_device", stream, (host,), (out,), host.nbytes)
@@ -100,7 +99,7 @@ class OnDevice:
             # What CuPy did to it is unseen, and on a stream of that device.
             unseen = cupy.cuda.get_current_stream().record()
         with devices.on_device(target.device_id):
-            spans = (ranges.cupy_span(source),), (ranges.cupy_span(found),)
+            spans = (segments.cupy_span(source),), (segments.cupy_span(found),)
             use = order().before(target, *spans, _producers(target))
             runtime.streamWaitEvent(target.handle, unseen.ptr)
             given = found.data.ptr, target.device_id, source.data.ptr, source.device.id, source.nbytes, target.handle
@@ -117,7 +116,7 @@ class OnDevice:
                 refuse_captured_copy("to_host", stream)
             found = source = _as_device_array("to_host: array", array)
             made = output(out, found.shape, found.dtype)
-            use = order().before(target, (ranges.cupy_span(found),), (), _producers(target))
+            use = order().before(target, (segments.cupy_span(found),), (), _producers(target))
             if not found._c_contiguous:
                 with streams.cupy_stream(target.core):
                     source = found.copy(order="C")
@@ -258,7 +257,7 @@ def _side(name: str, value: Any) -> Any:
 
 def _copy_here(target: Any, source: Any, place: Known) -> None:
     """Put a copy within a device on a stream, which alone orders it."""
-    (low, high), (start, stop) = ranges.cupy_span(target), ranges.cupy_span(source)
+    (low, high), (start, stop) = segments.cupy_span(target), segments.cupy_span(source)
     apart = high <= start or stop <= low
     # Of records CuPy copies nothing but whole arrays.
     pair = _boxes(target, source) if apart and target.dtype.kind == "V" else None

@@ -31,9 +31,8 @@ from cudakit.places import place_of
 from cudakit.profile import timeline
 from cudakit.streams.order.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order
-from cudakit.streams.order.ranges import span_of
-from cudakit.streams.order.segments import Range, Touched, Use
 from cudakit.streams.order.stream_state import Track
+from cudakit.streams.segments import Range, Touched, Use, span_of
 from cudakit.streams.witnesses import Call, Witness, Work, call_site, doing, witnessing
 from cudakit.types.checked import flag, listed, text_of
 from cudakit.types.shown import Drawing, Part, Reported

@@ -22,7 +22,7 @@ from cudakit import emulator
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.watch_history import History
-from cudakit.streams.order import segments
+from cudakit.streams import segments as segments
 from cudakit.streams.witnesses import Witness, Work, doing, witnessing
 
 SOURCE = """

@@ -19,7 +19,7 @@ from cudakit.emulator.streams import order
 from cudakit.emulator.streams.order import _owner, memory_of
 from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
-from cudakit.streams.order.segments import Segment, Use
+from cudakit.streams.segments import Segment, Use
 from cudakit.streams.witnesses import Witness, Work, witnessing
 
 pytestmark = pytest.mark.emulator

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cudakit.streams.order.clocks import Clocks
-from cudakit.streams.order.segments import Range, Spell, Use
 from cudakit.streams.order.step import COLD, MANY
+from cudakit.streams.segments import Range, Spell, Use
 
 X, Y = (0x1000, 0x2000), (0x4000, 0x5000)
 LEFT, RIGHT, MIDDLE = (0x1000, 0x1800), (0x1800, 0x2000), (0x1400, 0x1C00)

@@ -20,7 +20,7 @@ from cudakit.streams.order import order as order_module
 from cudakit.streams.order import stream_state
 from cudakit.streams.order.order import Order
 from cudakit.streams.order.repeat import Repeat, repeating
-from cudakit.streams.order.segments import Spell, Use
+from cudakit.streams.segments import Spell, Use
 from cudakit.streams.streams import Known
 
 #: Numbers of the streams that others capture.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.streams.order import ranges
-from cudakit.streams.order.ranges import argument_span, named_producers, producers_of, span_of
+from cudakit.streams import segments
+from cudakit.streams.segments import argument_span, named_producers, producers_of, span_of
 
 BASE = np.arange(24, dtype="f4").reshape(4, 6)
 
@@ -93,7 +93,7 @@ def test_arrays_of_cupy_and_torch_lie_where_they_say() -> None:
     data = SimpleNamespace(ptr=1000)
     whole = of("cupy", data=data, _c_contiguous=True, nbytes=96)
     assert span_of(whole) == (1000, 1096)
-    assert ranges.cupy_span(whole) == (1000, 1096)
+    assert segments.cupy_span(whole) == (1000, 1096)
     view = of("cupy", data=data, _c_contiguous=False, shape=(3, 5), strides=(-40, 8), itemsize=4)
     assert span_of(view) == (1000 - 80, 1000 + 32 + 4)
     tensor = of(
@@ -127,9 +127,9 @@ def test_other_arguments_lie_where_they_are_described(monkeypatch: pytest.Monkey
     buffer = argument("array", value=SimpleNamespace(size=24))
     buffer.family = "buffer"
     assert argument_span(buffer) == (64, 88)
-    monkeypatch.setattr(ranges, "allocation_of", lambda address: (address, address + 100))
+    monkeypatch.setattr(segments, "allocation_of", lambda address: (address, address + 100))
     assert argument_span(argument("address")) == (64, 164)
-    monkeypatch.setattr(ranges, "describe", lambda array: array)
+    monkeypatch.setattr(segments, "describe", lambda array: array)
     assert span_of(argument("address")) == (64, 164)
 
 
@@ -138,16 +138,16 @@ def test_an_address_is_taken_for_its_allocation(monkeypatch: pytest.MonkeyPatch)
 
     answer = [0, 96, 32]
     monkeypatch.setattr(driver, "cuMemGetAddressRange", lambda address: (answer[0], int(address) - 4, answer[2]))
-    assert ranges.allocation_of(100) == (96, 128)
+    assert segments.allocation_of(100) == (96, 128)
     answer[0] = 1
-    assert ranges.allocation_of(100) == (100, 101)
-    assert ranges.allocation_of(0) == (0, 0)
+    assert segments.allocation_of(100) == (100, 101)
+    assert segments.allocation_of(0) == (0, 0)
 
 
 def test_the_current_streams_of_the_libraries_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        ranges, "current_streams", lambda libraries, device: asked.append((list(libraries), device)) or [9]
+        segments, "current_streams", lambda libraries, device: asked.append((list(libraries), device)) or [9]
     )
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace())

@@ -16,7 +16,7 @@ import numpy as np
 
 from cudakit.emulator.machine.memory import bytes_at, bytes_of
 from cudakit.emulator.resources.allocations import room
-from cudakit.streams.order.ranges import host_span
+from cudakit.streams.segments import host_span
 from cudakit.types.arguments import pointer_of
 
 #: Writes that have not arrived at which the oldest one does: a program that never waits holds no more.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation
-from cudakit.streams.order.ranges import host_span
+from cudakit.streams.segments import host_span
 
 #: All flags of a byte.
 ALL = READ | STRONG_READ | WRITE | STRONG_WRITE

@@ -12,7 +12,7 @@ import numpy as np
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE
 from cudakit.emulator.streams.watch import ALL, CONFLICTS, COVERS, Touch
 from cudakit.errors import EmulationError
-from cudakit.streams.order.segments import Use
+from cudakit.streams.segments import Use
 
 #: Of many who read the same, how many are looked at by the next.
 _FEW = 4

@@ -17,9 +17,8 @@ from cudakit.jit.load.load import Loaded
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.streams import devices
 from cudakit.streams.order.order import order
-from cudakit.streams.order.ranges import named_producers, span_of
 from cudakit.streams.order.repeat import Repeat, repeating
-from cudakit.streams.order.segments import Range, Use
+from cudakit.streams.segments import Range, Use, named_producers, span_of
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import Call, add_shortcut, doing, watched
 from cudakit.types.arguments import texture_handle

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from cudakit.streams.order.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
 from cudakit.streams.order.step import make_step, many
+from cudakit.streams.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
 
 
 class Conflict(NamedTuple):

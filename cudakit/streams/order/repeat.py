@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudakit.streams.order.segments import Use
 from cudakit.streams.order.step import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, LOOK
+from cudakit.streams.segments import Use
 
 if TYPE_CHECKING:
     from cudakit.streams.order.order import Order
-    from cudakit.streams.order.segments import Touched
     from cudakit.streams.order.stream_state import Track
+    from cudakit.streams.segments import Touched
 
 #: After how many launches is looked whether the arrays of earlier ones are still in use.
 _LOOK = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cudakit.streams.order.segments import Name, Segment, Use
+from cudakit.streams.segments import Name, Segment, Use
 
 #: What a step says in place of a use; see `cudakit.streams.order.clocks.Clocks.step`.
 MANY: Any = object()
