@@ -29,7 +29,7 @@ from cudakit.errors import ArgumentError
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.places import place_of
 from cudakit.profile import timeline
-from cudakit.streams.order.clocks import Clocks, Conflict
+from cudakit.streams.clocks import Clocks, Conflict
 from cudakit.streams.order.order import order
 from cudakit.streams.order.stream_state import Track
 from cudakit.streams.segments import Range, Touched, Use, span_of

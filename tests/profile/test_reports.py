@@ -16,7 +16,7 @@ from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.profile import hazards
 from cudakit.profile.hazards import Dependency, Party, Report
 from cudakit.streams import witnesses
-from cudakit.streams.order.clocks import Clocks
+from cudakit.streams.clocks import Clocks
 from cudakit.streams.witnesses import Call, Work
 
 pytestmark = pytest.mark.emulator

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudakit.streams.order.clocks import Clocks
-from cudakit.streams.order.step import COLD, MANY
+from cudakit.streams.clocks import COLD, MANY, Clocks
 from cudakit.streams.segments import Range, Spell, Use
 
 X, Y = (0x1000, 0x2000), (0x4000, 0x5000)

@@ -1,7 +1,7 @@
 """Which work of emulated streams comes before which, at which step it begins, and what races.
 
 Work runs when it is asked for, to its end, one piece at a time. What a GPU would have been free to run in another
-order or at the same time, clocks tell (`cudakit.streams.order.clocks`). While there is one stream there is nothing to
+order or at the same time, clocks tell (`cudakit.streams.clocks`). While there is one stream there is nothing to
 tell: work is watched from the time that there are two, and what ran before counts as done.
 """
 
@@ -30,7 +30,7 @@ from cudakit.emulator.streams.arrivals import Arrivals
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
 from cudakit.streams import process
-from cudakit.streams.order.clocks import Clocks
+from cudakit.streams.clocks import Clocks
 from cudakit.streams.order.order import order as streams_order
 from cudakit.streams.segments import Range, Touched, Use, host_span
 from cudakit.streams.witnesses import Work, call_site

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cudakit.streams import devices, process, streams
-from cudakit.streams.order.step import COLD, MANY
+from cudakit.streams.clocks import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, Captured, FastPath, Reporter, Track, Tracks
 from cudakit.streams.segments import NEVER, Range, Spell, Touched, Use, producers_of, span_of
 from cudakit.streams.streams import Known, handle_of, known

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from cudakit.streams.order.step import COLD, MANY
+from cudakit.streams.clocks import COLD, MANY
 from cudakit.streams.order.stream_state import DUE, LOOK
 from cudakit.streams.segments import Use
 

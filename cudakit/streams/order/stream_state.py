@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, streams
-from cudakit.streams.order.clocks import Clocks
+from cudakit.streams.clocks import Clocks
 from cudakit.streams.segments import Range, Spell, Touched, Use
 from cudakit.streams.streams import Known
 
