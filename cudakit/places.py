@@ -19,7 +19,7 @@ from cudakit.errors import EmulatorWarning, LaunchError
 from cudakit.jit.launch.code_place import CodePlace, DeviceCode
 from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.types.arguments import Argument, describe
 
 if TYPE_CHECKING:

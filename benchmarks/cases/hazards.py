@@ -26,7 +26,7 @@ def rows(repeats: int) -> list[tuple[str, float, str, str]]:
     from cuda.core import LaunchConfig, Program, ProgramOptions, launch
 
     import cudakit as ck
-    from cudakit.streams.order.order import order
+    from cudakit.streams.order import order
     from cudakit.streams.streams import cupy_stream
 
     streams = [ck.stream(), ck.stream()]

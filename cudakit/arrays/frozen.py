@@ -29,8 +29,7 @@ from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.jit.load.config import as_config
 from cudakit.streams import devices
-from cudakit.streams.order.order import Order, order
-from cudakit.streams.order.stream_state import FastPath
+from cudakit.streams.order import FastPath, Order, order
 from cudakit.streams.process import fill, make_function
 from cudakit.streams.streams import known
 from cudakit.streams.witnesses import add_shortcut, watched

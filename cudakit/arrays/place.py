@@ -16,7 +16,7 @@ from cudakit.errors import ArgumentError
 from cudakit.places import DEVICES, emulator, place_of, refuse_capture
 from cudakit.streams import devices, streams
 from cudakit.streams.devices import Limits
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.streams import as_stream, cupy_stream, known, require_stream
 from cudakit.types.arguments import as_numpy, device_array_of, pointer_of, refuse_masked
 

@@ -29,7 +29,7 @@ from cudakit.errors import ArgumentError, CudakitError, shortened
 from cudakit.generate.elementwise import Elementwise
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import emulator
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.types.arguments import as_numpy, torch_dtype
 
 # Tensors: as arrays of CuPy or NumPy, their dtypes, and torch's streams.

@@ -37,7 +37,7 @@ from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.places import using
 from cudakit.streams import devices, streams
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.segments import span_of
 from cudakit.streams.streams import Known, cupy_stream, handle_of, known
 from cudakit.streams.witnesses import Call, Work, add_shortcut, doing, watched, witnessing

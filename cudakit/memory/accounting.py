@@ -15,7 +15,7 @@ from cudakit.memory import pinned
 from cudakit.memory.kernel_limits import set_kernel_limit
 from cudakit.memory.spare_buffers import spares
 from cudakit.streams import devices, process
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.types.checked import is_one_of, whole
 from cudakit.types.shown import Part, Reported, Table
 

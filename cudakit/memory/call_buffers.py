@@ -26,7 +26,7 @@ from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.spare_buffers import spares
 from cudakit.streams import devices, segments, streams
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.witnesses import doing, watched
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from cudakit.memory.device_surface import SurfaceObject
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
 from cudakit.streams import devices, segments, streams
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
 from cudakit.types.arguments import describe, device_array_of, is_page_locked

@@ -25,7 +25,7 @@ import numpy as np
 
 from cudakit.memory import pinned
 from cudakit.memory.delivery import MOST_THREADS, Shipment, bounds_of, copiers, courier, has_courier
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.streams import Known
 from cudakit.types.arguments import is_page_locked
 

@@ -13,7 +13,7 @@ from typing import Any
 from cudakit.errors import LaunchError, lost_context
 from cudakit.places import DEVICES, place_of, stream
 from cudakit.streams import devices, witnesses
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.streams import cupy_stream, handle_of, of_handle
 
 #: Kinds of copies, as the driver numbers them.

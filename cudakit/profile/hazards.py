@@ -1,6 +1,6 @@
 """The order between streams, shown: each dependency that cudakit put in, and each that is missing, with both lines.
 
-What cudakit launches and copies is ordered by itself (see `cudakit.streams.order.order`). `trace` tells how, `manual`
+What cudakit launches and copies is ordered by itself (see `cudakit.streams.order`). `trace` tells how, `manual`
 turns it off, `ordered` says that one stream comes after another. A dependency can be missing where cudakit puts in no
 waits: under `manual`, for a `Plan` (which is ordered when it is made, not when it is launched), and for work of other
 libraries.
@@ -30,8 +30,7 @@ from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.places import place_of
 from cudakit.profile import timeline
 from cudakit.streams.clocks import Clocks, Conflict
-from cudakit.streams.order.order import order
-from cudakit.streams.order.stream_state import Track
+from cudakit.streams.order import Track, order
 from cudakit.streams.segments import Range, Touched, Use, span_of
 from cudakit.streams.witnesses import Call, Witness, Work, call_site, doing, witnessing
 from cudakit.types.checked import flag, listed, text_of
@@ -229,7 +228,7 @@ class Report(Reported, Witness):
     def see(
         self, stream: Track | int, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> _Note:
-        """`stream` is about to touch that; see `cudakit.streams.order.stream_state.Reporter`."""
+        """`stream` is about to touch that; see `cudakit.streams.order.Reporter`."""
         note = self._told.note = self._begun(_stream_name(stream), ordered)
         unmet: Status = "put in" if is_put else "missing"
         found = []

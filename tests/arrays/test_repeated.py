@@ -29,7 +29,7 @@ from cudakit.ops import count
 from cudakit.places import DEVICES
 from cudakit.random import Generator
 from cudakit.streams import devices
-from cudakit.streams.order.order import Order
+from cudakit.streams.order import Order
 from cudakit.streams.witnesses import Witness, witnessing
 
 pytestmark = pytest.mark.emulator

@@ -21,8 +21,8 @@ from cudakit.jit.launch import dispatch
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape
 from cudakit.streams import devices, streams
-from cudakit.streams.order import order as order_module
-from cudakit.streams.order.order import Order
+from cudakit.streams import order as order_module
+from cudakit.streams.order import Order
 from cudakit.streams.streams import Known
 from cudakit.streams.witnesses import Witness, witnessing
 

@@ -16,8 +16,8 @@ from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
 from cudakit.graphs.recording import Memory, Named
 from cudakit.streams import devices, streams, witnesses
-from cudakit.streams.order import order as order_module
-from cudakit.streams.order.order import Order
+from cudakit.streams import order as order_module
+from cudakit.streams.order import Order
 from cudakit.streams.witnesses import Work
 
 driver = pytest.importorskip("cuda.bindings.driver")

@@ -19,8 +19,8 @@ from cudakit.jit.load import device_image
 from cudakit.jit.load.load import Loaded, parameter_size
 from cudakit.jit.load.variables import move
 from cudakit.streams import devices, streams
-from cudakit.streams.order import order as order_module
-from cudakit.streams.order.order import Order
+from cudakit.streams import order as order_module
+from cudakit.streams.order import Order
 
 pytestmark = pytest.mark.emulator
 

@@ -13,8 +13,8 @@ from cudakit.jit.launch import code_place
 from cudakit.jit.load import device_image
 from cudakit.jit.load.load import Loaded, parameter_size
 from cudakit.streams import devices, streams
-from cudakit.streams.order import order as order_module
-from cudakit.streams.order.order import Order
+from cudakit.streams import order as order_module
+from cudakit.streams.order import Order
 
 pytestmark = pytest.mark.emulator
 

@@ -17,7 +17,7 @@ import pytest
 from support.places import another, to_host
 
 import cudakit as ck
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 from cudakit.streams.streams import cupy_stream
 
 KERNELS = """

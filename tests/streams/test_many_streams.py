@@ -13,7 +13,7 @@ from support.places import one_of
 import cudakit as ck
 from cudakit.emulator.streams import order as emulated
 from cudakit.emulator.streams.stream import EmulatedStream
-from cudakit.streams.order.order import order as streams_order
+from cudakit.streams.order import order as streams_order
 
 
 def sizes(order: emulated.Order) -> dict[str, int]:

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, streams
-from cudakit.streams.order import order as order_module
-from cudakit.streams.order import stream_state
-from cudakit.streams.order.order import Order
-from cudakit.streams.order.repeat import Repeat, repeating
+from cudakit.streams import order as order_module
+from cudakit.streams import order as stream_state
+from cudakit.streams.order import Order, Repeat, repeating
 from cudakit.streams.segments import Spell, Use
 from cudakit.streams.streams import Known
 

@@ -15,7 +15,7 @@ from support.places import SLOW, another, to_host
 
 import cudakit as ck
 from cudakit import ops
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 
 ADD = ck.Kernel("""
 __global__ void add(float* x, float by, int n) {

@@ -123,7 +123,7 @@ def test_ordering_is_skipped_until_an_array_moves(
     stream: Any, xp: Any, slow: ck.Kernel, cycles: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With several streams in use, arrays that stay on one cost nothing; once one moves, it is waited for again."""
-    from cudakit.streams.order.order import Order
+    from cudakit.streams.order import Order
 
     other = another(stream)
     one = ck.config(1, 32)

@@ -20,7 +20,7 @@ import pytest
 from cudakit.memory import accounting, call_buffers, delivery, device_array, managed, on_device, pinned, staging
 from cudakit.memory import spare_buffers as spare_module
 from cudakit.streams import devices, streams
-from cudakit.streams.order import order as order_module
+from cudakit.streams import order as order_module
 from cudakit.streams.witnesses import Witness, Work
 
 #: As the runtime numbers the kinds of copies.

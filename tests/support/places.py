@@ -13,7 +13,7 @@ import cudakit as ck
 from cudakit.emulator import EmulatedStream
 from cudakit.emulator.launch import limits_of
 from cudakit.streams.devices import limits
-from cudakit.streams.order.order import order
+from cudakit.streams.order import order
 
 Found = TypeVar("Found")
 

@@ -20,7 +20,7 @@ from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.load.config import config
 from cudakit.streams import devices
-from cudakit.streams.order.order import Order
+from cudakit.streams.order import Order
 
 STREAM, OTHER = object(), object()
 PACK, UNPACK = struct.Struct("<f").pack, struct.Struct("<I").unpack

@@ -31,7 +31,7 @@ from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History
 from cudakit.streams import process
 from cudakit.streams.clocks import Clocks
-from cudakit.streams.order.order import order as streams_order
+from cudakit.streams.order import order as streams_order
 from cudakit.streams.segments import Range, Touched, Use, host_span
 from cudakit.streams.witnesses import Work, call_site
 from cudakit.types.arguments import as_numpy

@@ -16,8 +16,7 @@ from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.load import Loaded
 from cudakit.jit.specialise.parameters import BoundParameter
 from cudakit.streams import devices
-from cudakit.streams.order.order import order
-from cudakit.streams.order.repeat import Repeat, repeating
+from cudakit.streams.order import Repeat, order, repeating
 from cudakit.streams.segments import Range, Use, named_producers, span_of
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import Call, add_shortcut, doing, watched
@@ -151,7 +150,7 @@ class Settled(NamedTuple):
         The current streams of the libraries that the shape has arrays of.
     any_arrays : object
         Whether any arguments that fit may go straight, or those only that are known by identity. Of a repeat: what
-        launches it (see `cudakit.streams.order.repeat`), or None where it may go straight.
+        launches it (see `cudakit.streams.order`), or None where it may go straight.
     arrays : tuple
         For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
     numbers : tuple
