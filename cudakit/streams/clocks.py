@@ -1,4 +1,13 @@
-"""The step of a use in the order between streams: what it must wait for, found and noted in one go."""
+"""Vector clocks: what must be done before memory may be read or written, over any number of streams. No CUDA here.
+
+Each use of memory on a stream has a count, one more than the use before it there. A stream's clock holds, for each
+other stream, the count up to which everything there comes before whatever the stream is given next. Memory is a line
+of segments, each with its last write and the reads since then, one a stream; a segment is cut where a range begins or
+ends inside it. So a read waits for the last write, a write for the last write and the reads since, each only where it
+was on another stream and the clock does not hold it yet: Lamport's order, as Mattern's and Fidge's clocks tell it.
+
+`make_step` gives the function that finds and notes the common case in one go.
+"""
 
 from __future__ import annotations
 
@@ -90,15 +99,6 @@ def make_step(
         return found
 
     return step
-
-
-# Vector clocks: what must be done before memory may be read or written, over any number of streams. No CUDA here.
-#
-# Each use of memory on a stream has a count, one more than the use before it there. A stream's clock holds, for each
-# other stream, the count up to which everything there comes before whatever the stream is given next. Memory is a line
-# of segments, each with its last write and the reads since then, one a stream; a segment is cut where a range begins or
-# ends inside it. So a read waits for the last write, a write for the last write and the reads since, each only where it
-# was on another stream and the clock does not hold it yet: Lamport's order, as Mattern's and Fidge's clocks tell it.
 
 
 class Conflict(NamedTuple):

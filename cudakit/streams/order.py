@@ -1,4 +1,19 @@
-"""The streams that the order knows: their events, what is held until work is done, and how they come and go."""
+"""The order between streams that touch the same memory, and what is held until work is done.
+
+While the process has launched on one stream only, and CuPy and torch work on that stream too, launches are in order by
+themselves: nothing is recorded and nothing waits. From the second stream on, `Clocks` tells what a launch must wait
+for. Three things make that exact and cheap:
+
+- Memory that has passed from stream to stream is warm for its next uses: an event is recorded right after each, so
+  that the next stream waits for that and no more. An event that is done goes back to be used again.
+- What touches cold memory only may be repeated without asking (`settle`), until another stream needs that memory: then
+  the spell is over, and an event recorded at its end is what is waited for.
+- Arguments of warm uses, and of those after work of CuPy or torch on another stream, are held until they are done, so
+  that no allocator hands the memory out again too early.
+
+`Tracks` has the streams, their events and what is held. `Order` puts the waits in. `Repeat` is a launch that comes
+again on one of several streams, with the waits that it needs and no other look.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +33,6 @@ from cudakit.streams.streams import Known, handle_of, known
 
 if TYPE_CHECKING:
     from cuda.core import Event, Stream
-
-    from cudakit.streams.segments import Touched
 
 
 _MOST_SEGMENTS = 65_536
@@ -362,20 +375,6 @@ class Tracks:
         self.lock = threading.RLock()
         for path in list(self.fast_paths):
             path.unsettle()
-
-
-# The order between streams that touch the same memory, and what is held until work is done.
-#
-# While the process has launched on one stream only, and CuPy and torch work on that stream too, launches are in order by
-# themselves: nothing is recorded and nothing waits. From the second stream on, `Clocks` tells what a launch must wait
-# for. Three things make that exact and cheap:
-#
-# - Memory that has passed from stream to stream is warm for its next uses: an event is recorded right after each, so
-#   that the next stream waits for that and no more. An event that is done goes back to be used again.
-# - What touches cold memory only may be repeated without asking (`settle`), until another stream needs that memory: then
-#   the spell is over, and an event recorded at its end is what is waited for.
-# - Arguments of warm uses, and of those after work of CuPy or torch on another stream, are held until they are done, so
-#   that no allocator hands the memory out again too early.
 
 
 class Order(Tracks):
@@ -770,8 +769,6 @@ def order() -> Order:
     """The process's order between streams."""
     return _order
 
-
-# Launches that repeat an earlier one on one of several streams, with the waits they need and no other look.
 
 #: After how many launches is looked whether the arrays of earlier ones are still in use.
 _LOOK = 64

@@ -1,4 +1,7 @@
-"""What a forked process has to do first: a lock that another thread held at the fork would stay locked for ever."""
+"""What belongs to a Python process: what a forked child has to do first, and functions made of text.
+
+A lock that another thread held at the fork would stay locked for ever in the child.
+"""
 
 from __future__ import annotations
 
@@ -83,8 +86,6 @@ class Occupied:
         self.at_fork = self.at_fork or bool(self._threads.keys() - {threading.get_ident()})
         self._threads.clear()
 
-
-# Functions made of text, as `dataclasses` makes ``__init__``: what is known once is not looked up again.
 
 _numbers = count()
 

@@ -1,6 +1,11 @@
 """Memory as the order between streams sees it: a line of segments, each with the uses that later ones must come after.
 
 A segment is cut where a range begins or ends inside it, and made whole again where it is written as a whole.
+
+`span_of` says where the memory of an array lies, `producers_of` which streams its library works on. A view is taken for
+the bytes from its first element to its last, with those of the gaps between. A raw address is taken for the whole of
+the driver's allocation that it points into. A kernel that goes beyond the array that it is given (around a view, say)
+touches memory that nobody is told of: give it the whole array.
 """
 
 from __future__ import annotations
@@ -221,12 +226,6 @@ class Segments:
             self._starts = [segment.start for segment in segments]
             self.version += 1
 
-
-# Where the memory of an array lies, and which streams its library works on: what the order between streams asks.
-#
-# A view is taken for the bytes from its first element to its last, with those of the gaps between. A raw address is
-# taken for the whole of the driver's allocation that it points into. A kernel that goes beyond the array that it is given
-# (around a view, say) touches what nobody is told of: give it the whole array.
 
 _NOTHING: Range = (0, 0)
 

@@ -1,4 +1,8 @@
-"""Streams of GPUs: what may be given as one, and the objects that libraries have for them."""
+"""Streams of GPUs: what may be given as one, the objects that libraries have for them, and which are being captured.
+
+Nobody captures as a rule, and then the question costs a test of an empty dictionary. Of the emulator's streams
+`cudakit.places.Place.capture` knows it.
+"""
 
 from __future__ import annotations
 
@@ -225,11 +229,6 @@ class _Objects:
 
 _objects = _Objects()
 _known: dict[int, Known] = {}
-
-
-# Which streams of GPUs are being captured into a graph; of the emulator's, `cudakit.places.Place.capture` knows.
-#
-# Nobody captures as a rule, and then the question costs a test of an empty dictionary.
 
 
 class Capture(Protocol):

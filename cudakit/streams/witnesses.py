@@ -2,7 +2,8 @@
 
 Nobody watches as a rule, and then a launch that repeats an earlier one does not come by here at all: see
 `cudakit.jit.launch.dispatch`. While somebody does, every kernel call takes the way through
-`cudakit.jit.launch.launch.CallShape.launch`, and plans tell of their launches too.
+`cudakit.jit.launch.launch.CallShape.launch`, and plans tell of their launches too. `call_site` says where in the user's
+program something was asked for.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from cudakit.streams import process
-
-# Where in the user's program something was asked for.
 
 _PACKAGE = str(Path(__file__).parents[1])
 
