@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.errors import ArgumentError
 from cudakit.types.arguments import Argument, Evidence, as_numpy, describe, passable, texture_handle
 

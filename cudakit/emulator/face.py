@@ -15,13 +15,9 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.machine import DrawnOrder
 from cudakit.emulator.place import EmulatorPlace, strict
 from cudakit.emulator.ready import EmulatedThreads
-from cudakit.emulator.resources import tensor_map
-from cudakit.emulator.resources.allocations import room
+from cudakit.emulator.resources.allocations import MARKS, room
 from cudakit.emulator.resources.device_array import DeviceArray, DeviceModule, as_device
-from cudakit.emulator.resources.sampler import TextureObject
-from cudakit.emulator.resources.surface import SurfaceObject
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.texture import EmulatedTensorMap, SurfaceObject, TextureObject
 from cudakit.emulator.streams.awaited_array import handed_out, host_view
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, stream
@@ -30,7 +26,7 @@ __all__ = [
     "EmulatorPlace", "strict",
     "EmulatedCode", "EmulatedShape", "EmulatedThreads",
     "DeviceArray", "DeviceModule", "MARKS", "as_device", "device_limits", "room",
-    "EmulatedTensorMap", "SurfaceObject", "TextureObject", "tensor_map",
+    "EmulatedTensorMap", "SurfaceObject", "TextureObject",
     "EmulatedEvent", "EmulatedStream", "handed_out", "host_view", "order", "stream",
     "Finding", "DrawnOrder", "Report", "begin", "check", "counters",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from cudakit.emulator.ptx.program import Program
 from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.emulator.resources.allocations import room
 from cudakit.emulator.resources.device_array import is_of_host, is_reached, refuse_host_array
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError

@@ -85,7 +85,7 @@ def tensor_map(
     _check(host, box, steps, swizzle, fill)
     from cudakit.emulator import face
 
-    return face.tensor_map.make(host, box, steps, swizzle, fill == "nan")
+    return face.EmulatedTensorMap(host, box, steps, swizzle, fill == "nan")
 
 
 def _numbers(name: str, given: Any) -> tuple[int, ...]:
@@ -100,7 +100,7 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
     from cudakit.emulator import face
 
     shape, strides, size = array.shape, array.strides, array.dtype.itemsize
-    if array.dtype not in face.tensor_map.KINDS:
+    if array.dtype not in face.EmulatedTensorMap.KINDS:
         raise ArgumentError(f"tensor_map: no tensor map has dtype {array.dtype}; its bits may do, as x.view('u1')")
     if not 1 <= array.ndim <= _MOST_DIMENSIONS or not array.size:
         raise ArgumentError(f"tensor_map: an array of 1 to {_MOST_DIMENSIONS} dimensions, none empty, got {shape}")
@@ -118,7 +118,7 @@ def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swiz
     row = box[-1] * size
     if row % _UNIT:
         raise ArgumentError(f"tensor_map: a row of the box is a multiple of {_UNIT} bytes, got {box[-1]} of {size}")
-    most = face.tensor_map.SWIZZLES[swizzle]
+    most = face.EmulatedTensorMap.SWIZZLES[swizzle]
     if most and row > most:
         raise ArgumentError(f"tensor_map: a row of the box, {row} bytes, is longer than the swizzle {swizzle}")
     if fill == "nan" and array.dtype.kind in "iu":

@@ -63,7 +63,7 @@ def texture(
 
     Returns
     -------
-    cudakit.emulator.resources.sampler.TextureObject or cuda.core.texture.TextureObject
+    cudakit.emulator.resources.texture.TextureObject or cuda.core.texture.TextureObject
 
     Raises
     ------

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 from cudakit.emulator.compiled.flow import Flow, ends_block, waits
 from cudakit.emulator.isa.facts import facts_of, is_atomic, result_of, targets, touches
+from cudakit.emulator.ptx.body import TYPE_BYTES
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Source
-from cudakit.emulator.ptx.variables import TYPE_BYTES
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Registers, Unsupported, Value, conjuncts, merged, step
 from cudakit.proof.problem import Problem
 from cudakit.proof.terms import (

@@ -402,7 +402,7 @@ def _foreign(value: Any) -> Argument:
         return _arrow(value)
     if core is not None and isinstance(value, core.TensorMapDescriptor):
         return Argument(value, "object", Evidence("object", "tensor map", text="CUtensorMap"))
-    emulated = sys.modules.get("cudakit.emulator.resources.tensor_map")
+    emulated = sys.modules.get("cudakit.emulator.resources.texture")
     if emulated is not None and isinstance(value, emulated.EmulatedTensorMap):
         raise ArgumentError(
             "the tensor map is of a NumPy array and this stream is a GPU's; give ck.tensor_map a device array"

@@ -15,7 +15,7 @@ import cudakit as ck
 from cudakit.adapters import numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
 from cudakit.adapters.program import Replaced
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.allocations import MARKS
 
 pytestmark = pytest.mark.emulator
 TEXT = """

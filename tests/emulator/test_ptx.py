@@ -11,8 +11,7 @@ from support.emulated import run
 import cudakit as ck
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
-from cudakit.emulator.ptx.linking import modules_in
-from cudakit.emulator.ptx.parser import parse
+from cudakit.emulator.ptx.parser import modules_in, parse
 from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Pointer, Register, Symbol
 
 HEAD = ".version 8.4\n.target sm_90\n.address_size 64\n"

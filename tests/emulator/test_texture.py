@@ -13,8 +13,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator.resources.sampler import sample
-from cudakit.emulator.resources.surface import SurfaceObject
+from cudakit.emulator.resources.texture import SurfaceObject, sample
 
 RANDOM = np.random.default_rng(7)
 SIZES = {1: (13,), 2: (5, 7), 3: (3, 4, 5)}

@@ -10,8 +10,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.emulator.resources import allocations
-from cudakit.emulator.resources.allocations import Room
-from cudakit.emulator.resources.unwritten import Marks, Unwritten
+from cudakit.emulator.resources.allocations import Marks, Room, Unwritten
 
 
 def array(count: int, skip: int = 0) -> np.ndarray:

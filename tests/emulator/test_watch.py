@@ -14,7 +14,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams import order
 from cudakit.emulator.streams.order import _owner, memory_of
 from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Touch, Watch, touch_of
@@ -286,7 +286,7 @@ def test_the_owner_of_memory_is_what_lives_as_long() -> None:
     held: Any = Held()
     assert _owner(np.asarray(held)) is tensor
     assert memory_of(array) is array
-    assert memory_of(EmulatedTensorMap(array, b"")) is array
+    assert memory_of(EmulatedTensorMap(array, (1,), (1,), "none", False)) is array
     assert memory_of(3) is None
 
 

@@ -28,10 +28,10 @@ def at(shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = Non
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the emulator's map is made of."""
-    from cudakit.emulator.resources import tensor_map
+    from cudakit.emulator.resources import texture
 
     found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(tensor_map, "make", lambda *given: found.append(given) or "map")
+    monkeypatch.setattr(texture, "make", lambda *given: found.append(given) or "map")
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import cudakit as ck
-from cudakit.emulator.resources.tensor_map import LAYOUT, SWIZZLES, EmulatedTensorMap
+from cudakit.emulator.resources.texture import TENSOR_MAP, EmulatedTensorMap
 from cudakit.jit.load.config import as_launch_config
 
 #: Copies begin at the same place of such a line as what they are copies of.
@@ -53,10 +53,10 @@ class Copies:
         )
 
     def _map(self, given: EmulatedTensorMap) -> Any:
-        record = np.frombuffer(given.data, LAYOUT)[0]
+        record = np.frombuffer(given.data, TENSOR_MAP)[0]
         rank = int(record["rank"])
         box, steps = ([int(n) for n in record[field][:rank][::-1]] for field in ("box", "element_strides"))
-        swizzle: Any = next(name for name, span in SWIZZLES.items() if span == record["swizzle"])
+        swizzle: Any = next(name for name, span in given.SWIZZLES.items() if span == record["swizzle"])
         fill: Any = "nan" if record["nan"] else "zero"
         return ck.tensor_map(self._array(given.array), box, element_strides=steps, swizzle=swizzle, fill=fill)
 

@@ -9,7 +9,7 @@ from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Finding, Report, raise_it, warn_of
 from cudakit.emulator.checks.schedules import Search
 from cudakit.emulator.machine.machine import Launch
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.allocations import MARKS
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import EmulationError
 from cudakit.types.checked import whole

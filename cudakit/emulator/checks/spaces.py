@@ -23,7 +23,7 @@ from cudakit.emulator.machine.memory import (
     Index,
 )
 from cudakit.emulator.machine.state import Frame
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.allocations import MARKS
 
 _OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
 

@@ -19,7 +19,7 @@ from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ready import Emulated, EmulatedThreads
 from cudakit.emulator.resources.allocations import room
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedEvent, EmulatedStream, Point
 from cudakit.errors import ArgumentError, CudakitError

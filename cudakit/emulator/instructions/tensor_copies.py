@@ -29,11 +29,11 @@ from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Operand
-from cudakit.emulator.resources.tensor_map import BYTES, LAYOUT, MAGIC, SWIZZLES, place
+from cudakit.emulator.resources.texture import MAGIC, TENSOR_MAP, EmulatedTensorMap
 from cudakit.errors import EmulationError
 
 _SHARED_ALIGNMENT = 128
-_HALF = np.dtype(f"V{BYTES // 2}")
+_HALF = np.dtype(f"V{TENSOR_MAP.itemsize // 2}")
 #: Each 16 bits of what is outside a tensor that is to be filled with NaN, whatever its type: so an H200 does it.
 _NAN = 0x7FF7
 
@@ -117,8 +117,8 @@ def _read_maps(context: Context, given: Instruction, operand: Operand) -> Reader
         where = address(frame, index, machine)
         coordinates = np.stack([np.broadcast_to(r(frame, index, machine), where.shape) for r in reads], axis=1)
         for start, first in zip(*np.unique(where, return_index=True), strict=True):
-            halves = start + np.array([0, BYTES // 2], np.uint64)
-            record = machine.memory.load("generic", halves, _HALF, lanes[[first, first]]).view(LAYOUT)[0]
+            halves = start + np.array([0, _HALF.itemsize], np.uint64)
+            record = machine.memory.load("generic", halves, _HALF, lanes[[first, first]]).view(TENSOR_MAP)[0]
             if record["magic"] != MAGIC:
                 raise EmulationError(f"no tensor map that ck.tensor_map made of a NumPy array is at {int(start):#x}")
             if record["rank"] != rank:
@@ -253,7 +253,7 @@ _BY_DIMENSION = ("box_dim", "global_dim", "global_stride", "element_stride")
 _ELEMENT_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", None, "f64", "bf16")
 _CONSTANTS: dict[str, list[int | None]] = {
     "elemtype": [int.from_bytes(kind.encode(), "little") if kind else None for kind in _ELEMENT_TYPES],
-    "swizzle_mode": list(SWIZZLES.values()),
+    "swizzle_mode": list(EmulatedTensorMap.SWIZZLES.values()),
     "fill_mode": [0, 1],
 }
 
@@ -281,7 +281,9 @@ def replace(given: Instruction, context: Context) -> Step:
     name, (target, *rest) = given.modifiers[2], given.operands
     if name == "interleave_layout" and _constant(given, rest[0]) == 0:
         return lambda frame, index, machine: None
-    start, dtype = place(_FIELDS[name][0])
+    assert TENSOR_MAP.fields is not None
+    field, start, *_ = TENSOR_MAP.fields[_FIELDS[name][0]]
+    dtype = np.dtype(f"u{field.base.itemsize}")
     if name in _BY_DIMENSION:
         start += _constant(given, rest.pop(0)) * dtype.itemsize
     space, read = space_of(given), _value(given, name, rest[0], context)
@@ -304,7 +306,7 @@ def cp_fenceproxy(given: Instruction, context: Context) -> Step:
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         targets, sources = write_at(frame, index, machine), read_at(frame, index, machine)
-        for offset in range(0, BYTES, CHUNK.itemsize):
+        for offset in range(0, TENSOR_MAP.itemsize, CHUNK.itemsize):
             data = machine.memory.load(of, sources + np.uint64(offset), CHUNK, index)
             machine.memory.store(to, targets + np.uint64(offset), data, index)
 

@@ -16,8 +16,7 @@ from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, instr
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register
-from cudakit.emulator.resources.sampler import TEXTURES, TextureObject, gather, sample
-from cudakit.emulator.resources.surface import SURFACES
+from cudakit.emulator.resources.texture import SURFACES, TEXTURES, TextureObject, gather, sample
 from cudakit.errors import EmulationError
 
 #: Coordinates of each shape, and whether a layer's number comes before them.

@@ -1,1 +1,1 @@
-"""PTX text → a program: tokens, operands, variables, bodies."""
+"""PTX text → a program: tokens and operands, bodies, directives."""

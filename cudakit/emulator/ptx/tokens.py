@@ -1,9 +1,20 @@
-"""PTX text to tokens: PTX ISA 4.1 to 4.5 (source format, comments, identifiers, constants)."""
+"""PTX text to tokens, constants and operands: PTX ISA 4.1 to 4.5 (source format, identifiers, constants) and 6.
+
+Constant expressions are evaluated as in C, on 64-bit integers and doubles. Within one scope equal operands are one
+record, read once: a function names the same registers again and again.
+"""
 
 from __future__ import annotations
 
+import math
+import operator
 import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from cudakit.emulator.ptx.program import Address, Group, Immediate, Operand, Register, Symbol
 from cudakit.errors import EmulationError, shortened
 
 #: An identifier; dots join the parts of special registers (``%tid.x``) and of vector elements (``v.x``).
@@ -118,3 +129,315 @@ def is_name(token: str) -> bool:
 def is_number(token: str) -> bool:
     """Whether a token is a constant."""
     return "0" <= token[:1] <= "9"
+
+
+# ── constants ──
+
+_DEEPEST = 64
+_WORD = 2**64
+
+
+class _Value(NamedTuple):
+    """A constant while it is computed: an int (signed or unsigned) or a float."""
+
+    number: int | float
+    unsigned: bool = False
+
+    def wrapped(self) -> _Value:
+        if isinstance(self.number, float):
+            return self
+        number = self.number % _WORD
+        return _Value(number if self.unsigned or number < _WORD // 2 else number - _WORD, self.unsigned)
+
+
+def _quotient(a: int | float, b: int | float) -> int | float:
+    if isinstance(a, float) or isinstance(b, float):
+        return a / b
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+#: operator → (how tightly it binds, what it computes, whether it takes integers only)
+_BINARY: dict[str, tuple[int, Callable[[int | float, int | float], int | float], bool]] = {
+    "*": (10, operator.mul, False), "/": (10, _quotient, False),
+    "%": (10, lambda a, b: a - b * _quotient(a, b), True),
+    "+": (9, operator.add, False), "-": (9, operator.sub, False),
+    "<<": (8, lambda a, b: int(a) << (int(b) & 63), True), ">>": (8, lambda a, b: int(a) >> (int(b) & 63), True),
+    "<": (7, operator.lt, False), ">": (7, operator.gt, False),
+    "<=": (7, operator.le, False), ">=": (7, operator.ge, False),
+    "==": (6, operator.eq, False), "!=": (6, operator.ne, False),
+    "&": (5, lambda a, b: int(a) & int(b), True), "^": (4, lambda a, b: int(a) ^ int(b), True),
+    "|": (3, lambda a, b: int(a) | int(b), True),
+    "&&": (2, lambda a, b: bool(a) and bool(b), True), "||": (1, lambda a, b: bool(a) or bool(b), True),
+}  # fmt: skip
+
+
+def constant(tokens: Tokens) -> Immediate:
+    """The constant expression at hand; a float alone keeps its bits."""
+    if tokens.token.isdecimal() and tokens.token[0] != "0" and tokens.text[tokens.end : tokens.end + 1] in ",;]}":
+        # Most constants are a number alone.
+        return Immediate(literal(tokens))
+    negative = tokens.token == "-" and tokens.text[tokens.end : tokens.end + 2].lower() in ("0f", "0d")
+    if negative:
+        tokens.take()
+    if tokens.token[:2].lower() in ("0f", "0d") and is_number(tokens.token):
+        digits = tokens.take()[2:]
+        return Immediate(int(digits, 16) ^ (negative << (4 * len(digits) - 1)), 4 * len(digits))
+    found = _conditional(tokens, 0).number
+    if isinstance(found, float):
+        return Immediate(struct.unpack("<Q", struct.pack("<d", found))[0], 64)
+    return Immediate(found)
+
+
+def integer(tokens: Tokens, most: int = _WORD) -> int:
+    """The constant expression at hand as an integer from 0 to below `most`."""
+    found = constant(tokens)
+    if found.float_bits or not 0 <= found.value < most:
+        raise tokens.error(f"expected a whole number from 0 to {most - 1}")
+    return found.value
+
+
+def literal(tokens: Tokens, most: int = _WORD) -> int:
+    """The integer literal at hand, below `most`: where an operator may follow that is none, as in ``%r<8>``."""
+    found = _literal(tokens).number
+    if isinstance(found, float) or found >= most:
+        raise tokens.error(f"expected a whole number below {most}")
+    return found
+
+
+def _conditional(tokens: Tokens, depth: int) -> _Value:
+    condition = _operators(tokens, 1, depth)
+    if not tokens.skip("?"):
+        return condition
+    chosen = _conditional(tokens, _deeper(tokens, depth))
+    tokens.take(":")
+    other = _conditional(tokens, _deeper(tokens, depth))
+    return chosen if condition.number else other
+
+
+def _operators(tokens: Tokens, least: int, depth: int) -> _Value:
+    left = _unary(tokens, _deeper(tokens, depth))
+    while tokens.token in _BINARY and _BINARY[tokens.token][0] >= least:
+        binds, compute, integers = _BINARY[tokens.token]
+        name = tokens.take()
+        right = _operators(tokens, binds + 1, _deeper(tokens, depth))
+        if integers and (isinstance(left.number, float) or isinstance(right.number, float)):
+            raise tokens.error(f"{name} takes no float")
+        unsigned = left.unsigned or (right.unsigned and name not in ("<<", ">>"))
+        a, b = (_Value(value.number, unsigned).wrapped().number for value in (left, right))
+        try:
+            result = compute(a, b)
+        except (ZeroDivisionError, OverflowError) as error:
+            raise tokens.error(f"the constant expression has no value ({error})") from None
+        left = _Value(int(result)) if isinstance(result, bool) else _Value(result, unsigned).wrapped()
+    return left
+
+
+def _unary(tokens: Tokens, depth: int) -> _Value:
+    if tokens.token in ("-", "+", "!", "~"):
+        name = tokens.take()
+        value = _unary(tokens, _deeper(tokens, depth))
+        if name == "!":
+            return _Value(int(not value.number))
+        if name == "~":
+            if isinstance(value.number, float):
+                raise tokens.error("~ takes no float")
+            return _Value(~value.number, value.unsigned).wrapped()
+        return _Value(-value.number, value.unsigned).wrapped() if name == "-" else value
+    if tokens.skip("("):
+        if tokens.token in (".s64", ".u64"):
+            unsigned = tokens.take() == ".u64"
+            tokens.take(")")
+            number = _unary(tokens, _deeper(tokens, depth)).number
+            if isinstance(number, float) and not math.isfinite(number):
+                raise tokens.error("an infinity has no whole number")
+            return _Value(int(number), unsigned).wrapped()
+        value = _conditional(tokens, _deeper(tokens, depth))
+        tokens.take(")")
+        return value
+    if tokens.skip("WARP_SZ"):
+        return _Value(32)
+    return _literal(tokens)
+
+
+def _literal(tokens: Tokens) -> _Value:
+    token = tokens.token
+    if not is_number(token):
+        raise tokens.error(f"expected a number, found {token or 'the end of the text'!r}")
+    digits = token.removesuffix("U").lower()
+    try:
+        if digits[:2] not in ("0x", "0b") and ("." in digits or "e" in digits):
+            value = _Value(float(digits))
+        elif digits[:2] in ("0f", "0d"):
+            raise ValueError
+        else:
+            base = 0 if digits[:2] in ("0x", "0b") else 8 if digits[0] == "0" else 10
+            number = int(digits, base)
+            value = _Value(number, token.endswith("U") or number >= _WORD // 2)
+            if number >= _WORD:
+                raise tokens.error(f"{token[:40]} does not fit 64 bits")
+    except ValueError:
+        raise tokens.error(f"{shortened(token[:40])} is no number that may stand here") from None
+    tokens.take()
+    return value
+
+
+def _deeper(tokens: Tokens, depth: int) -> int:
+    if depth >= _DEEPEST:
+        raise tokens.error("the constant expression is nested too deeply")
+    return depth + 1
+
+
+# ── operands ──
+
+#: One operand with its brackets, and the comma behind it.
+_OPERAND = re.compile(r"((?:[^\[\](){},]|\[[^\]]*+\]|\{[^}]*+\}|\([^()]*+(?:\([^()]*+\)[^()]*+)*+\))*+)(?:(,)|\Z)")
+#: What stands before a register and changes its value, and the kind of group that it makes.
+_BEFORE_NAMES = {"!": "not", "-": "negative"}
+#: Parts of a register that a video instruction selects.
+_PART = re.compile("b[0-7]{1,4}|h[0-3]{1,2}")
+
+
+@dataclass(slots=True)
+class Scope:
+    """Names declared between two braces, and the operands that were read with them."""
+
+    outer: Scope | None
+    suffix: str
+    names: dict[str, Operand] = field(default_factory=dict)
+    operands: dict[str, Operand] = field(default_factory=dict)
+
+    def find(self, name: str) -> Operand | None:
+        """What a name means here."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.outer
+        return None
+
+
+def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple[Operand, ...]:
+    """The operands of an instruction, from the text behind its name.
+
+    Raises
+    ------
+    EmulationError
+        Naming the line and the instruction.
+    """
+    if not text or text.isspace():
+        return ()
+    bracketed = "[" in text or "{" in text or "(" in text
+    parts = _split(text) if bracketed else text.split(",")
+    if parts is None:
+        raise EmulationError(
+            f"PTX line {line}: {instruction}: the brackets in {shortened(text.strip()[:60])} do not match"
+        )
+    if instruction.startswith("call"):
+        # Brackets here hold arguments, and elsewhere expressions.
+        return tuple(_read(part, scope, instruction, line) for part in parts)
+    while not scope.names and scope.outer is not None:
+        scope = scope.outer
+    found = []
+    for part in parts:
+        operand = scope.operands.get(part)
+        if operand is None:
+            # Most operands are declared names alone, which need no tokens.
+            operand = scope.find(part.strip()) or _read(part, scope, instruction, line)
+            scope.operands[part] = operand
+        found.append(operand)
+    return tuple(found)
+
+
+def _split(text: str) -> list[str] | None:
+    """The operands in `text`, at the commas outside brackets; None where brackets do not match."""
+    found, position, comma = [], 0, True
+    while comma:
+        match = _OPERAND.match(text, position)
+        if match is None:
+            return None
+        found.append(match[1])
+        position, comma = match.end(), match[2] is not None
+    return found
+
+
+def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
+    tokens = Tokens(text, line)
+    if not tokens.token:
+        raise tokens.error(f"{instruction}: an operand is missing")
+    if tokens.token == "(" and instruction.startswith("call"):
+        found: Operand = Group("arguments", _listed(tokens, scope, "(", ")"))
+    else:
+        found = _operand(tokens, scope)
+    if tokens.token:
+        raise tokens.error(
+            f"{instruction}: {shortened(tokens.token)} cannot follow in operand {shortened(text.strip()[:60])}"
+        )
+    return found
+
+
+def _operand(tokens: Tokens, scope: Scope) -> Operand:
+    if tokens.token == "[":
+        return _address(tokens, scope)
+    if tokens.token in _BEFORE_NAMES and is_name(tokens.text[tokens.end :].lstrip()[:2]):
+        kind = _BEFORE_NAMES[tokens.take()]
+        return Group(kind, (_named(tokens, scope),))
+    first = _vector(tokens, scope) if tokens.token == "{" else _plain(tokens, scope)
+    if tokens.skip("|"):
+        return Group("pair", (first, _named(tokens, scope)))
+    return first
+
+
+def _vector(tokens: Tokens, scope: Scope) -> Operand:
+    return Group("vector", _listed(tokens, scope, "{", "}"))
+
+
+def _listed(tokens: Tokens, scope: Scope, start: str, end: str) -> tuple[Operand, ...]:
+    tokens.take(start)
+    items: list[Operand] = []
+    while tokens.token != end:
+        items.append(_plain(tokens, scope))
+        if not tokens.skip(","):
+            break
+    tokens.take(end)
+    return tuple(items)
+
+
+def _plain(tokens: Tokens, scope: Scope) -> Operand:
+    """A name, with an offset where it is a variable's, or a constant."""
+    if not is_name(tokens.token) or tokens.token == "WARP_SZ":
+        return constant(tokens)
+    found = _named(tokens, scope)
+    if isinstance(found, Symbol) and tokens.token in ("+", "-"):
+        return Symbol(found.name, _offset(tokens))
+    return found
+
+
+def _named(tokens: Tokens, scope: Scope) -> Operand:
+    name = tokens.name()
+    found = scope.find(name)
+    if found is not None:
+        return found
+    whole, _, part = name.rpartition(".")
+    if _PART.fullmatch(part) and (found := scope.find(whole)) is not None:
+        return Group(part, (found,))
+    return Register(name) if name.startswith("%") or name == "_" else Symbol(name)
+
+
+def _address(tokens: Tokens, scope: Scope) -> Address:
+    tokens.take("[")
+    base = _named(tokens, scope) if is_name(tokens.token) else constant(tokens)
+    if not isinstance(base, Register | Symbol | Immediate):
+        raise tokens.error("an address must begin with a register, a variable or a number")
+    offset = _offset(tokens) if tokens.token in ("+", "-") else 0
+    coordinates: list[Operand] = []
+    while tokens.skip(","):
+        coordinates.append(_vector(tokens, scope) if tokens.token == "{" else _plain(tokens, scope))
+    tokens.take("]")
+    return Address(base, offset, tuple(coordinates))
+
+
+def _offset(tokens: Tokens) -> int:
+    found = constant(tokens)
+    if found.float_bits:
+        raise tokens.error("an offset must be a whole number")
+    return found.value

@@ -1,1 +1,1 @@
-"""What kernels reach beside their arrays: allocations, textures and surfaces by their handles, tensor maps."""
+"""What kernels reach beside their arrays: allocations, textures, surfaces, tensor maps."""

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.emulator.resources.allocations import room
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.allocations import MARKS, room
 from cudakit.errors import ArgumentError, EmulationError
 from cudakit.streams.witnesses import is_own
 from cudakit.types.arguments import pointer_of

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from cudakit.emulator.resources.allocations import MARKS
 from cudakit.emulator.resources.device_array import DeviceArray, ToldApart, tell_apart
-from cudakit.emulator.resources.unwritten import MARKS
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import EmulationError

@@ -23,9 +23,7 @@ from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import READ, WRITE
 from cudakit.emulator.resources.allocations import room
-from cudakit.emulator.resources.sampler import TextureObject
-from cudakit.emulator.resources.surface import SurfaceObject
-from cudakit.emulator.resources.tensor_map import EmulatedTensorMap
+from cudakit.emulator.resources.texture import EmulatedTensorMap, SurfaceObject, TextureObject
 from cudakit.emulator.streams.arrivals import Arrivals
 from cudakit.emulator.streams.watch import Touch, Watch, touch_of
 from cudakit.emulator.streams.watch_history import Doer, History

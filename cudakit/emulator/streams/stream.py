@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal, Protocol
 
 from cudakit.emulator.machine.machine import DrawnOrder, Observer
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.allocations import MARKS
 from cudakit.emulator.streams.order import Mark, Order, Turn, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError, shortened
 from cudakit.jit.cache import settings

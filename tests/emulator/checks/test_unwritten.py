@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.emulator.resources.unwritten import MARKS
+from cudakit.emulator.resources.allocations import MARKS
 
 pytestmark = pytest.mark.emulator
 

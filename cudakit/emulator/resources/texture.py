@@ -1,18 +1,62 @@
-"""Textures of host arrays, and how they are sampled: the CUDA C++ programming guide's chapter on texture fetching.
+"""Textures, surfaces and tensor maps: memory of host arrays that kernels know by a handle, or by 128 bytes.
 
-Linear filtering weighs texels by fractions of 8 bits, and cuts and rounds as an H200 was seen to: bit for bit, but for
-about one in a hundred sums of the eight texels of three dimensions, which the hardware cuts once more, and of signed
-8-bit texels read as fractions, of which one sum in 25 is off by one unit of 16 bits.
+Textures are sampled as the CUDA C++ programming guide's chapter on texture fetching says. Linear filtering weighs
+texels by fractions of 8 bits, and cuts and rounds as an H200 was seen to: bit for bit, but for about one in a hundred
+sums of the eight texels of three dimensions, which the hardware cuts once more, and of signed 8-bit texels read as
+fractions, of which one sum in 25 is off by one unit of 16 bits.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import itertools
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
+import ml_dtypes
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ
-from cudakit.emulator.resources.handles import Handles
+from cudakit.errors import EmulationError
+
+Held = TypeVar("Held")
+
+
+class Handles(Generic[Held]):
+    """Objects by the numbers that kernels know them by, for as long as the objects live."""
+
+    def __init__(self, noun: str, first: int) -> None:
+        self._noun, self._first = noun, first
+        self._numbers = itertools.count(first)
+        self._made = first
+        self._objects: weakref.WeakValueDictionary[int, Held] = weakref.WeakValueDictionary()
+
+    def add(self, held: Held) -> int:
+        """A new number for an object."""
+        number = next(self._numbers)
+        self._made = number + 1
+        self._objects[number] = held
+        return number
+
+    def __getitem__(self, number: int) -> Held:
+        found = self._objects.get(number)
+        if found is None:
+            why = "was freed: keep the Python object for as long as kernels use it"
+            if not self._first <= number < self._made:
+                why = f"is no {self._noun} of the emulator; make one with ck.{self._noun}(array)"
+            raise EmulationError(f"{self._noun} {number:#x} {why}")
+        return found
+
+    def among(self, numbers: np.ndarray) -> Iterator[tuple[Held, Any]]:
+        """Each object that `numbers`, one a lane, name, and the lanes that name it."""
+        if (numbers == numbers[0]).all():
+            yield self[int(numbers[0])], slice(None)
+            return
+        for number in np.unique(numbers):
+            yield self[int(number)], numbers == number
+
+
+# ── textures ──
 
 
 class TextureObject:
@@ -204,3 +248,107 @@ def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarr
         rows = texture.flags.reshape(*texture.texels.shape[:4], -1)
         rows[layers[inside], where[2][inside], where[1][inside], where[0][inside]] = READ
     return np.asarray(np.where(inside[:, None], found, found.dtype.type(0)))
+
+
+# ── surfaces ──
+
+
+class SurfaceObject:
+    """The memory of a host array as a surface.
+
+    Attributes
+    ----------
+    array : numpy.ndarray, shape (layers, depth, height, width, channels), C-contiguous
+    rank : int
+        Coordinates of a place, beside its layer.
+    shape : tuple of int
+        Of the array that it was made of.
+    dtype : numpy.dtype
+    channels : int
+    layered : bool
+    handle : int
+        What a kernel knows the surface by.
+    """
+
+    array: np.ndarray
+    rank: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    layered: bool
+    channels: int
+
+    def __init__(self, array: np.ndarray, rank: int, shape: tuple[int, ...], layered: bool = False) -> None:
+        self.array, self.rank = array, rank
+        self.shape, self.dtype, self.layered = shape, array.dtype, layered
+        self._bytes = array.reshape(-1).view(np.uint8)
+        layers, depth, height, width, self.channels = array.shape
+        #: Width in bytes, height, depth, layers.
+        self.sizes: tuple[int, int, int, int] = (width * self.channels * array.itemsize, height, depth, layers)
+        self.handle: int = SURFACES.add(self)
+
+    @property
+    def values(self) -> np.ndarray:
+        """The memory as an array of the surface's shape."""
+        return self.array.reshape(self.shape)
+
+    def elements(self, dtype: np.dtype) -> np.ndarray:
+        """The memory as whole elements of `dtype`."""
+        return self._bytes[: self._bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
+
+
+#: Global for the reason that textures' handles are.
+SURFACES: Handles[SurfaceObject] = Handles("surface", 0x7500_0000_0000_0000)
+
+
+# ── tensor maps ──
+
+#: Begins every tensor map that the emulator knows.
+MAGIC = int.from_bytes(b"cudakit\x01", "little")
+#: The 128 bytes of one. Fields by dimension have the fastest dimension first, as the coordinates of a copy do; strides
+#: are in bytes, and begin with the second dimension.
+TENSOR_MAP = np.dtype(
+    {
+        "names": ["magic", "address", "kind", "shape", "strides", "box", "element_strides", "rank", "swizzle", "nan"],
+        "formats": ["<u8", "<u8", "S8", "(5,)<i8", "(4,)<i8", "(5,)<u2", "(5,)u1", "u1", "u1", "?"],
+        "offsets": [0, 8, 120, 16, 56, 96, 106, 111, 112, 113],
+        "itemsize": 128,
+    }
+)
+
+
+class EmulatedTensorMap:
+    """A tensor map of a host array, which it keeps alive; it tells a copy where a tensor lies and what a box of it is.
+
+    Attributes
+    ----------
+    array : numpy.ndarray
+    data : bytes
+        The 128 bytes that a kernel gets, ``CUtensorMap`` to it.
+    """
+
+    array: np.ndarray
+    data: bytes
+    #: PTX type of the elements, for each dtype that a tensor map can have.
+    KINDS: ClassVar[dict[np.dtype, str]] = {
+        np.dtype(np.uint8): "u8", np.dtype(np.uint16): "u16", np.dtype(np.uint32): "u32", np.dtype(np.int32): "s32",
+        np.dtype(np.uint64): "u64", np.dtype(np.int64): "s64", np.dtype(np.float16): "f16",
+        np.dtype(np.float32): "f32", np.dtype(np.float64): "f64", np.dtype(ml_dtypes.bfloat16): "bf16",
+    }  # fmt: skip
+    #: Bytes over which 16-byte chunks are exchanged, by name.
+    SWIZZLES: ClassVar[dict[str, int]] = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
+
+    __slots__ = ("array", "data")
+
+    def __init__(
+        self, array: np.ndarray, box: Sequence[int], element_strides: Sequence[int], swizzle: str, nan: bool
+    ) -> None:
+        """Dimensions are in NumPy's order, the slowest first."""
+        record = np.zeros((), TENSOR_MAP)
+        record["magic"], record["address"] = MAGIC, array.__array_interface__["data"][0]
+        record["kind"], record["rank"] = self.KINDS[array.dtype], array.ndim
+        for field, values in (
+            ("shape", array.shape), ("strides", array.strides[:-1]), ("box", box), ("element_strides", element_strides)
+        ):  # fmt: skip
+            record[field][: len(values)] = values[::-1]
+        record["swizzle"], record["nan"] = self.SWIZZLES[swizzle], nan
+        self.array, self.data = array, record.tobytes()
