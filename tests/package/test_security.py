@@ -22,7 +22,10 @@ KNOWN = {
         "jit/compile/nvrtc.py",  # of tile code: NVRTC by itself
     },
     "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`
-    "ctypes.CDLL": {"emulator/instructions/control.py", "jit/compile/demangle.py", "memory/delivery.py"},
+    "ctypes.CDLL": {
+        *("emulator/instructions/control.py", "jit/compile/demangle.py", "memory/delivery.py"),
+        "jit/compile/nvrtc_worker.py",  # the NVRTC that cuda.pathfinder names
+    },
 }
 NEVER = {
     *("os.system", "os.popen", "marshal.load", "marshal.loads", "shelve.open", "tempfile.mktemp"),

@@ -320,17 +320,17 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     target = spec.target
     kind = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
     flags = [*options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin"))]
-    given = request.text, request.program_name, [*flags, *request.flags], names, kind
+    program = _library(), request.text, request.program_name, [*flags, *request.flags], names, kind
     if spec.has_tiles or _nvrtc.at_fork:
-        answer, told = _apart(given)
+        answer, told = _apart(program)
     else:
         with _nvrtc.inside():
-            answer, told = nvrtc_worker.run(*given), ""
+            answer, told = nvrtc_worker.run(*program), ""
     told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log or answer.failure == nvrtc_worker.NO_TILE_IR:
             raise CompileError(
-                f"{request.label}: tile kernels need NVRTC and cuda-bindings 13.5 or newer, not {compiler_identity()}; "
+                f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; "
                 "pip install -U 'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
             )
         if answer.log:
@@ -345,7 +345,15 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     return compiled
 
 
-def _apart(given: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
+@cache
+def _library() -> str:
+    """Path of the NVRTC that cuda.core loads."""
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    return load_nvidia_dynamic_lib("nvrtc").abs_path
+
+
+def _apart(program: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
     """NVRTC's answer from a process of its own, and what it printed there.
 
     In a child that was forked while another thread compiled, NVRTC's own lock stays locked. Of tile code it prints some
@@ -357,7 +365,7 @@ def _apart(given: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
     from cudakit.jit.compile.worker_process import command, environment
 
     done = subprocess.run(
-        command(nvrtc_worker.__file__), input=pickle.dumps(given), capture_output=True, env=environment(), check=False
+        command(nvrtc_worker.__file__), input=pickle.dumps(program), capture_output=True, env=environment(), check=False
     )
     told = done.stderr.decode(errors="replace")
     if done.returncode == 0:

