@@ -29,8 +29,7 @@ from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
 from cudakit.jit.launch.launch import Plan, accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.streams.witnesses import Call, Work
 from cudakit.types.arguments import Argument, pointer_of
 from cudakit.types.tensors import layout_of, packer, passed_strides

@@ -25,8 +25,7 @@ from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, spread, tiled
 from cudakit.jit.load.limits import bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.load.load import EmulatedAttributes, check_sizes
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.streams.devices import Limits
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, UnknownNameError, shortened
 from cudakit.jit.launch.bind import converter
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.places import place_of
 from cudakit.streams.witnesses import Witness, Work
 from cudakit.types.arguments import as_numpy, describe, refuse_masked, texture_handle

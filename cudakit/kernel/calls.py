@@ -24,11 +24,10 @@ from cudakit.jit.launch.launch import CallShape, Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.signature.signature import Signature, listed
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.deduce import Deduced, deduce
+from cudakit.jit.specialise.deduce import Deduced, deduce, explicit_arguments
 from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
-from cudakit.jit.specialise.template_arguments import explicit_arguments
 from cudakit.kernel.overloads import choose
 from cudakit.kernel.unit import Unit
 from cudakit.memory import host_arrays

@@ -16,7 +16,7 @@ from cudakit.jit.compile.demangle import variable_name, variable_type
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.signature.signature import Declarations
-from cudakit.jit.specialise.parameters import resolved
+from cudakit.jit.specialise.specialise import resolved
 from cudakit.types.arguments import passable, refuse_masked
 from cudakit.types.cpp import CppType, Named, scalar_dtype, vector, without_const
 from cudakit.types.scalars import filled, struct_packer

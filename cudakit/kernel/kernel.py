@@ -19,9 +19,9 @@ from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
+from cudakit.jit.specialise.deduce import explicit_arguments, hashable
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target, options_of
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.jit.specialise.template_arguments import explicit_arguments, hashable
 from cudakit.kernel.calls import Calls
 from cudakit.kernel.overloads import choose
 from cudakit.kernel.unit import Unit

@@ -26,7 +26,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.places import place_of
 from cudakit.profile import timeline
 from cudakit.streams.clocks import Clocks, Conflict

@@ -21,7 +21,7 @@ from cudakit.emulator.isa.facts import sources
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.ptx.program import Function, Immediate, Program, Register, Variable
 from cudakit.errors import ArgumentError, shortened
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Unsupported, Value
 from cudakit.proof.terms import (
     All,

@@ -18,8 +18,7 @@ from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulationError, TemplateError, shortened
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.specialise.options import check_target
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import GENERATED, Specialization
+from cudakit.jit.specialise.specialise import GENERATED, BoundParameter, Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.kernel.kernel import Kernel, Module
 from cudakit.proof.confirm import Example, Wanted, example, ran, small

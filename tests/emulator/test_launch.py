@@ -19,7 +19,7 @@ from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.ready import EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.jit.launch.bind import Fragment, Mismatch, evaluate
 from cudakit.jit.load.config import Cover
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams.witnesses import Witness, Work, witnessing
 from cudakit.types.arguments import Argument, Evidence
 from cudakit.types.tensors import TensorLayout

@@ -16,7 +16,7 @@ import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import CopyNode, FillNode, KernelNode, Node, nodes_of
 from cudakit.graphs.recording import Named
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 
 driver = pytest.importorskip("cuda.bindings.driver")
 pytestmark = pytest.mark.emulator

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.profile import hazards
 from cudakit.profile.hazards import Dependency, Party, Report
 from cudakit.streams import witnesses

@@ -10,7 +10,7 @@ from support.formulas import all_values, number, truth
 
 from cudakit.emulator.ptx.program import Function, Instruction, Program, Register, Variable
 from cudakit.errors import ArgumentError
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.proof.instructions import Opaque, Unsupported
 from cudakit.proof.problem import Problem, Statements, element_bytes
 from cudakit.proof.terms import Polynomial, Symbol, cone, everything, polynomial

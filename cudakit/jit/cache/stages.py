@@ -13,8 +13,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.parameters import BoundParameter, PartPromise, agreed, bound_parameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, PartPromise, Specialization, agreed, bound_parameter
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
-from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
+from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
 from cudakit.types import scalars
 from cudakit.types.arguments import Argument, describe, texture_handle
 from cudakit.types.scalars import struct_packer

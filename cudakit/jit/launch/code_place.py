@@ -17,8 +17,7 @@ from cudakit.jit.load.device_image import DeviceImage
 from cudakit.jit.load.image import Image
 from cudakit.jit.signature.signature import Signature
 from cudakit.jit.specialise.deduce import Deduced, pair_up
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.streams import devices
 from cudakit.types import structs

@@ -13,8 +13,7 @@ from cudakit.jit.load.driver_tiles import loadable
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.load.load import Loaded, load, object_code
 from cudakit.jit.load.variables import DeviceVariables, move
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.streams import streams
 
 #: A pointer to a function: what it says is not known to be the same in other code.

@@ -12,8 +12,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.source.closure import Closure
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 
 
 class Code(NamedTuple):

@@ -17,8 +17,7 @@ from cudakit.jit.compile.launch_bounds import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
 from cudakit.jit.load.driver_tiles import driver_version
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, bounded, check_cooperative, check_grid, check_launch
-from cudakit.jit.specialise.parameters import BoundParameter
-from cudakit.jit.specialise.specialise import Specialization
+from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.streams import devices, process
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import cudakit as ck
 from cudakit.jit.cache.stages import complete_parameters, declarations_of, promised
 from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.compile.nvrtc import type_of
-from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
+from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
 from cudakit.jit.specialise.spellings import TypeBook
 from cudakit.types.arguments import Evidence
 from cudakit.types.tensors import TensorLayout

@@ -20,8 +20,8 @@ from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule
 from cudakit.jit.load import driver_tiles
 from cudakit.jit.signature.host_code import device_part
 from cudakit.jit.source.source import Source
+from cudakit.jit.specialise.deduce import hashable
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.jit.specialise.template_arguments import hashable
 
 pytestmark = pytest.mark.emulator
 

@@ -19,7 +19,7 @@ from cudakit.jit.launch.bind import Callee, Fragment, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.specialise.deduce import Evidence
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, describe
 

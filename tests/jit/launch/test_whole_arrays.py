@@ -14,7 +14,7 @@ from cudakit.jit.launch.bind import Callee, WholeArray, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
-from cudakit.jit.specialise.parameters import BoundParameter, PartPromise
+from cudakit.jit.specialise.specialise import BoundParameter, PartPromise
 from cudakit.streams import devices
 from cudakit.types.arguments import Argument, Evidence
 from cudakit.types.tensors import TensorLayout, layout_of, overlaps_itself

@@ -25,7 +25,7 @@ from cudakit.jit.load import load, variables
 from cudakit.jit.load.limits import bounded, check_cooperative, check_launch
 from cudakit.jit.load.load import Loaded
 from cudakit.jit.load.variables import DeviceVariables, move
-from cudakit.jit.specialise.parameters import BoundParameter
+from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams import devices
 from cudakit.types.arguments import describe
 

@@ -15,7 +15,7 @@ import cudakit as ck
 from cudakit.jit.compile import demangle as mangled
 from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.launch.bind import Callee, bind
-from cudakit.jit.specialise.parameters import bound_parameter
+from cudakit.jit.specialise.specialise import bound_parameter
 from cudakit.types.arguments import Argument, Evidence, describe
 from cudakit.types.cpp import parse_type, split_arguments
 
