@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudakit import emulator
-from cudakit.emulator.compiled import kernel
-from cudakit.emulator.compiled.inline import Inlined
+from cudakit.emulator.compiled import Refusal, kernel
 from cudakit.emulator.compiled.layout import Layout
-from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.source import Inlined
 from cudakit.emulator.machine.decode import Context
 
 HERE = Path(__file__).parent

@@ -92,11 +92,10 @@ def _emulated(reasons: list[str]) -> Iterator[str]:
 
 def _taken(ptx: bytes) -> list[str]:
     """Of each kernel of a program: "" where it can be machine code, else why not."""
-    from cudakit.emulator.compiled import kernel, native
+    from cudakit.emulator.compiled import Refusal, kernel, native
     from cudakit.emulator.compiled.analysis import traits_of
-    from cudakit.emulator.compiled.inline import Inlined
     from cudakit.emulator.compiled.layout import Layout
-    from cudakit.emulator.compiled.refusal import Refusal
+    from cudakit.emulator.compiled.source import Inlined
     from cudakit.emulator.machine.decode import Context, decode
     from cudakit.emulator.machine.memory import Memory
     from cudakit.emulator.machine.module import Module

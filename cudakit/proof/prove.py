@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.face import EmulatedCode, EmulatedThreads
 from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Instruction

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cudakit.emulator.instructions.words import ArrayWord, compiled
-from cudakit.emulator.isa.meanings.table import MEANINGS, SECTIONS, bound
-from cudakit.emulator.isa.words import low_ones
+from cudakit.emulator.isa.words import MEANINGS, SECTIONS, bound, low_ones
 from cudakit.emulator.machine.decode import CARRY, INSTRUCTIONS
 from cudakit.emulator.ptx.program import Instruction, Register
 

@@ -4,3 +4,9 @@ It stands beside the NumPy machine behind the same launch; a `Refusal` says why 
 A *vector* is a part of a warp, `width` lanes that run as one; registers are vectors of values, or one value where it is
 the same in all lanes, or a base with a stride. Where lanes part, masks say which of them a block runs for.
 """
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """Why a kernel is not compiled, in words that end a sentence: "… runs on the NumPy machine: it has {this}"."""

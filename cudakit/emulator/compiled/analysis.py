@@ -1,23 +1,256 @@
-"""What is known of a kernel before its code is written."""
+"""What is known of a kernel before its code is written: of threads' numbers, of waits, and in all.
+
+A vector begins at a multiple of its width along x, so that a shift of a thread's number by as many bits, or a mask of
+the bits above, gives all its lanes the same, as the number of their warp is, and the bits below count them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from cudakit.emulator.compiled import barriers, threads
-from cudakit.emulator.compiled.builder import bits_of
+from cudakit.emulator.compiled import Refusal
+from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant, lanes_of
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
-from cudakit.emulator.compiled.flow import Flow, ends_block, waits
+from cudakit.emulator.compiled.emit.warps import is_counted
+from cudakit.emulator.compiled.flow import Flow, ends_block, polling, waits
 from cudakit.emulator.compiled.layout import Layout
-from cudakit.emulator.compiled.polls import polling
-from cudakit.emulator.compiled.refusal import Refusal
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
 from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
 from cudakit.emulator.machine.decode import STORAGE, Context
-from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol
+from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol
+
+# ── numbers of threads ──
+
+_INTEGERS = frozenset({"u32", "s32", "b32", "u64", "s64", "b64"})
+#: Comparisons with a bound, by whether what equals it counts as below.
+_BELOW, _UP_TO = frozenset({"lt", "ge", "lo", "hs"}), frozenset({"le", "gt", "ls", "hi"})
+_COMPARED = {
+    **{"lt": "ult", "lo": "ult", "le": "ule", "ls": "ule"},
+    **{"gt": "ugt", "hi": "ugt", "ge": "uge", "hs": "uge"},
+}
+
+
+def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
+    """Registers that hold the threads' x, which is never negative."""
+    if not layout.rows:
+        return frozenset()
+    written = [name for given in function.code for name in targets(given)]
+    known = {"%tid.x"}
+    before = 0
+    while before < len(known):
+        before = len(known)
+        for given in function.code:
+            copies = given.opcode == "mov" or (given.opcode == "cvt" and _INTEGERS.issuperset(given.modifiers))
+            if copies and given.guard is None and isinstance(given.operands[1], Register):
+                into = targets(given)
+                lone = len(into) == 1 == written.count(into[0]) and bits_of(function.registers[into[0]]) >= 32
+                if lone and given.operands[1].name in known:
+                    known.add(into[0])
+    return frozenset(known)
+
+
+def thread_shape(given: Instruction, known: frozenset[str], width: int) -> Shape:
+    """The shape of what an instruction makes of such a number; None where that is nothing of its own."""
+    if given.guard is not None or len(given.operands) != 3 or given.modifiers[-1] not in _INTEGERS:
+        return None
+    _, source, by = given.operands
+    if not isinstance(source, Register) or source.name not in known or not isinstance(by, Immediate):
+        return None
+    if given.opcode == "shr":
+        return UNIFORM if 1 << min(by.value, 32) >= width else None
+    if given.opcode == "setp":
+        # Whole vectors are below a bound that is a multiple of their width.
+        bound = by.value + (given.modifiers[0] in _UP_TO)
+        ordered = given.modifiers[0] in _BELOW | _UP_TO and len(given.modifiers) == 2
+        return UNIFORM if ordered and 0 <= bound < 1 << 31 and bound % width == 0 else None
+    if given.opcode != "and":
+        return None
+    if not by.value & width - 1:
+        return UNIFORM
+    return Affine(1) if by.value & width - 1 == width - 1 else None
+
+
+def emit_of_threads(given: Instruction, b: Builder, shape: Shape) -> None:
+    """What it makes of the first lane's, which the others follow from."""
+    kind, text = given.modifiers[-1], b.text
+    target, _, by = given.operands
+    assert isinstance(by, Immediate)
+    first = text.cast("zext", b.special("tid.x").x, f"i{bits_of(kind)}")
+    if given.opcode == "setp":
+        how = _COMPARED[given.modifiers[0]]
+        b.write(target, "pred", Value(shape, text.compare(how, first, constant(first.type, by.value))))
+        return
+    amount = by.value if given.opcode == "and" else min(by.value, bits_of(kind) - 1)
+    opcode = "and" if given.opcode == "and" else "lshr"
+    b.write(target, kind, Value(shape, text.binary(opcode, first, constant(first.type, amount))))
+
+
+# ── what a vector saves where it waits, and loads where it goes on ──
+# That is what was written since, and what is asked for before it waits again.
+
+
+class Saves:
+    """The registers to save before each wait of a kernel, and to load behind it, by the block that ends in the wait.
+
+    Parameters
+    ----------
+    flow : Flow
+    shapes : Shapes
+    whole : bool
+        Whether all that lives is to be saved and loaded at each: where some lanes of a vector wait without the others.
+    """
+
+    def __init__(self, flow: Flow, shapes: Shapes, whole: bool) -> None:
+        code = flow.code
+        ends = {n: flow.blocks[n].successors[0] for n in flow.order if flow.blocks[n].waits}
+        live = {n: shapes.live_in[after] if after != flow.end else set[str]() for n, after in ends.items()}
+        self.stores: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
+        self.loads: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
+        #: What is saved on the way from a block into a loop.
+        self.entries: dict[tuple[int, int], set[str]] = {}
+        if whole or any(targets(code[flow.blocks[n].last - 1]) for n in ends):
+            return
+        used = [read | (written & shapes.kept) for read, written in shapes.uses]
+        # What an instruction with a guard may write is to be saved too.
+        written = [{name for given in code[each.first : each.last] for name in targets(given)} for each in flow.blocks]
+        changed = {0: set(shapes.live_in[0])}
+        # Before a loop that waits all is saved, so that in the loop only what changes in it is.
+        entered: set[tuple[int, int]] = set()
+        for header, body in flow.loops.items():
+            if header not in shapes.parted and not body.isdisjoint(ends):
+                entered |= {(n, header) for n in flow.blocks[header].predecessors if n not in body | shapes.parted}
+        self._spread(flow, changed, written, ends, entered)
+        for number, header in entered:
+            if number not in ends:
+                out = changed.get(number, set()) | written[number]
+                self.entries[number, header] = out & shapes.live_in[header]
+        self.stores = {n: live[n] & (changed.get(n, set()) | written[n]) for n in ends}
+        asked = self._asked(flow, used, [names - shapes.kept for _, names in shapes.uses], ends)
+        self.loads = {n: live[n] & asked.get(after, set()) for n, after in ends.items()}
+
+    def _spread(
+        self,
+        flow: Flow,
+        changed: dict[int, set[str]],
+        written: list[set[str]],
+        ends: dict[int, int],
+        entered: set[tuple[int, int]],
+    ) -> None:
+        """What may have been written since the last wait, at the beginning of each block."""
+        open_ = list(flow.order)
+        while open_:
+            number = open_.pop(0)
+            out = set() if number in ends else changed.get(number, set()) | written[number]
+            for after in flow.blocks[number].successors:
+                if after == flow.end or (number, after) in entered:
+                    continue
+                if not out <= changed.setdefault(after, set()):
+                    changed[after] |= out
+                    open_.append(after)
+
+    def _asked(
+        self, flow: Flow, used: list[set[str]], written: list[set[str]], ends: dict[int, int]
+    ) -> dict[int, set[str]]:
+        """What is read, or saved, before the next wait, at the beginning of each block."""
+        asked: dict[int, set[str]] = {}
+        moved = True
+        while moved:
+            moved = False
+            for number in reversed(flow.order):
+                out = set(self.stores[number]) if number in ends else set[str]()
+                if number not in ends:
+                    for after in flow.blocks[number].successors:
+                        out |= asked.get(after, set()) | self.entries.get((number, after), set())
+                new = used[number] | (out - written[number])
+                if new != asked.get(number):
+                    asked[number] = new
+                    moved = True
+        return asked
+
+
+class States:
+    """Where the vectors of a block save what they hold: bytes for each, the first eight of which say where it goes on.
+
+    Attributes
+    ----------
+    at : X
+        Where those of the vector at hand are.
+    bytes : int
+        How many a vector takes, known once all code is written (`end`).
+    """
+
+    at: X
+
+    def __init__(self, b: Builder) -> None:
+        self._b, self._text = b, b.text
+        self._places: dict[tuple[str, str], int] = {}
+        self.bytes = 64
+
+    def of(self, states: X, vector: X) -> X:
+        """The address of a vector's state."""
+        return self._text.at(states.name, self._text.binary("mul", vector, X("i64", "%state.bytes")))
+
+    def begin(self, states: X, vector: X) -> None:
+        """Take the state of a vector for that at hand."""
+        self.at = self.of(states, vector)
+
+    def end(self) -> None:
+        """Put in how many bytes a state takes."""
+        self.bytes = -(-self.bytes // 64) * 64
+        self._text.lines = [line.replace("%state.bytes", str(self.bytes)) for line in self._text.lines]
+
+    def resume_at(self, number: int) -> None:
+        """Write where the vector is to go on."""
+        self._text.store(constant("i64", number), self.at.name)
+
+    def place(self, name: str, part: str, type_: str) -> str:
+        """Where a part of a register is saved, or something else with a name."""
+        offset = self._places.get((name, part))
+        if offset is None:
+            element = X(type_, "").element
+            bits = 8 if element == "i1" else int(element[1:])
+            size = max(1, lanes_of(type_) * bits // 8)
+            align = min(64, size)
+            offset = self._places[name, part] = -(-self.bytes // align) * align
+            self.bytes = offset + size
+        return self._text.at(self.at.name, constant("i64", offset)).name
+
+    def save(self, names: Iterable[str]) -> None:
+        """Save registers."""
+        self._move_all(names, load=False)
+
+    def load(self, names: Iterable[str]) -> None:
+        """Load registers as they were saved."""
+        self._move_all(names, load=True)
+
+    def _move_all(self, names: Iterable[str], load: bool) -> None:
+        for name in sorted(names):
+            for part, type_ in self._b.types_of(name):
+                self.move(type_, self.place(name, part, type_), self._b.place_of(name, part), load)
+
+    def move(self, type_: str, saved: str, place: str, load: bool) -> None:
+        """A value between where it is saved and where it lives; masks as bits."""
+        text, b = self._text, self._b
+        if X(type_, "").element == "i1":
+            bits = f"i{b.width}" if type_[0] == "<" else "i8"
+            if load:
+                raw = text.load(bits, saved)
+                text.store(b.from_bits(raw) if type_[0] == "<" else text.cast("trunc", raw, "i1"), place)
+            else:
+                value = text.load(type_, place)
+                text.store(b.bits(value) if type_[0] == "<" else text.cast("zext", value, "i8"), saved)
+            return
+        align = f", align {min(64, lanes_of(type_) * int(X(type_, '').element[1:]) // 8)}"
+        if load:
+            text.store(text.load(type_, saved, align), place)
+        else:
+            text.store(text.load(type_, place), saved, align)
+
+
+# ── a kernel ──
 
 
 class Traits(NamedTuple):
@@ -114,7 +347,7 @@ class Analysis:
         function = self.function = context.function
         flow = self.flow = Flow(function)
         self.polling: set[int] = polling(flow)
-        self.threads: frozenset[str] = threads.numbers(function, layout)
+        self.threads: frozenset[str] = thread_numbers(function, layout)
         # Of no method of its own: what holds itself lives until a garbage collection.
         special, transfer = partial(_special_shape, layout), partial(_transfer, context, layout, self.threads)
         shapes = self.shapes = Shapes(function, flow, special, transfer, self.polling)
@@ -125,7 +358,7 @@ class Analysis:
         polls = [number for number in flow.order if number in self.polling]
         self.parted_polls: list[int] = [number for number in polls if number in shapes.parted]
         self.lone_polls: list[int] = [number for number in polls if number not in shapes.parted]
-        self.counted: bool = any(barriers.is_counted(given) for given in function.code if waits(given))
+        self.counted: bool = any(is_counted(given) for given in function.code if waits(given))
         self.suspends: bool = bool(self.waiting or self.polling)
         self.lasting: set[str] = set()
         if not self.suspends:
@@ -192,7 +425,7 @@ def _transfer(
             return resized(held, bits_of(has), bits_of(kind), kind[0] == "s")
         return held
 
-    of_threads = threads.shape_of(given, numbers, layout.width)
+    of_threads = thread_shape(given, numbers, layout.width)
     if of_threads is not None:
         return of_threads
     return entry.transfer(given, lambda operand, kind="": of(operand, kind))

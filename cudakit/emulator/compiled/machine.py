@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from cudakit.emulator.compiled import native
+from cudakit.emulator.compiled import Refusal, native
 from cudakit.emulator.compiled.analysis import Traits, traits_of
 from cudakit.emulator.compiled.layout import Layout, layout_of
-from cudakit.emulator.compiled.loaded import Compiled
-from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled.native import Compiled
 from cudakit.emulator.compiled.session import Session
 from cudakit.emulator.compiled.source import Source
 from cudakit.emulator.machine.machine import Launch

@@ -1,19 +1,36 @@
-"""Machine code of IR, by LLVM: made once, and loaded into the process."""
+"""Machine code of kernels: made by LLVM, kept on disk, and loaded into the process with the memory of its launches.
+
+A kernel has code of two tiers: compiled quickly, or optimised. It is found on disk by what it is made of, before any IR
+is written. An entry on disk has what launches need to know of the code, and the digest of the object code, which other
+kernels with the same IR have too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import hashlib
+import json
+import os
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import llvmlite
 import llvmlite.binding as llvm
+import numpy as np
 
+from cudakit.emulator.compiled import kernel
 from cudakit.emulator.compiled.helpers import helpers
+from cudakit.emulator.compiled.kernel import Facts
+from cudakit.emulator.compiled.layout import Layout, Slot
+from cudakit.emulator.compiled.source import Source
+from cudakit.emulator.machine.machine import Launch
+from cudakit.emulator.machine.memory import WIDEST, Memory
+from cudakit.emulator.machine.state import SHARED_UNIT, Geometry, coordinates
 from cudakit.jit.cache.cache import default_cache
 from cudakit.streams import process
 
@@ -133,3 +150,164 @@ def _jit() -> Any:
     # JITLink lays an object's sections next to each other. The older linker takes what the system has left, and aborts
     # the process where two lie further apart than 32 bits reach: beside CUDA's reservations of addresses, for one.
     return llvm.create_lljit_compiler(_target(), use_jit_link=True)
+
+
+# ── tiers ──
+
+
+class Tier(NamedTuple):
+    """Object code of a kernel, and what launches of it need to know."""
+
+    facts: Facts
+    object_code: bytes
+    is_quick: bool
+
+
+def code_of(source: Source, layout: Layout, short: int) -> Tier:
+    """The code of a kernel: the best that is on disk, else made now, optimised up to `short` instructions.
+
+    Raises
+    ------
+    Refusal
+    """
+    for optimised in (True, False):
+        tier = _stored(source, layout, short, optimised)
+        if tier is not None:
+            return tier
+    return make(source, layout, short, len(source.context.function.code) <= short)
+
+
+def make(source: Source, layout: Layout, short: int, optimised: bool) -> Tier:
+    """Compile a kernel, and keep its code on disk.
+
+    Raises
+    ------
+    Refusal
+    """
+    made = kernel.make(source.context, layout, not optimised)
+    code = object_code(made.text, optimised)
+    entry = json.dumps((digest_of(made.text, optimised), made.facts)).encode()
+    default_cache().blob("machinecode", _key(source, layout, short, optimised), lambda: entry)
+    return Tier(made.facts, code, not optimised)
+
+
+def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier | None:
+    entry = default_cache().stored("machinecode", _key(source, layout, short, optimised))
+    if entry is None:
+        return None
+    digest, facts = json.loads(entry)
+    code = stored_code(digest)
+    return None if code is None else Tier(Facts.of(facts), code, not optimised)
+
+
+def _key(source: Source, layout: Layout, short: int, optimised: bool) -> str:
+    """Digest of all that decides what code a kernel gets."""
+    parts = (_compiler(), *made_by(), repr(layout), str(short), str(optimised), *source.identity)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def _compiler() -> str:
+    """Digest of the emulator's source, which decides what code is made of a PTX text."""
+    emulator = Path(__file__).parents[1]
+    files = sorted(emulator.rglob("*.py"))
+    # Where the source is not installed, nothing tells versions apart: what other processes have made is not taken.
+    made = hashlib.sha256(b"" if files else os.urandom(32))
+    for file in files:
+        made.update(f"{file.relative_to(emulator)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return made.hexdigest()
+
+
+# ── kernels, and the memory of launches ──
+
+
+@dataclass(eq=False)
+class Frame:
+    """What launches of one kernel with one geometry have in common: memory, and the words that are told."""
+
+    geometry: Geometry
+    words: Any
+    address: int
+    held: list[Any]
+    table: Any
+    parameters: Any
+
+    def tell(self, memory: Memory) -> None:
+        """Write the table of allocations."""
+        flags_from = getattr(memory.watcher, "flags_from", None)
+        rows = memory.table if flags_from is None else memory.flagged(flags_from)
+        address, length = rows.buffer_info()
+        if length > len(self.table):
+            self.table = (ctypes.c_int64 * (2 * length))()
+        # A copy: while code runs on one core, another may come upon more memory.
+        ctypes.memmove(self.table, address, 8 * length)
+        self.words[Slot.TABLE] = ctypes.addressof(self.table)
+        self.words[Slot.TABLE_COUNT] = length // 4
+
+
+@dataclass(eq=False)
+class Compiled:
+    """A kernel that is machine code, for one layout."""
+
+    source: Source
+    layout: Layout
+    #: Instructions of kernels that are optimised at once.
+    short: int
+    #: How long what was made quickly runs before it is optimised, in seconds.
+    patience: float = 0
+    frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
+    facts: Facts = field(init=False)
+    code: Code = field(init=False)
+    #: Whether it was made quickly, for the time being: such code may need more stack than threads have.
+    is_quick: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._take(code_of(self.source, self.layout, self.short))
+
+    def improve(self) -> None:
+        """Compile what runs quicker."""
+        self._take(make(self.source, self.layout, self.short, True))
+        self.frames.clear()
+
+    def _take(self, tier: Tier) -> None:
+        self.facts, self.code, self.is_quick = tier.facts, Code(tier.object_code), tier.is_quick
+
+
+def frame_of(launch: Launch, compiled: Compiled) -> Frame:
+    """Room for launches of a geometry."""
+    geometry, module = launch.geometry, launch.module
+    facts = compiled.facts
+    words = (ctypes.c_int64 * int(Slot.COUNT + 1))()
+    held: list[Any] = []
+
+    def room(size: int) -> int:
+        array = np.zeros(size + 64, np.uint8)
+        held.append(array)
+        address = int(array.__array_interface__["data"][0])
+        return -(-address // 64) * 64
+
+    shared = launch.shared.total_bytes(geometry.shared_bytes)
+    parameter_bytes = -(-len(launch.parameters) // WIDEST) * WIDEST
+    parameters = room(max(WIDEST, parameter_bytes))
+    lanes = -(-geometry.threads // 64) * 64
+    at = np.zeros(3 * 1088, np.uint32)
+    for axis, values in enumerate(coordinates(np.arange(geometry.threads), geometry.block).values()):
+        at[axis * 1088 : axis * 1088 + geometry.threads] = values
+    held.append(at)
+    addresses = np.array([module.symbols.addresses[name] for name in facts.symbols] or [0], np.int64)
+    held.append(addresses)
+    table = (ctypes.c_int64 * (4 * 1024))()
+    words[Slot.PARAMETERS], words[Slot.PARAMETER_BYTES] = parameters, parameter_bytes
+    words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
+    words[Slot.LOCAL], words[Slot.LOCAL_BYTES] = room(max(16, facts.local_bytes) * lanes), facts.local_bytes
+    for axis in range(3):
+        words[Slot.GRID + axis], words[Slot.BLOCK + axis] = geometry.grid[axis], geometry.block[axis]
+    words[Slot.THREADS] = geometry.threads
+    words[Slot.THREAD_AT] = int(at.__array_interface__["data"][0])
+    words[Slot.SYMBOLS] = int(addresses.__array_interface__["data"][0])
+    words[Slot.VECTORS] = -(-geometry.threads // compiled.layout.width)
+    words[Slot.STATE] = room(max(64, facts.state_bytes * words[Slot.VECTORS]))
+    words[Slot.DYNAMIC_BYTES] = geometry.shared_bytes
+    words[Slot.TOTAL_BYTES] = -(-shared // SHARED_UNIT) * SHARED_UNIT
+    words[Slot.GRID_BARRIER] = module.grid_barrier_address if geometry.cooperative else 0
+    return Frame(geometry, words, ctypes.addressof(words), held, table, parameters)

@@ -16,8 +16,7 @@ import numpy as np
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.meanings.table import KINDS, SECTIONS, Form, Meaning, bound, results_of, source_kind
-from cudakit.emulator.isa.words import BITS, Word
+from cudakit.emulator.isa.words import BITS, KINDS, SECTIONS, Form, Meaning, Word, bound, results_of, source_kind
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
 from cudakit.emulator.machine.decode import CARRY, INSTRUCTIONS, Context, Step
 from cudakit.emulator.machine.memory import Index

@@ -586,8 +586,8 @@ def test_sums_of_floats_stay_with_the_machine_that_began_them() -> None:
 def test_large_kernels_are_optimised_once_they_have_run_long(
     monkeypatch: pytest.MonkeyPatch, fresh_cache: Cache, code: str
 ) -> None:
-    from cudakit.emulator.compiled import loaded as loaded_kernels
     from cudakit.emulator.compiled import machine, native
+    from cudakit.emulator.compiled import native as loaded_kernels
 
     gc.collect()  # another test's stream: a launch beside it is watched, and compiled for that
     native._helpers()  # which are compiled once in a process

@@ -15,7 +15,7 @@ from cudakit.emulator.machine import module
 
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
 
-from cudakit.emulator.compiled.loaded import Compiled
+from cudakit.emulator.compiled.native import Compiled
 from cudakit.emulator.ptx.program import Instruction
 
 NUMBERS = count()

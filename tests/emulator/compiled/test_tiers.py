@@ -19,9 +19,8 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.jit.cache.cache import Cache
 
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
-from cudakit.emulator.compiled import kernel, machine, native, source, tiers
+from cudakit.emulator.compiled import Refusal, kernel, machine, native, source
 from cudakit.emulator.compiled.layout import Layout
-from cudakit.emulator.compiled.refusal import Refusal
 
 pytestmark = pytest.mark.emulator
 
@@ -60,11 +59,11 @@ def written(monkeypatch: pytest.MonkeyPatch, fresh_cache: Cache) -> list[str]:
     return names
 
 
-def taken(text: str = TEXT, name: str = "f", layout: Layout = LAYOUT, short: int = 100, at: int = 0) -> tiers.Tier:
+def taken(text: str = TEXT, name: str = "f", layout: Layout = LAYOUT, short: int = 100, at: int = 0) -> native.Tier:
     """The code of a kernel of a text that is read anew, with a shared variable `at` an offset."""
     module = Module(parse(text), Memory())
     module._shared[name] = SharedLayout({"kept": at}, at + 64, at + 64)
-    return tiers.code_of(source.Source(module, name), layout, short)
+    return native.code_of(source.Source(module, name), layout, short)
 
 
 def test_what_was_made_is_found_without_a_look_at_an_instruction(
@@ -101,7 +100,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]] = {
     "llvmlite": lambda patch: _patched(patch, native.llvmlite, "__version__", "0.0"),
     "LLVM": lambda patch: _patched(patch, native.llvm, "llvm_version_info", (1, 2, 3)),
     "passes": lambda patch: _patched(patch, native, "_QUICKER", native._QUICKER[:1]),
-    "compiler's source": lambda patch: _patched(patch, tiers, "_compiler", lambda: "another"),
+    "compiler's source": lambda patch: _patched(patch, native, "_compiler", lambda: "another"),
     "what is optimised at once": lambda patch: {"short": 0},
 }
 
@@ -124,8 +123,8 @@ def test_code_of_other_circumstances_is_not_taken(
 
 
 def test_the_compilers_source_is_that_of_all_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    digest = tiers._compiler.__wrapped__
-    monkeypatch.setattr(tiers, "__file__", str(tmp_path / "compiled" / "tiers.py"))
+    digest = native._compiler.__wrapped__
+    monkeypatch.setattr(native, "__file__", str(tmp_path / "compiled" / "tiers.py"))
     assert digest() != digest(), "two versions without their source look alike"
     for folder in ("compiled", "machine"):
         (tmp_path / folder).mkdir()
@@ -164,10 +163,10 @@ def test_a_kernel_that_is_refused_is_refused_again(written: list[str]) -> None:
 
 def test_optimised_code_is_taken_before_what_was_made_quickly(written: list[str]) -> None:
     origin = source.Source(Module(parse(TEXT), Memory()), "f")
-    assert tiers.code_of(origin, LAYOUT, 0).is_quick
-    best = tiers.make(origin, LAYOUT, 0, True)
+    assert native.code_of(origin, LAYOUT, 0).is_quick
+    best = native.make(origin, LAYOUT, 0, True)
     assert not best.is_quick
-    again = tiers.code_of(source.Source(Module(parse(TEXT), Memory()), "f"), LAYOUT, 0)
+    again = native.code_of(source.Source(Module(parse(TEXT), Memory()), "f"), LAYOUT, 0)
     assert again == best
     assert again.facts.size == 4
     assert written == ["f", "f"]

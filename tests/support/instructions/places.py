@@ -65,8 +65,8 @@ def _batch_on_emulator(batch: Sequence[Form], program: Any, seed: int) -> dict[s
 def as_machine_code(forms: Sequence[Form], seed: int = 0) -> dict[str, bytes] | str:
     """Results by form of the compiled machine, or why it takes no kernel of all these forms."""
     # Needs llvmlite, which only the tests of that machine ask for.
+    from cudakit.emulator.compiled import Refusal
     from cudakit.emulator.compiled.machine import Machine
-    from cudakit.emulator.compiled.refusal import Refusal
 
     inputs = [_input_bytes(form, seed) for form in forms]
     sizes = {form.name: given.nbytes for form, given in zip(forms, inputs, strict=True)}

@@ -6,15 +6,19 @@ A way for what is rare and moves much at a time, and for all errors of what has 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 
-from cudakit.emulator.compiled.builder import Builder, Value, bits_of
-from cudakit.emulator.compiled.emit.table import emits, varies
+from cudakit.emulator.compiled import Refusal
+from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant
+from cudakit.emulator.compiled.emit.access import SPACES, address_of, mark_of, space_of
+from cudakit.emulator.compiled.emit.memory import load, store
+from cudakit.emulator.compiled.emit.table import by_sources, emits, varies
+from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
-from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import VARYING
-from cudakit.emulator.compiled.text import X, constant
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.isa.facts import sources, targets
-from cudakit.emulator.ptx.program import Instruction, Register
+from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Operand, Register
 
 #: Registers of an instruction, of 8 bytes a lane.
 _MOST = 16
@@ -120,3 +124,219 @@ def _call(b: Builder, mask: X) -> None:
     arguments = (X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number, mask, X("ptr", b.handed))
     failed = text.make(f"call i64 {back.name}({', '.join(map(str, arguments))})", "i64")
     b.fail_if(text.compare("ne", failed, constant("i64", 0)))
+
+
+# ── barriers in shared memory (mbarrier), and copies of many bytes that complete on them ──
+# A block's threads run on one core, so the word of a barrier is changed as any other is. What a helper does not do at
+# once is left to NumPy's machine, every error too.
+
+_WAITS = ("test_wait", "try_wait")
+#: The bit of a barrier's word that says that it has been made.
+_MADE = 62
+
+
+def _shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    return by_sources(given, shape) if given.modifiers[0] in _WAITS and _is_near(given) else VARYING
+
+
+def _is_near(given: Instruction) -> bool:
+    """Whether a barrier is named as one of the block's own."""
+    return not any(modifier == "shared::cluster" for modifier in given.modifiers)
+
+
+@emits("mbarrier", transfer=_shape)
+def mbarrier(given: Instruction, b: Builder) -> None:
+    action = given.modifiers[0]
+    if not _is_near(given) or action in ("init", "inval", "pending_count"):
+        hosted(given, b)
+    elif action in _WAITS:
+        _wait(given, b)
+    else:
+        _arrive(given, b)
+
+
+def _arrive(given: Instruction, b: Builder) -> None:
+    """Let lanes arrive one after the other; each is given the word that it found."""
+    text, action = b.text, given.modifiers[0]
+    operands = list(given.operands)
+    target = None if isinstance(operands[0], Address) else operands.pop(0)
+    amount: X = constant("i64", 1)
+    if len(operands) > 1:
+        amount = text.cast("zext", b.lanes(b.read(operands[1], "u32")), "i64")
+    none = constant(amount.type, 0)
+    arrives = action in ("arrive", "arrive_drop")
+    sign = {"expect_tx": 1, "complete_tx": -1}.get(action, 1 if "expect_tx" in given.modifiers else 0)
+    comes = (amount if not sign else constant("i64", 1)) if arrives else none
+    owed = none if not sign else amount if sign > 0 else text.binary("sub", none, amount)
+    gone = comes if action == "arrive_drop" else none
+    rows = hand_over(given, b, (b.lanes(address_of(b, operands[0])), comes, owed, gone))
+    tokens = result_row(given, b) if target is not None else b.scratch_addresses
+
+    def quick(lane: X) -> X:
+        token = text.make(f"getelementptr i64, ptr {tokens}, {lane}", "ptr")
+        columns = [of_lane(b, row, lane) for row in rows]
+        return text.call("arrive", "i1", X("ptr", "%ctx"), _code(given), *columns, token)
+
+    lane_by_lane(b, quick)
+    take_results(given, b)
+
+
+def _code(given: Instruction) -> X:
+    return constant("i64", SPACES.get(space_of(given), GENERIC))
+
+
+def _wait(given: Instruction, b: Builder) -> None:
+    """Whether the phase that lanes tell of is over."""
+    text = b.text
+    target, place, state = given.operands[:3]
+    parity = "parity" in given.modifiers
+    told = b.read(state, "b32" if parity else "b64")
+    seen = replace(given, opcode="ld", modifiers=("volatile", *_space(given), "b64"), operands=(target, place))
+    (word,) = load(b, seen, place, 8, 1)
+    void = text.compare("eq", text.binary("and", word, constant(word.type, 1 << _MADE)), constant(word.type, 0))
+    lanes = b.spread(void)
+    lanes = lanes if b.mask is None else text.binary("and", lanes, b.mask)
+    wrong, well = text.fresh("wrong"), text.fresh("well")
+    text.do(f"br {b.any_of(lanes)}, label %{wrong}, label %{well}, !prof !1")
+    text.label(wrong)
+    hand_over(given, b)
+    call_back(b, lanes)
+    text.jump(well)
+    text.label(well)
+    phase = text.binary("lshr", word, constant(word.type, 63))
+    if told.shape != UNIFORM or word.is_vector:
+        phase, held = b.spread(phase), b.lanes(told)
+    else:
+        held = told.x
+    before = text.binary("and" if parity else "lshr", held, constant(held.type, 1 if parity else 63))
+    done = text.compare("ne", phase, text.cast("zext", before, "i64"))
+    b.write(target, "pred", Value(VARYING if done.is_vector else UNIFORM, done))
+
+
+def _space(given: Instruction) -> tuple[str, ...]:
+    return ("shared",) if space_of(given) == "shared" else ()
+
+
+@emits("cp.async.bulk")
+def bulk(given: Instruction, b: Builder) -> None:
+    """Bytes in a row, between global memory and that of the block."""
+    text = b.text
+    if given.modifiers[2] in ("commit_group", "wait_group"):
+        return
+    spaces = [each for each in given.modifiers if each.partition("::")[0] in ("shared", "global")]
+    to, of = (SHARED if each.startswith("shared") else SPACES["global"] for each in spaces)
+    if "multicast::cluster" in given.modifiers or (to == SHARED) == (of == SHARED):
+        hosted(given, b)
+        return
+    target, source, size, *rest = given.operands
+    count = text.cast("zext", b.lanes(b.read(size, "u32")), "i64")
+    ends = b.lanes(address_of(b, rest[0])) if to == SHARED else constant("i64", -1)
+    rows = hand_over(given, b, (b.lanes(address_of(b, target)), b.lanes(address_of(b, source)), count, ends))
+
+    def quick(lane: X) -> X:
+        thread = text.binary("add", b.first_thread, lane)
+        columns = [of_lane(b, row, lane) for row in rows]
+        marks = [constant("i64", mark_of(given, use)) for use in (WRITE, READ)]
+        return text.call(
+            "bulk", "i1", X("ptr", "%ctx"), thread, b.block_number, constant("i64", to), constant("i64", of),
+            *columns, *marks,
+        )  # fmt: skip
+
+    lane_by_lane(b, quick)
+
+
+# ── asynchronous copies by threads, which land at once: a load and a store, with zeros for what is not read ──
+# That is one of the orders that PTX ISA 9.7.9.25.3 allows, and the one of NumPy's machine. To wait for them is nothing.
+
+
+@emits("cp.async")
+def cp_async(given: Instruction, b: Builder) -> None:
+    target, source, size, *rest = given.operands
+    space, mask, text = given.modifiers[2].partition("::"), b.mask, b.text
+    if space[0] != "shared" or space[2] == "cluster" or not isinstance(size, Immediate):
+        raise Refusal(f"instruction {given}")
+    if "L2::cache_hint" in given.modifiers:
+        rest.pop()
+    bytes_ = 8 if size.value > 4 else 4
+    count = size.value // bytes_
+
+    def read() -> list[X]:
+        return load(b, _part(given, "ld", "global", bytes_), source, bytes_, count, bytes_)
+
+    values: list[X]
+    if not rest:
+        values = read()
+    elif isinstance(rest[0], Register) and b.function.registers.get(rest[0].name) == "pred":
+        chosen = b.lanes(b.read(rest[0], "pred"))
+        values = _where(b, mask, text.binary("xor", chosen, constant(chosen.type, 1)), read, bytes_, count)
+    else:
+        used = b.lanes(b.read(rest[0], "u32"))
+        _refuse_longer(b, given, used, size.value)
+        whole = text.compare("eq", used, b.spread(constant("i32", size.value)))
+        values = _where(b, mask, whole, read, bytes_, count)
+        part = text.binary("and", text.compare("ne", used, constant(used.type, 0)), _not(b, whole))
+        some = _where(b, mask, part, lambda: _by_bytes(b, given, source, used, bytes_, count), bytes_, count)
+        values = [text.binary("or", b.spread(one), other) for one, other in zip(values, some, strict=True)]
+    b.mask = mask
+    store(b, _part(given, "st", "shared", bytes_), target, bytes_, values, bytes_)
+
+
+@emits("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
+def group(given: Instruction, b: Builder) -> None:
+    """What was copied has landed."""
+
+
+def _part(given: Instruction, opcode: str, space: str, size: int) -> Instruction:
+    """The load, or the store, of a copy."""
+    return replace(given, opcode=opcode, modifiers=(space, f"b{8 * size}"))
+
+
+def _not(b: Builder, x: X) -> X:
+    return b.text.binary("xor", x, constant(x.type, 1))
+
+
+def _where(b: Builder, mask: X | None, held: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
+    """What is read by the lanes of a mask where something holds, and zeros for the others."""
+    text, type_ = b.text, b.vector(f"i{8 * size}")
+    b.mask = lanes = held if mask is None else text.binary("and", mask, held)
+    do, skip = text.fresh("do"), text.fresh("skip")
+    before = text.here
+    text.branch(b.any_of(lanes), do, skip)
+    text.label(do)
+    zero = constant(type_, 0)
+    found = [text.select(lanes, b.spread(each), zero) for each in read()]
+    here = text.here
+    text.jump(skip)
+    text.label(skip)
+    b.mask = mask
+    return [text.phi(type_, (each, here), (zero, before)) for each in found]
+
+
+def _by_bytes(b: Builder, given: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:
+    """The first bytes of a source, as many as each lane uses, and zeros; lane by lane, for it is rare."""
+    if not isinstance(source, Address):
+        raise Refusal(f"instruction {given}")
+    text, outer, unlikely = b.text, b.mask, b.unlikely
+    type_, found = b.vector(f"i{8 * size}"), list[X]()
+    b.unlikely = True
+    for number in range(count):
+        whole = constant(type_, 0)
+        for byte in range(size):
+            at = number * size + byte
+            within = text.compare("ugt", used, b.spread(constant("i32", at)))
+            place = replace(source, offset=source.offset + at)
+            (one,) = _where(b, outer, within, partial(load, b, _part(given, "ld", "global", 1), place, 1, 1), 1, 1)
+            b.mask = outer
+            wide = text.binary("shl", text.cast("zext", one, f"i{8 * size}"), constant(type_, 8 * byte))
+            whole = text.binary("or", whole, wide)
+        found.append(whole)
+    b.unlikely = unlikely
+    return found
+
+
+def _refuse_longer(b: Builder, given: Instruction, used: X, total: int) -> None:
+    """Stop where a source is said to have more bytes than are copied."""
+    longer = b.text.compare("ugt", used, b.spread(constant("i32", total)))
+    if b.mask is not None:
+        longer = b.text.binary("and", longer, b.mask)
+    b.stop_where(longer, b.text.cast("zext", used, "i64"))

@@ -2,20 +2,213 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
-from cudakit.emulator.compiled.builder import FLOATS, Builder, Value
-from cudakit.emulator.compiled.emit.affine import TRANSFERS
-from cudakit.emulator.compiled.emit.table import EMITTERS, Entry, by_sources
+from cudakit.emulator.compiled import Refusal
+from cudakit.emulator.compiled.builder import FLOATS, Builder, Value, X, bits_of, constant
+from cudakit.emulator.compiled.emit.table import EMITTERS, Entry, Transfer, by_sources, emits, is_integer, varies
 from cudakit.emulator.compiled.emit.words import LaneWord
-from cudakit.emulator.compiled.refusal import Refusal
-from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
-from cudakit.emulator.compiled.text import X
+from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.meanings.table import KINDS, MEANINGS, SECTIONS, bound, results_of, source_kind
+from cudakit.emulator.isa.meanings.integers import compared
+from cudakit.emulator.isa.words import INTEGERS, KINDS, MEANINGS, SECTIONS, bound, results_of, source_kind
 from cudakit.emulator.machine.decode import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
+
+# ── predicates that few numbers decide for all lanes: what lies in a row is held against one number ──
+# That all lanes hold, or none does, is then known from the first lane and the last. A branch that asks for these first
+# goes on without masks, as nearly all do at the bounds of an array.
+
+#: What holds for the lower of the two, where it does for the higher: less, or not greater.
+_BELOW = {"lt": "lt", "lo": "lt", "le": "le", "ls": "le", "gt": "gt", "hi": "gt", "ge": "ge", "hs": "ge"}
+
+
+class Verdict(NamedTuple):
+    """Whether all lanes are known to hold, and whether none is; neither where that takes a look at each."""
+
+    all: X
+    none: X
+
+
+def verdict_of(b: Builder, how: str, kind: str, x: Value, y: Value) -> Verdict | None:
+    """What is known of a comparison of integers; None where one of them does not lie in a row.
+
+    None too where blocks have a single body: then there is none that goes on without masks.
+    """
+    if b.single:
+        return None
+    if isinstance(y.shape, Affine) and x.shape == UNIFORM:
+        turned = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
+        x, y, how = y, x, turned.get(how, how)
+    if not isinstance(x.shape, Affine) or y.shape != UNIFORM:
+        return None
+    text, sign = b.text, "s" if kind[0] == "s" else "u"
+    first = x.x
+    last = text.binary("add", first, constant(first.type, x.shape.stride * (b.width - 1)))
+    low, high = (first, last) if x.shape.stride > 0 else (last, first)
+    straight = text.compare(f"{sign}le", low, high)
+    valid = b.valid(x)
+    if valid is not None:
+        straight = text.binary("and", straight, valid)
+    if how in ("eq", "ne"):
+        away = text.binary("or", text.compare(f"{sign}lt", y.x, low), text.compare(f"{sign}gt", y.x, high))
+        away, never = text.binary("and", straight, away), X("i1", "false")
+        return Verdict(never, away) if how == "eq" else Verdict(away, never)
+    test = _BELOW[how]
+    opposite = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}[test]
+    hardest, easiest = (high, low) if test[0] == "l" else (low, high)
+    every = text.binary("and", straight, text.compare(f"{sign}{test}", hardest, y.x))
+    none = text.binary("and", straight, text.compare(f"{sign}{opposite}", easiest, y.x))
+    return Verdict(every, none)
+
+
+def keep_verdict(b: Builder, target: Operand, verdict: Verdict | None) -> None:
+    """Note what is known of a predicate, to the end of its block, or for as long as it holds."""
+    if not isinstance(target, Register) or verdict is None:
+        return
+    if target.name not in b.verdicts:
+        b.verdicts[target.name] = (b.alloca("i1", "all"), b.alloca("i1", "none"))
+    for x, place in zip(verdict, b.verdicts[target.name], strict=True):
+        b.text.store(x, place)
+    b.known_here.add(target.name)
+
+
+def held_verdict(b: Builder, operand: Operand) -> Verdict | None:
+    """What is known of a predicate."""
+    if not isinstance(operand, Register):
+        return None
+    if operand.name in b.known_here or (operand.name in b.lasting and operand.name in b.verdicts):
+        return Verdict(*(b.text.load("i1", place) for place in b.verdicts[operand.name]))
+    if operand.name in b.function.registers and b.shapes.shape(operand) in (UNIFORM, None):
+        x = b.read(operand, "pred").x
+        return Verdict(x, opposite(b, x))
+    return None
+
+
+def opposite(b: Builder, x: X) -> X:
+    return b.text.binary("xor", x, X("i1", "true"))
+
+
+def joined_verdict(b: Builder, opcode: str, one: Verdict | None, other: Verdict | None) -> Verdict | None:
+    """What is known of two predicates under ``and`` or ``or``."""
+    if one is None or other is None or opcode not in ("and", "or"):
+        return None
+    opposite = "or" if opcode == "and" else "and"
+    return Verdict(b.text.binary(opcode, one.all, other.all), b.text.binary(opposite, one.none, other.none))
+
+
+# ── results that lie in a row where their sources do ──
+
+
+def _times(shape: Shape, other: object) -> Shape:
+    """The shape of a product with an operand."""
+    if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
+        return Affine(shape.stride * _signed(other.value), shape.of)
+    return VARYING
+
+
+def _signed(value: int) -> int:
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
+    """The shape of a sum."""
+    if a in (None, UNIFORM) and b in (None, UNIFORM):
+        return UNIFORM
+    if a in (None, UNIFORM) and isinstance(b, Affine):
+        return Affine(sign * b.stride, b.of)
+    if b in (None, UNIFORM) and isinstance(a, Affine):
+        return a
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride + sign * b.stride and a.of is None is b.of:
+        return Affine(a.stride + sign * b.stride)
+    return VARYING
+
+
+def _sum_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    kind = given.modifiers[-1]
+    if not is_integer(kind) or len(given.modifiers) > 1:
+        return by_sources(given, shape)
+    a, b = (shape(operand, kind) for operand in given.operands[1:3])
+    return _plus(a, b, -1 if given.opcode == "sub" else 1)
+
+
+def _product(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """The shape of the product in ``mul`` and ``mad``, in the bits of the result."""
+    kind = given.modifiers[-1]
+    a, b = given.operands[1:3]
+    x, y = shape(a, kind), shape(b, kind)
+    if x in (None, UNIFORM) and y in (None, UNIFORM):
+        return UNIFORM
+    product = _times(x, b) if isinstance(x, Affine) else _times(y, a)
+    if not isinstance(product, Affine) or "wide" not in given.modifiers:
+        return product
+    bits = bits_of(kind)
+    whole = resized(x if isinstance(x, Affine) else y, bits, 2 * bits, kind[0] == "s")
+    return _times(whole, b if isinstance(x, Affine) else a)
+
+
+def _product_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    kind = given.modifiers[-1]
+    if not is_integer(kind) or not {"hi", "sat", "cc"}.isdisjoint(given.modifiers) or kind.endswith("16"):
+        return by_sources(given, shape)
+    product = _product(given, shape)
+    if given.opcode == "mul":
+        return product
+    return _plus(product, shape(given.operands[3], f"{kind[0]}64" if "wide" in given.modifiers else kind))
+
+
+def add_values(b: Builder, x: Value, y: Value) -> Value:
+    """The sum of two integers, affine where it is."""
+    shape = _plus(x.shape, y.shape)
+    if shape == VARYING:
+        return Value(VARYING, b.text.binary("add", b.lanes(x), b.lanes(y)))
+    return Value(shape, b.text.binary("add", x.x, y.x), x.narrow or y.narrow)
+
+
+def _mask_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    _, first, second = given.operands
+    if _keeps_steps(shape(first, given.modifiers[-1]), second):
+        return UNIFORM
+    return by_sources(given, shape)
+
+
+def _keeps_steps(x: Shape, mask: Operand) -> bool:
+    """Whether a mask leaves only bits that lanes have in common, for they are whole steps apart."""
+    if not isinstance(x, Affine) or not isinstance(mask, Immediate):
+        return False
+    low = mask.value & 0xFFFF_FFFF_FFFF_FFFF
+    return low < 1 << 31 and low < x.stride & -x.stride
+
+
+def _shift_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    x, by = shape(given.operands[1], given.modifiers[-1]), given.operands[2]
+    if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(given.modifiers[-1]):
+        return Affine(x.stride << by.value, x.of)
+    return by_sources(given, shape)
+
+
+def _converted(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    out, kind = given.modifiers[-2:]
+    held = shape(given.operands[1], kind)
+    if not isinstance(held, Affine) or not {out, kind} <= INTEGERS.keys() or "sat" in given.modifiers:
+        return by_sources(given, shape)
+    if bits_of(kind) < 32 or bits_of(out) < 32:
+        return VARYING
+    return resized(held, bits_of(kind), bits_of(out), kind[0] == "s")
+
+
+#: opcode → the shape of its result, where that is not only of one value or of any.
+TRANSFERS: Final[dict[str, Transfer]] = {
+    "add": _sum_shape, "sub": _sum_shape, "mul": _product_shape, "mad": _product_shape,
+    "and": _mask_shape, "shl": _shift_shape, "cvt": _converted,
+    "add.cc": varies, "addc": varies, "sub.cc": varies, "subc": varies, "madc": varies,
+}  # fmt: skip
+
+
+# ── meanings ──
 
 
 def emit(given: Instruction, b: Builder) -> None:
@@ -90,3 +283,56 @@ def _enter(opcode: str) -> None:
 
 for _opcode in SECTIONS:
     _enter(_opcode)
+
+
+# ── instructions on predicates ──
+
+
+@emits("and", transfer=TRANSFERS["and"])
+@emits("or", "xor", transfer=by_sources)
+def logic(given: Instruction, b: Builder) -> None:
+    target, first, second = given.operands
+    known = None
+    if given.modifiers[-1] == "pred" and not b.guarded:
+        known = joined_verdict(b, given.opcode, held_verdict(b, first), held_verdict(b, second))
+    emit(given, b)
+    keep_verdict(b, target, known)
+
+
+@emits("setp", transfer=by_sources)
+def setp(given: Instruction, b: Builder) -> None:
+    target, first, second, *rest = given.operands
+    name, kind = given.modifiers[0], given.modifiers[-1]
+    rows = any(isinstance(b.shapes.shape(operand), Affine) for operand in (first, second))
+    if rows and is_integer(kind) and not rest and not b.guarded and isinstance(target, Register):
+        x, y = b.read(first, kind), b.read(second, kind)
+        verdict = verdict_of(b, name, kind, x, y)
+        if verdict is not None:
+
+            def compare() -> X:
+                one, other = (LaneWord(b, b.lanes(value), KINDS[kind], b.width) for value in (x, y))
+                held = compared(name, one, other)
+                assert isinstance(held, LaneWord)
+                return held.x
+
+            lazy = target.name not in b.for_branch
+            b.write(target, "pred", Value(VARYING, _unless(b, verdict, compare) if lazy else compare()))
+            keep_verdict(b, target, verdict)
+            return
+    emit(given, b)
+
+
+def _unless(b: Builder, verdict: Verdict, compare: Callable[[], X]) -> X:
+    """A comparison of all lanes, where it is not known for all at once."""
+    text, type_ = b.text, b.vector("i1")
+    each, other, joined = text.fresh("each"), text.fresh("other"), text.fresh("joined")
+    before = text.here
+    text.branch(verdict.all, joined, other)
+    text.label(other)
+    text.branch(verdict.none, joined, each)
+    text.label(each)
+    found = compare()
+    at = text.here
+    text.jump(joined)
+    text.label(joined)
+    return text.phi(type_, (constant(type_, 1), before), (constant(type_, 0), other), (found, at))

@@ -1,21 +1,33 @@
-"""Loads, stores and fences."""
+"""Loads, stores, fences, atomic operations and moves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from cudakit.emulator.compiled.builder import Builder, Reached, Value, bits_of
-from cudakit.emulator.compiled.emit.access import Access, Way, address_of, space_of
-from cudakit.emulator.compiled.emit.common import type_of
-from cudakit.emulator.compiled.emit.lanes import gather, load_row, scatter, store_row
-from cudakit.emulator.compiled.emit.table import emits
-from cudakit.emulator.compiled.helpers import READ, WRITE
-from cudakit.emulator.compiled.refusal import Refusal
+from cudakit.emulator.compiled import Refusal
+from cudakit.emulator.compiled.builder import Builder, Reached, Value, X, bits_of, constant
+from cudakit.emulator.compiled.emit.access import (
+    SPACES,
+    Access,
+    Way,
+    address_of,
+    gather,
+    held_range,
+    load_row,
+    mark_of,
+    new_range,
+    remember,
+    root_of,
+    scatter,
+    space_of,
+    store_row,
+)
+from cudakit.emulator.compiled.emit.table import by_sources, emits, flushed, only, quieted, type_of, varies
+from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
-from cudakit.emulator.compiled.text import X, constant
 from cudakit.emulator.isa.facts import is_strong
 from cudakit.emulator.machine import memory
-from cudakit.emulator.machine.memory import WIDEST
+from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WIDEST
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Symbol
 
 # ── loads ──
@@ -166,3 +178,249 @@ def hint(given: Instruction, b: Builder) -> None:
 @emits("membar", "fence", "griddepcontrol", "setmaxnreg", "pmevent")
 def fence(given: Instruction, b: Builder) -> None:
     b.text.do('fence syncscope("singlethread") seq_cst')
+
+
+# ── atomic operations: lane after lane, in their order ──
+
+#: Lanes of a turn of the loop over them.
+_AT_ONCE = 4
+#: Those that are a few instructions for a lane.
+_SHORT = frozenset({"add", "min", "max", "and", "or", "xor", "exch"})
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
+
+
+@emits("atom", "red", transfer=varies)
+def atom(given: Instruction, b: Builder) -> None:
+    """Lane after lane, in their order."""
+    kind = type_of(given)
+    operation = next((modifier for modifier in given.modifiers if modifier in _OPERATIONS), "")
+    only(
+        given, operation, "global", "shared", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys",
+        "noftz", "shared::cta",
+    )  # fmt: skip
+    if kind not in ("u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64") or not operation:
+        raise Refusal(f"instruction {given}")
+    if kind in ("f32", "f64") and operation not in ("add", "exch"):
+        raise Refusal(f"instruction {given}")
+    target = given.operands[0] if given.opcode == "atom" else None
+    address, *sources = given.operands[1:] if target is not None else given.operands
+    bits = bits_of(kind)
+    size, text, element = bits // 8, b.text, f"i{bits}"
+    where = address_of(b, address)
+    values = [b.lanes(b.read(source, kind)) for source in sources]
+    code = SPACES.get(space_of(given), GENERIC)
+    text.do('fence syncscope("singlethread") seq_cst')
+    text.store(b.lanes(where), b.scratch_addresses)
+    for number, value in enumerate(values):
+        text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
+    olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
+    reached = Reached(space_of(given), size, 1, mark_of(given, WRITE))
+    held = new_range(b, (root_of(b, address), code, size, WRITE))
+    done = text.fresh("done")
+    is_plain = bits == 32 and operation in _SHORT and kind[0] != "f" and not b.layout.watched
+    if b.mask is None and is_plain:
+        _all_lanes(b, operation, kind, where, held if code != SHARED else None, olds if target else "", done)
+    left = b.alloca("i64", "left")
+    mask = b.bits(b.all_lanes())
+    text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
+    loop, body, near, far, found = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found"))
+    text.jump(loop)
+    text.label(loop)
+    bits_left = text.load("i64", left)
+    text.branch(text.compare("ne", bits_left, constant("i64", 0)), body, done)
+    text.label(body)
+    lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
+    less = text.binary("sub", bits_left, constant("i64", 1))
+    text.store(text.binary("and", bits_left, less), left)
+    at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name
+    place = text.load("i64", at)
+    outside = text.compare("ugt", text.binary("sub", place, held_range(b, held, 0)), held_range(b, held, 1))
+    odd = text.compare("ne", text.binary("and", place, constant("i64", size - 1)), constant("i64", 0))
+    text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
+    text.label(far)
+    host = text.call(
+        "one", "i64", X("ptr", "%ctx"), constant("i64", b.site(reached)),
+        text.binary("add", b.first_thread, lane),
+        b.block_number, place, constant("i64", size), constant("i64", WRITE), constant("i64", code),
+        constant("i64", b.local_row),
+    )  # fmt: skip
+    b.fail_if(text.compare("eq", host, constant("i64", 0)))
+    remember(b, held)
+    from_far = text.here
+    text.jump(found)
+    text.label(near)
+    moved = text.binary("add", place, held_range(b, held, 2))
+    text.jump(found)
+    text.label(found)
+    here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
+    old = text.load(element, here.name)
+    given_values = []
+    for number in range(len(values)):
+        row = text.at(b.scratch_values, constant("i64", number * b.width * size))
+        at = text.make(f"getelementptr {element}, {row}, {lane}", "ptr").name
+        given_values.append(text.load(element, at))
+    if b.layout.watched and code != SHARED:
+        noting, noted = text.fresh("noting"), text.fresh("noted")
+        far_off = held_range(b, held, 3)
+        text.branch(text.compare("ne", far_off, constant("i64", 0)), noting, noted)
+        text.label(noting)
+        flag = text.at(here.name, far_off).name
+        pattern = constant(element, int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little"))
+        text.store(text.binary("or", text.load(element, flag), pattern), flag)
+        text.jump(noted)
+        text.label(noted)
+    text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here.name)
+    if target is not None:
+        text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
+    text.jump(loop)
+    text.label(done)
+    text.do('fence syncscope("singlethread") seq_cst')
+    if target is not None and target != Register("_"):
+        b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
+
+
+def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | None, olds: str, done: str) -> None:
+    """All lanes after another without a look at each, where all lie in one range (in shared memory without one)."""
+    text, size = b.text, bits_of(kind) // 8
+    places = b.lanes(where)
+    low, span, shift = (
+        (constant("i64", 0), text.binary("sub", b.shared_bytes, constant("i64", size)), b.shared_base)
+        if held is None
+        else (held_range(b, held, 0), held_range(b, held, 1), held_range(b, held, 2))
+    )
+    outside = text.compare("ugt", text.binary("sub", places, b.spread(low)), b.spread(span))
+    odd = text.binary("and", places, b.spread(constant("i64", size - 1)))
+    bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, constant(odd.type, 0))))
+    if held is None:
+        # Shared memory with no room for one has no place in it.
+        bad = text.binary("or", bad, text.compare("slt", span, constant("i64", 0)))
+    straight, otherwise = text.fresh("straight"), text.fresh("otherwise")
+    text.do(f"br {bad}, label %{otherwise}, label %{straight}, !prof !1")
+    text.label(straight)
+    base = shift if held is None else text.cast("inttoptr", shift, "ptr")
+    element = f"i{8 * size}"
+    some, before = text.fresh("some"), text.here
+    text.jump(some)
+    text.label(some)
+    following = f"%{text.fresh('lane')}"
+    first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), some))
+    for number in range(_AT_ONCE):
+        lane = text.binary("add", first, constant("i64", number))
+        place = text.load("i64", text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name)
+        here = text.at(base.name, place)
+        own = text.load(element, text.make(f"getelementptr {element}, ptr {b.scratch_values}, {lane}", "ptr").name)
+        old = text.load(element, here.name)
+        text.store(_changed(b, operation, kind, old, [own], held is None), here.name)
+        if olds:
+            text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
+    text.do(f"{following} = add {first}, {_AT_ONCE}")
+    text.branch(text.compare("ult", X("i64", following), constant("i64", b.width)), some, done)
+    text.label(otherwise)
+
+
+def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], shared: bool) -> X:
+    """What an atomic operation leaves in memory."""
+    text, value = b.text, values[0]
+    if operation == "cas":
+        return text.select(text.compare("eq", old, value), values[1], old)
+    if operation == "exch":
+        return value
+    if kind == "f32":
+        x, y = (text.cast("bitcast", each, "float") for each in (old, value))
+        if not shared:  # global memory flushes what is subnormal
+            x, y = flushed(b, x), flushed(b, y)
+        found = text.binary("fadd", x, y)
+        found = found if shared else flushed(b, found)
+        nan = text.compare("uno", found, found)
+        return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", found, "i32"))
+    if kind == "f64":
+        x, y = (text.cast("bitcast", each, "double") for each in (old, value))
+        found = b.untyped(text.binary("fadd", x, y))
+        # Global memory keeps what is no number as it is, the lane's before its own.
+        for each in (y, x) if shared else (x, y):
+            kept = b.untyped(quieted(b, each) if shared else each)
+            found = text.select(text.compare("uno", each, each), kept, found)
+        return found
+    if operation in ("add", "and", "or", "xor"):
+        return text.binary(operation, old, value)
+    if operation in ("min", "max"):
+        name = f"llvm.{'s' if kind[0] == 's' else 'u'}{operation}.{old.type}"
+        return text.call(name, old.type, old, value)
+    zero, one = constant(old.type, 0), constant(old.type, 1)
+    if operation == "inc":
+        return text.select(text.compare("uge", old, value), zero, text.binary("add", old, one))
+    past = text.binary("or", text.compare("eq", old, zero), text.compare("ugt", old, value))
+    return text.select(past, value, text.binary("sub", old, one))
+
+
+# ── moves, and addresses in other state spaces ──
+
+_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+
+
+def _moved(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    target, source = given.operands
+    if isinstance(target, Group) or isinstance(source, Group) or type_of(given) == "pred":
+        return by_sources(given, shape)
+    return shape(source, type_of(given))
+
+
+@emits("mov", transfer=_moved, makes_nan=True)
+def mov(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    target, source = given.operands
+    text = b.text
+    if kind == "b128":
+        raise Refusal(f"instruction {given}")
+    if isinstance(target, Group):
+        whole = bits_of(kind)
+        part = whole // len(target.items)
+        value = b.read(source, f"b{whole}")
+        x = value.x if value.shape == UNIFORM else b.lanes(value)
+        for number, item in enumerate(target.items):
+            piece = text.binary("lshr", x, constant(x.type, number * part))
+            b.write(
+                item, f"b{part}", Value(UNIFORM if not x.is_vector else VARYING, text.cast("trunc", piece, f"i{part}"))
+            )
+        return
+    if isinstance(source, Group):
+        whole = bits_of(kind)
+        part = whole // len(source.items)
+
+        def pack(*pieces: X) -> X:
+            found = None
+            for number, piece in enumerate(pieces):
+                wide = text.cast("zext", piece, f"i{whole}")
+                moved = text.binary("shl", wide, constant(wide.type, number * part))
+                found = moved if found is None else text.binary("or", found, moved)
+            assert found is not None
+            return found
+
+        b.apply(target, f"b{whole}", [(item, f"b{part}") for item in source.items], pack)
+        return
+    raw = isinstance(target, Register) and target.name in b.raw
+    b.write(target, kind, b.read(source, kind, raw=raw))
+
+
+def _address_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+    return shape(given.operands[1], type_of(given))
+
+
+def _space(given: Instruction) -> str:
+    return next(
+        (m.partition("::")[0] for m in given.modifiers if m.partition("::")[0] in ("shared", "local", "param")), ""
+    )
+
+
+@emits("cvta", transfer=_address_shape)
+def cvta(given: Instruction, b: Builder) -> None:
+    kind = type_of(given)
+    if kind != "u64" and _space(given):
+        raise Refusal(f"instruction {given}")
+    value = b.read(given.operands[1], kind)
+    shift = _WINDOWS.get(_space(given), 0)
+    if shift:
+        opcode = "sub" if "to" in given.modifiers else "add"
+        moved = constant(value.x.type, shift)
+        value = Value(value.shape, b.text.binary(opcode, value.x, moved), value.narrow)
+    b.write(given.operands[0], kind, value)

@@ -3,17 +3,123 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from cudakit.emulator.compiled.builder import Builder
-from cudakit.emulator.compiled.emit.approximate import Vectors
-from cudakit.emulator.compiled.emit.common import flushed, intrinsic, named, nan_kept
-from cudakit.emulator.compiled.emit.halves import odd_float
-from cudakit.emulator.compiled.text import X, constant, lanes_of, like
+from cudakit.emulator.compiled.builder import Builder, X, constant, lanes_of, like
+from cudakit.emulator.compiled.emit.table import flushed, intrinsic, named, nan_kept
 from cudakit.emulator.isa.words import BITS, Word
 from cudakit.emulator.machine.approximate import RECIPES
 from cudakit.errors import EmulationError
+
+# ── approximate functions, by the recipes of the NumPy machine ──
+
+
+class Vectors:
+    """The operations on values of the IR, of float64."""
+
+    def __init__(self, b: Builder) -> None:
+        self._b, self._text = b, b.text
+
+    def constant(self, like: X, value: float) -> X:
+        return constant(like.type, int.from_bytes(struct.pack("<d", value), "little"))
+
+    def add(self, a: X, b: X) -> X:
+        return self._text.binary("fadd", a, b)
+
+    def subtract(self, a: X, b: X) -> X:
+        return self._text.binary("fsub", a, b)
+
+    def multiply(self, a: X, b: X) -> X:
+        return self._text.binary("fmul", a, b)
+
+    def divide(self, a: X, b: X) -> X:
+        return self._text.binary("fdiv", a, b)
+
+    def whole(self, a: X) -> X:
+        return intrinsic(self._b, "rint", a)
+
+    def size(self, a: X) -> X:
+        return intrinsic(self._b, "fabs", a)
+
+    def signed(self, a: X, like: X) -> X:
+        return intrinsic(self._b, "copysign", a, like)
+
+    def less(self, a: X, b: X) -> X:
+        return self._text.compare("olt", a, b)
+
+    def choose(self, held: X, a: X, b: X) -> X:
+        return self._text.select(held, a, b)
+
+    def _number(self, n: X) -> X:
+        """A whole number, 0 for NaN."""
+        count = f"v{n.type[1 : n.type.index(' ')]}" if n.is_vector else ""
+        return self._text.call(f"llvm.fptosi.sat.{count}i64.{count}f64", like(n, "i64"), n)
+
+    def scale(self, a: X, n: X) -> X:
+        text = self._text
+        biased = text.binary("add", self._number(n), constant(like(n, "i64"), 1023))
+        power = text.cast("bitcast", text.binary("shl", biased, constant(biased.type, 52)), "double")
+        found = self.multiply(a, power)
+        # What is no number stays so.
+        return text.select(text.compare("uno", n, n), n, found)
+
+    def parts(self, a: X) -> tuple[X, X]:
+        text = self._text
+        bits = text.cast("bitcast", a, "i64")
+        mantissa = text.binary("and", bits, constant(bits.type, (1 << 52) - 1))
+        mantissa = text.binary("or", mantissa, constant(bits.type, 1023 << 52))
+        exponent = text.binary("and", text.binary("lshr", bits, constant(bits.type, 52)), constant(bits.type, 2047))
+        number = text.cast("sitofp", text.binary("sub", exponent, constant(bits.type, 1023)), "double")
+        return text.cast("bitcast", mantissa, "double"), number
+
+    def odd(self, n: X, bit: int) -> X:
+        text, number = self._text, self._number(n)
+        part = text.binary("and", text.binary("lshr", number, constant(number.type, bit)), constant(number.type, 1))
+        return text.compare("ne", part, constant(number.type, 0))
+
+
+# ── half precision ──
+
+HALVES = frozenset({"f16", "f16x2", "bf16", "bf16x2"})
+_INFINITY = {"f": 0x7C00, "b": 0x7F80}
+
+
+def widened(b: Builder, bits: X, kind: str) -> X:
+    """Bits of halves as float32."""
+    text = b.text
+    if kind[0] == "b":
+        wide = text.binary("shl", text.cast("zext", bits, "i32"), constant(like(bits, "i32"), 16))
+        return text.cast("bitcast", wide, "float")
+    return text.cast("fpext", text.cast("bitcast", bits, "half"), "float")
+
+
+def narrowed(b: Builder, x: X, kind: str) -> X:
+    """float32 to bits of halves, to nearest, NaN canonical."""
+    text = b.text
+    nan = text.compare("uno", x, x)
+    if kind[0] == "b":
+        bits = text.cast("bitcast", x, "i32")
+        tie = text.binary("and", text.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
+        up = text.binary("add", text.binary("add", bits, constant(bits.type, 0x7FFF)), tie)
+        found = text.cast("trunc", text.binary("lshr", up, constant(bits.type, 16)), "i16")
+    else:
+        found = text.cast("bitcast", text.cast("fptrunc", x, "half"), "i16")
+    return text.select(nan, constant(found.type, 0x7FFF), found)
+
+
+def odd_float(b: Builder, x: X) -> X:
+    """float64 to float32, rounded to odd where it is normal there, so that to round it once more is to round once."""
+    text = b.text
+    bits = text.cast("bitcast", x, "i64")
+    low = (1 << 29) - 1
+    rest = text.compare("ne", text.binary("and", bits, constant(bits.type, low)), constant(bits.type, 0))
+    cut = text.binary("and", bits, constant(bits.type, ~low))
+    odd = text.select(rest, text.binary("or", cut, constant(bits.type, low + 1)), cut)
+    odd = text.select(text.compare("uno", x, x), bits, odd)
+    return text.cast("fptrunc", text.cast("bitcast", odd, "double"), "float")
+
 
 #: LLVM's types of floats; half precision is its bits.
 _FLOATS: Final = {"f32": "float", "f64": "double"}

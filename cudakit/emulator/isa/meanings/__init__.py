@@ -1,5 +1,5 @@
 """Meanings of the PTX instructions that compute a lane's result from the same lane's operands."""
 
-from cudakit.emulator.isa.meanings import choices, conversions, fields, floats, halves, integers, logic, video
+from cudakit.emulator.isa.meanings import conversions, floats, integers, video
 
-__all__ = ["choices", "conversions", "fields", "floats", "halves", "integers", "logic", "video"]
+__all__ = ["conversions", "floats", "integers", "video"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cudakit.emulator.isa.meanings.reals import (
+from cudakit.emulator.isa.meanings.floats import (
     INFINITY,
     ONE,
     SIGN,
@@ -18,8 +18,7 @@ from cudakit.emulator.isa.meanings.reals import (
     rounded,
     together,
 )
-from cudakit.emulator.isa.meanings.table import KINDS, Form, means
-from cudakit.emulator.isa.words import INTEGERS, Word
+from cudakit.emulator.isa.words import INTEGERS, KINDS, Form, Word, means
 from cudakit.errors import EmulationError
 
 _WHOLE: Final = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}

@@ -1,23 +1,164 @@
-"""Arithmetic of float32 and float64: PTX ISA 9.7.3."""
+"""Arithmetic of floats: PTX ISA 9.7.3, and 9.7.4 of half precision, one value or two in a register."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from cudakit.emulator.isa.meanings.reals import (
-    INFINITY,
-    SIGN,
-    canonical,
-    clamped,
-    flush_rounded,
-    flushed,
-    quieted,
-    round_to,
-    rounded,
-    two_sum,
-)
-from cudakit.emulator.isa.meanings.table import Form, means
-from cudakit.emulator.isa.words import Word
+from cudakit.emulator.isa.words import Form, Word, means
+from cudakit.errors import EmulationError
+
+# ── from bits, to bits, without subnormal numbers ──
+
+#: Bits of the exponent of each type: those of infinity.
+INFINITY: Final = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F80_0000, "f64": 0x7FF0_0000_0000_0000}
+SIGN: Final = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x8000_0000, "f64": 1 << 63}
+ONE: Final = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F80_0000, "f64": 0x3FF0_0000_0000_0000}
+
+
+def halves(word: Word, name: str) -> Word:
+    """The bits of a half, or of both in a pair."""
+    return word.split("u16") if name.endswith("x2") else word
+
+
+def together(bits: Word, name: str) -> Word:
+    """Bits of halves as a register holds them."""
+    return bits.join("u32") if name.endswith("x2") else bits
+
+
+def widened(bits: Word, name: str) -> Word:
+    """Bits of halves as float32."""
+    return (bits.to("u32") << 16).view("f32") if name[0] == "b" else bits.view("f16").to("f32")
+
+
+def flushed_bits(bits: Word, name: str) -> Word:
+    """Bits of floats of which subnormal ones are made zeros of their sign."""
+    name = name.removesuffix("x2")
+    return (bits & INFINITY[name]).eq(0).choose(bits & SIGN[name], bits)
+
+
+def flushed(value: Word) -> Word:
+    """float32 of which subnormal ones are made zeros of their sign (``.ftz``)."""
+    return value.do("flush", value.kind)
+
+
+def number(word: Word, name: str, ftz: bool = False) -> Word:
+    """What an operand of a type is as a number that floats compute with; of a pair both."""
+    if name in ("f32", "f64"):
+        return flushed(word) if ftz else word
+    bits = halves(word, name)
+    return widened(flushed_bits(bits, name) if ftz else bits, name)
+
+
+def canonical(value: Word) -> Word:
+    """float32 with every NaN made the one that the hardware gives, 0x7fffffff."""
+    return value.do("canonical", value.kind)
+
+
+def quieted(value: Word) -> Word:
+    """float64 NaN with the bit set that makes them quiet, sign and payload kept."""
+    return (value.view("u64") | 1 << 51).view("f64")
+
+
+def clamped(value: Word) -> Word:
+    """Values clamped to [0, 1], NaN to +0 (``.sat``)."""
+    # Comparisons, so that -0 and NaN both become +0.
+    value = (value > 0).choose(value, 0)
+    one = ONE[value.kind]
+    return (value < one).choose(value, one)
+
+
+# ── rounding ──
+
+
+def round_to(value: Word, too_high: Word, too_low: Word, mode: str) -> Word:
+    """A value rounded to nearest, moved by one place where a mode asks for its other neighbour.
+
+    Parameters
+    ----------
+    value : Word
+        A float; an infinity here is an overflow.
+    too_high, too_low : Word
+        Whether it is above, or below, the exact value.
+    mode : str
+        ``rn``, ``rz``, ``rm``, ``rp``, or ``odd``: the last bit of what is inexact is odd, to be rounded again.
+    """
+    if mode == "rn":
+        return value
+    bits = value.view(f"u{value.bits}")
+    negative = bits.view(f"s{value.bits}") < 0
+    if mode in ("rz", "odd"):
+        moved = bits - negative.choose(too_low, too_high).to(bits.kind)
+        moved = moved | (too_high | too_low).to(bits.kind) if mode == "odd" else moved
+    else:
+        wrong, out = (too_high, negative) if mode == "rm" else (too_low, ~negative)
+        moved = wrong.choose(out.choose(bits + 1, bits - 1), bits)
+    return moved.view(value.kind)
+
+
+def rounded(value: Word, mode: str) -> Word:
+    """float64 as float32, in a mode."""
+    near = value.to("f32")
+    if mode == "rn":
+        return near
+    back = near.to("f64")
+    return round_to(near, back > value, back < value, mode)
+
+
+def narrowed(value: Word, name: str, mode: str) -> Word:
+    """Bits of halves from float32 or float64, in a mode, NaN canonical."""
+    if name[0] == "f":
+        near = value.to("f16")
+        back = near.to(value.kind)
+        bits = round_to(near, back > value, back < value, mode).view("u16")
+    else:
+        whole = (rounded(value, "odd") if value.kind == "f64" else value).view("u32")
+        if mode == "rn":
+            up = (whole >> 16 & 1) + 0x7FFF
+        else:
+            # Cut off, then one place outward where something was cut and the mode rounds outward for this sign.
+            negative = whole > 0x7FFF_FFFF
+            outward = negative if mode == "rm" else ~negative
+            cut = (whole & 0xFFFF).ne(0)
+            up = (cut & outward).to("u32") << 16 if mode != "rz" else whole.of(0)
+        bits = (whole + up >> 16).to("u16")
+    return value.eq(value).choose(bits, 0x7FFF)
+
+
+def two_sum(a: Word, b: Word) -> tuple[Word, Word]:
+    """``s, e`` with s = a + b rounded to nearest and s + e = a + b exactly (Knuth)."""
+    total = a + b
+    back = total - a
+    return total, (a - (total - back)) + (b - back)
+
+
+def odd_sum(a: Word, b: Word) -> Word:
+    """``a + b`` in float64, rounded to odd (Boldo and Melquiond, 2008), so that rounding it again is safe."""
+    total, lost = two_sum(a, b)
+    bits = total.view("u64")
+    even_inexact = (bits & 1).eq(0) & ((lost < 0) | (lost > 0))
+    moved = ((lost > 0) ^ (total > 0)).choose(bits - 1, bits + 1)
+    return even_inexact.choose(moved, bits).view("f64")
+
+
+def flush_rounded(result: Word, exact: Word, mode: str) -> Word:
+    """float32 results with those made zeros that would be below the least normal number had exponents no end.
+
+    `exact` has them in float64. The hardware flushes a result that was rounded up to the least normal number itself by
+    how it rounds with all 24 bits.
+    """
+    if mode == "rz":
+        return flushed(result)
+    size = abs(exact)
+    below = (
+        size < size.constant_of(2.0**-126 - 2.0**-151)
+        if mode == "rn"
+        else size <= size.constant_of(2.0**-126 - 2.0**-150)
+    )
+    zero = (result.view("u32") & SIGN["f32"]).view("f32")
+    return (abs(result).eq(0x0080_0000) & below).choose(zero, flushed(result))
+
+
+# ── arithmetic ──
 
 #: Of several sources that are NaN, the one that float64 results take after: the hardware's order of looking.
 _NAN_ORDER: Final = {"add": (1, 0), "sub": (1, 0), "mul": (1, 0), "fma": (1, 2, 0), "mad": (1, 2, 0), "div": (0, 1)}
@@ -184,3 +325,98 @@ def _extreme(form: Form, a: Word, b: Word) -> Word:
     if form.has("xorsign"):
         result = (result.view(bits) | sign).view(a.kind)
     return canonical(result) if a.kind == "f32" else result.eq(result).choose(result, quieted(b))
+
+
+# ── half precision ──
+# A sum, product or fma is computed in float32 or float64, exactly or with so many bits to spare that the one rounding
+# at the end is the only one seen.
+
+_MAGNITUDE: Final = 0x7FFF
+#: The NaN that tensor copies fill with, whatever the type, and that ``fma.oob`` takes as such with either sign.
+OUT_OF_BOUNDS: Final = 0x7FF7
+
+
+def _half_bits(form: Form, *sources: Word) -> list[Word]:
+    """The bits of halves, of both where there are two."""
+    if "f32" in form.types:
+        raise EmulationError(f"{form.opcode} of mixed precision")
+    found = [halves(source, form.name) for source in sources]
+    return [flushed_bits(bits, form.name) if form.has("ftz") else bits for bits in found]
+
+
+def _rounded_half(form: Form, value: Word) -> Word:
+    if form.has("sat"):
+        value = clamped(value)
+    if form.has("relu"):
+        # NaN stays, to become the canonical one; -0 becomes +0.
+        value = (value <= 0).choose(0, value)
+    bits = narrowed(value, form.name, "rn")
+    return flushed_bits(bits, form.name) if form.has("ftz") else bits
+
+
+@means("add 9.7.4.1", "sub 9.7.4.2", "mul 9.7.4.3", sources="T T", families="half")
+def half_arithmetic(form: Form, a: Word, b: Word) -> Word:
+    # Exact in float32, but for products of bfloat16 so far below its least subnormal that they are zero either way.
+    x, y = (widened(bits, form.name) for bits in _half_bits(form, a, b))
+    return together(_rounded_half(form, x.do(form.opcode, "f32", y)), form.name)
+
+
+@means("fma 9.7.4.4", sources="T T T", families="half")
+def fma(form: Form, *sources: Word) -> Word:
+    bits = _half_bits(form, *sources)
+    a, b, c = (widened(each, form.name).to("f64") for each in bits)
+    # Of float16 exact, but for an addend so much larger that the sum is nowhere near halfway between two halves.
+    result = _rounded_half(form, a * b + c if form.name[0] == "f" else odd_sum(a * b, c))
+    if form.has("oob"):
+        # Zero where a factor is the mark of an element that is not there.
+        marked = [(each & _MAGNITUDE).eq(OUT_OF_BOUNDS) for each in bits[:2]]
+        result = (marked[0] | marked[1]).choose(0, result)
+    return together(result, form.name)
+
+
+@means("ex2 9.7.4.10", "tanh 9.7.4.9", sources="T", families="half")
+def half_approximate(form: Form, a: Word) -> Word:
+    (bits,) = _half_bits(form, a)
+    value = widened(bits, form.name).to("f64").do(form.opcode, "f64")
+    if form.opcode == "ex2" and form.name[0] == "f":
+        # Results below the least normal number are cut off, not rounded.
+        cut = (value * value.constant_of(2.0**24)).do("floor", "f64") * value.constant_of(2.0**-24)
+        value = (value < value.constant_of(2.0**-14)).choose(cut, value)
+    return together(_rounded_half(form, value), form.name)
+
+
+def _infinity(form: Form) -> int:
+    return INFINITY[form.name.removesuffix("x2")]
+
+
+@means("neg 9.7.4.5", "abs 9.7.4.6", sources="T", families="half")
+def half_signed(form: Form, a: Word) -> Word:
+    (bits,) = _half_bits(form, a)
+    bits = bits ^ 0x8000 if form.opcode == "neg" else bits & _MAGNITUDE
+    return together(((bits & _MAGNITUDE) > _infinity(form)).choose(_MAGNITUDE, bits), form.name)
+
+
+@means("min 9.7.4.7", "max 9.7.4.8", sources="T T T", families="half")
+def half_extremum(form: Form, *sources: Word) -> Word:
+    a, *others = _half_bits(form, *sources)
+    for b in others:
+        a = _half_extreme(form, a, b)
+    return together(a, form.name)
+
+
+def _key(bits: Word) -> Word:
+    """Signed integers in the order of the floats whose bits they are; done twice, the bits."""
+    key = bits.view("s16")
+    return (key < 0).choose(key ^ _MAGNITUDE, key)
+
+
+def _half_extreme(form: Form, a: Word, b: Word) -> Word:
+    """The smaller or larger of two: -0 is below +0; NaN gives the other one, or with ``.NaN`` itself."""
+    sign, infinity = (a ^ b) & 0x8000, _infinity(form)
+    if form.has("xorsign"):
+        a, b = a & _MAGNITUDE, b & _MAGNITUDE
+    a_nan, b_nan = ((bits & _MAGNITUDE) > infinity for bits in (a, b))
+    result = _key(_key(a).min(_key(b)) if form.opcode == "min" else _key(a).max(_key(b))).view("u16")
+    result = a_nan.choose(b, b_nan.choose(a, result))
+    result = result | sign if form.has("xorsign") else result
+    return (a_nan | b_nan if form.has("NaN") else a_nan & b_nan).choose(_MAGNITUDE, result)

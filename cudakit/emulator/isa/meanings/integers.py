@@ -1,11 +1,131 @@
-"""Arithmetic of integers: PTX ISA 9.7.1, and 9.7.2 with a carry for each lane."""
+"""Integers, fields of bits, logic, comparison and selection: PTX ISA 9.7.1, 9.7.2, 9.7.6 and 9.7.8."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
-from cudakit.emulator.isa.meanings.table import Form, means
-from cudakit.emulator.isa.words import Word
+from cudakit.emulator.isa.meanings.floats import INFINITY, ONE, flushed, number, together
+from cudakit.emulator.isa.words import Form, Word, low_ones, means
+
+# ── logic ──
+
+
+def joined(opcode: str, a: Word, b: Word) -> Word:
+    """``and``, ``or`` or ``xor``."""
+    return a & b if opcode == "and" else a | b if opcode == "or" else a ^ b
+
+
+@means("and 9.7.8.1", "or 9.7.8.2", "xor 9.7.8.3", sources="T T")
+def logic(form: Form, a: Word, b: Word) -> Word:
+    return joined(form.opcode, a, b)
+
+
+@means("not 9.7.8.4", sources="T")
+def invert(form: Form, a: Word) -> Word:
+    return ~a
+
+
+@means("cnot 9.7.8.5", sources="T")
+def cnot(form: Form, a: Word) -> Word:
+    return a.eq(0).to(a.kind)
+
+
+#: Function of two words by its truth table, with bit 2a + b for (a, b).
+_OF_TWO: Final[dict[int, Callable[[Word, Word], Word]]] = {
+    0: lambda a, b: a.of(0), 1: lambda a, b: ~(a | b), 2: lambda a, b: ~a & b, 3: lambda a, b: ~a,
+    4: lambda a, b: a & ~b, 5: lambda a, b: ~b, 6: lambda a, b: a ^ b, 7: lambda a, b: ~(a & b),
+    8: lambda a, b: a & b, 9: lambda a, b: ~(a ^ b), 10: lambda a, b: b, 11: lambda a, b: ~a | b,
+    12: lambda a, b: a, 13: lambda a, b: a | ~b, 14: lambda a, b: a | b, 15: lambda a, b: a.of(-1),
+}  # fmt: skip
+
+
+@means("lop3 9.7.8.6", sources="b32 b32 b32 int pred")
+def lop3(form: Form, a: Word, b: Word, c: Word, table: int, other: Word | None = None) -> Any:
+    """The function of a truth table (bit 4a + 2b + c); and whether that is not 0, joined with a predicate."""
+    result = _of_three(table & 255, a, b, c)
+    return result if other is None else (result, joined(form.modifiers[0], result.ne(0), other))
+
+
+def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
+    without = sum(((table >> 2 * place) & 1) << place for place in range(4))
+    with_ = sum(((table >> 2 * place + 1) & 1) << place for place in range(4))
+    low, high = _OF_TWO[without], _OF_TWO[with_]
+    if without == with_:
+        return low(a, b)
+    if without ^ with_ == 15:
+        return low(a, b) ^ c
+    if without == 0:
+        return high(a, b) & c
+    if with_ == 15:
+        return low(a, b) | c
+    if with_ == 0:
+        return low(a, b) & ~c
+    if without == 15:
+        return high(a, b) | ~c
+    return low(a, b) ^ (_OF_TWO[without ^ with_](a, b) & c)
+
+
+# ── shifts ──
+
+
+@means("shl 9.7.8.8", sources="T u32=")
+def shl(form: Form, a: Word, by: Word) -> Word:
+    return a << by
+
+
+@means("shr 9.7.8.9", sources="T u32=")
+def shr(form: Form, a: Word, by: Word) -> Word:
+    return a >> by
+
+
+@means("shf 9.7.8.7", sources="b32 b32 u32=")
+def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
+    """A word of two that move together, by an amount that wraps or is held to 32."""
+    moved = high.funnel(form.modifiers[0], low, by)
+    return moved if form.has("wrap") else (by > 31).choose(low if form.has("l") else high, moved)
+
+
+# ── counts ──
+
+
+@means("popc 9.7.1.14", sources="T")
+def popc(form: Form, a: Word) -> Word:
+    return a.ones()
+
+
+@means("clz 9.7.1.15", sources="T")
+def clz(form: Form, a: Word) -> Word:
+    return a.zeros()
+
+
+@means("bfind 9.7.1.16", sources="T")
+def bfind(form: Form, a: Word) -> Word:
+    """The place of the highest bit that is one, of a negative number of the highest that is no sign; -1 of none."""
+    bits = (a ^ (a >> form.bits - 1)).view(f"u{form.bits}") if form.signed else a
+    zeros = bits.zeros()
+    return bits.eq(0).choose(-1, zeros) if form.has("shiftamt") else form.bits - 1 - zeros
+
+
+@means("brev 9.7.1.18", sources="T")
+def brev(form: Form, a: Word) -> Word:
+    return a.reversed()
+
+
+@means("fns 9.7.1.17", sources="b32 b32 s32")
+def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
+    """The place of the n-th bit that is one from a base on, upwards or down; of n = 0 the base itself, if it is one."""
+    down = count < 0
+    left, place, step = down.choose(-count, count), base.to("s64"), down.choose(-1, 1, "s64")
+    result = mask.of(-1)
+    for way in range(32):
+        at = place.view("u64").min(32).to("u32")
+        is_one = (mask >> at & 1).ne(0)
+        wanted = left.eq(1) | count.eq(0) if way == 0 else left.eq(1)
+        result = (is_one & wanted).choose(at, result)
+        left, place = left - is_one.to("s32"), place + step
+    return result
+
 
 # ── sums and products ──
 
@@ -110,9 +230,9 @@ def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
     """The sum with the products of four bytes, or of two halves with the lower or upper bytes."""
     first, second = form.types
     halves = form.opcode == "dp2a"
-    for number in range(2 if halves else 4):
-        x = _piece(a, first, 16 if halves else 8, number)
-        c = c + x * _piece(b, second, 8, number + 2 if form.has("hi") else number)
+    for place in range(2 if halves else 4):
+        x = _piece(a, first, 16 if halves else 8, place)
+        c = c + x * _piece(b, second, 8, place + 2 if form.has("hi") else place)
     return c
 
 
@@ -152,3 +272,161 @@ def subc(form: Form, a: Word, b: Word, carry: Word | int = 1) -> Any:
 def madc(form: Form, a: Word, b: Word, c: Word, carry: Word | int = 0) -> Any:
     unsigned = f"u{form.bits}"
     return _carried(mul(form, a, b).view(unsigned), c.view(unsigned), carry)
+
+
+# ── fields of bits, and bytes picked from words ──
+
+
+def _numbers(form: Form, *words: Word) -> list[Word]:
+    """Positions and lengths: their lowest byte counts by the ISA, but the hardware's 64-bit forms take all."""
+    return [word & 255 if form.bits == 32 else word for word in words]
+
+
+@means("bfe 9.7.1.19", sources="T u32= u32=")
+def bfe(form: Form, a: Word, position: Word, length: Word) -> Word:
+    position, length = _numbers(form, position, length)
+    if not form.signed:
+        return a >> position & low_ones(length, form.bits)
+    # Moved to the top, then down: what lies above the highest bit is the sign.
+    rest = form.bits - length.min(form.bits)
+    return length.eq(0).choose(0, a >> position << rest >> rest)
+
+
+@means("bfi 9.7.1.20", sources="U U u32= u32=")
+def bfi(form: Form, field: Word, base: Word, position: Word, length: Word) -> Word:
+    position, length = _numbers(form, position, length)
+    mask = low_ones(length, form.bits) << position
+    return (base & ~mask) | (field << position & mask)
+
+
+@means("bmsk 9.7.1.22", sources="u32= u32=")
+def bmsk(form: Form, start: Word, count: Word) -> Word:
+    if form.has("wrap"):
+        start, count = start & 31, count & 31
+    return low_ones(count, 32) << start
+
+
+@means("szext 9.7.1.21", sources="T u32=")
+def szext(form: Form, a: Word, count: Word) -> Word:
+    """The lowest bits, and above them zero or the highest of them."""
+    count = count & 31 if form.has("wrap") else count
+    if not form.signed:
+        return a & low_ones(count, 32)
+    rest = 32 - count.min(32)
+    return count.eq(0).choose(0, a << rest >> rest)
+
+
+#: For each mode the numbers of the bytes that one control gives, from the lowest.
+SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
+    "f4e": lambda c: [c, c + 1, c + 2, c + 3],
+    "b4e": lambda c: [c, (c - 1) & 7, (c - 2) & 7, (c - 3) & 7],
+    "rc8": lambda c: [c, c, c, c],
+    "ecl": lambda c: [max(place, c) for place in range(4)],
+    "ecr": lambda c: [min(place, c) for place in range(4)],
+    "rc16": lambda c: [0, 1, 0, 1] if c % 2 == 0 else [2, 3, 2, 3],
+}
+
+
+@means("prmt 9.7.9.7", sources="b32 b32 b32=")
+def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
+    """Bytes of two words, or their signs, picked by four numbers."""
+    mode = SELECTED.get(form.modifiers[-1])
+    if mode is not None:
+        ways = [sum(place << 4 * number for number, place in enumerate(mode(c))) for c in range(4)]
+        control = control & 3
+        chosen = control.of(ways[0])
+        for way in (1, 2, 3):
+            chosen = control.eq(way).choose(ways[way], chosen)
+        control = chosen
+    result = a.of(0)
+    if control.known is not None:
+        for number in range(4):
+            result = result | _fixed(a, b, control.known >> 4 * number & 15, 8 * number)
+        return result
+    both = b.to("u64") << 32 | a.to("u64")
+    for number in range(4):
+        code = control >> 4 * number
+        byte = (both >> ((code & 7) << 3)).to("u8")
+        if mode is None:
+            byte = (code & 8).ne(0).choose((byte.view("s8") >> 7).view("u8"), byte)
+        result = result | byte.to("u32") << 8 * number
+    return result
+
+
+def _fixed(a: Word, b: Word, code: int, to: int) -> Word:
+    """One byte by its number, at its place."""
+    word, at = b if code & 4 else a, 8 * (code & 3)
+    if code > 7:
+        return (word << 24 - at).view("s32").__rshift__(31).view("u32") & (255 << to)
+    return (word >> at - to if at >= to else word << to - at) & (255 << to)
+
+
+# ── comparison and selection, of floats too ──
+_ALL: Final = "integer float half"
+#: Comparisons of unsigned integers by their other names.
+_UNSIGNED: Final = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
+#: Of floats those that hold where one is NaN: where the opposite does not.
+_OPPOSITES: Final = {"ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
+
+
+def compared(name: str, a: Word, b: Word) -> Word:
+    """A comparison by its name in PTX."""
+    if a.kind[0] != "f":
+        return a.test(_UNSIGNED.get(name, name), b)
+    if name in ("ne", "equ"):
+        apart = (a < b) | (a > b)
+        return apart if name == "ne" else ~apart
+    if name in ("num", "nan"):
+        are = a.eq(a) & b.eq(b)
+        return are if name == "num" else ~are
+    if name in _OPPOSITES:
+        return ~a.test(_OPPOSITES[name], b)
+    return a.test("ne" if name == "neu" else name, b)
+
+
+def _answer(form: Form, a: Word, b: Word) -> Word:
+    if form.family != "integer":
+        a, b = (number(word, form.name, form.has("ftz")) for word in (a, b))
+    return compared(form.modifiers[0], a, b)
+
+
+@means("setp 9.7.6.2", sources="T T pred", families=_ALL, nans="takes")
+def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Word]:
+    """The answer and its opposite, or of pairs the answers for both."""
+    held, is_pair = _answer(form, a, b), form.name.endswith("x2")
+    for place in (0, 1):
+        answer = held.part(place, 2) if is_pair else ~held if place else held
+        yield answer if other is None else joined(form.modifiers[1], answer, other)
+
+
+@means("set 9.7.6.1", sources="T T pred", families=_ALL, nans="takes")
+def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
+    """A number that says whether a comparison holds: 1 in floats, all bits in integers."""
+    held, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
+    if other is not None:
+        held = joined(form.modifiers[1], held, other.repeat(2) if is_pair else other)
+    kind = f"u{32 if out in ('f32', 's32', 'u32') else 16}"
+    return together(held.choose(ONE.get(out.removesuffix("x2"), -1), 0, kind), form.name)
+
+
+@means("selp 9.7.6.3", sources="U U pred", families="integer float")
+def selp(form: Form, a: Word, b: Word, chosen: Word) -> Word:
+    return chosen.choose(a, b)
+
+
+@means("slct 9.7.6.4", sources="S S T", families="integer float")
+def slct(form: Form, a: Word, b: Word, of: Word) -> Word:
+    """The first where the third is not below zero, and the second where it is, or is NaN."""
+    return ((flushed(of) if form.has("ftz") else of) >= 0).choose(a, b)
+
+
+@means("testp 9.7.3.1", sources="T", families="float", nans="takes")
+def testp(form: Form, a: Word) -> Word:
+    test, size = form.modifiers[0], abs(a)
+    if test in ("number", "notanumber"):
+        return a.eq(a) if test == "number" else a.ne(a)
+    if test in ("finite", "infinite"):
+        return size.test("lt" if test == "finite" else "eq", INFINITY[a.kind])
+    small = (size < (INFINITY[a.kind] & -INFINITY[a.kind])) & (size > 0)
+    # Zero counts as normal.
+    return small if test == "subnormal" else ~small & (size < INFINITY[a.kind])

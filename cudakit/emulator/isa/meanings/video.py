@@ -10,8 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Final, TypeAlias
 
-from cudakit.emulator.isa.meanings.table import Form, means
-from cudakit.emulator.isa.words import Word
+from cudakit.emulator.isa.words import Form, Word, means
 from cudakit.errors import EmulationError
 
 Function: TypeAlias = Callable[[Word, Word], Word]
