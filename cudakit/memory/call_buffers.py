@@ -189,7 +189,7 @@ class Temporaries:
                     staging.upload(host, pointers[position], target)
             elif host.nbytes:
                 with doing("fill", name, stream, (), (array,), host.nbytes):
-                    staging.runtime().memsetAsync(pointers[position], 0, host.nbytes, target.handle)
+                    staging.cupy_runtime().memsetAsync(pointers[position], 0, host.nbytes, target.handle)
         self._call(kernel, stream, config, given)
         for position in sorted(self._positions[self._out.start :]):
             value = given[position]
@@ -207,7 +207,7 @@ class Temporaries:
         direct: Sequence[Range | None],
     ) -> None:
         """All arrays at once: pinned ones as they are, the others through one block of pinned memory."""
-        target, start, offsets, runtime = self.target, self.block.data.ptr, self._offsets, staging.runtime()
+        target, start, offsets, runtime = self.target, self.block.data.ptr, self._offsets, staging.cupy_runtime()
         copy, handle = runtime.memcpyAsync, target.handle
         for index, host in enumerate(hosts):
             staging.settle(host, None if index in self._in else handle)

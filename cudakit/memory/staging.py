@@ -40,7 +40,7 @@ _LEAST_RATE = 2e10
 
 
 @cache
-def runtime() -> Any:
+def cupy_runtime() -> Any:
     """CuPy's functions for copies."""
     from cupy.cuda import runtime
 
@@ -95,7 +95,7 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
     settle(host)
     if not host.nbytes:
         return
-    copy, kind, handle = runtime().memcpyAsync, runtime().memcpyHostToDevice, target.handle
+    copy, kind, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyHostToDevice, target.handle
     if is_direct(host):
         span = bounds_of(host)
         use = order().before(target, (span,), ())
@@ -133,7 +133,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
     settle(host)
     if not host.nbytes:
         return
-    copy, kind, handle = runtime().memcpyAsync, runtime().memcpyDeviceToHost, target.handle
+    copy, kind, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
     if is_direct(host):
         _straight(pointer, host, target)
         target.core.record().sync()
@@ -190,7 +190,7 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
         return
     parts = list(pieces(host))
     shipment = courier().open(host, target, len(parts))
-    copy, kind, handle = runtime().memcpyAsync, runtime().memcpyDeviceToHost, target.handle
+    copy, kind, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
     try:
         for offset, piece in parts:
             block = pinned.pool().take(piece.nbytes, patient=True)
@@ -228,7 +228,7 @@ def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
     """Put the copy of device memory to a pinned array on a stream."""
     span = bounds_of(host)
     use = order().before(target, (), (span,))
-    runtime().memcpyAsync(span[0], pointer, host.nbytes, runtime().memcpyDeviceToHost, target.handle)
+    cupy_runtime().memcpyAsync(span[0], pointer, host.nbytes, cupy_runtime().memcpyDeviceToHost, target.handle)
     order().after(use, None)
 
 
