@@ -21,10 +21,10 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.memory import host_arrays, pinned, staging
-from cudakit.memory.delivery import bounds_of, courier, has_courier
 from cudakit.memory.device_array import device_array
 from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.spare_buffers import spares
+from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order
 from cudakit.streams.witnesses import doing, watched

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.memory.delivery import MOST_THREADS, copiers
+from cudakit.memory.staging import MOST_THREADS, copiers
 
 _LARGE = 8 << 20
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.memory import delivery as courier
-from cudakit.memory.delivery import Courier
+from cudakit.memory import staging as courier
+from cudakit.memory.staging import Courier
 
 #: The streams by their numbers, for the driver's functions.
 STREAMS: dict[int, ThreadStream] = {}

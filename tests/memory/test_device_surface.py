@@ -206,15 +206,15 @@ def test_boxes_of_host_and_device_arrays() -> None:
 
 
 def test_the_couriers_flags_are_the_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    from cudakit.memory import delivery
+    from cudakit.memory import staging
 
     asked: list[Any] = []
     monkeypatch.setattr(driver, "cuStreamWriteValue32", lambda *given: asked.append(given) or (3,))
     monkeypatch.setattr(driver, "cuStreamWaitValue32", lambda *given: asked.append(given) or (4,))
-    monkeypatch.setattr(delivery, "Courier", lambda write, wait: (write, wait))
-    monkeypatch.setattr(delivery._only, "courier", None)
-    write, wait = delivery.courier()  # type: ignore[misc]
+    monkeypatch.setattr(staging, "Courier", lambda write, wait: (write, wait))
+    monkeypatch.setattr(staging._only, "courier", None)
+    write, wait = staging.courier()  # type: ignore[misc]
     assert (write(7, 100, 5), wait(8, 200, 6)) == (3, 4)
     assert asked == [(7, 100, 5, 0), (8, 200, 6, int(driver.CUstreamWaitValue_flags.CU_STREAM_WAIT_VALUE_GEQ))]
-    assert delivery.courier() == (write, wait)
-    assert delivery.has_courier()
+    assert staging.courier() == (write, wait)
+    assert staging.has_courier()

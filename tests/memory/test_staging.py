@@ -13,7 +13,7 @@ import pytest
 from support.device_memory import TO_DEVICE, TO_HOST, Gpu, Stream, seen, stand_in
 
 from cudakit.memory import call_buffers, pinned, staging
-from cudakit.memory.delivery import Courier
+from cudakit.memory.staging import Courier
 
 pytestmark = pytest.mark.emulator
 

@@ -23,7 +23,7 @@ KNOWN = {
     },
     "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`
     "ctypes.CDLL": {
-        *("emulator/instructions/control.py", "jit/compile/demangle.py", "memory/delivery.py"),
+        *("emulator/instructions/control.py", "jit/compile/demangle.py", "memory/staging.py"),
         "jit/compile/nvrtc_worker.py",  # the NVRTC that cuda.pathfinder names
     },
 }

@@ -17,7 +17,7 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.memory import accounting, call_buffers, delivery, device_array, managed, on_device, pinned, staging
+from cudakit.memory import accounting, call_buffers, device_array, managed, on_device, pinned, staging
 from cudakit.memory import spare_buffers as spare_module
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
@@ -340,6 +340,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(spare_module, "_spares", spare_module.Spares())
     monkeypatch.setattr(accounting, "ledger", accounting.Ledger())
     monkeypatch.setattr(managed, "ledger", accounting.ledger)
-    monkeypatch.setattr(delivery._only, "courier", None)
+    monkeypatch.setattr(staging._only, "courier", None)
     on_device._let_reach.cache_clear()
     return gpu
