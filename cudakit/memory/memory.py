@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, shortened
-from cudakit.memory import managed, pinned
+from cudakit.memory import device_memory, pinned
 from cudakit.memory.accounting import Report, emulated_host_view, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.checks import host_array
@@ -166,7 +166,7 @@ def host_view(array: Any) -> np.ndarray:
         For an array that is not in managed memory.
     """
     if not isinstance(array, np.ndarray):
-        return managed.host_view(array)
+        return device_memory.host_view(array)
     return array if type(array) is np.ndarray else emulated_host_view(array)
 
 

@@ -13,11 +13,9 @@ import numpy as np
 from cupy.cuda import runtime
 
 from cudakit.errors import ArgumentError
-from cudakit.memory import call_buffers, managed, staging
-from cudakit.memory.boxes import Box, box_of, boxes_of, copy_box
+from cudakit.memory import call_buffers, device_memory, staging
 from cudakit.memory.checks import check_copy, check_fits, host_array, output, refuse_captured_copy
-from cudakit.memory.device_array import device_array
-from cudakit.memory.device_surface import SurfaceObject
+from cudakit.memory.device_memory import Box, SurfaceObject, box_of, boxes_of, copy_box, device_array
 from cudakit.memory.host_arrays import Callee
 from cudakit.memory.kinds import Kind
 from cudakit.streams import devices, segments, streams
@@ -38,7 +36,7 @@ class OnDevice:
         with devices.on_device(target.device_id):
             if kind == "device":
                 return device_array(shape, dtype, target)
-            return managed.managed_array(math.prod(shape) * dtype.itemsize, shape, dtype, target)
+            return device_memory.managed_array(math.prod(shape) * dtype.itemsize, shape, dtype, target)
 
     def release(self, array: Any, stream: Any) -> None:
         given = stream if stream is not None else cupy.cuda.get_current_stream()
@@ -55,7 +53,7 @@ class OnDevice:
         return array
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
-        managed.prefetch(array, known(stream), to)
+        device_memory.prefetch(array, known(stream), to)
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         target = known(stream)

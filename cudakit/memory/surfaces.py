@@ -13,7 +13,7 @@ from cudakit.types.checked import flag
 
 if TYPE_CHECKING:
     from cudakit.emulator.face import SurfaceObject as EmulatedSurface
-    from cudakit.memory.device_surface import SurfaceObject
+    from cudakit.memory.device_memory import SurfaceObject
 
 
 def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False) -> SurfaceObject | EmulatedSurface:
@@ -79,6 +79,6 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
         return EmulatedSurface(texels, rank, tuple(array.shape), layered)
     if type(array).__module__.partition(".")[0] != "cupy":
         raise ArgumentError(f"a surface is made of a NumPy or a CuPy array, got {type(array).__name__}")
-    from cudakit.memory.device_surface import make
+    from cudakit.memory.device_memory import make
 
     return make(array, shape, channels, layered)

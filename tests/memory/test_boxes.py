@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.places import another, to_host
 
 import cudakit as ck
-from cudakit.memory.boxes import Box, box_of, boxes_of
+from cudakit.memory.device_memory import Box, box_of, boxes_of
 
 STEPS = st.sampled_from(
     [slice(None), slice(0, 2), slice(1, None), slice(None, None, 2), slice(1, 3), slice(None, None, -1)]

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.memory import device_surface
-from cudakit.memory.boxes import Box, box_of, copy_box
-from cudakit.memory.device_surface import LayeredArray, LayeredSurface, SurfaceObject
+from cudakit.memory import device_memory
+from cudakit.memory.device_memory import Box, LayeredArray, LayeredSurface, SurfaceObject, box_of, copy_box
 
 driver = pytest.importorskip("cuda.bindings.driver")
 pytestmark = pytest.mark.emulator
@@ -120,30 +119,28 @@ def test_a_surface_has_a_copy_of_its_array(monkeypatch: pytest.MonkeyPatch, laye
         create_surface_object=lambda resource: SimpleNamespace(handle=61, resource=resource),
     )
     current = SimpleNamespace(sync=lambda: steps.append("sync"), handle=9)
-    monkeypatch.setattr(device_surface.devices, "current_device", lambda: device)
+    monkeypatch.setattr(device_memory.devices, "current_device", lambda: device)
     monkeypatch.setattr(
-        device_surface.devices, "on_device", lambda number: steps.append(number) or contextlib.nullcontext()
+        device_memory.devices, "on_device", lambda number: steps.append(number) or contextlib.nullcontext()
     )
     monkeypatch.setattr(ResourceDescriptor, "from_opaque_array", lambda array: ("resource of", array.handle))
-    monkeypatch.setattr(
-        device_surface, "LayeredArray", lambda *given: steps.append(given) or SimpleNamespace(handle=70)
-    )
-    monkeypatch.setattr(device_surface, "LayeredSurface", lambda array: SimpleNamespace(handle=array.handle + 1))
-    monkeypatch.setattr(device_surface, "copy_box", lambda *given: steps.append(given))
-    monkeypatch.setattr(device_surface.streams, "of_handle", lambda handle: steps.append(handle) or current)
+    monkeypatch.setattr(device_memory, "LayeredArray", lambda *given: steps.append(given) or SimpleNamespace(handle=70))
+    monkeypatch.setattr(device_memory, "LayeredSurface", lambda array: SimpleNamespace(handle=array.handle + 1))
+    monkeypatch.setattr(device_memory, "copy_box", lambda *given: steps.append(given))
+    monkeypatch.setattr(device_memory.streams, "of_handle", lambda handle: steps.append(handle) or current)
     contiguous = SimpleNamespace(data=SimpleNamespace(ptr=4096))
     library = SimpleNamespace(
         cuda=SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=8)),
         ascontiguousarray=lambda array: contiguous,
     )
-    monkeypatch.setattr(device_surface, "cupy", library)
+    monkeypatch.setattr(device_memory, "cupy", library)
     shape = (3, 5, 7)
     array = SimpleNamespace(
         shape=(*shape, 2),
         dtype=np.dtype("f4"),
         device=SimpleNamespace(id=4, synchronize=lambda: steps.append("synchronized")),
     )
-    made = device_surface.make(array, shape, 2, layered)
+    made = device_memory.make(array, shape, 2, layered)
     number, asked, *rest = steps
     assert number == 4
     if layered:

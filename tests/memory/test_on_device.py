@@ -12,9 +12,8 @@ import pytest
 from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Heard, Stream, seen, stand_in
 
 import cudakit as ck
-from cudakit.memory import accounting, managed, on_device, pinned, staging
-from cudakit.memory.boxes import Box
-from cudakit.memory.device_surface import SurfaceObject
+from cudakit.memory import accounting, device_memory, on_device, pinned, staging
+from cudakit.memory.device_memory import Box, SurfaceObject
 from cudakit.memory.on_device import OnDevice
 from cudakit.memory.on_device import _copy_here as in_device
 from cudakit.memory.spare_buffers import spares
@@ -454,8 +453,8 @@ def resource(monkeypatch: pytest.MonkeyPatch) -> Any:
         return Buffer(size)
 
     found.allocate = allocate
-    monkeypatch.setattr(managed, "_managed_resource", lambda: found)
-    monkeypatch.setattr(managed, "free_on_device", lambda: (1000, 2000))
+    monkeypatch.setattr(device_memory, "_managed_resource", lambda: found)
+    monkeypatch.setattr(device_memory, "free_on_device", lambda: (1000, 2000))
     return found
 
 
@@ -507,16 +506,16 @@ def test_managed_memory_is_seen_by_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     array = SimpleNamespace(dtype=x.dtype, __cuda_array_interface__={**x.__array_interface__, "version": 3})
     answer = [driver.CUresult.CUDA_SUCCESS, True]
     monkeypatch.setattr(driver, "cuPointerGetAttribute", lambda what, address: tuple(answer))
-    found = managed.host_view(array)
+    found = device_memory.host_view(array)
     np.testing.assert_array_equal(found, x)
     found[0, 0] = 9
     assert x[0, 0] == 9
     for status, is_managed in ((driver.CUresult.CUDA_SUCCESS, False), (driver.CUresult.CUDA_ERROR_INVALID_VALUE, True)):
         answer[:] = status, is_managed
         with pytest.raises(ck.ArgumentError, match="the array is not in managed memory"):
-            managed.host_view(array)
+            device_memory.host_view(array)
     with pytest.raises(ck.ArgumentError, match="takes a managed array, got list"):
-        managed.host_view([1])
+        device_memory.host_view([1])
 
 
 # ── what is held ─────────────────────────────────────────────────────────────────────────────────────────────────────

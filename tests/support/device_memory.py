@@ -17,7 +17,7 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.memory import accounting, call_buffers, device_array, managed, on_device, pinned, staging
+from cudakit.memory import accounting, call_buffers, device_memory, on_device, pinned, staging
 from cudakit.memory import spare_buffers as spare_module
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
@@ -323,7 +323,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     module: Any = SimpleNamespace(
         ndarray=DeviceArray, cuda=cuda, get_default_memory_pool=lambda: gpu.pool, asarray=gpu.imported
     )
-    for part in (on_device, device_array, call_buffers):
+    for part in (on_device, device_memory, call_buffers):
         monkeypatch.setattr(part, "cupy", module)
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(on_device, "runtime", gpu.runtime)
@@ -339,7 +339,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     monkeypatch.setattr(pinned, "_allocate", lambda size: np.zeros(size, np.uint8))
     monkeypatch.setattr(spare_module, "_spares", spare_module.Spares())
     monkeypatch.setattr(accounting, "ledger", accounting.Ledger())
-    monkeypatch.setattr(managed, "ledger", accounting.ledger)
+    monkeypatch.setattr(device_memory, "ledger", accounting.ledger)
     monkeypatch.setattr(staging._only, "courier", None)
     on_device._let_reach.cache_clear()
     return gpu

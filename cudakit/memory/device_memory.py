@@ -1,0 +1,397 @@
+"""Boxes of memory, as the driver copies them in one go: rows of bytes, at a pitch, in slices."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import cupy
+import numpy as np
+
+from cudakit.errors import ArgumentError, LaunchError
+from cudakit.memory import accounting
+from cudakit.memory.accounting import free_on_device, ledger
+from cudakit.memory.spare_buffers import spares
+from cudakit.streams import devices, streams
+from cudakit.streams.streams import Known
+
+#: Bytes from row to row that the driver copies by.
+_MOST_PITCH = 2**31 - 1
+
+
+class Box(NamedTuple):
+    """Rows of bytes.
+
+    Attributes
+    ----------
+    kind : {"host", "device", "array"}
+        ``array``: in the driver's own layout, which has no pitch.
+    address : int
+        Of the first byte; the handle of an array.
+    width, height, depth : int
+        Bytes of a row, rows of a slice, slices.
+    pitch, slice : int
+        Bytes from row to row and from slice to slice; the latter is a multiple of the former.
+    """
+
+    kind: Literal["host", "device", "array"]
+    address: int
+    width: int
+    height: int
+    depth: int
+    pitch: int
+    slice: int
+
+
+def boxes_of(
+    shape: Sequence[int], itemsize: int, *strides: Sequence[int]
+) -> tuple[tuple[int, int, int], list[tuple[int, int]]] | None:
+    """Arrays of one shape as boxes of the same extents.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Without zeros.
+    itemsize : int
+    *strides : sequence of int
+        Of each array, in bytes.
+
+    Returns
+    -------
+    extents : (int, int, int)
+        Width in bytes, height, depth.
+    pitches : list of (int, int)
+        Of each array, pitch and slice.
+    None
+        Where an array is no such box.
+    """
+    width, axes = itemsize, [axis for axis, extent in enumerate(shape) if extent != 1]
+    while axes and all(steps[axes[-1]] == width for steps in strides):
+        width *= shape[axes.pop()]
+    # From the innermost on: (extent, steps), with axes joined that all arrays step through as through one.
+    outer: list[tuple[int, tuple[int, ...]]] = []
+    for axis in reversed(axes):
+        steps = tuple(each[axis] for each in strides)
+        if outer and all(step == outer[-1][0] * inner for step, inner in zip(steps, outer[-1][1], strict=True)):
+            outer[-1] = (outer[-1][0] * shape[axis], outer[-1][1])
+        else:
+            outer.append((shape[axis], steps))
+    if len(outer) > 2:
+        return None
+    height, rows = outer[0] if outer else (1, (width,) * len(strides))
+    depth, slices = outer[1] if len(outer) > 1 else (1, tuple(row * height for row in rows))
+    for row, step in zip(rows, slices, strict=True):
+        if row < width or step % row or step < row * height or (row > _MOST_PITCH and height * depth > 1):
+            return None
+    return (width, height, depth), list(zip(rows, slices, strict=True))
+
+
+def copy_box(target: Box, source: Box, handle: int) -> None:
+    """Put the copy of a box to one of the same extents on a stream, which alone orders it."""
+    from cuda.bindings import driver
+
+    if target.height * target.depth == 1 and "array" not in (target.kind, source.kind):
+        # Of any size, which rows are not.
+        places = [driver.CUdeviceptr(box.address) for box in (target, source)]
+        (status,) = driver.cuMemcpyAsync(*places, target.width, driver.CUstream(handle))
+    else:
+        (status,) = driver.cuMemcpy3DAsync(_described(target, source), driver.CUstream(handle))
+    if int(status) != 0:
+        size = f"{target.width} bytes × {target.height} × {target.depth}"
+        raise LaunchError(f"the driver does not copy {size}: {status.name}")
+
+
+def _described(target: Box, source: Box) -> Any:
+    """The driver's description of a copy."""
+    from cuda.bindings import driver
+
+    kinds = driver.CUmemorytype
+    wanted = driver.CUDA_MEMCPY3D()
+    wanted.WidthInBytes, wanted.Height, wanted.Depth = target.width, target.height, target.depth
+    for side, box in (("src", source), ("dst", target)):
+        if box.kind == "array":
+            setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_ARRAY)
+            setattr(wanted, f"{side}Array", driver.CUarray(box.address))
+            continue
+        setattr(wanted, f"{side}Pitch", box.pitch)
+        setattr(wanted, f"{side}Height", box.slice // box.pitch)
+        if box.kind == "host":
+            setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_HOST)
+            setattr(wanted, f"{side}Host", box.address)
+        else:
+            setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_DEVICE)
+            setattr(wanted, f"{side}Device", driver.CUdeviceptr(box.address))
+    return wanted
+
+
+def box_of(array: Any, extents: tuple[int, int, int], pitch: int, step: int) -> Box:
+    """The box of a NumPy or a CuPy array."""
+    if isinstance(array, np.ndarray):
+        return Box("host", int(array.__array_interface__["data"][0]), *extents, pitch, step)
+    return Box("device", int(array.data.ptr), *extents, pitch, step)
+
+
+# New CuPy arrays whose memory belongs to a stream.
+
+
+def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
+    """A new CuPy array whose memory belongs to a stream.
+
+    Raises
+    ------
+    LaunchError
+        Where there is not that much memory.
+    """
+    is_current = cupy.cuda.get_current_stream(target.device_id).ptr == target.handle
+    with contextlib.nullcontext() if is_current else streams.cupy_stream(target.core):
+        try:
+            return cupy.ndarray(shape, dtype)
+        except cupy.cuda.memory.OutOfMemoryError:
+            spares().drop()
+        try:
+            return cupy.ndarray(shape, dtype)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            size = math.prod(shape) * dtype.itemsize
+            raise accounting.out_of_device_memory(size, target.device_id) from error
+
+
+# Surfaces of GPUs: arrays in the driver's own layout, and copies to and from them.
+
+_FORMATS = {
+    "u1": "UNSIGNED_INT8", "u2": "UNSIGNED_INT16", "u4": "UNSIGNED_INT32",
+    "i1": "SIGNED_INT8", "i2": "SIGNED_INT16", "i4": "SIGNED_INT32", "f2": "HALF", "f4": "FLOAT",
+}  # fmt: skip
+
+
+class LayeredArray:
+    """An array of layers in the driver's layout, which cuda.core has none of; freed when nobody refers to it.
+
+    Attributes
+    ----------
+    handle : int
+    """
+
+    handle: int
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype, channels: int) -> None:
+        from cuda.bindings import driver
+
+        wanted = driver.CUDA_ARRAY3D_DESCRIPTOR()
+        wanted.Width, wanted.Height, wanted.Depth = shape[-1], shape[1] if len(shape) == 3 else 0, shape[0]
+        wanted.Format = getattr(driver.CUarray_format, f"CU_AD_FORMAT_{_FORMATS[dtype.str[1:]]}")
+        wanted.NumChannels = channels
+        wanted.Flags = driver.CUDA_ARRAY3D_LAYERED | driver.CUDA_ARRAY3D_SURFACE_LDST
+        status, made = driver.cuArray3DCreate(wanted)
+        _check(status, f"a layered surface of shape {shape}")
+        self.handle, self._destroy = int(made), driver.cuArrayDestroy
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            self._destroy(self.handle)
+
+
+class LayeredSurface:
+    """The driver's surface object of a `LayeredArray`; as cuda.core's ``SurfaceObject``."""
+
+    handle: int
+
+    def __init__(self, array: LayeredArray) -> None:
+        from cuda.bindings import driver
+
+        wanted = driver.CUDA_RESOURCE_DESC()
+        wanted.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
+        wanted.res.array.hArray = driver.CUarray(array.handle)
+        status, made = driver.cuSurfObjectCreate(wanted)
+        _check(status, "a layered surface")
+        self.handle, self._array, self._destroy = int(made), array, driver.cuSurfObjectDestroy
+
+    def __del__(self) -> None:
+        if hasattr(self, "handle"):
+            self._destroy(self.handle)
+
+
+class Resource:
+    """What a surface is of, where cuda.core's objects have it: the order between streams asks for its handle."""
+
+    def __init__(self, source: Any) -> None:
+        self.source = source
+
+
+class SurfaceObject:
+    """A surface of a GPU.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of the array that it was made of.
+    dtype : numpy.dtype
+    channels : int
+    layered : bool
+    device_id : int
+    handle : int
+        What a kernel knows the surface by.
+    resource : object
+        `resource.source` is the array in the driver's layout.
+    """
+
+    resource: Resource
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    channels: int
+    layered: bool
+    device_id: int
+
+    def __init__(
+        self, made: Any, source: Any, shape: tuple[int, ...], dtype: np.dtype, channels: int, layered: bool, device: int
+    ) -> None:
+        self._made, self.resource = made, Resource(source)
+        self.shape, self.dtype, self.channels, self.layered, self.device_id = shape, dtype, channels, layered, device
+        self.handle: int = int(made.handle)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    @property
+    def box(self) -> Box:
+        """All of it, for copies."""
+        texels = self.shape if self.channels == 1 else self.shape[:-1]
+        depth, height, width = self.extents(texels)
+        size = width * self.channels * self.dtype.itemsize
+        return Box("array", int(self.resource.source.handle), size, height, depth, 0, 0)
+
+    def extents(self, texels: tuple[int, ...]) -> tuple[int, int, int]:
+        """Depth or layers, height and width."""
+        if self.layered and len(texels) == 2:
+            return texels[0], 1, texels[1]
+        depth, height, width = (1, 1, *texels)[-3:]
+        return depth, height, width
+
+
+def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> SurfaceObject:
+    """A surface with a copy of a CuPy array of `shape` texels."""
+    from cuda.core.texture import OpaqueArrayOptions, ResourceDescriptor
+
+    device_id = array.device.id
+    with devices.on_device(device_id):
+        source: Any
+        made: Any
+        if layered:
+            source = LayeredArray(shape, array.dtype, channels)
+            made = LayeredSurface(source)
+        else:
+            device = devices.current_device()
+            options = OpaqueArrayOptions(shape[::-1], array.dtype, channels, is_surface_load_store=True)
+            source = device.create_opaque_array(options)
+            made = device.create_surface_object(resource=ResourceDescriptor.from_opaque_array(source))
+        found = SurfaceObject(made, source, tuple(array.shape), array.dtype, channels, layered, device_id)
+        # The elements may be any stream's work, and any stream's kernels may use the surface.
+        array.device.synchronize()
+        current = streams.of_handle(cupy.cuda.get_current_stream().ptr)
+        kept = cupy.ascontiguousarray(array)
+        whole = found.box
+        copy_box(whole, Box("device", kept.data.ptr, whole.width, whole.height, whole.depth, whole.width,
+                            whole.width * whole.height), streams.handle_of(current))  # fmt: skip
+        current.sync()
+    return found
+
+
+def _check(status: Any, what: str) -> None:
+    if int(status) != 0:
+        raise LaunchError(f"the driver does not make {what}: {status.name}")
+
+
+# Arrays in managed memory, which the driver moves between host and device as it is used.
+
+
+class _Managed:
+    """A managed buffer, counted while it lives."""
+
+    def __init__(self, buffer: Any, device_id: int) -> None:
+        self.buffer, self.device_id, self.size = buffer, device_id, int(buffer.size)
+        self._count = ledger.add_managed  # held: at the interpreter's end the module may be gone
+        self._count(device_id, self.size)
+
+    def __del__(self) -> None:
+        self._count(self.device_id, -self.size)
+
+
+@cache
+def _managed_resource() -> Any:
+    from cuda.core import ManagedMemoryResource, ManagedMemoryResourceOptions
+
+    return ManagedMemoryResource(ManagedMemoryResourceOptions())
+
+
+def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
+    """A CuPy array in new managed memory.
+
+    Raises
+    ------
+    LaunchError
+        Beyond what the device has free, or beyond the limit.
+    """
+    import cupy
+
+    with ledger.lock:
+        device_id, held = target.device_id, ledger.managed.get(target.device_id, 0)
+        most = ledger.limits["managed"]
+        free, _ = free_on_device()
+        # Pages that nobody has touched yet take none of what is free: all that was promised is taken off.
+        if size > free - held:
+            raise LaunchError(
+                f"{size:,} bytes of managed memory were asked for; device {device_id} has {free:,} free, of which "
+                f"{held:,} are promised to managed arrays; let go of arrays, or work in chunks"
+            )
+        if most is not None and held + size > most:
+            raise LaunchError(
+                f"{size:,} bytes of managed memory were asked for and {held:,} are held: ck.memory.limit allows "
+                f"{most:,}"
+            )
+        buffer = _managed_resource().allocate(max(1, size), stream=target.core)
+        owner = ledger.buffers[int(buffer.handle)] = _Managed(buffer, device_id)
+    memory = cupy.cuda.UnownedMemory(int(buffer.handle), owner.size, owner, device_id)
+    return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
+
+
+def host_view(array: Any) -> np.ndarray:
+    """The memory of a managed CuPy array as NumPy's."""
+    from cuda.bindings import driver
+
+    if not hasattr(array, "__cuda_array_interface__"):
+        raise ArgumentError(f"host_view takes a managed array, got {type(array).__name__}")
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
+    interface = array.__cuda_array_interface__
+    status, managed = driver.cuPointerGetAttribute(attribute, interface["data"][0])
+    if int(status) != 0 or not managed:
+        raise ArgumentError(
+            'host_view: the array is not in managed memory; make it with ck.empty(shape, dtype, kind="managed"), or '
+            "copy it with ck.to_host(x, stream)"
+        )
+    return np.asarray(_Viewed(array, interface)).view(array.dtype)
+
+
+class _Viewed:
+    """The memory of an array, which is kept."""
+
+    def __init__(self, array: Any, interface: dict[str, Any]) -> None:
+        self.array = array
+        self.__array_interface__ = {**interface, "version": 3}
+
+
+def prefetch(array: Any, target: Known, to: str) -> None:
+    """Have a managed array moved, on a stream."""
+    from cuda.core import Device, Host
+
+    is_cupy = type(array).__module__.partition(".")[0] == "cupy"
+    owner = ledger.buffers.get(array.data.mem.ptr) if is_cupy else None
+    if owner is None:
+        raise ArgumentError('prefetch takes an array of ck.empty(shape, dtype, kind="managed")')
+    owner.buffer.prefetch(Device(target.device_id) if to == "device" else Host(), stream=target.core)
