@@ -55,8 +55,7 @@ from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
-from cudakit.memory.tensor_maps import tensor_map
-from cudakit.memory.textures import texture
+from cudakit.memory.textures import tensor_map, texture
 from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
@@ -84,7 +83,7 @@ if TYPE_CHECKING:
     from cudakit.generate.stencil import stencil
     from cudakit.graphs import Graph, capture
     from cudakit.memory.memory import allocated, empty, to_device, to_host
-    from cudakit.memory.surfaces import surface
+    from cudakit.memory.textures import surface
     from cudakit.pipeline import Pipeline
     from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove

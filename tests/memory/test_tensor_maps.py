@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.memory import tensor_maps
+from cudakit.memory import textures
 
 pytestmark = pytest.mark.emulator
 
@@ -142,7 +142,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return SimpleNamespace(device_id=3, as_tensor_map=as_tensor_map)
 
     monkeypatch.setattr(cuda.core.utils, "StridedMemoryView", SimpleNamespace(from_any_interface=view))
-    monkeypatch.setattr(tensor_maps.devices, "on_device", lambda number: log.append(number) or contextlib.nullcontext())
+    monkeypatch.setattr(textures.devices, "on_device", lambda number: log.append(number) or contextlib.nullcontext())
     log.append(failing)
     return log
 
