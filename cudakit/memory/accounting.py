@@ -4,20 +4,133 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterator
+from typing import Any, NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.memory import pinned
-from cudakit.memory.kernel_limits import set_kernel_limit
-from cudakit.memory.spare_buffers import spares
 from cudakit.streams import devices, process
 from cudakit.streams.order import order
+from cudakit.streams.streams import Known
 from cudakit.types.checked import is_one_of, whole
 from cudakit.types.shown import Part, Reported, Table
+
+# What kernels may take of a device's memory beside the arrays that they are given: the stack and the heap.
+
+
+def set_kernel_limit(size: int | None, kind: str) -> int:
+    """Set a limit of the current device and of the emulator's; the former, in bytes.
+
+    Parameters
+    ----------
+    size : int or None
+        None: what a device has at first.
+    kind : {"stack", "heap"}
+
+    Raises
+    ------
+    LaunchError
+        Where the device refuses it: a heap cannot change once that kernels hold memory of it.
+    """
+    from cudakit.emulator.face import device_limits
+
+    emulated = device_limits()
+    if kind == "stack":
+        former = emulated.stack_bytes
+        wanted = emulated.stack_bytes = emulated.default_of(kind) if size is None else size
+    else:
+        former = emulated.heap_bytes
+        wanted = emulated.default_of(kind) if size is None else size
+        emulated.set_heap_bytes(wanted)
+    return _set_on_device(wanted, kind) if devices.has_gpu() else former
+
+
+def _set_on_device(size: int, kind: str) -> int:
+    from cuda.bindings import driver
+
+    devices.current_device()
+    limits: Any = driver.CUlimit
+    limit = limits.CU_LIMIT_STACK_SIZE if kind == "stack" else limits.CU_LIMIT_MALLOC_HEAP_SIZE
+    status, former = driver.cuCtxGetLimit(limit)
+    if int(status) == 0:
+        (status,) = driver.cuCtxSetLimit(limit, size)
+    if int(status) != 0:
+        raise LaunchError(f"the device refuses a {kind} of {size:,} bytes: {status.name}")
+    return int(former)
+
+
+# Device memory that is kept from one call for the next one like it.
+
+#: Calls whose device memory is kept.
+_MOST = 32
+
+
+class Spare(Protocol):
+    """Device memory that waits for the next call like the one that it was for, on the same stream."""
+
+    size: int
+    target: Known
+
+    def release(self) -> None:
+        """Let go of what is kept for the last call, if that is done."""
+
+    def let_go(self) -> None:
+        """Have what is kept for the last call kept elsewhere."""
+
+
+class Spares:
+    """Device memory between the calls that use it; the least recently used goes first."""
+
+    def __init__(self) -> None:
+        self._idle: dict[Hashable, Any] = {}
+
+    def take(self, key: Hashable) -> Any:
+        """What was given back for `key`, which is nobody else's from now on; None where there is nothing."""
+        return self._idle.pop(key, None)
+
+    def give_back(self, key: Hashable, spare: Spare) -> None:
+        """Keep `spare` for the next one who takes it."""
+        if self._idle.setdefault(key, spare) is not spare:
+            spare.let_go()  # another thread's call was alike
+        elif len(self._idle) > _MOST:
+            closed = [old for old, kept in list(self._idle.items()) if kept.target.core.is_closed]
+            self._drop(closed or list(self._idle)[:-_MOST])
+
+    def _drop(self, keys: list[Hashable]) -> int:
+        dropped = [spare for spare in map(self.take, keys) if spare is not None]
+        for spare in dropped:
+            spare.let_go()
+        return sum(spare.size for spare in dropped)
+
+    def drop_closed(self) -> None:
+        """Give back that of streams that are closed."""
+        self._drop([key for key, kept in list(self._idle.items()) if kept.target.core.is_closed])
+
+    def drop(self) -> int:
+        """Give all of it back to CuPy's pool; the bytes."""
+        return self._drop(list(self._idle))
+
+    def release(self) -> None:
+        """Let go of what is kept for calls that are done."""
+        for key in list(self._idle):
+            if (spare := self.take(key)) is not None:
+                spare.release()
+                self.give_back(key, spare)
+
+    def held(self, device_id: int) -> int:
+        """Bytes kept on a device."""
+        return sum(kept.size for kept in list(self._idle.values()) if kept.target.device_id == device_id)
+
+
+_spares = Spares()
+
+
+def spares() -> Spares:
+    """The process's spare device memory."""
+    return _spares
 
 
 class Held(NamedTuple):

@@ -21,9 +21,9 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.memory import host_arrays, pinned, staging
+from cudakit.memory.accounting import spares
 from cudakit.memory.device_memory import device_array
 from cudakit.memory.host_arrays import Callee, HostArray
-from cudakit.memory.spare_buffers import spares
 from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order

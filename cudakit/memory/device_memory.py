@@ -13,8 +13,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.memory import accounting
-from cudakit.memory.accounting import free_on_device, ledger
-from cudakit.memory.spare_buffers import spares
+from cudakit.memory.accounting import free_on_device, ledger, spares
 from cudakit.streams import devices, streams
 from cudakit.streams.streams import Known
 

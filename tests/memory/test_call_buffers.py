@@ -13,7 +13,7 @@ from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Heard, S
 
 import cudakit as ck
 from cudakit.memory import call_buffers, pinned, staging
-from cudakit.memory.spare_buffers import spares
+from cudakit.memory.accounting import spares
 from cudakit.streams.witnesses import witnessing
 from cudakit.types.cpp import parse_type
 

@@ -13,7 +13,7 @@ from support.places import another, to_host
 import cudakit as ck
 from cudakit.emulator import EmulatedStream
 from cudakit.memory import memory, pinned, staging
-from cudakit.memory.spare_buffers import Spares
+from cudakit.memory.accounting import Spares
 
 # ── copies ───────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -13,10 +13,10 @@ from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Heard, S
 
 import cudakit as ck
 from cudakit.memory import accounting, device_memory, on_device, pinned, staging
+from cudakit.memory.accounting import spares
 from cudakit.memory.device_memory import Box, SurfaceObject
 from cudakit.memory.on_device import OnDevice
 from cudakit.memory.on_device import _copy_here as in_device
-from cudakit.memory.spare_buffers import spares
 from cudakit.streams.witnesses import witnessing
 
 pytestmark = pytest.mark.emulator

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from cudakit.memory import accounting, call_buffers, device_memory, on_device, pinned, staging
-from cudakit.memory import spare_buffers as spare_module
+from cudakit.memory import accounting as spare_module
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
 from cudakit.streams.witnesses import Witness, Work
