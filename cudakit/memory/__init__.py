@@ -18,10 +18,10 @@ if TYPE_CHECKING:
         empty_pitched,
         host_view,
         prefetch,
+        register,
         to_device,
         to_host,
     )
-    from cudakit.memory.registered import register
 
 __all__ = [
     "Report",

@@ -591,7 +591,7 @@ def test_registered_memory_is_locked_as_far_as_it_reaches_and_unlocked_once(
     monkeypatch.setattr(
         on_device.devices, "current_device", lambda: SimpleNamespace(sync=lambda: told.append(("sync",)))
     )
-    monkeypatch.setattr("cudakit.memory.registered.tell_emulator", lambda array: told.append(("emulator",)))
+    monkeypatch.setattr("cudakit.memory.memory.tell_emulator", lambda array: told.append(("emulator",)))
     whole = numbers(10, 10)
     part = whole[2:5, 1:4]
     with ck.memory.register(part) as given:
