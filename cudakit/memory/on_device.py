@@ -5,24 +5,314 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, combinations
+from typing import TYPE_CHECKING, Any, Literal
 
 import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from cudakit.errors import ArgumentError
-from cudakit.memory import call_buffers, device_memory, staging
+from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
+from cudakit.memory import device_memory, host_arrays, pinned, staging
+from cudakit.memory.accounting import spares
 from cudakit.memory.checks import check_copy, check_fits, host_array, output, refuse_captured_copy
 from cudakit.memory.device_memory import Box, SurfaceObject, box_of, boxes_of, copy_box, device_array
-from cudakit.memory.host_arrays import Callee
+from cudakit.memory.host_arrays import Callee, HostArray
 from cudakit.memory.kinds import Kind
+from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order
 from cudakit.streams.streams import Known, current_streams, known
 from cudakit.streams.witnesses import doing, watched
 from cudakit.types.arguments import describe, device_array_of, is_page_locked
+
+if TYPE_CHECKING:
+    from cudakit.streams.segments import Range
+    from cudakit.streams.streams import Known
+
+
+# Device memory for the host arrays of a call, kept for the next call like it on the same stream.
+#
+# What the next call does there comes after all that this one does, for both are on one stream: the memory may be given
+# out again as soon as the call has returned. The next call then gives the kernel the very same device arrays, so that its
+# launch repeats one that was checked and ordered before (see `cudakit.jit.launch.dispatch`).
+#
+# Small results for pageable arrays are waited for a moment, for the stream is mostly through before another thread could
+# be told of them; where it is not, the courier brings them.
+
+#: Of each array's device memory, in bytes: as CuPy's pool rounds allocations, which aligns more than any kernel asks.
+_ALIGNMENT = 512
+#: Bytes of all of a call's arrays up to which its pageable ones go through one pinned block, and what it has on the
+#: device is kept.
+_SMALL = 2 << 20
+#: Calls that wait for no small result after one that waited in vain.
+_IMPATIENT = 8
+
+
+def _nobody() -> None:
+    """No array yet."""
+
+
+class _Temporary:
+    """Device memory of one call; its class is named after what was given, for errors."""
+
+    def __init__(self, block: Any, pointer: int, host: np.ndarray, readonly: bool) -> None:
+        self.block = block
+        # A dtype stands for its own typestr, and unlike that can be any.
+        self.__cuda_array_interface__ = {
+            "data": (pointer, readonly),
+            "shape": host.shape,
+            "typestr": host.dtype,
+            "version": 3,
+        }
+
+
+_SHOWN: dict[str, Any] = {kind: type(kind, (_Temporary,), {}) for kind in ("In", "Out", "InOut")}
+
+
+class Temporaries:
+    """The device arrays of a call, in one block: what is copied in first, what is copied out last.
+
+    Parameters
+    ----------
+    target : Known
+        The stream.
+    given : sequence
+        The call's arguments.
+    found : sequence of (int, str, bool)
+        Position of each host array, name of its parameter, and whether that is a pointer.
+
+    Attributes
+    ----------
+    size : int
+        Bytes of the block.
+    """
+
+    size: int
+
+    def __init__(self, target: Known, given: Sequence[Any], found: Sequence[tuple[int, str, bool]]) -> None:
+        self.target = target
+        found = sorted(found, key=lambda each: (given[each[0]].copied_out, not given[each[0]].copied_in))
+        values = [given[position] for position, *_ in found]
+        sizes = [-(-value.array.nbytes // _ALIGNMENT) * _ALIGNMENT for value in values]
+        *starts, self.size = accumulate(sizes, initial=0)
+        # On the call's stream: who is given the memory when it is free again comes after what is done with it here.
+        self.block: Any = device_array((self.size,), np.dtype("u1"), target)
+        # Whoever had the memory before may have used it on another stream.
+        span, producers = segments.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
+        order().after(order().before(target, (), (span,), producers), self.block)
+        self._positions = [position for position, *_ in found]
+        self._offsets = starts
+        #: Of the arrays in the block's order: those copied in come before one number, those copied out after another.
+        self._in = range(sum(value.copied_in for value in values))
+        self._out = range(sum(not value.copied_out for value in values), len(values))
+        #: Where in the block what is copied in ends, and what is copied out begins; zeros are between.
+        ends = [*starts, self.size]
+        self._in_end, self._out_start = ends[self._in.stop], ends[self._out.start]
+        #: Pairs of which one is written.
+        self._pairs = [pair for pair in combinations(range(len(values)), 2) if pair[1] in self._out]
+        self._arrays: list[Any] = []
+        self._arguments: list[Any] = []
+        self._shown: list[Any] = []
+        for value, start, (*_, is_pointer) in zip(values, starts, found, strict=True):
+            host, pointer = value.array, self.block.data.ptr + start
+            array = cupy.ndarray(host.shape, host.dtype, memptr=self.block.data + start)
+            is_written = value.copied_out or value.const  # as far as the parameter goes
+            shown = _SHOWN[type(value).__name__](self.block, pointer, host, not is_written)
+            self._arrays.append(array)
+            self._shown.append(shown)
+            # What is read only decides a type, such as strided<const T, 2>, except where that says it already.
+            self._arguments.append(array if is_written or is_pointer else shown)
+        self._cupy_stream = streams.cupy_stream(target.core)
+        #: CuPy's current stream has nothing to do with these arrays, and is not waited for on their account.
+        self._apart = not any(isinstance(argument, cupy.ndarray) for argument in given)
+        self._impatient = 0
+        #: After what the stream was given by the last call; and pinned arrays of that, kept until then.
+        self._event: Any = None
+        self._held: Sequence[np.ndarray] = ()
+        self._seen: list[tuple[Callable[[], np.ndarray | None], Range | None]] = [(_nobody, None)] * len(values)
+
+    def launch(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+        """Copy in, launch, copy out.
+
+        Raises
+        ------
+        ArgumentError
+            Where the arguments do not fit; arrays overlap, one of which is written.
+        LaunchError
+            Where earlier results were lost.
+        """
+        self.let_go()
+        hosts = [given[position].array for position in self._positions]
+        for one, other in self._pairs:
+            if np.may_share_memory(hosts[one], hosts[other]):
+                host_arrays.check(kernel, given)
+        if has_courier():
+            courier().raise_failure()
+        direct = self._direct(hosts)
+        if watched() or (self.size > _SMALL and None in direct):
+            self._launch_apart(kernel, stream, config, given)
+        else:
+            self._launch_together(kernel, stream, config, given, hosts, direct)
+
+    def _direct(self, hosts: Sequence[np.ndarray]) -> list[Range | None]:
+        """Where the memory of each array is that the device copies from and to as it is; None for the others."""
+        found: list[Range | None] = []
+        for index, host in enumerate(hosts):
+            same, span = self._seen[index]
+            if same() is not host:
+                # Pinned memory is known by asking for it, and an array that is the same has the same.
+                span = bounds_of(host) if staging.is_direct(host) else None
+                self._seen[index] = weakref.ref(host), span
+            found.append(span if span is not None and host.flags.c_contiguous else None)
+        return found
+
+    def _call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+        arguments = list(given)
+        for position, argument in zip(self._positions, self._arguments, strict=True):
+            arguments[position] = argument
+        try:
+            if self._apart and cupy.cuda.get_current_stream(self.target.device_id) is not self._cupy_stream:
+                with self._cupy_stream:
+                    kernel(stream, config, *arguments)
+            else:
+                kernel(stream, config, *arguments)
+        except (ArgumentError, TemplateError):
+            for position, argument in zip(self._positions, self._shown, strict=True):
+                arguments[position] = argument
+            kernel(stream, config, *arguments)  # raises the same, and names what was given
+            raise
+
+    def _launch_apart(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+        """Each array by itself."""
+        target, start = self.target, self.block.data.ptr
+        pointers = {position: start + offset for position, offset in zip(self._positions, self._offsets, strict=True)}
+        arrays = dict(zip(self._positions, self._arrays, strict=True))
+        for position in sorted(pointers):
+            value: HostArray = given[position]
+            name, host, array = type(value).__name__, value.array, arrays[position]
+            if value.copied_in:
+                with doing("copy", name, stream, (host,), (array,), host.nbytes):
+                    staging.upload(host, pointers[position], target)
+            elif host.nbytes:
+                with doing("fill", name, stream, (), (array,), host.nbytes):
+                    staging.cupy_runtime().memsetAsync(pointers[position], 0, host.nbytes, target.handle)
+        self._call(kernel, stream, config, given)
+        for position in sorted(self._positions[self._out.start :]):
+            value = given[position]
+            name, host, array = type(value).__name__, value.array, arrays[position]
+            with doing("copy", name, stream, (array,), (host,), host.nbytes):
+                staging.deliver(pointers[position], host, target)
+
+    def _launch_together(
+        self,
+        kernel: Callee,
+        stream: Any,
+        config: Any,
+        given: Sequence[Any],
+        hosts: Sequence[np.ndarray],
+        direct: Sequence[Range | None],
+    ) -> None:
+        """All arrays at once: pinned ones as they are, the others through one block of pinned memory."""
+        target, start, offsets, runtime = self.target, self.block.data.ptr, self._offsets, staging.cupy_runtime()
+        copy, handle = runtime.memcpyAsync, target.handle
+        for index, host in enumerate(hosts):
+            staging.settle(host, None if index in self._in else handle)
+        staged_in, staged_out = [i for i in self._in if direct[i] is None], [i for i in self._out if direct[i] is None]
+        reads = [(i, span) for i in self._in if (span := direct[i]) is not None and hosts[i].nbytes]
+        writes = [(i, span) for i in self._out if (span := direct[i]) is not None and hosts[i].nbytes]
+        use = None
+        if reads or writes:
+            use = order().before(target, tuple(span for _, span in reads), tuple(span for _, span in writes))
+        block = pinned.pool().take(self.size, patient=True) if staged_in or staged_out else None
+        try:
+            if block is not None and staged_in:
+                for i in staged_in:
+                    block.view(hosts[i].shape, hosts[i].dtype, offsets[i])[...] = hosts[i]
+                copy(start, block.address, self._in_end, runtime.memcpyHostToDevice, handle)
+            for i, span in reads:
+                copy(start + offsets[i], span[0], hosts[i].nbytes, runtime.memcpyHostToDevice, handle)
+            if self._in_end < self.size:
+                runtime.memsetAsync(start + self._in_end, 0, self.size - self._in_end, handle)
+            self._call(kernel, stream, config, given)
+            for i, span in writes:
+                copy(span[0], start + offsets[i], hosts[i].nbytes, runtime.memcpyDeviceToHost, handle)
+            if block is not None and staged_out:
+                first, size = self._out_start, self.size - self._out_start
+                copy(block.address + first, start + first, size, runtime.memcpyDeviceToHost, handle)
+            order().after(use, None)
+            self._event = target.core.record(self._event)
+            self._held = hosts if reads or writes else ()
+        except BaseException:
+            with contextlib.suppress(Exception):  # where the device is lost, which is told already
+                order().hold(target.core, (hosts, block))
+            raise
+        if block is not None and staged_out:
+            views = [(hosts[i], block.view(hosts[i].shape, hosts[i].dtype, offsets[i])) for i in staged_out]
+            self._bring(views, block)
+        elif block is not None:
+            block.give_back(block.mark(target))
+
+    def release(self) -> None:
+        """Let go of the last call's pinned arrays, if it is done."""
+        if self._held and self._event.is_done:
+            self._held = ()
+
+    def let_go(self) -> None:
+        """Have the last call's pinned arrays kept elsewhere until it is done."""
+        self.release()
+        if self._held and self.target.core.is_closed:
+            self._event.sync()
+        elif self._held:
+            order().hold(self.target.core, self._held)
+        self._held = ()
+
+    def _bring(self, parts: list[tuple[np.ndarray, np.ndarray]], block: pinned.Block) -> None:
+        """Bring what is on its way to parts of a block to host arrays: at once, or by the courier."""
+        if self._impatient:
+            self._impatient -= 1
+        else:
+            try:
+                is_there = staging.comes_soon(self._event, self.size)
+            except Exception as error:
+                raise_launch_error(error)
+                raise
+            if is_there:
+                for host, staged in parts:
+                    host[...] = staged
+                block.give_back()
+                self._held = ()
+                return
+            self._impatient = _IMPATIENT
+        staging.ship(parts, block, self.target)
+
+
+def call(kernel: Callee, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
+    """A kernel call whose arguments have host arrays among them, on a GPU; as `Backend.call` has it."""
+    kinds = [
+        (type(value), value.array.shape, value.array.dtype) if isinstance(value, HostArray) else type(value)
+        for value in given
+    ]
+    key = (kernel, target.handle, *kinds)
+    with devices.on_device(target.device_id):
+        if streams.is_captured(target.handle):
+            host_arrays.check(kernel, given)
+            host_arrays.refuse_captured_call(kernel, stream, given)
+        made: Temporaries | None = spares().take(key)
+        if made is not None and made.target.core is not target.core:
+            made.let_go()  # of a stream that is gone, which had the same number
+            made = None
+        if made is None:
+            spares().drop_closed()
+            made = Temporaries(target, given, host_arrays.check(kernel, given))
+        made.launch(kernel, stream, config, given)
+        if made.size <= _SMALL:
+            spares().give_back(key, made)
+        else:
+            made.let_go()
+
 
 #: The runtime's word for access that somebody has enabled already.
 _ALREADY = 704
@@ -207,7 +497,7 @@ class OnDevice:
     def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         streams.require_stream(stream)
         devices.require_gpu()
-        call_buffers.call(kernel, stream, known(stream), config, given)
+        call(kernel, stream, known(stream), config, given)
 
     def mark(self, stream: Any) -> Any | None:
         target = known(stream)

@@ -12,7 +12,7 @@ import pytest
 from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Heard, Stream, seen, stand_in
 
 import cudakit as ck
-from cudakit.memory import call_buffers, pinned, staging
+from cudakit.memory import on_device, pinned, staging
 from cudakit.memory.accounting import spares
 from cudakit.streams.witnesses import witnessing
 from cudakit.types.cpp import parse_type
@@ -70,8 +70,8 @@ def courier(monkeypatch: pytest.MonkeyPatch) -> Courier:
         block.give_back(target.record())
 
     monkeypatch.setattr(staging, "ship", ship)
-    monkeypatch.setattr(call_buffers, "has_courier", lambda: True)
-    monkeypatch.setattr(call_buffers, "courier", lambda: found)
+    monkeypatch.setattr(on_device, "has_courier", lambda: True)
+    monkeypatch.setattr(on_device, "courier", lambda: found)
     return found
 
 
@@ -109,7 +109,7 @@ def doubling() -> Kernel:
 
 
 def call(kernel: Kernel, stream: Stream, *given: Any) -> None:
-    call_buffers.call(kernel, stream, stream, CONFIG, given)  # type: ignore[arg-type]
+    on_device.call(kernel, stream, stream, CONFIG, given)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("make", [numbers, pinned_numbers])

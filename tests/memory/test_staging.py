@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.device_memory import TO_DEVICE, TO_HOST, Gpu, Stream, seen, stand_in
 
-from cudakit.memory import call_buffers, pinned, staging
+from cudakit.memory import on_device, pinned, staging
 from cudakit.memory.staging import Courier
 
 pytestmark = pytest.mark.emulator
@@ -44,7 +44,7 @@ def courier() -> Courier:
 def gpu(monkeypatch: pytest.MonkeyPatch, courier: Courier) -> Iterator[Gpu]:
     found = stand_in(monkeypatch)
     _gpus.append(found)
-    for module in (staging, call_buffers):
+    for module in (staging, on_device):
         monkeypatch.setattr(module, "courier", lambda: courier)
         monkeypatch.setattr(module, "has_courier", lambda: True)
     yield found

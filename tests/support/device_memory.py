@@ -17,7 +17,7 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.memory import accounting, call_buffers, device_memory, on_device, pinned, staging
+from cudakit.memory import accounting, device_memory, on_device, pinned, staging
 from cudakit.memory import accounting as spare_module
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
@@ -323,7 +323,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     module: Any = SimpleNamespace(
         ndarray=DeviceArray, cuda=cuda, get_default_memory_pool=lambda: gpu.pool, asarray=gpu.imported
     )
-    for part in (on_device, device_memory, call_buffers):
+    for part in (on_device, device_memory, on_device):
         monkeypatch.setattr(part, "cupy", module)
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(on_device, "runtime", gpu.runtime)
