@@ -8,8 +8,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from cudakit.memory.host_arrays import Callee
-from cudakit.memory.kinds import Kind
+from cudakit.memory.host_arrays import Callee, Kind
 from cudakit.places import DEVICES, default_place, emulator, place_of
 from cudakit.types.arguments import as_numpy
 

@@ -21,8 +21,7 @@ from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, short
 from cudakit.memory import device_memory, pinned
 from cudakit.memory.accounting import Report, emulated_host_view, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of, stream_or_current
-from cudakit.memory.checks import host_array
-from cudakit.memory.kinds import KINDS, Kind
+from cudakit.memory.host_arrays import KINDS, Kind, host_array
 from cudakit.streams import devices
 from cudakit.types.arguments import count_registered
 from cudakit.types.checked import dtype_of, flag, is_one_of

@@ -17,10 +17,17 @@ from cupy.cuda import runtime
 from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.memory import device_memory, host_arrays, pinned, staging
 from cudakit.memory.accounting import spares
-from cudakit.memory.checks import check_copy, check_fits, host_array, output, refuse_captured_copy
 from cudakit.memory.device_memory import Box, SurfaceObject, box_of, boxes_of, copy_box, device_array
-from cudakit.memory.host_arrays import Callee, HostArray
-from cudakit.memory.kinds import Kind
+from cudakit.memory.host_arrays import (
+    Callee,
+    HostArray,
+    Kind,
+    check_copy,
+    check_fits,
+    host_array,
+    output,
+    refuse_captured_copy,
+)
 from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order

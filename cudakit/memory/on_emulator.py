@@ -10,9 +10,19 @@ import numpy as np
 from cudakit.emulator.face import SurfaceObject, as_device, handed_out, order
 from cudakit.errors import ArgumentError
 from cudakit.memory.accounting import emulated_array
-from cudakit.memory.checks import check_copy, check_host_output, host_array, output, refuse_captured_copy
-from cudakit.memory.host_arrays import Callee, HostArray, check, refuse_captured_call, refuse_written
-from cudakit.memory.kinds import Kind
+from cudakit.memory.host_arrays import (
+    Callee,
+    HostArray,
+    Kind,
+    check,
+    check_copy,
+    check_host_output,
+    host_array,
+    output,
+    refuse_captured_call,
+    refuse_captured_copy,
+    refuse_written,
+)
 from cudakit.memory.staging import is_direct
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing

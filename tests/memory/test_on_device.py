@@ -28,7 +28,7 @@ BACKEND = OnDevice()
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     found = stand_in(monkeypatch)
     monkeypatch.setattr(on_device, "_copy_here", copy_here)
-    monkeypatch.setattr("cudakit.memory.checks.is_capturing", lambda stream: stream.handle in found.captured)
+    monkeypatch.setattr("cudakit.memory.host_arrays.is_capturing", lambda stream: stream.handle in found.captured)
     return found
 
 
