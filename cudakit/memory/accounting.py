@@ -1,4 +1,8 @@
-"""What memory is held, and by how much it may grow."""
+"""What memory is held, and by how much it may grow.
+
+Held memory includes blocks that are kept from one call for the next one like it (`spares`). Limits include the stack and
+the heap, which kernels take of a device's memory beside the arrays that they are given.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +21,6 @@ from cudakit.streams.order import order
 from cudakit.streams.streams import Known
 from cudakit.types.checked import is_one_of, whole
 from cudakit.types.shown import Part, Reported, Table
-
-# What kernels may take of a device's memory beside the arrays that they are given: the stack and the heap.
 
 
 def set_kernel_limit(size: int | None, kind: str) -> int:
@@ -61,8 +63,6 @@ def _set_on_device(size: int, kind: str) -> int:
         raise LaunchError(f"the device refuses a {kind} of {size:,} bytes: {status.name}")
     return int(former)
 
-
-# Device memory that is kept from one call for the next one like it.
 
 #: Calls whose device memory is kept.
 _MOST = 32

@@ -1,4 +1,8 @@
-"""Boxes of memory, as the driver copies them in one go: rows of bytes, at a pitch, in slices."""
+"""Memory of a GPU beyond plain arrays: boxes that the driver copies, surfaces, and managed memory.
+
+A box is rows of bytes, at a pitch, in slices. Surfaces are arrays in the driver's own layout. The driver moves managed
+memory between host and device as it is used. New arrays are CuPy's, whose memory belongs to a stream.
+"""
 
 from __future__ import annotations
 
@@ -133,9 +137,6 @@ def box_of(array: Any, extents: tuple[int, int, int], pitch: int, step: int) -> 
     return Box("device", int(array.data.ptr), *extents, pitch, step)
 
 
-# New CuPy arrays whose memory belongs to a stream.
-
-
 def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
     """A new CuPy array whose memory belongs to a stream.
 
@@ -156,8 +157,6 @@ def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
             size = math.prod(shape) * dtype.itemsize
             raise accounting.out_of_device_memory(size, target.device_id) from error
 
-
-# Surfaces of GPUs: arrays in the driver's own layout, and copies to and from them.
 
 _FORMATS = {
     "u1": "UNSIGNED_INT8", "u2": "UNSIGNED_INT16", "u4": "UNSIGNED_INT32",
@@ -305,9 +304,6 @@ def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> Su
 def _check(status: Any, what: str) -> None:
     if int(status) != 0:
         raise LaunchError(f"the driver does not make {what}: {status.name}")
-
-
-# Arrays in managed memory, which the driver moves between host and device as it is used.
 
 
 class _Managed:

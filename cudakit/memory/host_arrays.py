@@ -3,6 +3,8 @@
 Each array gets device memory for the call (see `cudakit.memory.backend`); `In` and `InOut` fill it with the
 array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
 too, so that the same call gives the same result and the same errors.
+
+What copies take is checked here too: host arrays, outputs, streams that are captured.
 """
 
 from __future__ import annotations
@@ -19,13 +21,8 @@ from cudakit.types.arguments import as_numpy, refuse_masked
 from cudakit.types.checked import flag
 from cudakit.types.cpp import Pointer
 
-# Kinds of memory that an array can be asked for in.
-
 Kind: TypeAlias = Literal["device", "pinned", "managed"]
 KINDS = ("device", "pinned", "managed")
-
-
-# What is given to copies, checked: host arrays, outputs, streams that are captured.
 
 
 def refuse_captured_copy(name: str, stream: Any) -> None:

@@ -3,6 +3,8 @@
 Device memory is CuPy's, from its pool. Pinned memory is pooled by `cudakit.memory.pinned`. Managed memory is
 cuda.core's, pooled by the driver. On the emulator, and where there is no GPU, every array is NumPy's, and counted and
 limited all the same.
+
+`register` page-locks host arrays that exist already: devices copy from and to them by themselves, and kernels reach them.
 """
 
 from __future__ import annotations
@@ -25,8 +27,6 @@ from cudakit.memory.host_arrays import KINDS, Kind, host_array
 from cudakit.streams import devices
 from cudakit.types.arguments import count_registered
 from cudakit.types.checked import dtype_of, flag, is_one_of
-
-# Host arrays that exist already, page-locked: devices copy from and to them by themselves, and kernels reach them.
 
 
 class Registered:

@@ -1,4 +1,13 @@
-"""Memory of GPUs: arrays of CuPy's pool, managed arrays, and copies through `cudakit.memory.staging`."""
+"""Memory of GPUs: arrays, copies, and calls with host arrays.
+
+Device memory for the host arrays of a call is kept for the next call like it on the same stream.
+What the next call does there comes after all that this one does, for both are on one stream: the memory may be given
+out again as soon as the call has returned. The next call then gives the kernel the very same device arrays, so that its
+launch repeats one that was checked and ordered before (see `cudakit.jit.launch.dispatch`).
+
+Small results for pageable arrays are waited for a moment, for the stream is mostly through before another thread could
+be told of them; where it is not, the courier brings them.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +48,6 @@ if TYPE_CHECKING:
     from cudakit.streams.segments import Range
     from cudakit.streams.streams import Known
 
-
-# Device memory for the host arrays of a call, kept for the next call like it on the same stream.
-#
-# What the next call does there comes after all that this one does, for both are on one stream: the memory may be given
-# out again as soon as the call has returned. The next call then gives the kernel the very same device arrays, so that its
-# launch repeats one that was checked and ordered before (see `cudakit.jit.launch.dispatch`).
-#
-# Small results for pageable arrays are waited for a moment, for the stream is mostly through before another thread could
-# be told of them; where it is not, the courier brings them.
 
 #: Of each array's device memory, in bytes: as CuPy's pool rounds allocations, which aligns more than any kernel asks.
 _ALIGNMENT = 512

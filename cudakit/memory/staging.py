@@ -9,6 +9,22 @@ the last is there. So whoever waits for the stream, or for an event recorded on 
 driver's own threads, and the courier asks the driver nothing.
 
 Arrays that are C-contiguous and in pinned memory are copied straight.
+
+Why a courier brings what a stream has copied to pinned memory. A result in pageable memory is to be there once anyone has waited for the stream, by whatever means: ``sync`` of
+cuda.core, which is no method of ours, of CuPy or torch, an event, the device. So the stream itself must come after the
+copy on the host, and somebody must make that copy while the stream waits. Nothing else does it:
+
+- The driver's copies to pageable memory are not asynchronous; the call waits until all before them is done.
+- A host function on the stream (``cuLaunchHostFunc``) runs in a thread of the driver's that would need the
+  interpreter's lock, which may be held by one that waits in the driver.
+- A host function of C would need none, and no library that is here has one that copies.
+- To pin the user's array for a call takes longer than to copy it; kernels that write to pageable memory need a machine
+  whose device reads the host's page tables.
+
+What is left is to wait in the call itself. Measured beside that (NVIDIA H200, driver 580.159, 2026-11-22, time of the
+whole over the courier's): 256 calls of 4 KiB with kernels of 0.5 ms on two streams 1.98, 32 calls of 4 MiB 1.12 to
+1.86, a call beside 5 ms of the host's own work 1.28; one call alone with nothing else to do 0.83 to 0.99, and
+``to_host(wait=False)`` of 4 KiB 0.36 (100 µs here).
 """
 
 from __future__ import annotations
@@ -34,24 +50,6 @@ from cudakit.memory import pinned
 from cudakit.streams.order import order
 from cudakit.streams.streams import Known
 from cudakit.types.arguments import is_page_locked
-
-# Who brings what a stream has copied to pinned memory into host arrays, while the stream waits for it.
-#
-# A result in pageable memory is to be there once anyone has waited for the stream, by whatever means: ``sync`` of
-# cuda.core, which is no method of ours, of CuPy or torch, an event, the device. So the stream itself must come after the
-# copy on the host, and somebody must make that copy while the stream waits. Nothing else does it:
-#
-# - The driver's copies to pageable memory are not asynchronous; the call waits until all before them is done.
-# - A host function on the stream (``cuLaunchHostFunc``) runs in a thread of the driver's that would need the
-#   interpreter's lock, which may be held by one that waits in the driver.
-# - A host function of C would need none, and no library that is here has one that copies.
-# - To pin the user's array for a call takes longer than to copy it; kernels that write to pageable memory need a machine
-#   whose device reads the host's page tables.
-#
-# What is left is to wait in the call itself. Measured beside that (NVIDIA H200, driver 580.159, 2026-11-22, time of the
-# whole over the courier's): 256 calls of 4 KiB with kernels of 0.5 ms on two streams 1.98, 32 calls of 4 MiB 1.12 to
-# 1.86, a call beside 5 ms of the host's own work 1.28; one call alone with nothing else to do 0.83 to 0.99, and
-# ``to_host(wait=False)`` of 4 KiB 0.36 (100 µs here).
 
 MOST_THREADS = 12
 #: Shipments on their way before the oldest is waited for: a stream that waits for many fills the driver's queue, and

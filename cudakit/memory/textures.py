@@ -1,4 +1,8 @@
-"""Textures of arrays: what a kernel that takes a ``cudaTextureObject_t`` is given."""
+"""Textures, surfaces and tensor maps of arrays.
+
+A kernel takes a texture as ``cudaTextureObject_t``, a surface, which it also writes, as ``cudaSurfaceObject_t``. A tensor
+map is a ``CUtensorMap``, for copies of boxes of a tensor (TMA).
+"""
 
 from __future__ import annotations
 
@@ -241,9 +245,6 @@ def _buffer(array: Any) -> Any:
     return Buffer.from_handle(array.data.ptr, array.nbytes, owner=array)
 
 
-# Surfaces: memory in the layout of textures, which kernels that take a ``cudaSurfaceObject_t`` read and write.
-
-
 def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False) -> SurfaceObject | EmulatedSurface:
     """A surface with a copy of `array`, for a kernel's parameter of type ``cudaSurfaceObject_t``.
 
@@ -311,8 +312,6 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
 
     return make(array, shape, channels, layered)
 
-
-# Tensor maps: what a kernel's ``CUtensorMap`` parameter is given, for copies of boxes of a tensor (TMA).
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
 #: Addresses, strides and rows of a box are multiples of this many bytes.
