@@ -1,7 +1,7 @@
 """What memory is held, and by how much it may grow.
 
-Held memory includes blocks that are kept from one call for the next one like it (`spares`). Limits include the stack and
-the heap, which kernels take of a device's memory beside the arrays that they are given.
+Held memory includes blocks that are kept from one call for the next one like it (`spares`). Limits include the stack
+and the heap, which kernels take of a device's memory beside the arrays that they are given.
 """
 
 from __future__ import annotations

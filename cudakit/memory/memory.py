@@ -4,7 +4,8 @@ Device memory is CuPy's, from its pool. Pinned memory is pooled by `cudakit.memo
 cuda.core's, pooled by the driver. On the emulator, and where there is no GPU, every array is NumPy's, and counted and
 limited all the same.
 
-`register` page-locks host arrays that exist already: devices copy from and to them by themselves, and kernels reach them.
+`register` page-locks host arrays that exist already: devices copy from and to them by themselves, and kernels reach
+them.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ driver's own threads, and the courier asks the driver nothing.
 
 Arrays that are C-contiguous and in pinned memory are copied straight.
 
-Why a courier brings what a stream has copied to pinned memory. A result in pageable memory is to be there once anyone has waited for the stream, by whatever means: ``sync`` of
-cuda.core, which is no method of ours, of CuPy or torch, an event, the device. So the stream itself must come after the
-copy on the host, and somebody must make that copy while the stream waits. Nothing else does it:
+A courier brings what a stream has copied to pinned memory, for a reason. A result in pageable memory is to be there
+once anyone has waited for the stream, by whatever means: ``sync`` of cuda.core, which is no method of ours, of CuPy or
+torch, an event, the device. So the stream itself must come after the copy on the host, and somebody must make that copy
+while the stream waits. Nothing else does it:
 
 - The driver's copies to pageable memory are not asynchronous; the call waits until all before them is done.
 - A host function on the stream (``cuLaunchHostFunc``) runs in a thread of the driver's that would need the
