@@ -90,7 +90,7 @@ def test_equivalents_are_mutants_with_a_reason() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [8, pytest.param(120, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("count", [4, pytest.param(120, marks=pytest.mark.exhaustive)])
 def test_mutants_die(count: int) -> None:
     every = [
         mutant_runs.Job(program, place)

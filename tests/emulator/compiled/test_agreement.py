@@ -702,6 +702,7 @@ def test_quick_code_looks_at_all_lanes_at_once() -> None:
     assert "\nstraight." in text
 
 
+@pytest.mark.parametrize("code", ["best"], indirect=True)  # the test decides
 @pytest.mark.slow
 def test_code_that_needs_more_stack_than_there_is() -> None:
     """Made quickly, a large kernel has a place on the stack for each value: some megabytes."""
@@ -725,6 +726,7 @@ def test_code_that_needs_more_stack_than_there_is() -> None:
     assert done.returncode == 0, (done.returncode, done.stderr)
 
 
+@pytest.mark.parametrize("code", ["best"], indirect=True)  # the test decides
 @pytest.mark.parametrize("quickly", thinned([False, True], 2))
 def test_ctrl_c_stops_compiled_code(tmp_path: Path, quickly: bool) -> None:
     from cudakit.emulator.compiled import machine

@@ -22,9 +22,11 @@ AT_ONCE = 24
 
 
 @pytest.fixture(autouse=True)
-def _quickly_compiled(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have all kernels compiled as long ones are at first: the optimised code differs from it by LLVM's passes."""
     from cudakit.emulator.compiled import machine
 
+    monkeypatch.setattr(machine, "_machine", machine.Machine())
     monkeypatch.setattr(machine, "_SHORT", 0)
 
 

@@ -15,7 +15,8 @@ from support.machines import agreed
 import cudakit as ck
 
 pytest.importorskip("llvmlite", reason="the compiled machine needs llvmlite: pip install 'cudakit[cpu]'")
-pytestmark = pytest.mark.emulator
+#: The tests decide how kernels are compiled.
+pytestmark = [pytest.mark.emulator, pytest.mark.parametrize("code", ["best"], indirect=True)]
 
 SOURCE = Path(__file__).with_name("kernels.cuh")
 
