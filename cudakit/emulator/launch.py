@@ -24,7 +24,7 @@ from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.symbol_names import common_name
+from cudakit.jit.compile.elf import common_name
 from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
 from cudakit.jit.launch.launch import Plan, accesses, tell_launch
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty

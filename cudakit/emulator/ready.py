@@ -21,7 +21,7 @@ from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, spread, tiled
 from cudakit.jit.load.limits import bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.load.load import EmulatedAttributes, check_sizes

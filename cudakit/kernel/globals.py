@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.jit.compile.demangle import variable_name, variable_type
+from cudakit.jit.compile.elf import variable_name, variable_type
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.variables import Variables
 from cudakit.jit.signature.signature import Declarations

@@ -32,7 +32,7 @@ from cudakit.types.cpp import split_arguments
 from cudakit.types.shown import ShownSignature, Table, html
 
 if TYPE_CHECKING:
-    from cudakit.jit.compile.explained import Explained
+    from cudakit.jit.compile.assemble import Explained
     from cudakit.kernel.globals import Globals
 
 
@@ -442,7 +442,7 @@ class Kernel(functools.partial[None]):
         LaunchError
             If neither tool is found.
         """
-        from cudakit.jit.compile.disassemble import disassemble
+        from cudakit.jit.compile.binary import disassemble
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
@@ -462,7 +462,7 @@ class Kernel(functools.partial[None]):
         Explained
             Printed, it is a page to read.
         """
-        from cudakit.jit.compile.explained import explained
+        from cudakit.jit.compile.assemble import explained
 
         wanted = self._latest_or(types, arch, "cubin")
         arrays = tuple(f"{p.name}: {p.layout.shown}" for p in wanted.parameters or () if p.layout is not None)

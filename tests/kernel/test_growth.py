@@ -11,9 +11,7 @@ import pytest
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.cache.cache import Cache
-from cudakit.jit.compile.demangle import variable_name
-from cudakit.jit.compile.elf import variables_of
-from cudakit.jit.compile.symbol_names import common_name, is_shared
+from cudakit.jit.compile.elf import common_name, is_shared, variable_name, variables_of
 from cudakit.jit.launch import code_place
 from cudakit.jit.load import device_image
 from cudakit.jit.load.load import Loaded, parameter_size

@@ -14,7 +14,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.jit.cache import prewarm as prewarm_module
-from cudakit.jit.compile import binary, disassemble
+from cudakit.jit.compile import binary
 from cudakit.jit.source import headers, source
 from cudakit.kernel import calls as calls_module
 from cudakit.kernel import kernel as kernel_module
@@ -173,7 +173,7 @@ def test_which_place_a_specialization_is_for() -> None:
 def test_machine_code_is_disassembled(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = ck.Kernel(HEADS, "last")
     asked: list[Any] = []
-    monkeypatch.setattr(disassemble, "disassemble", lambda code: "text of " + code.decode())
+    monkeypatch.setattr(binary, "disassemble", lambda code: "text of " + code.decode())
 
     def compile_latest(self: Any, types: Any, arch: Any, target: Any) -> Any:
         asked.append((types, arch, target))

@@ -18,7 +18,7 @@ from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_asse
 
 import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
-from cudakit.jit.compile import assemble, assembling, nvrtc, nvrtc_worker
+from cudakit.jit.compile import assemble, nvrtc, nvrtc_worker
 from cudakit.jit.load import driver_tiles, load
 from cudakit.jit.load.device_image import DeviceImage
 from cudakit.jit.source import headers
@@ -270,7 +270,7 @@ def test_an_assembler_that_does_not_end(
     child = tmp_path / "child"
     starts_another = f"import os\nif os.fork() == 0: time.sleep(1.5); open({str(child)!r}, 'w')\ntime.sleep(60)"
     toolchain(TILEIRAS, NVVM, PTXAS, body=starts_another)
-    monkeypatch.setattr(assembling, "PATIENCE", 0.5)
+    monkeypatch.setattr(assemble, "PATIENCE", 0.5)
     large = (
         "using S = ct::shape<512, 256>; ct::store(x + ct::iota<ct::tile<int, S>>(), ct::zeros<ct::tile<float, S>>());"
     )

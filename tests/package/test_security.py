@@ -16,9 +16,9 @@ KNOWN = {
         *("jit/compile/link_worker.py", "jit/compile/nvrtc_worker.py"),
     },
     "pickle.loads": {"jit/compile/linked.py", "jit/compile/nvrtc.py"},
-    "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assembling.py"},  # workers; CUDA's assembler of tile code
+    "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assemble.py"},  # workers; CUDA's assembler of tile code
     "subprocess.run": {
-        *("jit/compile/disassemble.py", "jit/compile/linked.py"),
+        *("jit/compile/binary.py", "jit/compile/linked.py"),
         "jit/compile/nvrtc.py",  # of tile code: NVRTC by itself
     },
     "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`

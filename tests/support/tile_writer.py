@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.tile.values import dtype_of
-from cudakit.jit.compile.tile_forms import ENUMERATIONS, FORMS, PADDINGS, Part
+from cudakit.jit.compile.tile_bytecode import ENUMERATIONS, FORMS, PADDINGS, Part
 from cudakit.jit.compile.tile_ir import (
     Bounded,
     DivisibleBy,

@@ -41,7 +41,7 @@ from cudakit.emulator.machine.state import (
 )
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError, LaunchError
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import Config
 from cudakit.jit.load.limits import bounded
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from cudakit.emulator.machine.heap import Heap, device_limits
 from cudakit.errors import TemplateError
-from cudakit.jit.compile.demangle import demangle
+from cudakit.jit.compile.elf import demangle
 from cudakit.types.arguments import pointer_of
 
 #: Gives the arrays of the device's memory that are alive.

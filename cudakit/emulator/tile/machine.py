@@ -14,8 +14,7 @@ from cudakit.emulator.tile.decode import Decoded, Decoder, Ended
 from cudakit.emulator.tile.races import Races
 from cudakit.emulator.tile.values import dtype_of, shape_of
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule
-from cudakit.jit.compile.tile_promises import source_place
+from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule, source_place
 
 
 class TileProgram:

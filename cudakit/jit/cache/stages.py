@@ -167,7 +167,7 @@ def _told(
 ) -> tuple[BoundParameter, ...]:
     """The parameters with the types that the compiler says."""
     known = specialization.parameters
-    from cudakit.jit.compile.demangle import parameter_types
+    from cudakit.jit.compile.elf import parameter_types
 
     types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
     result: list[BoundParameter] = []

@@ -1,10 +1,17 @@
-"""Kernels of a file that is compiled already: their heads, by their names and sizes or as given, and their code."""
+"""Kernels of a file that is compiled already: their heads, by their names and sizes or as given, and their code.
+
+`disassembly` is that of a cubin, by whichever of NVIDIA's disassemblers is here.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +19,7 @@ import numpy as np
 from cudakit.errors import LaunchError, TemplateError, shortened
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.demangle import demangle, types_in
+from cudakit.jit.compile.elf import demangle, types_in
 from cudakit.jit.compile.nvrtc import TYPES_PROBE
 from cudakit.jit.signature.signature import Declarations, Parameter, Signature, parse
 from cudakit.jit.source.source import Source, kind_of
@@ -29,6 +36,37 @@ from cudakit.types.cpp import (
     vector,
     without_const,
 )
+
+_TOOLS = (("nvdisasm", ("-c",)), ("cuobjdump", ("--dump-sass",)))
+
+
+def disassemble(cubin: bytes) -> str:
+    """SASS of `cubin`.
+
+    Raises
+    ------
+    LaunchError
+        If neither nvdisasm nor cuobjdump is found, or it fails.
+    """
+    from cuda import pathfinder
+
+    for tool, flags in _TOOLS:
+        path = shutil.which(tool)
+        if path is None and hasattr(pathfinder, "find_nvidia_binary_utility"):
+            path = pathfinder.find_nvidia_binary_utility(tool)
+        if path is None:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "kernel.cubin"
+            file.write_bytes(cubin)
+            done = subprocess.run([path, *flags, str(file)], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise LaunchError(f"{tool} failed: {done.stderr.strip()}")
+        return done.stdout
+    raise LaunchError(
+        "no disassembler found; pip install nvidia-cuda-nvdisasm, or put a CUDA toolkit's bin on the PATH"
+    )
+
 
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z]+(\d+)\s+(\.ptr\b)?[^,\[]*(?:\[(\d+)\])?")

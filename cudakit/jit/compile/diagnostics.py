@@ -1,19 +1,169 @@
-"""NVRTC's log, placed in what the user wrote: file, line, source line and caret."""
+"""NVRTC's log, placed in what the user wrote: file, line, source line and caret; and hints what to do about errors.
+
+There are hints for what CUDA has no more, what NVRTC lacks of it, and tile code, whose errors speak of its headers'
+templates.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
+from typing import Final
 
 from cudakit.errors import CompileError
-from cudakit.jit.compile.gone import gone_hints
-from cudakit.jit.compile.tile_hints import tile_hints
 from cudakit.jit.source import headers
 from cudakit.jit.source.headers import header_of
 from cudakit.jit.source.preprocessor import conditions_around
 from cudakit.jit.source.source import Source
+
+#: What CUB had of its own, and what CUDA has in its place.
+_CUB: Final = {
+    "Sum": "cuda::std::plus<> of <cuda/std/functional>",
+    "Difference": "cuda::std::minus<> of <cuda/std/functional>",
+    "Division": "cuda::std::divides<> of <cuda/std/functional>",
+    "Max": "cuda::maximum<> of <cuda/functional>",
+    "Min": "cuda::minimum<> of <cuda/functional>",
+    "Equality": "cuda::std::equal_to<> of <cuda/std/functional>",
+    "Inequality": "cuda::std::not_equal_to<> of <cuda/std/functional>",
+    "CountingInputIterator": "thrust::counting_iterator of <thrust/iterator/counting_iterator.h>",
+    "ConstantInputIterator": "thrust::constant_iterator of <thrust/iterator/constant_iterator.h>",
+    "TransformInputIterator": "thrust::transform_iterator of <thrust/iterator/transform_iterator.h>",
+    "DiscardOutputIterator": "thrust::discard_iterator of <thrust/iterator/discard_iterator.h>",
+}
+_THRUST: Final = (
+    "hint: thrust's algorithms and containers are host code to NVRTC: take CUB's block and warp primitives, or "
+    "cuda::std's functions (<cuda/std/algorithm>, <cuda/std/functional>), or a loop"
+)
+
+
+def _atomic(match: re.Match[str]) -> str:
+    name, signed = match["function"], match["sign"] is None
+    cpp = "long long" if name in ("atomicMin", "atomicMax") and signed else "unsigned long long"
+    wraps = ", which adds signed numbers too" if name == "atomicAdd" and signed else ""
+    return f"hint: {name} of 64 bits takes {cpp}: cast the address, as in {name}(({cpp}*)p, ({cpp})v){wraps}"
+
+
+#: What the message and the lines under it say, and what to do.
+_GONE_HINTS: Final[tuple[tuple[str, Callable[[re.Match[str]], str]], ...]] = (
+    (
+        r"^(?:texture|surface) is not a template",
+        lambda match: (
+            "hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"
+        ),
+    ),
+    (
+        r'^identifier "(__shfl(?:_up|_down|_xor)?|__any|__all|__ballot)" is undefined',
+        lambda match: (
+            f"hint: {match[1]} is gone since Volta: write {match[1]}_sync(mask, …) with the mask of the lanes that "
+            "take part, 0xffffffff for all of a warp"
+        ),
+    ),
+    (
+        rf'^namespace "[\w:]*\bcub\b[\w:]*" has no member(?: class)? "({"|".join(_CUB)})"',
+        lambda match: f"hint: cub::{match[1]} is gone since CCCL 3: take {_CUB[match[1]]}",
+    ),
+    (
+        r'^namespace "[\w:]*\bthrust\b[\w:]*" has no member(?: class)? "((?:unary|binary)_function)"',
+        lambda match: f"hint: thrust::{match[1]} is gone since CCCL 3: leave the base class out",
+    ),
+    (r'^namespace "[\w:]*\bthrust\b[\w:]*" has no member', lambda match: _THRUST),
+    (r'^name followed by "::" must be a class or namespace name\n.*\bthrust\s*::', lambda match: _THRUST),
+    (
+        r'^no instance of overloaded function "(?P<function>atomic\w+)" matches[\s\S]*?argument types are: '
+        r"\((?P<sign>unsigned |u(?=int64_t)|(?=size_t))?(?:long(?: long)?(?: int)?|int64_t|size_t) \*",
+        _atomic,
+    ),
+)
+
+
+def gone_hints(message: str, context: str) -> list[str]:
+    """What to do about an error.
+
+    Parameters
+    ----------
+    message : str
+    context : str
+        The lines under it.
+    """
+    matches = ((re.search(pattern, f"{message}\n{context}"), hint) for pattern, hint in _GONE_HINTS)
+    return next(([hint(match)] for match, hint in matches if match), [])
+
+
+_SHAPES: Final = "a tile's extents are powers of two, and have at most 2^24 elements together"
+#: What the message says (or the lines under it, after a space), and what to do.
+_TILE_HINTS: Final = (
+    (r"no instance of .*tiles::(?:\w+::)?(?:zeros|ones|full|iota|tile)\b", _SHAPES),
+    (
+        r"no instance of .*tiles::(?:\w+::)?irange\b",
+        "irange takes numbers of one type: cast one, as in irange((int)cuda::tiles::bid().x, n)",
+    ),
+    (
+        r"no instance of .*tiles::(?:\w+::)?(?:mma|matmul)\b",
+        "a product takes two tiles of one type, and sums of: float or half (half), float (bfloat16, tf32, float), half "
+        "or float (fp8 of one kind), double (double), int (integers of 8 bits); cast with cuda::tiles::element_cast",
+    ),
+    (
+        r"no instance of .*tiles::(?:\w+::)?assume_",
+        "assume_aligned takes a pointer to numbers, assume_divisible and assume_bounded take integers, and what is "
+        "promised is a constant, as in 16_ic",
+    ),
+    (
+        r"no operator .* matches these operands[\s\S]*cuda::tiles|no instance of .*::(?:store|store_masked)\b",
+        "element types are not mixed: cast a tile with cuda::tiles::element_cast<T>(x), and write a number of its "
+        "type, as in 2.0f",
+    ),
+    (
+        'unsupported type "cudakit::tensor<',
+        "cudakit::tensor must stand in the kernel's head as it is: no alias, macro, #if or pack",
+    ),
+    (
+        "for __tile_global__ function parameter",
+        "a tile kernel takes numbers, pointers and cudakit::tensor<T, RANK>: give the fields one by one, or a pointer",
+    ),
+    (
+        "accessing gridDim/blockDim|unknown tile builtin function: __sync",
+        "tile code has no threads: cuda::tiles::bid() says which block it is, num_blocks() how many there are, and "
+        "iota numbers the elements of a tile",
+    ),
+    ("cannot access __shared__", "a tile is a variable; what lies in shared memory is the compiler's choice"),
+    (r"calling a __\w+__ function\(.*from a __tile", "tile code calls __tile__ functions: put __tile__ before it"),
+    ("a non-__tile__ variable", "variables of tile code have __tile__ before them; or take it as a parameter"),
+    ("non-inlined", "functions of tile code are part of the kernel that calls them: none may call itself"),
+    ("needs C\\+\\+20 features", "tile kernels are C++20: leave CompileOptions(std=…) out"),
+    (
+        r'must be a class or namespace name[\s\S]*\b(?:tiles|ct)::|namespace "cuda" has no member "tiles"',
+        'tile code begins with #include "cuda_tile.h"',
+    ),
+    (
+        "__launch_bounds__ is only allowed|__cluster_dims__ is only allowed",
+        "tile kernels have hints in its place: [[cutile::hint(0, num_worker_warps_per_cta=8, num_cta_in_cga=2)]]",
+    ),
+)
+_SHAPE: Final = re.compile(r"extents<cuda::tiles::\w+::uint32_t((?:, \d+UL)+)>")
+_MOST_ELEMENTS: Final = 2**24
+#: The number that stands for an extent which is known at run time only.
+_DYNAMIC: Final = 2**64 - 1
+
+
+def tile_hints(message: str, context: str) -> list[str]:
+    """Hints for a message of the compiler, with the lines under it."""
+    whole = f"{message}\n{context}"
+    if re.search("no instance of|constraint", message) and "cuda::tiles" in whole and (found := _extents(whole)):
+        return [f"hint: {_SHAPES}; here they are {found}"]
+    return next(([f"hint: {told}"] for pattern, told in _TILE_HINTS if re.search(pattern, whole)), [])
+
+
+def _extents(text: str) -> str:
+    """The first extents that no tile can have."""
+    for match in _SHAPE.finditer(text):
+        extents = [int(each) for each in re.findall(r"\d+", match[1])]
+        if _DYNAMIC not in extents and (any(n < 1 or n & (n - 1) for n in extents) or prod(extents) > _MOST_ELEMENTS):
+            return " × ".join(map(str, extents))
+    return ""
+
 
 _HEAD = re.compile(
     r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<severity>error|catastrophic error|warning|note|remark)"

@@ -1,15 +1,194 @@
-"""The symbols of a cubin, which is an ELF file: what it defines, and its kernels with their parameters and bounds."""
+"""A cubin, which is an ELF file: what it defines, its kernels with their parameters and bounds, what its names tell.
+
+Mangled names have types that only the compiler knows, and say which variables are the same in every compile of a text.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import re
 import struct
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import cache
+from math import prod
+from typing import Any, NamedTuple, Self
 
-from cudakit.errors import TemplateError
-from cudakit.jit.compile.launch_bounds import LaunchBounds
-from cudakit.jit.compile.symbol_names import is_shared
+from cudakit.errors import TemplateError, shortened
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name, parse_type, split_arguments
+
+Sides = tuple[int, int, int]
+
+
+class LaunchBounds(NamedTuple):
+    """The bounds of a kernel's launches, as PTX has them (PTX ISA 11.4, 11.7).
+
+    Attributes
+    ----------
+    threads : int or None
+        Most threads in a block: ``__launch_bounds__``.
+    block : tuple of int or None
+        The block of every launch: ``__block_size__``.
+    cluster : tuple of int or None
+        The cluster of every launch, in blocks: ``__cluster_dims__``.
+    needs_cluster : bool
+        Whether a launch must name a cluster: ``__cluster_dims__`` without numbers.
+    most_blocks : int or None
+        Most blocks in a cluster: the third number of ``__launch_bounds__``.
+    counts_clusters : bool
+        Whether a grid counts clusters: ``__block_size__`` with a cluster.
+    """
+
+    threads: int | None = None
+    block: Sides | None = None
+    cluster: Sides | None = None
+    needs_cluster: bool = False
+    most_blocks: int | None = None
+    counts_clusters: bool = False
+
+    @classmethod
+    def of(cls, directives: Mapping[str, tuple[int, ...]]) -> Self:
+        """The bounds that the directives of an entry set, by their names without the dot."""
+        threads, rank = directives.get("maxntid"), directives.get("maxclusterrank")
+        cluster = _sides(directives.get("reqnctapercluster"))
+        return cls(
+            prod(threads) if threads else None,
+            _sides(directives.get("reqntid")),
+            cluster,
+            "explicitcluster" in directives and cluster is None,
+            rank[0] if rank else None,
+            "blocksareclusters" in directives and cluster not in (None, (1, 1, 1)),
+        )
+
+
+def _sides(numbers: tuple[int, ...] | None) -> Sides | None:
+    """Numbers of x, y and z, of which the last are 1 where they are left out; None where nothing is asked for."""
+    if not numbers or not all(numbers):
+        return None
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+#: Names of the constants of libraries.
+_LIBRARY = re.compile(
+    r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups|15__cccl_internal)[A-Z0-9]"
+    # The packaged templates', and what is generated: namespaces and classes whose names begin so.
+    r"|_Z+(?:N|TAX)?\d+cudakit[_A-Z0-9]"
+    # Tables of the mathematical functions and of cuRAND, those of virtual functions, and what atomics of CUDA 12 have.
+    r"|__cudart_|__cr_|precalc_(?:xorwow|scrambled)_|mrg32k3aM|_ZT[VIS]|_ZN\d+__nv_atomic_"
+    # The device runtime's, which kernels that launch kernels are linked with.
+    r"|__nv_static_\d+__\w+_cuda_device_runtime_cu_|cudartError|__CNPRT_"
+)
+#: The part of a mangled name that stands for its file, after the number of its characters.
+_INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
+
+
+def common_name(lowered: str) -> str:
+    """A mangled name as it is in every compile of one text: what has internal linkage has a part that varies."""
+    name, position = lowered, 0
+    while found := _INTERNAL.search(name, position):
+        head, tail = name[: found.start()], name[found.end(1) + int(found[1]) :]
+        name, position = f"{head}{len(found[2])}{found[2]}{tail}", found.end()
+    return name
+
+
+def is_shared(lowered: str) -> bool:
+    """Whether a variable is the same in every compile of one text, and one that the text may change.
+
+    What the compiler made up, such as a text to print, is not; nor are the constants of CUDA's libraries and of the
+    packaged templates.
+    """
+    made_up = "$" in lowered or lowered.startswith("__unnamed")
+    return not made_up and not _LIBRARY.match(common_name(lowered))
+
+
+_INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w+|__cccl_\w+|detail_\d+)::")
+
+
+def parameter_types(lowered: str) -> tuple[CppType, ...]:
+    """Types of the kernel whose function type is the template argument in the mangled probe name `lowered`.
+
+    Raises
+    ------
+    TemplateError
+        If the name cannot be demangled here.
+    """
+    text = demangle(lowered)
+    start = text.find("(*)(")
+    if start < 0:
+        raise TemplateError(f"the compiler's name {shortened(text)} holds no function type; give a simpler kernel head")
+    return types_in(text[start + 4 :])
+
+
+def types_in(text: str) -> tuple[CppType, ...]:
+    """Types of parameters in a demangled name, from behind their bracket on."""
+    depth, position = 1, 0
+    while position < len(text) and depth:
+        depth += {"(": 1, ")": -1}.get(text[position], 0)
+        position += 1
+    inner = _INLINE_NAMESPACE.sub("", text[: position - 1])
+    return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
+
+
+def variable_type(lowered: str) -> tuple[CppType, tuple[int, ...]]:
+    """Type of a variable, of an array's elements, and its extents; `lowered` is the mangled probe name of its address.
+
+    Raises
+    ------
+    TemplateError
+        If the name cannot be demangled here.
+    """
+    text = _INLINE_NAMESPACE.sub("", demangle(lowered).partition("<")[2].rpartition(">")[0]).strip()
+    rows = re.fullmatch(r"(.*?) ?\(\*\) ?((?:\[\d+\])+)", text)
+    extents = tuple(map(int, re.findall(r"\d+", rows[2]))) if rows else ()
+    return _meant(parse_type(rows[1] if rows else text.removesuffix("*").strip())), extents
+
+
+def variable_name(lowered: str) -> str:
+    """The qualified name of a variable, as its source has it, of a mangled one."""
+    if not lowered.startswith("_Z"):
+        return lowered
+    return re.sub(r"_INTERNAL_\w*::|\(anonymous namespace\)::", "", demangle(lowered))
+
+
+def _meant(cpp: CppType) -> CppType:
+    """`cpp`, where CUDA's names for other types, which no mangled name has, are of types of the user's."""
+    match cpp:
+        case Named(name, None, const) if is_other_name(name):
+            return Opaque(f"::{name}", const)
+        case Named(name, tuple(arguments), const):
+            return Named(name, tuple(part if isinstance(part, Value) else _meant(part) for part in arguments), const)
+        case Pointer(target):
+            return cpp._replace(target=_meant(target))
+    return cpp
+
+
+def demangle(name: str) -> str:
+    """The C++ name for an Itanium-mangled one, by the C++ runtime library that is loaded already."""
+    function = _cxa_demangle()
+    status = ctypes.c_int()
+    address = function(name.encode(), None, None, ctypes.byref(status))
+    if status.value != 0 or not address:
+        raise TemplateError(f"cannot demangle {shortened(name)}")
+    try:
+        return ctypes.string_at(address).decode()
+    finally:
+        ctypes.CDLL(None).free(ctypes.c_void_p(address))
+
+
+@cache
+def _cxa_demangle() -> Any:
+    for library in ("libstdc++.so.6", "libc++abi.so.1"):
+        try:
+            function = ctypes.CDLL(library).__cxa_demangle
+        except (OSError, AttributeError):
+            continue
+        function.restype = ctypes.c_void_p
+        return function
+    raise TemplateError(
+        "parameter types that only the compiler knows need libstdc++ to be read; write them out in the kernel's head"
+    )
+
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.demangle import demangle
+from cudakit.jit.compile.elf import demangle
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of
 from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.source import headers, source

@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cudakit.errors import ArgumentError, LaunchError, shortened
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.types.checked import flag
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import NO_BLOCK, Config
 from cudakit.streams.devices import Limits
 

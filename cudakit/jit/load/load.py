@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cudakit.errors import ArgumentError, LaunchError
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
 from cudakit.jit.load.driver_tiles import driver_version
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, bounded, check_cooperative, check_grid, check_launch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.symbol_names import common_name
+from cudakit.jit.compile.elf import common_name
 from cudakit.streams import devices
 from cudakit.streams.streams import as_stream
 
@@ -45,7 +45,7 @@ class DeviceVariables(NamedTuple):
         from cuda.bindings import driver
 
         if self.known.count(name) > 1:
-            from cudakit.jit.compile.demangle import variable_name
+            from cudakit.jit.compile.elf import variable_name
 
             raise LaunchError(f"several linked texts have a variable {variable_name(name)}: rename all but one")
         devices.make_current()
@@ -54,7 +54,7 @@ class DeviceVariables(NamedTuple):
             status, pointer, size = find(library, name.encode())
             if int(status) == 0:
                 return int(pointer), int(size)
-        from cudakit.jit.compile.demangle import variable_name
+        from cudakit.jit.compile.elf import variable_name
 
         raise LaunchError(f"the driver does not find the variable {variable_name(name)} ({name}): {status.name}")
 
@@ -93,7 +93,7 @@ def move(old: Variables, new: Variables) -> None:
         moved = targets[owner] + offsets
         # A pointer that is as it was initialised is the new module's; any other may have copies elsewhere.
         if (held & (moved != as_initialised)).any():
-            from cudakit.jit.compile.demangle import variable_name
+            from cudakit.jit.compile.elf import variable_name
 
             raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
         words[held] = moved[held]

@@ -25,7 +25,7 @@ from cudakit.emulator.tile.machine import TileLaunch, TileProgram
 from cudakit.emulator.tile.values import DTYPES
 from cudakit.errors import CompileError
 from cudakit.jit.compile import assemble, tile_bytecode
-from cudakit.jit.compile.tile_forms import FORMS
+from cudakit.jit.compile.tile_bytecode import FORMS
 from cudakit.jit.compile.tile_ir import (
     Bounded,
     DivisibleBy,

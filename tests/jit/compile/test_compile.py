@@ -18,11 +18,11 @@ import pytest
 import cudakit as ck
 from cudakit import emulator
 from cudakit.jit.cache import cache
-from cudakit.jit.compile import demangle as mangled
-from cudakit.jit.compile import diagnostics, elf, file_options
+from cudakit.jit.compile import diagnostics, elf, nvrtc
+from cudakit.jit.compile import elf as mangled
 from cudakit.jit.compile import nvrtc as compile
-from cudakit.jit.compile.file_options import reads_files
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
+from cudakit.jit.compile.nvrtc import reads_files
 from cudakit.jit.source import headers
 
 ARCH = "sm_90"
@@ -136,7 +136,7 @@ def test_all_options_of_the_tools_are_judged() -> None:
         "fdevice_time_trace",
         "time",
     }
-    assert {field.name for field in dataclasses.fields(ProgramOptions)} <= file_options.FIELDS | elsewhere
+    assert {field.name for field in dataclasses.fields(ProgramOptions)} <= nvrtc.FIELDS | elsewhere
     ptxas = next((path for root in headers.wheel_roots() for path in root.glob("cu*/bin/ptxas")), None)
     if ptxas is None:
         pytest.skip("ptxas is not here")
@@ -151,7 +151,7 @@ def test_all_options_of_the_tools_are_judged() -> None:
         " --list-version -version-ls --options-file -optf --output-file -o --version -V -apply-controls -jobserver"
     )
     assert len(names) > 90
-    assert names - file_options.PTXAS_FLAGS - file_options.PTXAS_VALUES == set(others.split())
+    assert names - nvrtc.PTXAS_FLAGS - nvrtc.PTXAS_VALUES == set(others.split())
 
 
 def test_a_users_own_define_wins_over_the_default() -> None:

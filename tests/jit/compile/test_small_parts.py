@@ -14,8 +14,8 @@ import pytest
 
 import cudakit as ck
 from cudakit.jit.cache import prewarm, settings
-from cudakit.jit.compile import assemble, assembling, disassemble, explained, tile_bytecode
-from cudakit.jit.compile.explained import Explained, Remark
+from cudakit.jit.compile import assemble, binary, tile_bytecode
+from cudakit.jit.compile.assemble import Explained, Remark
 from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule
 from cudakit.jit.load import driver_tiles
 from cudakit.jit.signature.host_code import device_part
@@ -46,18 +46,18 @@ def test_whichever_disassembler_is_here(tools: dict[str, str | None], monkeypatc
 
     monkeypatch.setattr(subprocess, "run", run)
     with pytest.raises(ck.LaunchError, match="no disassembler found; pip install nvidia-cuda-nvdisasm, or put"):
-        disassemble.disassemble(b"cubin")
+        binary.disassemble(b"cubin")
     for known, command in (
         ({"cuobjdump": "/bin/cuobjdump"}, ["/bin/cuobjdump", "--dump-sass"]),
         ({"+nvdisasm": "/wheel/nvdisasm"}, ["/wheel/nvdisasm", "-c"]),
         ({"nvdisasm": "/bin/nvdisasm"}, ["/bin/nvdisasm", "-c"]),
     ):
         tools.update(known)
-        assert disassemble.disassemble(b"cubin") == "the code"
+        assert binary.disassemble(b"cubin") == "the code"
         assert ran[-1] == (command, "kernel.cubin", b"cubin")
     done.returncode = 1
     with pytest.raises(ck.LaunchError, match=r"^nvdisasm failed: no cubin$"):
-        disassemble.disassemble(b"cubin")
+        binary.disassemble(b"cubin")
 
 
 def test_the_drivers_cuda_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,14 +106,14 @@ def test_what_became_of_a_kernel() -> None:
 
 
 def test_lines_of_a_text_are_told_as_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explained.elf, "resources", lambda code, symbol: (40, 0, len(symbol)))
-    monkeypatch.setattr(explained, "line_of_text", lambda source: (10, "app.py"))
+    monkeypatch.setattr(assemble.elf, "resources", lambda code, symbol: (40, 0, len(symbol)))
+    monkeypatch.setattr(assemble, "line_of_text", lambda source: (10, "app.py"))
     log = "<kernel text>(3): remark: TMA Load\nother.cuh(5): remark: Global-memory Load\nno remark\n"
     compiled: Any = SimpleNamespace(code=b"", lowered={"k<int>": "_Z1k"}, log=log)
-    found = explained.explained(compiled, "k<int>", Source("", "<kernel text>"))
+    found = assemble.explained(compiled, "k<int>", Source("", "<kernel text>"))
     assert found[:4] == ("k<int>", 40, 0, 4)
     assert found.remarks == (Remark("app.py", 13, "TMA Load"), Remark("other.cuh", 5, "Global-memory Load"))
-    bare = explained.explained(compiled, "k<int>")
+    bare = assemble.explained(compiled, "k<int>")
     assert bare.remarks == (Remark("<kernel text>", 3, "TMA Load"), Remark("other.cuh", 5, "Global-memory Load"))
 
 
@@ -130,35 +130,35 @@ def test_an_assembler_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None
     module = TileModule((13, 5))
     module.functions["k"] = function
     monkeypatch.setattr(tile_bytecode, "read", lambda code: module)
-    monkeypatch.setattr(assembling, "PATIENCE", 0.05)
+    monkeypatch.setattr(assemble, "PATIENCE", 0.05)
     own: Any = SimpleNamespace(code=b"")
     with pytest.raises(ck.CompileError, match=r"k<int>: the tile assembler did not end in 0.05 s; .*,") as told:
-        assembling._run(SPEC, own, [sys.executable, "-c", "import time; time.sleep(60)"])
+        assemble._run(SPEC, own, [sys.executable, "-c", "import time; time.sleep(60)"])
     assert told.value.source == "text"
-    monkeypatch.setattr(assembling, "PATIENCE", 60)
-    assert assembling._run(SPEC, own, [sys.executable, "-c", "print(1); raise SystemExit(3)"]) == (3, "1\n")
+    monkeypatch.setattr(assemble, "PATIENCE", 60)
+    assert assemble._run(SPEC, own, [sys.executable, "-c", "print(1); raise SystemExit(3)"]) == (3, "1\n")
 
 
 def test_what_an_assembler_that_fails_says() -> None:
-    short = assembling._failure(SPEC, "\nno\n")
+    short = assemble._failure(SPEC, "\nno\n")
     assert str(short).splitlines()[:2] == ["the tile assembler cannot make k<int> for sm_90", "no"]
     assert "hint: it says no more" in str(short)
-    long = assembling._failure(SPEC, "one\n\n two\n")
+    long = assemble._failure(SPEC, "one\n\n two\n")
     assert str(long).splitlines()[1:] == ["one", " two"]
     assert (long.log, long.source, long.template_arguments) == ("one\n\n two\n", "text", "k<int>")
 
 
 def test_spills_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    for spills, is_said in ((assembling._LITTLE, False), (assembling._LITTLE + 1, True)):
+    for spills, is_said in ((assemble._LITTLE, False), (assemble._LITTLE + 1, True)):
         monkeypatch.setattr(
-            assembling, "explained", lambda code, name, spills=spills: SimpleNamespace(spill_bytes=spills)
+            assemble, "explained", lambda code, name, spills=spills: SimpleNamespace(spill_bytes=spills)
         )
         compiled: Any = None
         if is_said:
             with pytest.warns(ck.errors.CompileWarning, match=f"k<int> for sm_90 has {spills} bytes of registers"):
-                assembling._warn_of_spills(SPEC, compiled)
+                assemble._warn_of_spills(SPEC, compiled)
         else:
-            assembling._warn_of_spills(SPEC, compiled)
+            assemble._warn_of_spills(SPEC, compiled)
 
 
 @pytest.mark.parametrize(("asked", "cores", "wanted"), [(3, 8, 3), (None, 8, 8), (None, None, 1)])

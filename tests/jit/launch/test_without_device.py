@@ -16,7 +16,7 @@ from support import without_device
 
 import cudakit as ck
 from cudakit.emulator.ready import limits_of
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.launch import bind, launch, param_buffer
 from cudakit.jit.launch.bind import Callee, Fragment, evaluate
 from cudakit.jit.launch.launch import CallShape, make_run

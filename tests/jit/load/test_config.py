@@ -10,7 +10,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit.errors import LaunchError
-from cudakit.jit.compile.launch_bounds import LaunchBounds
+from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load import config as load_config
 from cudakit.jit.load.config import Config, Cover, as_config, as_launch_config, is_empty, spread
 

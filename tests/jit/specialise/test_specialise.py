@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.jit.compile import demangle as mangled
+from cudakit.jit.compile import elf as mangled
 from cudakit.jit.compile import nvrtc as compile
 from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.specialise.specialise import bound_parameter
