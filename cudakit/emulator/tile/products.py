@@ -35,7 +35,7 @@ def _scaled(given: Operation, decoder: Decoder) -> Step:
 
 
 @operation("mmai")
-def _integers(given: Operation, decoder: Decoder) -> Step:
+def _integer_product(given: Operation, decoder: Decoder) -> Step:
     lhs, rhs = (given.attributes[side] == "signed" for side in ("lhs", "rhs"))
 
     def product(a: Any, b: Any, c: Any) -> Any:
