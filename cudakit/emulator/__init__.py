@@ -2,7 +2,7 @@
 
 # It fills the table of instructions.
 from cudakit.emulator import instructions as instructions
-from cudakit.emulator.counters.counters import counters
+from cudakit.emulator.counters.report import counters
 from cudakit.emulator.debug.debug import debug
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from cudakit.emulator.checks.check import check
 from cudakit.emulator.checks.findings import Finding
-from cudakit.emulator.counters.counters import counters
-from cudakit.emulator.counters.report import Report
+from cudakit.emulator.counters.report import Report, counters
 from cudakit.emulator.debug.debug import begin
 from cudakit.emulator.launch import EmulatedCode, EmulatedShape
 from cudakit.emulator.machine.heap import device_limits

@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cudakit.emulator.arguments import describe_host
-from cudakit.emulator.launch import EmulatedCode
+from cudakit.emulator.launch import EmulatedCode, describe_host
 from cudakit.emulator.ready import limits_of
 from cudakit.emulator.resources.device_array import DeviceModule, as_device, refuse_host_operand
 from cudakit.emulator.streams.order import order

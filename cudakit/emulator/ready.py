@@ -1,23 +1,26 @@
-"""What of a module is ready to be launched on the emulator: a kernel of threads in PTX, or one of tiles in Tile IR."""
+"""What of a module is ready to be launched on the emulator: a kernel of threads in PTX, or one of tiles in Tile IR.
+
+The compiled machine runs a kernel of threads where it can and it pays, else the NumPy machine.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import struct
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from functools import cached_property
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
 from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
 from cudakit.emulator.checks.check import checkers, searching
-from cudakit.emulator.machine.machine import Launch
+from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
 from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.program import Function, as_compiled
-from cudakit.emulator.runners import runner
 from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
@@ -30,6 +33,18 @@ from cudakit.streams.devices import Limits
 
 if TYPE_CHECKING:
     from cudakit.emulator.tile.machine import TileLaunch, TileProgram
+
+
+@cache
+def runner(machine: str) -> Callable[[Launch], None]:
+    """What runs a launch on a stream of ``auto``, ``compiled`` or ``numpy``."""
+    if machine == "numpy" or importlib.util.find_spec("llvmlite") is None:
+        return run
+    # Few who run one kernel need it, and it takes a tenth of a second to load.
+    from cudakit.emulator.compiled.machine import run as compiled
+
+    return lambda launch: compiled(launch, run, machine == "compiled")
+
 
 #: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
 #: multiprocessors are those of an A100 and an H200.

@@ -12,9 +12,8 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator
-from cudakit.emulator import arguments as emulator_arguments
-from cudakit.emulator.arguments import describe_host
-from cudakit.emulator.launch import EmulatedCode, EmulatedShape, EmulatedVariables, pack
+from cudakit.emulator import launch as emulator_arguments
+from cudakit.emulator.launch import EmulatedCode, EmulatedShape, EmulatedVariables, describe_host, pack
 from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.ready import EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.jit.launch.bind import Fragment, Mismatch, evaluate

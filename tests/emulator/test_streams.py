@@ -21,7 +21,7 @@ import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.streams.order import order
-from cudakit.emulator.streams.watch_history import History
+from cudakit.emulator.streams.watch import History
 from cudakit.streams import segments as segments
 from cudakit.streams.witnesses import Witness, Work, doing, witnessing
 

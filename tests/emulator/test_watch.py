@@ -17,8 +17,7 @@ from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRI
 from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams import order
 from cudakit.emulator.streams.order import _owner, memory_of
-from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Touch, Watch, touch_of
-from cudakit.emulator.streams.watch_history import Doer, History
+from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Doer, History, Touch, Watch, touch_of
 from cudakit.streams.segments import Segment, Use
 from cudakit.streams.witnesses import Witness, Work, witnessing
 

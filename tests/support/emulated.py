@@ -12,7 +12,7 @@ from support import on_gpu
 import cudakit as ck
 from cudakit import emulator
 from cudakit.emulator.machine.module import MOST_LANES
-from cudakit.emulator.runners import runner
+from cudakit.emulator.ready import runner
 from cudakit.jit.cache.settings import machine
 
 __all__ = ["IS_COMPILED", "MOST_LANES", "Place", "call", "of_numpy", "place", "run"]

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudakit.emulator.checks.findings import Telling
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Shadow
 from cudakit.emulator.checks.spaces import Spaces
-from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.instructions.access import Access
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.machine import Scheduler

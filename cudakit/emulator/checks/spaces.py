@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cudakit.emulator.checks.findings import Telling
 from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Shadow
-from cudakit.emulator.checks.telling import Telling
 from cudakit.emulator.instructions.access import Access
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import (

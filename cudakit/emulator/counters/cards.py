@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cudakit.emulator.counters.kinds import Precision
+from cudakit.emulator.counters.tally import Precision
 from cudakit.errors import ArgumentError, shortened
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from cudakit.emulator.counters.kinds import KINDS
 from cudakit.emulator.counters.requests import SECTOR
-from cudakit.emulator.counters.tally import Record, Space
+from cudakit.emulator.counters.tally import KINDS, Record, Space
 from cudakit.emulator.isa.facts import facts_of
 
 
@@ -269,3 +268,27 @@ def counts_of(records: Iterable[Record]) -> Counts:
 
 def _is_block_barrier(record: Record) -> bool:
     return facts_of(record.given).does == "waits" and "cluster" not in record.given.modifiers
+
+
+class Line(NamedTuple):
+    """A source line, and what its instructions did."""
+
+    file: str
+    line: int
+    text: str
+    counts: Counts
+
+
+def lines_of(records: Iterable[Record]) -> list[Line]:
+    """Lines that did anything, by file and number."""
+    by_line: dict[tuple[str, int], list[Record]] = {}
+    for record in records:
+        by_line.setdefault(record.where, []).append(record)
+    return [
+        Line(file, line, found[0].text or _instructions(found), counts_of(found))
+        for (file, line), found in sorted(by_line.items())
+    ]
+
+
+def _instructions(records: list[Record]) -> str:
+    return ", ".join(dict.fromkeys(str(each.given) for each in records))

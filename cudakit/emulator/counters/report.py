@@ -1,7 +1,8 @@
-"""What was counted, as users see it: fields, tables, annotated source, a page."""
+"""Turning counters on, and what was counted, as users see it: fields, tables, annotated source, a page."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -10,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from cudakit.emulator.counters.advice import Advice, advice_on
-from cudakit.emulator.counters.annotated import annotated
 from cudakit.emulator.counters.cards import Roof, card_of
-from cudakit.emulator.counters.counts import Atomics, Counts, Memory, Shared, counts_of
-from cudakit.emulator.counters.lines import Line, lines_of
-from cudakit.emulator.counters.page import Row, kernel_table, page
+from cudakit.emulator.counters.counts import Atomics, Counts, Line, Memory, Shared, counts_of, lines_of
+from cudakit.emulator.counters.page import Row, annotated, kernel_table, page
 from cudakit.emulator.counters.tally import Kernel, Record, Tally
+from cudakit.emulator.streams.stream import EVERYWHERE, EmulatedStream
+from cudakit.errors import ArgumentError
 from cudakit.types.shown import Part, Reported
 
 
@@ -216,3 +217,47 @@ class Report(Reported, _Counted):
 
 def _plural(count: int, one: str, many: str) -> str:
     return f"{count:,} {one if count == 1 else many}"
+
+
+@contextlib.contextmanager
+def counters(stream: EmulatedStream | None = None) -> Iterator[Report]:
+    """Count what kernels do inside the block.
+
+    Parameters
+    ----------
+    stream : EmulatedStream, optional
+        Whose kernels are counted, and those of streams that are made like it meanwhile; default: of all the emulator's.
+
+    Yields
+    ------
+    Report
+        Whose counts grow with each launch. Kernels of tiles are not counted.
+
+    Raises
+    ------
+    ArgumentError
+        For a stream of a GPU, whose counters Nsight Compute reads.
+
+    Examples
+    --------
+    >>> with ck.emulator.counters(stream) as report:
+    ...     scale(stream, ck.cover(x.size), x, 2.0, x.size)
+    >>> print(report)
+    """
+    if stream is not None and not isinstance(stream, EmulatedStream):
+        raise ArgumentError(
+            f"emulator.counters: stream is the emulator's, got {type(stream).__name__}; a GPU's counters are read by "
+            "Nsight Compute (ncu)"
+        )
+    tally = Tally()
+    if stream is None:
+        EVERYWHERE.append(tally)
+    else:
+        stream.observers = (*stream.observers, tally)
+    try:
+        yield Report(tally)
+    finally:
+        if stream is None:
+            EVERYWHERE.remove(tally)
+        else:
+            stream.observers = tuple(each for each in stream.observers if each is not tally)

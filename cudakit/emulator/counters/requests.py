@@ -1,16 +1,20 @@
 """What a warp's access asks of the memory system: sectors of 32 bytes, wavefronts of shared memory, contention.
 
-A request is one access of one warp. Lanes come as flat arrays with a `Group`, which says how they lie in warps.
+A request is one access of one warp. Lanes come as flat arrays with a `Group`, which says how they lie in warps. How the
+lanes lie to each other and in their array is the pattern that advice rests on. Addresses count as on a device, whose
+memory begins at a multiple of 256 bytes; NumPy puts arrays anywhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
-from cudakit.emulator.machine.memory import Index
+from cudakit.emulator.machine.memory import READ, Allocation, Index, Memory
 from cudakit.emulator.machine.state import Machine
 
 WARP = 32
@@ -303,3 +307,177 @@ def stride(group: Group, addresses: np.ndarray) -> int | None:
     steps, apart = steps[~group.is_first[1:]], apart[~group.is_first[1:]]
     each, rest = divmod(int(steps[0]), int(apart[0]))
     return each if not rest and bool((steps == each * apart).all()) else None
+
+
+@dataclass(slots=True)
+class Pattern:
+    """What is the same in all requests of one instruction that take more than they must.
+
+    Attributes
+    ----------
+    array : str
+        The array of the first one.
+    pitch : int
+        Bytes between its rows, where it has several dimensions.
+    is_struct : bool
+        Whether its elements are.
+    begins : int
+        Bytes from the begin of a sector to that of the array.
+    stride : int or None
+        Bytes from each lane to the next.
+    steady : bool
+        Whether there is one stride, and one array.
+    members : set of int
+        Where in so many bytes of the array lanes access, if that is steady.
+    launch : int
+        The last one of the kernel that had any.
+    is_aligned, rows_aligned : bool
+        Whether warps begin whole sectors from where the array begins, and from where its rows begin.
+    """
+
+    array: str = ""
+    pitch: int = 0
+    is_struct: bool = False
+    begins: int = 0
+    stride: int | None = None
+    steady: bool = True
+    members: set[int] | None = None
+    is_aligned: bool = True
+    rows_aligned: bool = True
+    launch: int = 0
+    _low: int = 0
+    _high: int = 1 << 64
+    _seen: bool = False
+
+    def meet(self, piece: Allocation | None, shift: int, launch: int) -> None:
+        """A launch begins, the first or another: the array may lie elsewhere; what is known of another is dropped."""
+        before = self.launch, self.array, self.pitch, self.begins
+        self.launch = launch
+        if piece is not None:
+            self.array, self.begins = piece.name, piece.address - shift & SECTOR - 1
+            self._low, self._high = piece.address, piece.end
+            if isinstance(piece.owner, np.ndarray):
+                self.is_struct = piece.owner.dtype.names is not None
+                self.pitch = abs(piece.owner.strides[-2]) if piece.owner.ndim > 1 else 0
+        if before[0] and before != (before[0], self.array, self.pitch, self.begins):
+            self.steady = False
+
+    def add(self, group: Group, addresses: np.ndarray) -> None:
+        """Another request."""
+        if not self.steady:
+            return
+        found = stride(group, addresses)
+        first = addresses[::WARP] if group.is_full else addresses[group.is_first]
+        self.steady = (
+            found is not None
+            and found == (self.stride if self._seen else found)
+            and self._low <= int(first.min())
+            and int(first.max()) < self._high
+        )
+        self.stride, self._seen = found if self.steady else None, True
+        if not self.steady or not found or not self.array:
+            return
+        within = first - np.uint64(self._low)
+        self.members = (self.members or set()) | {int(within[0]) % abs(found)}
+        self.is_aligned = self.is_aligned and not (within % np.uint64(SECTOR)).any()
+        if self.pitch:
+            self.rows_aligned = self.rows_aligned and not (within % np.uint64(self.pitch) % np.uint64(SECTOR)).any()
+
+
+#: What the memory of arrays on a device begins at a multiple of.
+_ALIGNMENT = 256
+
+
+class Placed(NamedTuple):
+    """Memory from one address up to another, and how far it is off a device's alignment."""
+
+    low: int
+    high: int
+    shift: int
+
+
+class Alignment:
+    """The arrays of a machine's memory that were met."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory, self._placed = memory, list[Placed]()
+
+    def of(self, addresses: np.ndarray, size: int) -> tuple[np.ndarray, int, bool]:
+        """Addresses and what to take off them, as if each array began where a device's begins; and if it is one array.
+
+        Addresses in several arrays are moved already, and there is nothing to take off.
+        """
+        found = self._at(int(addresses[0]), size)
+        if int(addresses.min()) >= found.low and int(addresses.max()) < found.high:
+            return addresses, found.shift, True
+        moved, rest = addresses.copy(), np.arange(addresses.size)
+        while rest.size:
+            low, high, shift = self._at(int(addresses[rest[0]]), size)
+            inside = (addresses[rest] >= np.uint64(low)) & (addresses[rest] < np.uint64(high))
+            moved[rest[inside]] -= np.uint64(shift)
+            rest = rest[~inside]
+        return moved, 0, False
+
+    def _at(self, address: int, size: int) -> Placed:
+        """The array that holds an address."""
+        for known in self._placed:
+            if known.low <= address < known.high:
+                return known
+        found = self._memory.piece(address, size, READ)
+        if found is None:
+            # Memory that the launch has not come to yet is looked for again.
+            return Placed(address, address + 1, 0)
+        low, high, owner = found.address, found.end, found.owner
+        if isinstance(owner, np.ndarray):
+            while isinstance(owner.base, np.ndarray):
+                owner = owner.base
+            low, high = np.lib.array_utils.byte_bounds(owner)
+        self._placed.append(Placed(low, high, low % _ALIGNMENT))
+        return self._placed[-1]
+
+
+#: Bits of the number of a sector within a piece of memory whose touched sectors are kept together.
+_PIECE_SECTORS = 21
+_SECTOR = SECTOR.bit_length() - 1
+#: Addresses that are looked at together: what is made of so few is memory that is there already.
+_AT_ONCE = 8192
+
+
+class Footprint:
+    """A flag for each sector, in pieces of memory of which any was touched."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[int, np.ndarray] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Of the sectors that were touched, each counted once."""
+        return SECTOR * sum(int(np.count_nonzero(flags)) for flags in self._pieces.values())
+
+    def touch(self, addresses: np.ndarray, shift: int) -> None:
+        """The sectors of addresses less `shift`."""
+        for first in range(0, addresses.size, _AT_ONCE):
+            some = addresses[first : first + _AT_ONCE]
+            self._touch((some - np.uint64(shift) >> np.uint64(_SECTOR)).view(np.int64))
+
+    def touch_evenly(self, addresses: np.ndarray, shift: int) -> None:
+        """The same of lanes that are evenly apart."""
+        low, high = sorted((int(addresses[0]) - shift >> _SECTOR, int(addresses[-1]) - shift >> _SECTOR))
+        if high - low >= addresses.size or low >> _PIECE_SECTORS != high >> _PIECE_SECTORS:
+            self.touch(addresses, shift)
+        else:
+            start = low >> _PIECE_SECTORS << _PIECE_SECTORS
+            self._flags(low >> _PIECE_SECTORS)[low - start : high - start + 1] = True
+
+    def _touch(self, touched: np.ndarray) -> None:
+        first, last = int(touched.min()) >> _PIECE_SECTORS, int(touched.max()) >> _PIECE_SECTORS
+        for piece in range(first, last + 1):
+            chosen = touched if first == last else touched[touched >> _PIECE_SECTORS == piece]
+            self._flags(piece)[chosen - (piece << _PIECE_SECTORS)] = True
+
+    def _flags(self, piece: int) -> np.ndarray:
+        """Of each sector of a piece of the address space, whether it was touched."""
+        found = self._pieces.get(piece)
+        if found is None:
+            found = self._pieces[piece] = np.zeros(1 << _PIECE_SECTORS, bool)
+        return found

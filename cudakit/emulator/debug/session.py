@@ -10,14 +10,12 @@ import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
 from cudakit.emulator.checks.findings import Finding, raise_it
-from cudakit.emulator.debug import show, view
-from cudakit.emulator.debug.cursor import Cursor
-from cudakit.emulator.debug.expressions import evaluate
-from cudakit.emulator.debug.lines import Line, Lines
+from cudakit.emulator.debug import view
+from cudakit.emulator.debug.dwarf import evaluate
 from cudakit.emulator.debug.scope import Program
-from cudakit.emulator.debug.stepper import ALL
-from cudakit.emulator.debug.stops import Breakpoint, Watch, by_lane
-from cudakit.emulator.debug.timeline import Timeline
+from cudakit.emulator.debug.stops import Breakpoint, Line, Lines, Watch, by_lane
+from cudakit.emulator.debug.timeline import ALL, Timeline
+from cudakit.emulator.debug.view import Cursor
 from cudakit.emulator.machine.machine import Launch
 from cudakit.emulator.machine.memory import Index
 from cudakit.errors import ArgumentError, EmulationError
@@ -72,10 +70,10 @@ class Session:
         self.close()
 
     def __repr__(self) -> str:
-        return show.as_text(self.seen())
+        return view.as_text(self.seen())
 
     def _repr_html_(self) -> str:
-        return show.as_html(self.seen())
+        return view.as_html(self.seen())
 
     def seen(self, around: int = 3) -> view.View:
         """All that is shown of it, with so many lines of the source around the warp's."""

@@ -1,17 +1,154 @@
-"""What is seen of a launch at one moment: variables, registers, shared memory, lanes."""
+"""What is seen of a launch at one moment, as text, and as HTML for notebooks: variables, registers, memory, lanes.
+
+A cursor is the warp that is looked at, and how far its steps go.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from html import escape
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.debug.cursor import Cursor
-from cudakit.emulator.debug.lines import Line
-from cudakit.emulator.debug.stepper import ALL
-from cudakit.emulator.debug.stops import by_lane
+from cudakit.emulator.debug.scope import Program, Scope
+from cudakit.emulator.debug.stops import Line, Lines, by_lane, missing
+from cudakit.emulator.debug.timeline import ALL, Front, Stepper, Timeline
 from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, DONE
+from cudakit.errors import ArgumentError, EmulationError
+
+#: Depth, function, instruction and lanes of a warp that stands at a line.
+Mark: TypeAlias = tuple[int, int, int, bytes, Line]
+
+
+class Cursor:
+    """A launch somewhere in its run, and a warp of it.
+
+    Attributes
+    ----------
+    time : Timeline
+    lines : Lines
+    program : Program
+    block, warp : int
+        The block, counted along x first, and the warp in it.
+    """
+
+    time: Timeline
+    lines: Lines
+    program: Program
+    block: int
+    warp: int
+
+    def __init__(self, time: Timeline, lines: Lines, program: Program) -> None:
+        self.time, self.lines, self.program = time, lines, program
+        self.block = self.warp = 0
+
+    @property
+    def stepper(self) -> Stepper:
+        """The blocks that run now."""
+        return self.time.stepper
+
+    @property
+    def number(self) -> int:
+        """The number of the warp among those that run; `ALL` where its block does not."""
+        stepper = self.stepper
+        block = self.block - stepper.first_block
+        return block * (stepper.warps // stepper.blocks) + self.warp if 0 <= block < stepper.blocks else ALL
+
+    @property
+    def front(self) -> Front | None:
+        """Where the warp stands; None where it does not run."""
+        number = self.number
+        return None if number == ALL else self.stepper.front(number)
+
+    @property
+    def line(self) -> Line | None:
+        """The line that it stands at; None in a library."""
+        front = self.front
+        return None if front is None else self.lines.of[front.function][front.code]
+
+    @property
+    def mark(self) -> Mark | None:
+        """What tells one line's begin from another's; None where it is at none."""
+        front, line = self.front, self.line
+        if front is None or line is None:
+            return None
+        return front.depth, front.function, front.code, front.lanes.tobytes(), line
+
+    def boundaries(self) -> Callable[[int | None], bool]:
+        """Whether the warp has come to another line since this was asked last, no deeper than a depth."""
+        former = self.mark
+
+        def moved(deepest: int | None) -> bool:
+            nonlocal former
+            now = self.mark
+            if now is None or (deepest is not None and now[0] > deepest):
+                return False
+            was, former = former, now
+            if was is None or was[:2] != now[:2] or was[4] != now[4]:
+                return True
+            # The same lanes go round a loop that is all in this line.
+            between = self.lines.of[now[1]][now[2] : was[2]]
+            return now[3] == was[3] and now[2] < was[2] and all(line == now[4] for line in between)
+
+        return moved
+
+    def line_before(self) -> int:
+        """Go back to where the warp began with its line, or with the one before; gives the step."""
+
+        def begin(stepper: Stepper) -> Callable[[], bool] | None:
+            if self.front is not None and self.line is None:
+                return None  # in a library: what line it came from is known earlier
+            moved = self.boundaries()
+            return lambda: moved(None)
+
+        return self.time.last(begin)
+
+    def look_at(self, lane: int) -> None:
+        """Look at the warp of a lane that runs."""
+        stepper = self.stepper
+        self.block = stepper.first_block + lane // stepper.threads
+        self.warp = lane % stepper.threads // 32
+
+    def look_at_culprit(self, warp: int, text: str) -> str:
+        """Look at the thread whose instruction fails, which comes next and which `text` may name; gives its name."""
+        with self.time.trial() as stepper:
+            try:
+                location, index, _ = stepper.next(warp)
+            except EmulationError:
+                return ""  # nobody's: all wait
+        lanes = np.arange(stepper.lanes) if index is None else index
+        named = [lane for lane in lanes.tolist() if text.startswith(f"{stepper.name_of(lane)} ")] if text else []
+        lanes = np.asarray(named[:1]) if named else lanes[:1] if text else lanes
+        while lanes.size > 1:
+            half = lanes[: lanes.size // 2]
+            with self.time.trial() as stepper:
+                try:
+                    stepper.run_group(location, half)
+                    lanes = lanes[half.size :]
+                except EmulationError:
+                    lanes = half
+        self.look_at(int(lanes[0]))
+        return self.stepper.name_of(int(lanes[0]))
+
+    def scope(self) -> Scope:
+        """What the warp sees.
+
+        Raises
+        ------
+        ArgumentError
+            Where it does not run.
+        """
+        found = self.scope_or_none()
+        if found is None:
+            raise ArgumentError(f"block {self.block}, warp {self.warp} does not run: it has no variables")
+        return found
+
+    def scope_or_none(self) -> Scope | None:
+        """The same; None where it does not run."""
+        front = self.front
+        return None if front is None else Scope(self.program, self.stepper, front)
 
 
 class Where(NamedTuple):
@@ -145,3 +282,115 @@ def same(now: np.ma.MaskedArray, former: np.ma.MaskedArray | None) -> bool:
         return False
     masks = np.array_equal(np.ma.getmaskarray(now), np.ma.getmaskarray(former))
     return masks and np.ascontiguousarray(now.data).tobytes() == np.ascontiguousarray(former.data).tobytes()
+
+
+#: Variables of more values are shown by their first ones.
+_MOST: Final = 8
+#: Characters in which the values of all lanes are shown, where not all are asked for.
+_WIDTH: Final = 80
+_STYLE: Final = (
+    "<style>.cudakit-debug{font:13px sans-serif}.cudakit-debug pre{margin:4px 0}"
+    ".cudakit-debug table{border-collapse:collapse;font:12px monospace}"
+    ".cudakit-debug td,.cudakit-debug th{padding:1px 5px;text-align:right;border:1px solid #8884}"
+    ".cudakit-debug .here{background:#fd06;font-weight:bold}.cudakit-debug .new{background:#f806}"
+    ".cudakit-debug .off{opacity:.35}.cudakit-debug .wrong{color:#c22;font-weight:bold}"
+    ".cudakit-debug div{overflow-x:auto}</style>"
+)
+
+
+def head_of(where: Where) -> str:
+    """Block, warp, lanes and place in a line."""
+    lanes = f", lanes {ranges(where.lanes)}" if where.lanes else ""
+    at = f" at {where.file}:{where.line}" if where.line else ""
+    inside = f" in {where.function}" if where.function else ""
+    return f"block {where.block}, warp {where.warp}{lanes}{inside}{at} ({where.reason})"
+
+
+def as_text(view: View) -> str:
+    """The place, the error, the lines around, and the variables."""
+    parts = [head_of(view.where)]
+    parts += [f"error: {view.error}"] if view.error else []
+    parts += lines_of(view)
+    parts += [
+        f"  {'*' if name in view.changed else ' '} {name} = {value_of(value, _WIDTH)}"
+        for name, value in view.variables.items()
+    ]
+    return "\n".join(parts)
+
+
+def lines_of(view: View) -> list[str]:
+    """The source's lines, the one at hand marked."""
+    return [f"{'->' if line.line == view.where.line else '  '} {line.line:4} {line.text}" for line in view.listing]
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers in words: ``0-3, 8``."""
+    found = list[list[int]]()
+    for number in numbers:
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in found)
+
+
+def value_of(value: np.ma.MaskedArray, width: int = 1 << 20) -> str:
+    """A value over the lanes: once where it is the same in all that have it, else of each, as far as the width goes."""
+    held = ~missing(value)
+    data = value.data[held]
+    if not len(data):
+        return "not set"
+    raw = np.ascontiguousarray(data).view(np.uint8).reshape(len(data), -1)
+    if (raw == raw[0]).all():
+        return one(data[0])
+    shown = ["-" if not known else one(each) for each, known in zip(value.data, held, strict=True)]
+    first = next((k for k in range(1, len(shown)) if len(" ".join(shown[: k + 1])) > width), len(shown))
+    return "[" + " ".join(shown[:first]) + (" …]" if first < len(shown) else "]")
+
+
+def one(value: object) -> str:
+    """The value of one lane."""
+    if isinstance(value, np.void) and value.dtype.names is not None:
+        return "{" + ", ".join(f"{name}: {one(value[name])}" for name in value.dtype.names) + "}"
+    if isinstance(value, np.ndarray):
+        if value.ndim == 0:
+            return one(value[()])
+        more = ", …" if len(value) > _MOST else ""
+        return "{" + ", ".join(one(each) for each in value[:_MOST]) + more + "}"
+    if isinstance(value, np.uint64) and value > 1 << 32:
+        return hex(int(value))
+    if isinstance(value, np.floating):
+        return f"{float(value):.7g}"
+    return str(value)
+
+
+def as_html(view: View) -> str:
+    """The same as a fragment of a page: the source with its current line, and a table of the lanes' variables."""
+    wrong = f"<p class='wrong'>{escape(view.error)}</p>" if view.error else ""
+    source = "\n".join(
+        f"<span class='{'here' if line.line == view.where.line else ''}'>{line.line:4} {escape(line.text)}</span>"
+        for line in view.listing
+    )
+    head = f"<b>{escape(head_of(view.where))}</b>"
+    return f"<div class='cudakit-debug'>{_STYLE}{head}{wrong}<pre>{source}</pre>{_table(view)}</div>"
+
+
+def _table(view: View) -> str:
+    if not view.lanes:
+        return ""
+    lanes = "".join(f"<th{_off(lane)}>{lane.lane}</th>" for lane in view.lanes)
+    rows = [f"<tr><th>lane</th>{lanes}</tr>"]
+    at = "".join(f"<td{_off(lane)} title='{lane.state}'>{lane.line or '·'}</td>" for lane in view.lanes)
+    rows.append(f"<tr><th>line</th>{at}</tr>")
+    for name, value in view.variables.items():
+        absent = missing(value)
+        cells = "".join(
+            "<td class='off'>·</td>" if absent[lane.lane] else f"<td>{escape(one(value.data[lane.lane]))}</td>"
+            for lane in view.lanes
+        )
+        rows.append(f"<tr class='{'new' if name in view.changed else ''}'><th>{escape(name)}</th>{cells}</tr>")
+    return f"<div><table>{''.join(rows)}</table></div>"
+
+
+def _off(lane: Lane) -> str:
+    return "" if lane.state == "active" else " class='off'"

@@ -1,5 +1,5 @@
 """Tile kernels on NumPy: Tile IR, run a whole tile at a time."""
 
-from cudakit.emulator.tile import accesses, arithmetic, control, conversions, products, shapes, views
+from cudakit.emulator.tile import accesses, arithmetic, machine
 
-__all__ = ["accesses", "arithmetic", "control", "conversions", "products", "shapes", "views"]
+__all__ = ["accesses", "arithmetic", "machine"]

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from cudakit.emulator.machine.memory import Memory
-from cudakit.emulator.tile.boxes import Box
+from cudakit.emulator.tile.values import Box
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, Region
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation, Watcher
-from cudakit.emulator.tile.boxes import Box
+from cudakit.emulator.tile.values import Box
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation
 

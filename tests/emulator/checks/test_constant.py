@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudakit.emulator.checks.constant import origins
+from cudakit.emulator.checks.plans import origins
 from cudakit.emulator.ptx.parser import parse
 
 pytestmark = pytest.mark.emulator

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cudakit.emulator.checks.naming import in_shared
-from cudakit.emulator.checks.schedules import _Tries
+from cudakit.emulator.checks.check import _Tries
+from cudakit.emulator.checks.shadow import in_shared
 from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.ptx.program import Function, Instruction, Source, Variable
 

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.checks.barriers import Barriers
-from cudakit.emulator.checks.clusters import Clusters
-from cudakit.emulator.checks.order import Order
+from cudakit.emulator.checks.checker import Barriers
+from cudakit.emulator.checks.order import Clusters, Order, Warps
 from cudakit.emulator.checks.shadow import LANE_BITS
 from cudakit.emulator.checks.spaces import Spaces
-from cudakit.emulator.checks.warps import Warps
 from cudakit.emulator.machine.memory import SHARED_WINDOW, Memory
 from cudakit.emulator.machine.state import DONE, RUNNING
 

@@ -12,7 +12,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.emulator.counters import requests
-from cudakit.emulator.counters.kinds import kind_of, operations_of
+from cudakit.emulator.counters.tally import kind_of, operations_of
 from cudakit.emulator.ptx.program import Instruction
 
 pytestmark = pytest.mark.emulator

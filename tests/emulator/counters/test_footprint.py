@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.counters.alignment import Alignment
-from cudakit.emulator.counters.footprint import Footprint
+from cudakit.emulator.counters.requests import Alignment, Footprint
 
 pytestmark = pytest.mark.emulator
 

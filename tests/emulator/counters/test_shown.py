@@ -11,16 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.counters.access_advice import _names, on_accesses
-from cudakit.emulator.counters.annotated import annotated, listing, memory_of
+from cudakit.emulator.counters.advice import _names, on_accesses, on_launch
 from cudakit.emulator.counters.cards import CARDS, Card, Roof, card_of
-from cudakit.emulator.counters.counts import Atomics, Counts, Memory, Requests, Shared, SharedRequests, counts_of
-from cudakit.emulator.counters.launch_advice import on_launch
-from cudakit.emulator.counters.lines import Line, lines_of
-from cudakit.emulator.counters.page import page
-from cudakit.emulator.counters.pattern import Pattern
+from cudakit.emulator.counters.counts import (
+    Atomics,
+    Counts,
+    Line,
+    Memory,
+    Requests,
+    Shared,
+    SharedRequests,
+    counts_of,
+    lines_of,
+)
+from cudakit.emulator.counters.page import annotated, listing, memory_of, page
 from cudakit.emulator.counters.report import Report
-from cudakit.emulator.counters.requests import Group
+from cudakit.emulator.counters.requests import Group, Pattern
 from cudakit.emulator.counters.tally import Kernel, Record, Space, Tally
 from cudakit.emulator.machine.state import Geometry
 from cudakit.emulator.ptx.program import Address, Function, Instruction, Program, Register, Symbol, Variable

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 import cudakit as ck
 from cudakit.emulator.debug import timeline
+from cudakit.emulator.debug.debug import Terminal
 from cudakit.emulator.debug.session import Session
-from cudakit.emulator.debug.terminal import Terminal
-from cudakit.emulator.debug.undo import Undo
+from cudakit.emulator.debug.timeline import Undo
 from cudakit.emulator.machine.heap import device_limits
 
 pytestmark = pytest.mark.emulator

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.debug.dwarf import Entry
-from cudakit.emulator.debug.expressions import Value, evaluate
+from cudakit.emulator.debug.dwarf import Entry, Value, evaluate
 from cudakit.errors import ArgumentError
 
 LANES = 3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cudakit.emulator.debug.lines import Line, Lines
+from cudakit.emulator.debug.stops import Line, Lines
 from cudakit.errors import ArgumentError
 
 TEXT = "__global__ void f() {\n    x = 1;\n    y = 2;\n    x = 3;\n}"

@@ -7,9 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.debug import show
-from cudakit.emulator.debug.lines import Line
-from cudakit.emulator.debug.view import Lane, View, Where, _short, same
+from cudakit.emulator.debug.stops import Line
+from cudakit.emulator.debug.view import (
+    Lane,
+    View,
+    Where,
+    _short,
+    as_html,
+    as_text,
+    head_of,
+    one,
+    ranges,
+    same,
+    value_of,
+)
 
 WHERE = Where("f.cu", 7, "x < y;", "f", 1, 2, (0, 1, 2, 5), "step")
 
@@ -27,32 +38,32 @@ def view(error: str = "") -> View:
 
 
 def test_the_head_names_what_there_is() -> None:
-    assert show.head_of(WHERE) == "block 1, warp 2, lanes 0-2, 5 in f at f.cu:7 (step)"
-    assert show.head_of(Where("", 0, "", "", 0, 0, (), "exit")) == "block 0, warp 0 (exit)"
+    assert head_of(WHERE) == "block 1, warp 2, lanes 0-2, 5 in f at f.cu:7 (step)"
+    assert head_of(Where("", 0, "", "", 0, 0, (), "exit")) == "block 0, warp 0 (exit)"
 
 
 @pytest.mark.parametrize(
     ("numbers", "words"), [((), ""), ((3,), "3"), ((0, 1, 2, 3, 8), "0-3, 8"), ((1, 3, 4), "1, 3-4")]
 )
 def test_ranges(numbers: tuple[int, ...], words: str) -> None:
-    assert show.ranges(numbers) == words
+    assert ranges(numbers) == words
 
 
 def test_as_text() -> None:
     head = "block 1, warp 2, lanes 0-2, 5 in f at f.cu:7 (step)"
     lines = ["      6 {", "->    7 x < y;", "      8 }", "  * x = [1 - 3]", "    y = 4"]
-    assert show.as_text(view()).splitlines() == [head, *lines]
-    assert show.as_text(view("it is wrong")).splitlines() == [head, "error: it is wrong", *lines]
+    assert as_text(view()).splitlines() == [head, *lines]
+    assert as_text(view("it is wrong")).splitlines() == [head, "error: it is wrong", *lines]
 
 
 def test_a_value_over_the_lanes() -> None:
-    assert show.value_of(over_lanes([1, 2], False)) == "not set"
-    assert show.value_of(over_lanes([5, 5, 6], [True, True, False])) == "5"
-    assert show.value_of(over_lanes([1, 2, 3], [True, False, True])) == "[1 - 3]"
-    assert show.value_of(over_lanes(np.arange(10)), 7) == "[0 1 2 3 …]"
-    assert show.value_of(over_lanes(np.arange(10)), 19) == "[0 1 2 3 4 5 6 7 8 9]"
-    assert show.value_of(over_lanes(np.arange(10)), 18) == "[0 1 2 3 4 5 6 7 8 …]"
-    assert show.value_of(over_lanes(np.arange(1000))).endswith("999]")
+    assert value_of(over_lanes([1, 2], False)) == "not set"
+    assert value_of(over_lanes([5, 5, 6], [True, True, False])) == "5"
+    assert value_of(over_lanes([1, 2, 3], [True, False, True])) == "[1 - 3]"
+    assert value_of(over_lanes(np.arange(10)), 7) == "[0 1 2 3 …]"
+    assert value_of(over_lanes(np.arange(10)), 19) == "[0 1 2 3 4 5 6 7 8 9]"
+    assert value_of(over_lanes(np.arange(10)), 18) == "[0 1 2 3 4 5 6 7 8 …]"
+    assert value_of(over_lanes(np.arange(1000))).endswith("999]")
 
 
 @pytest.mark.parametrize(
@@ -70,11 +81,11 @@ def test_a_value_over_the_lanes() -> None:
     ],
 )
 def test_the_value_of_a_lane(value: object, words: str) -> None:
-    assert show.one(value) == words
+    assert one(value) == words
 
 
 def test_as_html() -> None:
-    html = show.as_html(view("a < b"))
+    html = as_html(view("a < b"))
     assert html.startswith("<div class='cudakit-debug'><style>")
     assert html.endswith("</table></div></div>")
     assert "<b>block 1, warp 2, lanes 0-2, 5 in f at f.cu:7 (step)</b><p class='wrong'>a &lt; b</p>" in html
@@ -84,8 +95,8 @@ def test_as_html() -> None:
     assert f"<th>line</th>{''.join(cells)}" in html
     assert "<tr class='new'><th>x</th><td>1</td><td class='off'>·</td><td>3</td></tr>" in html
     assert "<tr class=''><th>y</th><td>4</td><td>4</td><td>4</td></tr>" in html
-    assert "wrong'>" not in show.as_html(view())
-    assert "<table>" not in show.as_html(view()._replace(lanes=[]))
+    assert "wrong'>" not in as_html(view())
+    assert "<table>" not in as_html(view()._replace(lanes=[]))
 
 
 def test_what_counts_as_the_same_value() -> None:

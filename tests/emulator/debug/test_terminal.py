@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.debug.lines import Line
-from cudakit.emulator.debug.terminal import Terminal
+from cudakit.emulator.debug.debug import Terminal
+from cudakit.emulator.debug.stops import Line
 from cudakit.emulator.debug.view import Lane, View, Where
 from cudakit.errors import ArgumentError
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cudakit.emulator.debug.dwarf import Entry
-from cudakit.emulator.debug.types import Type, of_entry, of_shared
+from cudakit.emulator.debug.scope import Type, of_entry, of_shared
 
 
 def base(encoding: int, size: int) -> Entry:

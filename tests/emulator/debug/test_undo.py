@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.emulator.debug.undo import Undo
+from cudakit.emulator.debug.timeline import Undo
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Allocation
 
 

@@ -11,8 +11,8 @@ from support.tiles import kernel, needs_tiles
 
 import cudakit as ck
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE, Memory
-from cudakit.emulator.tile.boxes import box_of
 from cudakit.emulator.tile.races import Races
+from cudakit.emulator.tile.values import box_of
 from cudakit.jit.compile.tile_ir import Operation
 
 VIEWS = "auto v = tiles_of<64>(x, n); int i = ct::bid().x;\n"

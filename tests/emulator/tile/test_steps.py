@@ -14,8 +14,8 @@ import pytest
 
 from cudakit.emulator.tile import values
 from cudakit.emulator.tile.accesses import _combined
+from cudakit.emulator.tile.arithmetic import holds
 from cudakit.emulator.tile.decode import Decoder
-from cudakit.emulator.tile.shapes import holds
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Bounded, DivisibleBy, Operation, SameElements, Tile
 
