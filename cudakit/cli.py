@@ -19,7 +19,7 @@ from cudakit.jit.cache.cache import default_cache
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Ran
-    from cudakit.jit.cache.keys import Entry, Explanation, Neighbour
+    from cudakit.jit.cache.cache import Entry, Explanation, Neighbour
 
 _NEIGHBOURS_SHOWN: Final = 3
 _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from inspect import Parameter
 from keyword import iskeyword
-from typing import Any
+from typing import Any, TypeVar
 
-from cudakit.errors import TemplateError, raise_launch_error, shortened
+from cudakit.errors import ArgumentError, CompileError, TemplateError, raise_launch_error, shortened
 from cudakit.jit.launch.bind import evaluate
 from cudakit.jit.launch.code_place import (
     CodePlace,
@@ -28,13 +28,41 @@ from cudakit.jit.specialise.deduce import Deduced, deduce, explicit_arguments
 from cudakit.jit.specialise.options import Target
 from cudakit.jit.specialise.specialise import Specialization, specialise
 from cudakit.jit.specialise.spellings import TypeBook
-from cudakit.kernel.overloads import choose
 from cudakit.kernel.unit import Unit
 from cudakit.memory import host_arrays
 from cudakit.memory.backend import backend_of
 from cudakit.places import place_of
 from cudakit.streams import devices
 from cudakit.types.arguments import Evidence
+
+_T = TypeVar("_T")
+
+
+def choose(overloads: Iterable[Signature], attempt: Callable[[Signature], _T], count: int) -> _T:
+    """What `attempt` gives for the only one of `overloads` that it takes with `count` arguments.
+
+    Raises
+    ------
+    ArgumentError
+        If it takes none of them, or several.
+    """
+    overloads = tuple(overloads)
+    found: list[tuple[Signature, _T]] = []
+    refused: list[str] = []
+    for kernel in overloads:
+        try:
+            found.append((kernel, attempt(kernel)))
+        except (ArgumentError, TemplateError, CompileError) as error:
+            refused.append(f"{kernel.full_name}: {str(error).partition(chr(10))[0]}")
+    if len(found) == 1:
+        return found[0][1]
+    name = overloads[0].name
+    if found:
+        raise ArgumentError(
+            f"{name} has several kernels that these arguments fit: {listed(kernel for kernel, _ in found)}; name one "
+            f"with the types of its parameters, as in Kernel(source, {shortened(found[0][0].full_name)})"
+        )
+    raise ArgumentError(f"no kernel {name} takes these {count} arguments:\n" + "\n".join(refused))
 
 
 class Calls:

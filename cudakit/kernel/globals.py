@@ -14,7 +14,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.compile.elf import variable_name, variable_type
 from cudakit.jit.compile.nvrtc import type_of
-from cudakit.jit.load.variables import Variables
+from cudakit.jit.load.image import Variables
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.specialise.specialise import resolved
 from cudakit.types.arguments import passable, refuse_masked

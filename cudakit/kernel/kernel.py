@@ -22,8 +22,7 @@ from cudakit.jit.source.source import HostCode, Source
 from cudakit.jit.specialise.deduce import explicit_arguments, hashable
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target, options_of
 from cudakit.jit.specialise.specialise import Specialization
-from cudakit.kernel.calls import Calls
-from cudakit.kernel.overloads import choose
+from cudakit.kernel.calls import Calls, choose
 from cudakit.kernel.unit import Unit
 from cudakit.places import DEVICES, default_place
 from cudakit.streams import devices

@@ -13,8 +13,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, CompileError
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.launch.code_place import CodePlace, Ready
-from cudakit.jit.load.image import Image
-from cudakit.jit.load.variables import Variables
+from cudakit.jit.load.image import Image, Variables
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, check_target, options_of

@@ -12,7 +12,7 @@ from cudakit.arrays.layout import flat, span, steps_of
 from cudakit.arrays.place import ArrayPlace, address_of, device_limits
 from cudakit.errors import CompileError
 from cudakit.jit.cache.stages import compiled_of
-from cudakit.jit.load.driver_tiles import loadable
+from cudakit.jit.load.load import loadable
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.epilogue import Activation
 from cudakit.ops.matmul_plan import Choice, Lying, Product, choose, kind, lying, product

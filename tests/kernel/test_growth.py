@@ -13,9 +13,9 @@ from cudakit.emulator.launch import limits_of
 from cudakit.jit.cache.cache import Cache
 from cudakit.jit.compile.elf import common_name, is_shared, variable_name, variables_of
 from cudakit.jit.launch import code_place
-from cudakit.jit.load import device_image
+from cudakit.jit.load import image
+from cudakit.jit.load.image import move
 from cudakit.jit.load.load import Loaded, parameter_size
-from cudakit.jit.load.variables import move
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order
@@ -93,9 +93,9 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(streams, "is_captured", lambda handle: False)
     monkeypatch.setattr(devices, "require_gpu", lambda: None)
     monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
-    monkeypatch.setattr(device_image, "object_code", lambda compiled, name: len(Library.made))
-    monkeypatch.setattr(device_image, "DeviceVariables", Library)
-    monkeypatch.setattr(device_image, "load", load)
+    monkeypatch.setattr(image, "object_code", lambda compiled, name: len(Library.made))
+    monkeypatch.setattr(image, "DeviceVariables", Library)
+    monkeypatch.setattr(image, "load", load)
     monkeypatch.setattr(code_place, "make_run", lambda ready, _: lambda *given: found.append(ready.kernel))
     return found
 

@@ -10,7 +10,7 @@ import pytest
 import cudakit as ck
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch import code_place
-from cudakit.jit.load import device_image
+from cudakit.jit.load import image
 from cudakit.jit.load.load import Loaded, parameter_size
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
@@ -47,8 +47,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(streams, "is_captured", lambda handle: False)
     monkeypatch.setattr(devices, "require_gpu", lambda: None)
     monkeypatch.setattr(devices, "limits", lambda device_id: limits_of("sm_90"))
-    monkeypatch.setattr(device_image, "load", load)
-    monkeypatch.setattr(device_image, "object_code", lambda *given: None)
+    monkeypatch.setattr(image, "load", load)
+    monkeypatch.setattr(image, "object_code", lambda *given: None)
     monkeypatch.setattr(code_place, "make_run", lambda *shape: lambda *given: found.append(given[3:]))
     return found
 

@@ -19,8 +19,8 @@ from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_asse
 import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import assemble, nvrtc, nvrtc_worker
-from cudakit.jit.load import driver_tiles, load
-from cudakit.jit.load.device_image import DeviceImage
+from cudakit.jit.load import load
+from cudakit.jit.load.image import DeviceImage
 from cudakit.jit.source import headers
 from cudakit.streams import devices
 
@@ -334,7 +334,7 @@ def card(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int], None]:
     monkeypatch.setattr(devices, "current_device", lambda: type("Device", (), {"device_id": 0}))
 
     def of(major: int, minor: int) -> None:
-        for module in (load, driver_tiles):
+        for module in (load, load):
             monkeypatch.setattr(module, "driver_version", lambda: (major, minor))
 
     return of

@@ -17,7 +17,7 @@ from support.tiles import HEAD, VIEW, needs_compiler, needs_tiles, why_no_assemb
 import cudakit as ck
 from cudakit.cli import main
 from cudakit.jit.cache.cache import Cache, cache_at
-from cudakit.jit.load.device_image import DeviceImage
+from cudakit.jit.load.image import DeviceImage
 
 #: y = factor * x + y, in tiles; the factor is a number of the elements' type, or an int.
 SCALE = f"""{HEAD}{VIEW}

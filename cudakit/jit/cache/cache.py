@@ -11,30 +11,160 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import sys
 import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from cudakit.errors import ArgumentError, CacheWarning
 from cudakit.jit.cache import settings
-from cudakit.jit.cache.messages import tell
-from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, packed, unpacked
+from cudakit.jit.cache.store import FORMAT_VERSION, Store, StoredFile, hold, packed, read_file, unpacked, write_file
 from cudakit.jit.compile.compiled import Compiled, Promise
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.streams import process
 from cudakit.streams.witnesses import doing
 
-# What a hit needs is imported above. Locks, and what tells keys apart, are imported where a miss or a question needs
-# them: the first use of a cached kernel should not wait for them.
-if TYPE_CHECKING:
-    from cudakit.jit.cache.keys import Entry, Explanation, Keyed, Where
+Where: TypeAlias = Literal["memory", "disk", "miss"]
 
-__all__ = ["Cache", "CacheInfo", "cache_at", "default_cache"]
+
+class Keyed(Protocol):
+    """What the cache needs to know of a specialization.
+
+    Attributes
+    ----------
+    closure : Closure or None
+        What its compiler reads; None until the cache finds a known one that holds, or it is compiled.
+    unstorable : str or None
+        Why the code may not be kept, as far as that is known before it is compiled; None if it may be.
+    """
+
+    closure: Closure | None
+    unstorable: str | None
+
+    @property
+    def base(self) -> str:
+        """The hexadecimal SHA-256 of all that decides what the compiler reads."""
+
+    @property
+    def key(self) -> str:
+        """The hexadecimal SHA-256 of the parts; final once the closure is known."""
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """What the key is made of: a part's name to its value, both readable, in a fixed order."""
+
+    @property
+    def portable(self) -> str | None:
+        """What the code is known by on every machine; None where it holds for this one alone."""
+
+    @property
+    def label(self) -> str:
+        """The source's name, a colon and the name expression, for people."""
+
+
+class Entry(NamedTuple):
+    """A compiled specialization on disk.
+
+    Attributes
+    ----------
+    label : str
+        The source's name and the name expression.
+    parts : mapping of str to str
+        What its key is made of.
+    bytes : int
+        Size of its file.
+    last_used : float
+        When it was last read or written, in seconds since the epoch, to about a minute.
+    path : pathlib.Path
+        Its file.
+    """
+
+    label: str
+    parts: Mapping[str, str]
+    bytes: int
+    last_used: float
+    path: Path
+
+
+class Difference(NamedTuple):
+    """A part of the key in which what was asked for and what is stored differ; None where one lacks the part."""
+
+    part: str
+    asked: str | None
+    stored: str | None
+
+
+class Neighbour(NamedTuple):
+    """A stored entry of the same kernel or the same source, and the parts in which it differs."""
+
+    entry: Entry
+    differences: tuple[Difference, ...]
+
+
+class Explanation(NamedTuple):
+    """Why asking for a specialization is a hit or a miss.
+
+    Attributes
+    ----------
+    label, key : str
+        What was asked for.
+    where : {"memory", "disk", "miss"}
+        Where it was found.
+    unstorable : str or None
+        Why it is never kept on disk, if so.
+    neighbours : tuple of Neighbour
+        For a miss, the stored entries of the same kernel or the same source, nearest first.
+    """
+
+    label: str
+    key: str
+    where: Where
+    unstorable: str | None
+    neighbours: tuple[Neighbour, ...]
+
+
+def neighbours(keyed: Keyed, entries: Iterable[Entry]) -> tuple[Neighbour, ...]:
+    """Return the entries of the same kernel or the same source, those that differ in the fewest parts first."""
+    names = _names(keyed.label, keyed.parts)
+    found = [
+        Neighbour(entry, _differences(keyed.parts, entry.parts))
+        for entry in entries
+        if any(ours and ours == theirs for ours, theirs in zip(names, _names(entry.label, entry.parts), strict=True))
+    ]
+    return tuple(sorted(found, key=lambda neighbour: len(neighbour.differences)))
+
+
+def _differences(asked: Mapping[str, str], stored: Mapping[str, str]) -> tuple[Difference, ...]:
+    parts = [*asked, *(part for part in stored if part not in asked)]
+    pairs = (Difference(part, asked.get(part), stored.get(part)) for part in parts)
+    return tuple(pair for pair in pairs if pair.asked != pair.stored)
+
+
+def _names(label: str, parts: Mapping[str, str]) -> tuple[str, str]:
+    """Return the kernel's name without its template arguments, and the source's."""
+    return parts.get("name", "").partition("<")[0], parts.get("file") or label.partition(": ")[0]
+
+
+def tell(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values: object) -> None:
+    """Log that something was done about the code of a key: its label, then `message` with `values` in it.
+
+    Whoever listens has loaded ``logging``; nobody else should wait for it.
+    """
+    if "logging" not in sys.modules:
+        return
+    import logging
+
+    logger, number = logging.getLogger("cudakit"), getattr(logging, level)
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    if logger.isEnabledFor(number):
+        logger.log(number, f"%s: {message}", keyed.label, *values)
+
 
 _KERNEL: Final = "kernel"
 _CLOSURES: Final = "closures"
@@ -197,8 +327,6 @@ class Cache:
         int, list of str
             How many; and the labels of those that hold for this machine alone, which are left out.
         """
-        from cudakit.jit.cache import exchange
-
         alone: list[str] = []
         keys = set[str]()
 
@@ -215,7 +343,7 @@ class Cache:
                         keys.add(key)
                         yield key, packed(found[0], f"{key}.{_IMPORTED}", found[1])
 
-        count = 0 if self._store is None else exchange.write_file(path, entries())
+        count = 0 if self._store is None else write_file(path, entries())
         return count, alone
 
     def take_in(self, path: Path) -> int:
@@ -229,12 +357,10 @@ class Cache:
         ArgumentError
             For a file that is damaged, or something else; and where there is no cache on disk.
         """
-        from cudakit.jit.cache import exchange
-
         if self._store is None:
             raise ArgumentError("there is no cache on disk to take kernels into: CUDAKIT_CACHE_DIR is empty")
         found = []
-        for key, data in exchange.read_file(path):
+        for key, data in read_file(path):
             content = unpacked(data, f"{key}.{_IMPORTED}")
             if content is None:
                 raise ArgumentError(f"{path}: the kernel {key} is damaged; nothing was taken in")
@@ -296,8 +422,6 @@ class Cache:
 
     def explain(self, keyed: Keyed) -> Explanation:
         """Say where the key is found or, for a miss, which parts of the nearest stored keys differ."""
-        from cudakit.jit.cache.keys import Explanation, neighbours
-
         self._settle(keyed)
         where: Where = "memory" if keyed.key in self._memory else "miss" if self._read(keyed) is None else "disk"
         near = neighbours(keyed, self.entries()) if where == "miss" else ()
@@ -345,10 +469,8 @@ class Cache:
             return compiled
         compiled = self._read(keyed)
         if compiled is None and self._store is not None and keyed.unstorable is None:
-            from cudakit.jit.cache import locks
-
             lock = self._store.path("lock", keyed.base)
-            with locks.hold(lock, ready=lambda: self._arrived(keyed), limit_s=self._wait_limit_s):
+            with hold(lock, ready=lambda: self._arrived(keyed), limit_s=self._wait_limit_s):
                 self._settle(keyed)
                 compiled = self._read(keyed)
                 if compiled is None:
@@ -387,11 +509,9 @@ class Cache:
             return ()
 
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
-        from cudakit.jit.cache.notice import noticed
-
         tell("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
-        with noticed(keyed.label), doing("compile", f"compile {keyed.label.rpartition(': ')[2]}", None):
+        with settings.noticed(keyed.label), doing("compile", f"compile {keyed.label.rpartition(': ')[2]}", None):
             compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)
@@ -438,8 +558,6 @@ class Cache:
     def _files_with_entries(self) -> list[tuple[StoredFile, Entry]]:
         if self._store is None:
             return []
-        from cudakit.jit.cache.keys import Entry
-
         found = []
         for file in self._store.files():
             header = self._store.header(file) if file.kind == _KERNEL else None

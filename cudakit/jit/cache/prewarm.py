@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from cudakit.errors import CompileError
-from cudakit.jit.cache.cache import Cache, cache_at
-from cudakit.jit.cache.messages import tell
-from cudakit.jit.cache.notice import noticed
+from cudakit.jit.cache.cache import Cache, cache_at, tell
+from cudakit.jit.cache.settings import noticed
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request

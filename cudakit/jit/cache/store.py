@@ -8,11 +8,20 @@ Why not `cuda.core.utils.FileStreamProgramCache` as the byte store: to bound its
 it is opened (0.14 ms with 1 entry, 9 ms with 1,000, 36 to 51 ms with 5,000, where a read costs 0.1 ms); it makes
 folders and so cannot open a read-only one; its file names are hashes of the keys, so that entries cannot be listed;
 and a write costs 0.7 ms, half of it in fsync, where ours costs 0.2 ms.
+
+Locks between processes are files too, one a lock. The operating system drops a lock when its holder dies, however it
+dies, so a lock is never stale and a waiter takes over at once; a forked child has no part in its parent's. A lock only
+saves work: where the file system refuses locks, or the folder cannot be written, the caller goes on without one. A lock
+file is removed by its holder, still holding it. Who was waiting on that file then gets a lock on a file without a name,
+which `filelock` sees, and starts again with the file that has it.
+
+`write_file` and `read_file` are for files of compiled code, from a machine with a compiler to others that need none.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -20,10 +29,86 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cudakit.jit.cache.folders import make_folder
+from cudakit.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+
+def make_folder(folder: str) -> None:
+    """Make a folder of a cache, and the one above it, for the user alone."""
+    for path in (os.path.dirname(folder), folder):
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+_PAUSE_S: Final = 0.005
+_NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+@contextlib.contextmanager
+def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bool]:
+    """Hold the lock at `path` while the block runs, waiting for it at most `limit_s` seconds.
+
+    Parameters
+    ----------
+    path : str
+        The lock file; its folder is made if need be.
+    ready : callable
+        Asked while waiting: True once what the lock guards is done, so that waiting is pointless.
+    limit_s : float
+        Longest wait, in seconds.
+
+    Yields
+    ------
+    bool
+        Whether the lock is held; False if it could not be had, if `ready` said so, or if the time was up.
+    """
+    lock = _lock(path)
+    try:
+        make_folder(os.path.dirname(path))
+        lock.acquire(limit_s, _PAUSE_S, cancel_check=ready)
+    except OSError as error:  # Timeout too is one
+        if error.errno in _NO_LOCKS:
+            # Nobody can hold this file, so nobody misses it.
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        _release(lock)
+
+
+def remove_if_free(path: str) -> None:
+    """Remove a lock file that nobody holds, such as one whose holder was killed."""
+    lock = _lock(path)
+    with contextlib.suppress(OSError):
+        lock.acquire(blocking=False)
+        _release(lock)
+
+
+def _lock(path: str) -> FileLock:
+    from filelock import FileLock  # a hit in the cache needs no lock, and should not wait for this
+
+    # Not of the thread that makes it: the garbage collector may close a generator, and with it `hold`, in another.
+    return FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
+
+
+def _release(lock: FileLock) -> None:
+    # A forked child has no part in its parent's lock, and leaves the file.
+    if lock.is_locked:
+        # On Windows an open file cannot be removed; there `filelock` removes it, unless somebody waits for it.
+        with contextlib.suppress(OSError):
+            os.unlink(lock.lock_file)
+        with contextlib.suppress(OSError):
+            lock.release()
+
 
 FORMAT_VERSION: Final = 1
 
@@ -187,7 +272,7 @@ class Store:
                 with contextlib.suppress(OSError):
                     os.unlink(file.path)
             elif file.kind == "lock":
-                from cudakit.jit.cache.locks import remove_if_free
+                pass
 
                 remove_if_free(file.path)
 
@@ -300,3 +385,44 @@ def _replace(temporary: str, path: str) -> None:
         if sys.platform != "win32" or not os.path.exists(path):
             raise
         os.unlink(temporary)
+
+
+#: What an entry of a file may be long: no code is.
+_MOST_BYTES: Final = 1 << 30
+_SUFFIX: Final = ".cudakit"
+
+
+def write_file(path: Path, entries: Iterator[tuple[str, bytes]]) -> int:
+    """Write entries, each a key and checked bytes, into one file; how many there were."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    count = 0
+    try:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
+            for key, data in entries:
+                file.writestr(f"{key}{_SUFFIX}", data)
+                count += 1
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return count
+
+
+def read_file(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The entries of a file that `write_file` wrote.
+
+    Raises
+    ------
+    ArgumentError
+        For what is no such file.
+    """
+    try:
+        with zipfile.ZipFile(path) as file:
+            for each in file.infolist():
+                key = each.filename.removesuffix(_SUFFIX)
+                if key == each.filename or len(key) != 64 or key.strip("0123456789abcdef"):
+                    raise ArgumentError(f"{path} holds {each.filename!r}, which is no compiled kernel")
+                if each.file_size > _MOST_BYTES:
+                    raise ArgumentError(f"{path}: {each.filename} is {each.file_size} bytes long")
+                yield key, file.read(each)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise ArgumentError(f"{path} is no file of compiled kernels: {error}") from error

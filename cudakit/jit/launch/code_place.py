@@ -13,8 +13,7 @@ from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.bind import Callee, bind
 from cudakit.jit.launch.dispatch import MISSING, Shape
 from cudakit.jit.launch.launch import CallShape, make_run
-from cudakit.jit.load.device_image import DeviceImage
-from cudakit.jit.load.image import Image
+from cudakit.jit.load.image import DeviceImage, Image
 from cudakit.jit.signature.signature import Signature
 from cudakit.jit.specialise.deduce import Deduced, pair_up
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization

@@ -6,16 +6,16 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cudakit.errors import ArgumentError, LaunchError
+from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import Config, Cover, as_launch_config, spread, tiled
-from cudakit.jit.load.driver_tiles import driver_version
 from cudakit.jit.load.limits import PORTABLE_CLUSTER, bounded, check_cooperative, check_grid, check_launch
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
 from cudakit.streams import devices, process
@@ -23,6 +23,29 @@ from cudakit.streams import devices, process
 if TYPE_CHECKING:
     from cuda.core import Kernel as CoreKernel
     from cuda.core import LaunchConfig, ObjectCode
+
+
+#: The version of Tile IR that NVRTC writes; a driver reads those up to its own CUDA version.
+_WRITTEN: Final = 13, 5
+
+
+def loadable(wanted: Specialization) -> Specialization:
+    """What a driver is given for a tile kernel: machine code, where there is any; else Tile IR, if it takes that."""
+    from cudakit.jit.compile import assemble  # starts programs: most never load it
+
+    if wanted.target != "cubin" or assemble.is_here() or cache_at(wanted.options.cache).imported(wanted) is not None:
+        return wanted
+    return wanted._replace(target="tileir") if driver_version() >= _WRITTEN else wanted
+
+
+@cache
+def driver_version() -> tuple[int, int]:
+    """Which CUDA the driver is for; (0, 0) where it does not say."""
+    from cuda.bindings import driver
+
+    status, version = driver.cuDriverGetVersion()
+    return (version // 1000, version % 1000 // 10) if int(status) == 0 else (0, 0)
+
 
 _DEFAULT_DYNAMIC_BYTES = 48 * 1024
 #: The CUDA of the first driver that loads machine code of tile kernels.

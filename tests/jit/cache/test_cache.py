@@ -28,9 +28,8 @@ import pytest
 
 from cudakit.errors import CacheWarning, CudakitError
 from cudakit.jit.cache import cache as cache_module
-from cudakit.jit.cache import locks, settings, store
-from cudakit.jit.cache.cache import Cache, default_cache
-from cudakit.jit.cache.keys import Difference
+from cudakit.jit.cache import settings, store
+from cudakit.jit.cache.cache import Cache, Difference, default_cache
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 
@@ -181,7 +180,7 @@ class TestHitAndMiss:
     def test_a_program_that_does_not_log_neither_loads_logging_nor_says_anything(self) -> None:
         program = """
 import sys
-from cudakit.jit.cache.messages import tell
+from cudakit.jit.cache.cache import tell
 assert "logging" not in sys.modules
 tell("INFO", None, "nobody listens")
 assert "logging" not in sys.modules
@@ -661,7 +660,7 @@ class TestLocks:
 
         def work() -> None:
             for _ in range(60):
-                with locks.hold(path, ready=lambda: False, limit_s=20) as held:
+                with store.hold(path, ready=lambda: False, limit_s=20) as held:
                     inside.append(1)
                     crowds.append(len(inside) + (not held))
                     time.sleep(0.0002)
@@ -676,7 +675,7 @@ class TestLocks:
         assert not os.path.exists(path)
 
     def test_a_waiter_leaves_when_the_entry_appears(self, cache: Cache, folder: Path) -> None:
-        with locks.hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1) as held:
+        with store.hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1) as held:
             assert held
             waiter = threading.Thread(target=cache.get, args=(Asked(), refuse))
             waiter.start()
@@ -689,7 +688,7 @@ class TestLocks:
 
     def test_waiting_ends(self, folder: Path) -> None:
         cache = Cache(folder, MIB, wait_limit_s=0.1)
-        with locks.hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1):
+        with store.hold(lock_path(folder, Asked()), ready=lambda: False, limit_s=1):
             cache.get(Asked(), (compiler := Compiler()))
         assert compiler.count == 1
 
@@ -698,11 +697,11 @@ class TestLocks:
         path = str(tmp_path / "a.lock")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # from Python 3.12: threads and fork
-            with locks.hold(path, ready=lambda: False, limit_s=1):
+            with store.hold(path, ready=lambda: False, limit_s=1):
                 child = os.fork()
                 if child:
                     assert os.waitpid(child, 0)[1] == 0
-                    locks.remove_if_free(path)
+                    store.remove_if_free(path)
                     assert os.path.exists(path)
             if not child:
                 os._exit(not os.path.exists(path))
@@ -710,8 +709,8 @@ class TestLocks:
 
     def test_sweeping_leaves_a_held_lock(self, tmp_path: Path) -> None:
         path = str(tmp_path / "a.lock")
-        with locks.hold(path, ready=lambda: False, limit_s=1):
-            locks.remove_if_free(path)
+        with store.hold(path, ready=lambda: False, limit_s=1):
+            store.remove_if_free(path)
             assert os.path.exists(path)
 
     @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import cudakit as ck
-from cudakit.jit.cache import notice
-from cudakit.jit.cache.notice import noticed
+from cudakit.jit.cache import settings
+from cudakit.jit.cache.settings import noticed
 
 
 class Terminal(io.StringIO):
@@ -30,7 +30,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     monkeypatch.delenv("CUDAKIT_QUIET", raising=False)
     found = Terminal()
     # pytest puts its own sys.stderr in place when the test itself begins.
-    monkeypatch.setattr(notice, "sys", SimpleNamespace(stderr=found, modules=sys.modules))
+    monkeypatch.setattr(settings, "sys", SimpleNamespace(stderr=found, modules=sys.modules))
     return found
 
 
@@ -44,7 +44,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             started.set()
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    monkeypatch.setattr(notice, "AFTER_S", 0.0)
+    monkeypatch.setattr(settings, "AFTER_S", 0.0)
     return lambda: None if started.wait(10) else pytest.fail("nothing was said")
 
 
@@ -88,13 +88,13 @@ def test_nobody_is_told(why: str, terminal: Terminal, monkeypatch: pytest.Monkey
     if why == "quiet":
         monkeypatch.setenv("CUDAKIT_QUIET", "1")
     elif why == "file":  # as a notebook's is
-        monkeypatch.setattr(notice.sys, "stderr", io.StringIO())
+        monkeypatch.setattr(settings.sys, "stderr", io.StringIO())
     elif why == "closed":
         closed = io.StringIO()
         closed.close()
-        monkeypatch.setattr(notice.sys, "stderr", closed)
+        monkeypatch.setattr(settings.sys, "stderr", closed)
     elif why == "none":
-        monkeypatch.setattr(notice.sys, "stderr", None)
+        monkeypatch.setattr(settings.sys, "stderr", None)
     else:
         monkeypatch.setattr(multiprocessing.process, "parent_process", lambda: SimpleNamespace())
     with noticed("f"):
@@ -105,7 +105,7 @@ def test_nobody_is_told(why: str, terminal: Terminal, monkeypatch: pytest.Monkey
 def test_a_hit_has_nothing_to_do_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = ck.Kernel("__global__ void hit_quietly(int* x) {}")
     kernel.compile(arch="sm_90")
-    monkeypatch.setattr(notice, "noticed", lambda _: pytest.fail("it was compiled"))
+    monkeypatch.setattr(settings, "noticed", lambda _: pytest.fail("it was compiled"))
     kernel.compile(arch="sm_90")
 
 

@@ -17,7 +17,7 @@ from cudakit.jit.cache import prewarm, settings
 from cudakit.jit.compile import assemble, binary, tile_bytecode
 from cudakit.jit.compile.assemble import Explained, Remark
 from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule
-from cudakit.jit.load import driver_tiles
+from cudakit.jit.load import load
 from cudakit.jit.signature.host_code import device_part
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import hashable
@@ -62,10 +62,10 @@ def test_whichever_disassembler_is_here(tools: dict[str, str | None], monkeypatc
 
 def test_the_drivers_cuda_version(monkeypatch: pytest.MonkeyPatch) -> None:
     for answer, wanted in (((0, 13020), (13, 2)), ((0, 12090), (12, 9)), ((0, 13000), (13, 0)), ((3, 13000), (0, 0))):
-        driver_tiles.driver_version.cache_clear()
+        load.driver_version.cache_clear()
         monkeypatch.setattr("cuda.bindings.driver.cuDriverGetVersion", lambda answer=answer: answer)
-        assert driver_tiles.driver_version() == wanted
-    driver_tiles.driver_version.cache_clear()
+        assert load.driver_version() == wanted
+    load.driver_version.cache_clear()
 
 
 def test_what_a_driver_is_given_of_a_tile_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,14 +74,14 @@ def test_what_a_driver_is_given_of_a_tile_kernel(monkeypatch: pytest.MonkeyPatch
             return Wanted(target=target, options=self.options)
 
     imported: list[Any] = [None]
-    monkeypatch.setattr(driver_tiles, "cache_at", lambda where: SimpleNamespace(imported=lambda wanted: imported[0]))
+    monkeypatch.setattr(load, "cache_at", lambda where: SimpleNamespace(imported=lambda wanted: imported[0]))
     options = SimpleNamespace(cache=None)
 
     def target(is_here: bool, version: tuple[int, int], asked: str = "cubin") -> str:
         monkeypatch.setattr(assemble, "is_here", lambda: is_here)
-        monkeypatch.setattr(driver_tiles, "driver_version", lambda: version)
+        monkeypatch.setattr(load, "driver_version", lambda: version)
         wanted: Any = Wanted(target=asked, options=options)
-        return driver_tiles.loadable(wanted).target
+        return load.loadable(wanted).target
 
     assert target(True, (13, 5)) == "cubin"
     assert target(False, (13, 5)) == target(False, (14, 0)) == "tileir"

@@ -21,10 +21,10 @@ from cudakit.jit.launch import bind, launch, param_buffer
 from cudakit.jit.launch.bind import Callee, Fragment, evaluate
 from cudakit.jit.launch.launch import CallShape, make_run
 from cudakit.jit.launch.param_buffer import PackedLaunch, native_bytes, native_config
-from cudakit.jit.load import load, variables
+from cudakit.jit.load import image, load
+from cudakit.jit.load.image import DeviceVariables, move
 from cudakit.jit.load.limits import bounded, check_cooperative, check_launch
 from cudakit.jit.load.load import Loaded
-from cudakit.jit.load.variables import DeviceVariables, move
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.streams import devices
 from cudakit.types.arguments import describe
@@ -430,7 +430,7 @@ def test_variables_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ck.LaunchError, match="several linked texts have a variable twice: rename all but one"):
         own.address("twice")
     copies: list[Any] = []
-    monkeypatch.setattr(variables, "_copy", lambda *given: copies.append(given))
+    monkeypatch.setattr(image, "_copy", lambda *given: copies.append(given))
     data = np.arange(8, dtype=np.uint8)
     own.write("a", data, "stream")
     read = own.read("a", None)
@@ -451,17 +451,17 @@ def test_copies_of_variables_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("cuCtxSynchronize", "cuMemcpyDtoH", "cuMemcpyDtoHAsync"):
         monkeypatch.setattr(driver, name, told(name))
     core = SimpleNamespace(handle=5, sync=lambda: calls.append("sync"))
-    monkeypatch.setattr(variables, "as_stream", lambda stream: core)
-    variables._copy("cuMemcpyDtoH", None, 1, 2, 3)
+    monkeypatch.setattr(image, "as_stream", lambda stream: core)
+    image._copy("cuMemcpyDtoH", None, 1, 2, 3)
     assert calls == [("cuCtxSynchronize",), ("cuMemcpyDtoH", 1, 2, 3), ("cuCtxSynchronize",)]
     calls.clear()
-    variables._copy("cuMemcpyDtoH", "stream", 1, 2, 3)
+    image._copy("cuMemcpyDtoH", "stream", 1, 2, 3)
     assert calls == [("cuMemcpyDtoHAsync", 1, 2, 3, 5), "sync"]
     calls.clear()
     status[0] = WRONG
     for stream in (None, "stream"):
         with pytest.raises(ck.LaunchError, match="copying a variable failed: CUDA_ERROR_INVALID_VALUE"):
-            variables._copy("cuMemcpyDtoH", stream, 1, 2, 3)
+            image._copy("cuMemcpyDtoH", stream, 1, 2, 3)
     assert len(calls) == 2
 
 
