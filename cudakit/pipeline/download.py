@@ -17,7 +17,7 @@ from cudakit.pipeline.streams import TO_HOST, Lanes
 from cudakit.streams import witnesses
 
 #: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
-_SMALL = 1 << 15
+_SMALL_DOWNLOAD = 1 << 15
 
 
 class Outbound:
@@ -100,7 +100,7 @@ class Outbound:
             target = np.empty(array.shape, array.dtype)
             copy_out(array, target, lanes.leaving)
             return target
-        if size <= _SMALL:
+        if size <= _SMALL_DOWNLOAD:
             if buffers.small == len(buffers.leaving):
                 buffers.leaving.append(Room())
             room = buffers.leaving[buffers.small]

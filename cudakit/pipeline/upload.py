@@ -16,7 +16,7 @@ from cudakit.streams import witnesses
 from cudakit.types.arguments import is_page_locked, refuse_masked
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
-_SMALL = 1 << 16
+_SMALL_UPLOAD = 1 << 16
 
 
 class Inbound:
@@ -73,7 +73,7 @@ class Inbound:
         if not size:
             return room.device
         lanes = self._lanes
-        if lanes.emulated or (size >= _SMALL and array.flags.c_contiguous and is_page_locked(array)):
+        if lanes.emulated or (size >= _SMALL_UPLOAD and array.flags.c_contiguous and is_page_locked(array)):
             buffers.held.append(array)
             copy_in(array, room.device, lanes.arriving)
             return room.device
