@@ -13,7 +13,7 @@ from support.pipelines import ADD, Listener, adding, items
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.pipeline.counters import Counters, Line
+from cudakit.pipeline.run import Counters, Line
 from cudakit.streams import witnesses as work
 
 
