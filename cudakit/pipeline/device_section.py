@@ -16,8 +16,7 @@ from cudakit.errors import ArgumentError
 from cudakit.pipeline.download import Outbound
 from cudakit.pipeline.in_flight import BufferSet, Outgoing, mapped
 from cudakit.pipeline.nodes import Node
-from cudakit.pipeline.parcel import END, NOTHING, Parcel
-from cudakit.pipeline.stages import Stage
+from cudakit.pipeline.stages import END, NOTHING, Parcel, Stage
 from cudakit.pipeline.streams import Lanes
 from cudakit.pipeline.upload import Inbound, arrays_of
 from cudakit.streams import devices

@@ -18,8 +18,7 @@ from types import GeneratorType
 from typing import Any, Final, Protocol
 
 from cudakit.pipeline.gate import Gate
-from cudakit.pipeline.parcel import END, NOTHING, Parcel
-from cudakit.pipeline.stages import Stage
+from cudakit.pipeline.stages import END, NOTHING, Parcel, Stage
 from cudakit.streams import witnesses
 
 #: The number of no item: says that the pipeline was stopped.

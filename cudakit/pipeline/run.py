@@ -19,8 +19,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, CudakitError, PipelineError, shortened
 from cudakit.pipeline.in_flight import mapped
 from cudakit.pipeline.nodes import Node, Reader
-from cudakit.pipeline.parcel import END, Failure, Gone, Parcel
-from cudakit.pipeline.stages import Stage
+from cudakit.pipeline.stages import END, Failure, Gone, Parcel, Stage
 from cudakit.types.shown import Table, html
 
 if TYPE_CHECKING:

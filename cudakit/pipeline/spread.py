@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from cudakit.pipeline.nodes import InOrder, Node
-from cudakit.pipeline.parcel import END, NOTHING, Parcel
+from cudakit.pipeline.stages import END, NOTHING, Parcel
 from cudakit.streams import devices
 
 
