@@ -16,7 +16,7 @@ from support.places import to_host
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.pipeline.gate import Gate
+from cudakit.pipeline.nodes import Gate
 
 
 class Counted:
