@@ -332,7 +332,7 @@ class Pipeline:
 
         if self.devices is None:
             return made(0, None)(upstream)
-        from cudakit.pipeline.spread import Spread  # for those who have several
+        from cudakit.pipeline.device_section import Spread  # for those who have several
 
         here = self.devices if has_gpu() else [None] * len(self.devices)
         return Spread(upstream, [(device, made(place, device)) for place, device in enumerate(here)], lenient)

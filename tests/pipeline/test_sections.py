@@ -13,10 +13,9 @@ import pytest
 
 import cudakit as ck
 from cudakit.pipeline import device_section, host_copy
-from cudakit.pipeline import spread as spread_module
+from cudakit.pipeline import device_section as spread_module
 from cudakit.pipeline import streams as lanes_module
-from cudakit.pipeline.device_section import Section
-from cudakit.pipeline.spread import Spread
+from cudakit.pipeline.device_section import Section, Spread
 from cudakit.pipeline.stages import END, NOTHING, Parcel
 from cudakit.pipeline.streams import Lanes
 from cudakit.streams.witnesses import Witness, Work, witnessing
