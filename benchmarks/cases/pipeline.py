@@ -195,7 +195,7 @@ def throughput_rows(total: int, chunk_bytes: int) -> list[tuple[str, ...]]:
 
 def pageable_rows(total: int, chunk_bytes: int, pipeline: Any, bound: float) -> list[tuple[str, ...]]:
     """Rows for one large NumPy array to another, and what the host's memory alone allows."""
-    from cudakit.pipeline import host_copy as strips
+    from cudakit.pipeline import transfers as strips
 
     size = chunk_bytes // 4
     array = np.ones((total // chunk_bytes, size), np.float32)

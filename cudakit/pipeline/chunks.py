@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.errors import ArgumentError
-from cudakit.pipeline import host_copy
+from cudakit.pipeline import transfers
 from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.io.sources import Chunks
 from cudakit.pipeline.run import Run
@@ -65,7 +65,7 @@ def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
             if made is None:
                 made = make((source.array.shape[0], *result.shape[1:]), result.dtype)
             # Threads put the result in its place while this one feeds the device.
-            under_way.append(host_copy.start(made[start:stop], result[start - first : stop - first]))
+            under_way.append(transfers.start(made[start:stop], result[start - first : stop - first]))
             if len(under_way) > _UNDER_WAY:
                 _wait(under_way.popleft())
         for _ in results:

@@ -14,12 +14,11 @@ from types import GeneratorType
 from typing import Any
 
 from cudakit.errors import ArgumentError
-from cudakit.pipeline.download import Outbound
 from cudakit.pipeline.in_flight import BufferSet, Outgoing, mapped
 from cudakit.pipeline.nodes import InOrder, Node
 from cudakit.pipeline.stages import END, NOTHING, Parcel, Stage
 from cudakit.pipeline.streams import Lanes
-from cudakit.pipeline.upload import Inbound, arrays_of
+from cudakit.pipeline.transfers import Inbound, Outbound, arrays_of
 from cudakit.streams import devices
 
 #: Items in flight by what one takes up on the device, in bytes: small items need more of them to hide latency.

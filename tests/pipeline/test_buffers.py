@@ -10,10 +10,9 @@ import pytest
 
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
-from cudakit.pipeline import download, upload
-from cudakit.pipeline.download import Outbound
+from cudakit.pipeline import transfers
 from cudakit.pipeline.in_flight import BufferSet, Room
-from cudakit.pipeline.upload import Inbound
+from cudakit.pipeline.transfers import Inbound, Outbound
 from cudakit.streams import witnesses
 
 pytestmark = pytest.mark.emulator
@@ -146,8 +145,8 @@ def test_large_pinned_arrays_are_copied_from_where_they_are(
     device: Device, buffers: BufferSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     straight: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(upload, "copy_in", lambda *given: straight.append(given))
-    monkeypatch.setattr(upload, "is_page_locked", lambda array: True)
+    monkeypatch.setattr(transfers, "copy_in", lambda *given: straight.append(given))
+    monkeypatch.setattr(transfers, "is_page_locked", lambda array: True)
     inbound: Any = Inbound(device)  # type: ignore[arg-type]
     large, small = numbers(1 << 14), numbers((1 << 14) - 1)
     apart = numbers(1 << 15)[::2]
@@ -184,8 +183,8 @@ def test_while_somebody_watches_copies_are_told(
     """From pinned memory to the device on the stream for what arrives; from there back on that for what leaves."""
     told: list[tuple[Any, ...]] = []
     monkeypatch.setattr(witnesses, "watched", lambda: True)
-    monkeypatch.setattr(upload, "copy_in", lambda *given: told.append(given))
-    monkeypatch.setattr(download, "copy_out", lambda *given: told.append(given))
+    monkeypatch.setattr(transfers, "copy_in", lambda *given: told.append(given))
+    monkeypatch.setattr(transfers, "copy_out", lambda *given: told.append(given))
     item = numbers(10) if is_array else (numbers(10), "name")
     Inbound(device).send(buffers, item)  # type: ignore[arg-type]
     room = buffers.rooms[0]
@@ -210,8 +209,8 @@ def test_while_somebody_watches_copies_are_told(
 def test_on_the_emulator_arrays_go_from_where_they_are_to_where_they_belong(
     device: Device, buffers: BufferSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "copy_in", lambda host, target, stream: np.copyto(target, host))
-    monkeypatch.setattr(download, "copy_out", lambda source, host, stream: np.copyto(host, source))
+    monkeypatch.setattr(transfers, "copy_in", lambda host, target, stream: np.copyto(target, host))
+    monkeypatch.setattr(transfers, "copy_out", lambda source, host, stream: np.copyto(host, source))
     device.emulated = True
     device.xp = np
     x = numbers(10)

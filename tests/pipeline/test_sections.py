@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.pipeline import device_section, host_copy
+from cudakit.pipeline import device_section, transfers
 from cudakit.pipeline import device_section as spread_module
 from cudakit.pipeline import streams as lanes_module
 from cudakit.pipeline.device_section import Section, Spread
@@ -387,21 +387,21 @@ def test_who_need_not_wait_gets_nothing_while_another_waits() -> None:
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x[:, ::2], lambda x: x.T])
 def test_large_copies_are_made_in_parts(monkeypatch: pytest.MonkeyPatch, view: Any) -> None:
     source = view(np.arange(2000, dtype="f4").reshape(40, 50))
-    for large, parts in ((source.nbytes, host_copy.MOST_THREADS), (source.nbytes + 1, 1)):
-        monkeypatch.setattr(host_copy, "_LARGE", large)
+    for large, parts in ((source.nbytes, transfers.MOST_THREADS), (source.nbytes + 1, 1)):
+        monkeypatch.setattr(transfers, "_LARGE", large)
         target = np.zeros_like(source)
-        copies = host_copy.start(target, source)
+        copies = transfers.start(target, source)
         assert len(copies) == parts
         for copied in copies:
             copied.result()
         np.testing.assert_array_equal(target, source)
         target[...] = 0
-        host_copy.copy(target, source)
+        transfers.copy(target, source)
         np.testing.assert_array_equal(target, source)
-    made = host_copy.ordinary(source)
+    made = transfers.ordinary(source)
     np.testing.assert_array_equal(made, source)
     assert not np.shares_memory(made, source)
-    assert host_copy.ordinary("text") == "text"
+    assert transfers.ordinary("text") == "text"
 
 
 def test_depth_of_a_run_by_its_stages() -> None:

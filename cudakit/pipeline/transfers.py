@@ -1,0 +1,267 @@
+"""Copies between arrays of the host: large ones by several threads, for one alone does not fill the memory bus."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from cudakit.errors import ArgumentError
+from cudakit.memory import pinned
+from cudakit.memory.memory import copy_in, copy_out
+from cudakit.memory.staging import MOST_THREADS, copiers
+from cudakit.pipeline.in_flight import ALONE, BufferSet, Outgoing, Room, mapped
+from cudakit.pipeline.streams import TO_DEVICE, TO_HOST, Lanes
+from cudakit.streams import witnesses
+from cudakit.types.arguments import is_page_locked, refuse_masked
+
+_LARGE = 8 << 20
+
+
+def copy(target: np.ndarray, source: np.ndarray) -> None:
+    """``target[...] = source``, of one shape and dtype."""
+    if source.nbytes < _LARGE:
+        np.copyto(target, source)
+        return
+    for copied in start(target, source):
+        copied.result()
+
+
+def start(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
+    """Begin ``target[...] = source``; it is done once all that is returned is."""
+    if target.flags.c_contiguous and source.flags.c_contiguous:
+        target, source = target.reshape(-1), source.reshape(-1)
+    count = MOST_THREADS if source.nbytes >= _LARGE else 1
+    bounds = [len(source) * part // count for part in range(count + 1)]
+    strips = [slice(*ends) for ends in itertools.pairwise(bounds)]
+    return [copiers().submit(np.copyto, target[strip], source[strip]) for strip in strips]
+
+
+def ordinary(part: Any) -> Any:
+    """A copy of an array in memory of its own; anything else as it is."""
+    if not isinstance(part, np.ndarray):
+        return part
+    made = np.empty(part.shape, part.dtype)
+    copy(made, part)
+    return made
+
+
+# Items on their way to the device: NumPy arrays through pinned memory into the memory of a buffer set.
+
+#: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
+_SMALL_UPLOAD = 1 << 16
+
+
+class Inbound:
+    """Copies items in, on the stream for what arrives."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+
+    def send(self, buffers: BufferSet, item: Any) -> Any:
+        """The item with its NumPy arrays on the device, once the stream for what arrives has come so far.
+
+        Raises
+        ------
+        ArgumentError
+            For an item without arrays, and for an array of Python objects.
+        """
+        buffers.used = buffers.others = 0
+        if isinstance(item, np.ndarray):
+            return self._send(buffers, item)
+
+        def send(part: Any) -> Any:
+            if isinstance(part, np.ndarray):
+                return self._send(buffers, part)
+            buffers.others += 1
+            return part
+
+        value = mapped(item, send)
+        if not buffers.used:
+            on_device = hasattr(item, "__cuda_array_interface__")
+            raise ArgumentError(
+                f"device stages work on NumPy arrays, or tuples, lists and dicts with some; got {type(item).__name__}"
+                + (" on the device" if on_device else "")
+                + ": put a pipeline.host(function) before that makes NumPy arrays of it"
+            )
+        return value
+
+    def prepare(self, buffers: BufferSet, item: Any) -> None:
+        """Give a buffer set the memory for an item, before it comes."""
+        for array in arrays_of(item):
+            buffers.rooms.append(Room())
+            self._furnish(buffers, buffers.rooms[-1], array)
+
+    def _send(self, buffers: BufferSet, array: np.ndarray) -> Any:
+        if type(array) is not np.ndarray:
+            refuse_masked(array)
+        if buffers.used == len(buffers.rooms):
+            buffers.rooms.append(Room())
+        room = buffers.rooms[buffers.used]
+        buffers.used += 1
+        # Who else refers to the device memory is a stage that has kept it: that stays as it is.
+        if room.key != (array.shape, array.dtype) or (buffers.graph is None and sys.getrefcount(room.device) > ALONE):
+            self._furnish(buffers, room, array)
+        size = array.nbytes
+        if not size:
+            return room.device
+        lanes = self._lanes
+        if lanes.emulated or (size >= _SMALL_UPLOAD and array.flags.c_contiguous and is_page_locked(array)):
+            buffers.held.append(array)
+            copy_in(array, room.device, lanes.arriving)
+            return room.device
+        host = room.host if room.host is not None else room.twin()
+        copy(host, array)
+        if witnesses.watched():
+            copy_in(host, room.device, lanes.arriving)
+        else:
+            assert room.block is not None
+            lanes.copy_bytes(room.pointer, room.block.address, size, TO_DEVICE, lanes.arriving_handle)
+        return room.device
+
+    def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
+        """New device memory: the item is the first, has another shape, or a stage has kept the array it was given."""
+        if array.dtype.hasobject:
+            raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
+        room.key = room.device = room.host = None
+        room.device = self._lanes.xp.empty(array.shape, array.dtype)
+        room.pointer = 0 if self._lanes.emulated else room.device.data.ptr
+        room.key = (array.shape, array.dtype)
+        # The memory may be some that earlier work on the stages' stream still uses.
+        self._lanes.arriving.wait(buffers.lane)
+
+
+def arrays_of(item: Any) -> list[np.ndarray]:
+    """The NumPy arrays of an item."""
+    found: list[np.ndarray] = []
+    mapped(item, lambda part: found.append(part) if isinstance(part, np.ndarray) else None)
+    return found
+
+
+# Results on their way to the host: small ones by way of the buffer set, large ones in pinned memory of their own.
+
+#: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
+_SMALL_DOWNLOAD = 1 << 15
+
+
+class Outbound:
+    """Copies results out, on the stream for what leaves."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self._kind = lanes.xp.ndarray
+        #: Results in pinned memory that somebody still has.
+        self._lent = [0]
+
+    def arrays(self, value: Any) -> list[Any]:
+        """The device arrays of a result.
+
+        Raises
+        ------
+        ArgumentError
+            For device arrays that are not CuPy's.
+        """
+        if type(value) is self._kind:
+            return [value]
+        found: list[Any] = []
+
+        def collect(part: Any) -> None:
+            if isinstance(part, self._kind):
+                found.append(part)
+            elif hasattr(part, "__cuda_array_interface__"):
+                raise ArgumentError(
+                    f"a stage returned a {type(part).__name__} on the device; return CuPy arrays, as in cupy.asarray(x)"
+                )
+
+        mapped(value, collect)
+        return found
+
+    def settle(self, buffers: BufferSet, rooms: Sequence[Room]) -> Outgoing:
+        """Device arrays of an item's result, each with what is copied in its place: which no later item changes.
+
+        Nobody changes the arrays of `rooms` before that.
+        """
+        if rooms and rooms[0].device is buffers.value:
+            return [(buffers.value, buffers.value)]
+        found = self.arrays(buffers.value)
+        outgoing = []
+        for index in range(len(found)):
+            # Two refer to it: the result and the list. More are a stage's, which may change it for the next item.
+            kept = sys.getrefcount(found[index]) > ALONE + 1
+            array = found[index]
+            base = array.base
+            if base is not None:
+                # A stage may keep the view, or the array that it is of; that is counted without a name for it here.
+                base = None
+                kept = kept or sys.getrefcount(array.base) > ALONE
+                base = array.base
+            for room in rooms:
+                if room.device is array:
+                    source = array
+                    break
+                if room.device is base:
+                    kept = False
+            else:
+                source = array.copy() if kept or not array.flags.c_contiguous else array
+            outgoing.append((array, source))
+        return outgoing
+
+    def send(self, buffers: BufferSet, outgoing: Outgoing) -> None:
+        """Put the copies of a result to the host on the stream for them; it is complete once they are done."""
+        buffers.small = 0
+        if len(outgoing) == 1 and outgoing[0][0] is buffers.value:
+            buffers.result = self._send(buffers, outgoing[0][1])
+            return
+        targets = {id(array): self._send(buffers, source) for array, source in outgoing}
+        buffers.result = mapped(buffers.value, lambda part: targets.get(id(part), part))
+
+    def _send(self, buffers: BufferSet, array: Any) -> np.ndarray:
+        buffers.held.append(array)
+        size, lanes = array.nbytes, self._lanes
+        if not size:
+            return np.empty(array.shape, array.dtype)
+        if lanes.emulated:
+            target = np.empty(array.shape, array.dtype)
+            copy_out(array, target, lanes.leaving)
+            return target
+        if size <= _SMALL_DOWNLOAD:
+            if buffers.small == len(buffers.leaving):
+                buffers.leaving.append(Room())
+            room = buffers.leaving[buffers.small]
+            buffers.small += 1
+            if room.key != (array.shape, array.dtype):
+                room.key, room.host = (array.shape, array.dtype), None
+            target = room.twin() if room.host is None else room.host
+            assert room.block is not None
+            address = room.block.address
+        else:
+            block = pinned.take(size)
+            address = block.address
+            target = pinned.lend(block, array.shape, array.dtype, self._lent)
+        if witnesses.watched():
+            copy_out(array, target, lanes.leaving)
+        else:
+            lanes.copy_bytes(address, array.data.ptr, size, TO_HOST, lanes.leaving_handle)
+        return target
+
+    def receive(self, buffers: BufferSet, most_lent: int) -> Any:
+        """An item's result, for the consumer to keep, once its last copy is done: waits for that.
+
+        A consumer that keeps its results shall not pin all memory of the machine: beyond `most_lent` arrays in pinned
+        memory they are copied to ordinary memory.
+        """
+        buffers.done.sync()
+        result = buffers.result
+        if self._lent[0] > most_lent:
+            result = mapped(result, ordinary)
+        elif buffers.small:
+            if isinstance(result, np.ndarray):
+                result = result.copy()
+            else:
+                own = {id(room.host) for room in buffers.leaving[: buffers.small]}
+                result = mapped(result, lambda part: part.copy() if id(part) in own else part)
+        return result
