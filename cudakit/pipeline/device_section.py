@@ -14,10 +14,9 @@ from types import GeneratorType
 from typing import Any
 
 from cudakit.errors import ArgumentError
-from cudakit.pipeline.in_flight import BufferSet, Outgoing, mapped
 from cudakit.pipeline.nodes import InOrder, Node
 from cudakit.pipeline.stages import END, NOTHING, Parcel, Stage
-from cudakit.pipeline.streams import Lanes
+from cudakit.pipeline.streams import BufferSet, Lanes, Outgoing, mapped
 from cudakit.pipeline.transfers import Inbound, Outbound, arrays_of
 from cudakit.streams import devices
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError, PipelineError, shortened
-from cudakit.pipeline.in_flight import mapped
 from cudakit.pipeline.nodes import Node, Reader
 from cudakit.pipeline.stages import END, Failure, Gone, Parcel, Stage
+from cudakit.pipeline.streams import mapped
 from cudakit.types.shown import Table, html
 
 if TYPE_CHECKING:

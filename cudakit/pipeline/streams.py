@@ -8,13 +8,161 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
 
 from cudakit.errors import LaunchError, lost_context
+from cudakit.memory import pinned
 from cudakit.places import DEVICES, place_of, stream
 from cudakit.streams import devices, witnesses
 from cudakit.streams.order import order
 from cudakit.streams.streams import cupy_stream, handle_of, of_handle
+
+# What items in flight have: memory for what comes in and for what goes out, and events between the steps.
+
+#: Arrays of a result with what is copied for each: itself, or a copy on the device.
+Outgoing: TypeAlias = "list[tuple[Any, Any]]"
+
+
+class Room:
+    """Memory of one array in a buffer set, and its twin in pinned memory.
+
+    Attributes
+    ----------
+    key : (shape, dtype) or None
+        Of the arrays.
+    device : array
+        On the device; None where the stages give it.
+    pointer : int
+        Where that lies, on a GPU.
+    host : numpy.ndarray or None
+        The twin in pinned memory, once it is needed.
+    block : Block or None
+        Pinned memory that `host` lies in.
+    """
+
+    __slots__ = ("block", "device", "host", "key", "pointer")
+
+    def __init__(self) -> None:
+        self.key: Any = None
+        self.device: Any = None
+        self.pointer = 0
+        self.host: np.ndarray | None = None
+        self.block: pinned.Block | None = None
+
+    def twin(self) -> np.ndarray:
+        """A host array, in pinned memory, of the shape and dtype of the room."""
+        shape, dtype = self.key
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if self.block is None or self.block.size < size:
+            self.close()
+            self.block = pinned.take(size)
+        self.host = self.block.view(shape, dtype)
+        return self.host
+
+    def close(self) -> None:
+        """Give the pinned memory back."""
+        if self.block is not None:
+            self.block.give_back()
+        self.block = self.host = None
+
+
+class BufferSet:
+    """What an item has while it is in flight.
+
+    Attributes
+    ----------
+    lane : stream
+        On which its stages work.
+    rooms, leaving : list of Room
+        For what comes in, and for what goes out in small arrays.
+    used, others : int
+        Rooms that the item uses, and parts of it that are no arrays.
+    arrived, computed, done : event or None
+        Recorded after each of the three steps; made by the first item, and used again.
+    value : object
+        What the stages have made of the item so far.
+    result : object
+        The item on the host, complete once `done` is.
+    several : list or None
+        What the stages have made of the item, where they yield.
+    small : int
+        Rooms of `leaving` that the result lies in, and must be copied from.
+    held : list
+        Host arrays that are read, device arrays that are copied from: alive until `done` is.
+    graph : (Graph, object, Outgoing) or None
+        What the stages do with the arrays of `rooms`, what they return for them, and what is copied out.
+    """
+
+    used: int
+    others: int
+    small: int
+
+    __slots__ = (
+        "arrived",
+        "computed",
+        "done",
+        "graph",
+        "held",
+        "lane",
+        "leaving",
+        "others",
+        "result",
+        "rooms",
+        "several",
+        "small",
+        "used",
+        "value",
+    )
+
+    def __init__(self, lane: Any) -> None:
+        self.lane: Any = lane
+        self.rooms: list[Room] = []
+        self.leaving: list[Room] = []
+        self.used = self.others = self.small = 0
+        self.arrived: Any = None
+        self.computed: Any = None
+        self.done: Any = None
+        self.value: Any = None
+        self.several: list[Any] | None = None
+        self.result: Any = None
+        self.held: list[Any] = []
+        self.graph: tuple[Any, Any, Outgoing] | None = None
+
+    def close(self) -> None:
+        """Give the pinned memory back."""
+        for room in (*self.rooms, *self.leaving):
+            room.close()
+
+
+def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """`value` with `change` done to it, or to what it holds where it is a tuple, a list or a dict."""
+    if isinstance(value, tuple):
+        parts = [mapped(part, change) for part in value]
+        return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+    if isinstance(value, list):
+        return [mapped(part, change) for part in value]
+    if isinstance(value, dict):
+        return {key: mapped(part, change) for key, part in value.items()}
+    return change(value)
+
+
+def _references_of_one() -> int:
+    """What `sys.getrefcount` says of an attribute that nobody else refers to.
+
+    Counting tells for 33 ns whether a stage has kept the array that it was given. Without it every item would need a
+    new array over memory with an owner that is watched weakly, for 1.4 µs (CuPy 14.2, CPython 3.11).
+    """
+    room = Room()
+    room.device = np.empty(0)
+    return sys.getrefcount(room.device)
+
+
+#: That many.
+ALONE = _references_of_one()
+
 
 #: Kinds of copies, as the driver numbers them.
 TO_DEVICE, TO_HOST = 1, 2

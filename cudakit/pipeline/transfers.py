@@ -14,8 +14,7 @@ from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
 from cudakit.memory.memory import copy_in, copy_out
 from cudakit.memory.staging import MOST_THREADS, copiers
-from cudakit.pipeline.in_flight import ALONE, BufferSet, Outgoing, Room, mapped
-from cudakit.pipeline.streams import TO_DEVICE, TO_HOST, Lanes
+from cudakit.pipeline.streams import ALONE, TO_DEVICE, TO_HOST, BufferSet, Lanes, Outgoing, Room, mapped
 from cudakit.streams import witnesses
 from cudakit.types.arguments import is_page_locked, refuse_masked
 

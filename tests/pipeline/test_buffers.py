@@ -11,7 +11,7 @@ import pytest
 from cudakit.errors import ArgumentError
 from cudakit.memory import pinned
 from cudakit.pipeline import transfers
-from cudakit.pipeline.in_flight import BufferSet, Room
+from cudakit.pipeline.streams import BufferSet, Room
 from cudakit.pipeline.transfers import Inbound, Outbound
 from cudakit.streams import witnesses
 
