@@ -15,9 +15,9 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, PipelineError, shortened
 from cudakit.pipeline.io.sinks import Sink, told
-from cudakit.pipeline.io.sources import Chunks, from_array
 from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
 from cudakit.pipeline.run import Counters, Line, Run, close_all
+from cudakit.pipeline.sources import Chunks, from_array
 from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
 from cudakit.streams import witnesses

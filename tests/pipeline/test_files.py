@@ -18,7 +18,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.pipeline.io import frames
+from cudakit.pipeline import sources
 
 
 def same() -> ck.Pipeline:
@@ -237,12 +237,12 @@ def test_a_server_of_frames(stream: Any, pair: tuple[socket.socket, socket.socke
     server = threading.Thread(target=lambda: pipeline.run(lines.from_socket(there), lines.to_socket(there)))
     server.start()
     for number in range(4):
-        frames.send(here, np.full(3, number))
-        answer = frames.receive(here)
+        sources.send(here, np.full(3, number))
+        answer = sources.receive(here)
         assert answer is not None
         assert answer.tolist() == [number + 1] * 3
-    frames.send_end(here)
-    assert frames.receive(here) is None
+    sources.send_end(here)
+    assert sources.receive(here) is None
     server.join(20)
     assert not server.is_alive()
 
@@ -290,7 +290,7 @@ def headed(text: bytes) -> bytes:
 )
 def test_what_is_no_frame_is_named(pair: tuple[socket.socket, socket.socket], sent: bytes, said: str) -> None:
     here, there = pair
-    frames.send(there, np.ones(3))
+    sources.send(there, np.ones(3))
     there.sendall(sent)
     there.shutdown(socket.SHUT_WR)
     run = same()(lines.from_socket(here))
@@ -307,13 +307,13 @@ def test_what_numpy_saves_is_a_frame(pair: tuple[socket.socket, socket.socket]) 
     for array in (np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3).T):
         np.save(file := io.BytesIO(), array)
         there.sendall(file.getvalue())
-        np.testing.assert_array_equal(frames.receive(here), array)  # type: ignore[arg-type]  # it is there
+        np.testing.assert_array_equal(sources.receive(here), array)  # type: ignore[arg-type]  # it is there
 
 
 def test_a_larger_frame_than_allowed_is_refused(pair: tuple[socket.socket, socket.socket]) -> None:
     here, there = pair
-    frames.send(there, np.ones(10, np.int8))
-    frames.send(there, np.ones(11, np.int8))
+    sources.send(there, np.ones(10, np.int8))
+    sources.send(there, np.ones(11, np.int8))
     run = same()(lines.from_socket(here, max_bytes=10))
     next(run)
     with pytest.raises(ck.PipelineError, match="has 11 bytes; max_bytes allows 10"):
@@ -322,7 +322,7 @@ def test_a_larger_frame_than_allowed_is_refused(pair: tuple[socket.socket, socke
 
 def test_a_receiver_that_stops_does_not_wait_for_its_peer(pair: tuple[socket.socket, socket.socket]) -> None:
     here, there = pair
-    frames.send(there, np.ones(3))
+    sources.send(there, np.ones(3))
     run = same()(lines.from_socket(here))
     next(run)
     run.close()  # the source's thread is in recv, and nothing is sent
@@ -339,7 +339,7 @@ def test_a_sender_whose_peer_has_gone(pair: tuple[socket.socket, socket.socket])
 @pytest.mark.parametrize("array", [np.array([{}]), np.zeros(2, "f4,i4"), np.array(["text"]), [1, 2]])
 def test_what_cannot_be_sent_is_said(pair: tuple[socket.socket, socket.socket], array: Any) -> None:
     with pytest.raises(ck.ArgumentError, match=r"cannot be sent as a frame|a frame is a NumPy array"):
-        frames.send(pair[0], array)
+        sources.send(pair[0], array)
     with pytest.raises(ck.ArgumentError, match="expected a connected socket"):
         lines.from_socket(3)
     with pytest.raises(ck.ArgumentError, match="expected a connected socket"):

@@ -12,7 +12,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator, pipeline
-from cudakit.pipeline.io import frames
+from cudakit.pipeline import sources
 
 pytestmark = pytest.mark.emulator
 
@@ -35,7 +35,7 @@ def add(x: Any, y: Any) -> None:
 def send_masked() -> None:
     here, there = socket.socketpair()
     with here, there:
-        frames.send(here, masked())
+        sources.send(here, masked())
 
 
 def ways(folder: Path) -> dict[str, Callable[[], Any]]:

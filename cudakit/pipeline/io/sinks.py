@@ -18,9 +18,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
 from cudakit.pipeline.io.atomic_write import replacing
-from cudakit.pipeline.io.frames import send, send_end
-from cudakit.pipeline.io.libraries import pillow, writes_images, zarr_for
-from cudakit.pipeline.io.sources import Chunks
+from cudakit.pipeline.sources import Chunks, pillow, send, send_end, writes_images, zarr_for
 from cudakit.types.arguments import refuse_masked
 from cudakit.types.checked import dtype_of, flag, path_of, text_of, whole
 
