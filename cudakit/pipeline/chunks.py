@@ -12,8 +12,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError
 from cudakit.pipeline import transfers
-from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.run import Run
+from cudakit.pipeline.sinks import replacing
 from cudakit.pipeline.sources import Chunks
 
 #: Chunks that are put in their place while the next is asked for.

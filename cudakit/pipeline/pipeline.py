@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from cudakit.errors import ArgumentError, PipelineError, shortened
-from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
 from cudakit.pipeline.run import Counters, Line, Run, close_all
+from cudakit.pipeline.sinks import Sink, told
 from cudakit.pipeline.sources import Chunks, from_array
 from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of

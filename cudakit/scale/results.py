@@ -12,8 +12,8 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, PipelineError, shortened
 from cudakit.pipeline import Counters, Pipeline
-from cudakit.pipeline.io.sinks import Sink, told
 from cudakit.pipeline.run import Closing, Line, size_of
+from cudakit.pipeline.sinks import Sink, told
 from cudakit.scale.engines import Engine, engine_of
 from cudakit.scale.work import Work
 from cudakit.types.checked import flag, is_one_of, iterated, whole

@@ -1,26 +1,46 @@
-"""Where results go: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
-
-A sink is a context manager with ``write(item)``. What it writes is there when its block ends well; after an error
-nothing half-written is left: files and Zarr arrays are written beside their place and moved there at the end, images
-one by one.
-"""
+"""Files and folders that are there whole, or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import mkdtemp
 from types import TracebackType
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
-from cudakit.pipeline.io.atomic_write import replacing
 from cudakit.pipeline.sources import Chunks, pillow, send, send_end, writes_images, zarr_for
 from cudakit.types.arguments import refuse_masked
 from cudakit.types.checked import dtype_of, flag, path_of, text_of, whole
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A path to write to, with the same name in a folder beside `path`; it takes its place if the block succeeds."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    part = folder / path.name
+    try:
+        yield part
+        if part.is_dir() and path.is_dir():
+            # A folder cannot replace another in one step: the former goes aside first.
+            os.replace(path, folder / "former")
+        os.replace(part, path)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# Where results go: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
+#
+# A sink is a context manager with ``write(item)``. What it writes is there when its block ends well; after an error
+# nothing half-written is left: files and Zarr arrays are written beside their place and moved there at the end, images
+# one by one.
 
 
 class Sink(Protocol):
