@@ -174,7 +174,7 @@ class Pipeline:
         _require_source(source)
         loop = None
         if not isinstance(source, Iterable):
-            from cudakit.pipeline.io.asynchronous import AsyncSource  # which loads asyncio
+            from cudakit.pipeline.asynchronous import AsyncSource  # which loads asyncio
 
             source = AsyncSource(source)
             loop = source.loop

@@ -16,7 +16,7 @@ from support.tiers import slow
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.pipeline.io.asynchronous import AsyncSource
+from cudakit.pipeline.asynchronous import AsyncSource
 
 _nothing_left = pytest.fixture(autouse=True)(nothing_left)
 
