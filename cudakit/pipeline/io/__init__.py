@@ -1,1 +1,0 @@
-"""Where items come from and go to: arrays, files, images, Zarr, sockets."""
