@@ -2,6 +2,9 @@
 
 Each item in flight has a buffer set: device memory and pinned memory for what comes in, and three events. A set is used
 again only after the host has seen its last copy done, so that no stream ever waits for one to be free.
+
+On several GPUs a `Spread` has a section for each, with streams and a thread of its own: it takes the next item when it
+has room.
 """
 
 from __future__ import annotations
@@ -316,9 +319,6 @@ def _replaced(value: Any, outgoing: Outgoing) -> Any:
     """A result with what is copied in the place of its arrays."""
     own = {id(array): source for array, source in outgoing}
     return mapped(value, lambda part: own.get(id(part), part))
-
-
-# Device stages on several GPUs: each has streams and a thread of its own, and takes the next item when it has room.
 
 
 class Spread:

@@ -5,7 +5,7 @@ so on up to the source. A host stage's threads take for themselves; all other no
 them: without host stages a pipeline is the consumer's thread and the device, and hands nothing between threads.
 
 Each item of the source reaches the end as a `Parcel`, also where a stage failed on it, dropped it, or made several of
-it.
+it. Items enter by a `Gate`, which bounds how many are under way, and leave it at the end.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from typing import Any, Final, Protocol
 
 from cudakit.pipeline.stages import END, NOTHING, Parcel, Stage
 from cudakit.streams import witnesses
-
-# How many items are under way: a gate that they enter, and leave at the end.
 
 #: Items among which the time that one takes is looked at; seconds for one that is brisk; what is let in at a time then.
 _SAMPLE: Final = 64

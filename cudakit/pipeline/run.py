@@ -1,4 +1,4 @@
-"""One run of a pipeline over a source: an iterator over the results."""
+"""One run of a pipeline over a source: an iterator over the results, which counts how far it has come."""
 
 from __future__ import annotations
 
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import asyncio
 
 
-# Results that are closed: at the end of a block, or by whoever drops them.
-
-
 class Closing(Iterator[Any]):
     """An iterator over results that holds what has to be given back."""
 
@@ -48,9 +45,6 @@ class Closing(Iterator[Any]):
     def __del__(self) -> None:
         if not self._closed:
             self.close()
-
-
-# How far a run has come: numbers of items and bytes, rates, and who waits for whom.
 
 
 @dataclass(frozen=True)

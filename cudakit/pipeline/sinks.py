@@ -1,4 +1,9 @@
-"""Files and folders that are there whole, or not at all."""
+"""Where results go: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
+
+A sink is a context manager with ``write(item)``. What it writes is there when its block ends well; after an error
+nothing half-written is left: files and Zarr arrays are written beside their place and moved there at the end, images
+one by one.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +39,6 @@ def replacing(path: Path) -> Iterator[Path]:
         os.replace(part, path)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-# Where results go: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
-#
-# A sink is a context manager with ``write(item)``. What it writes is there when its block ends well; after an error
-# nothing half-written is left: files and Zarr arrays are written beside their place and moved there at the end, images
-# one by one.
 
 
 class Sink(Protocol):

@@ -1,4 +1,13 @@
-"""Libraries that some sources and sinks need, and cudakit does not."""
+"""Where items come from: arrays in chunks, files, folders of images, Zarr arrays, sockets.
+
+Any iterable is a source. Those here know how many items there are, name what cannot be read, and say whether they
+should be read on a thread of their own (`threaded`), because reading takes time.
+
+Arrays go over a socket, each as an ``.npy`` file would hold it; what a peer says is checked.
+On the wire: NumPy's format, version 1.0, one array behind the other; what `numpy.save` writes is a frame. Its magic
+with version 0.0, which NumPy never writes, is the end; a connection that closes before it has broken.
+Dtypes that an extension has added, as ml_dtypes does, go by their names, which NumPy reads and does not write.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +64,6 @@ def zarr_for(what: str) -> Any:
         raise CudakitError(f"{what} with zarr, which is not here: pip install zarr") from error
     return zarr
 
-
-# Arrays over a socket, each as an ``.npy`` file would hold it; what a peer says is checked.
-#
-# On the wire: NumPy's format, version 1.0, one array behind the other; what `numpy.save` writes is a frame. Its magic
-# with version 0.0, which NumPy never writes, is the end; a connection that closes before it has broken.
-# Dtypes that an extension has added, as ml_dtypes does, go by their names, which NumPy reads and does not write.
 
 #: Bytes of the largest frame that is taken where nothing else is said.
 LARGEST_FRAME = 1 << 30
@@ -165,11 +168,6 @@ def _receive_bytes(connection: socket.socket, count: int, what: str) -> bytearra
         rest = rest[got:]
     return received
 
-
-# Where items come from: arrays in chunks, files, folders of images, Zarr arrays, sockets.
-#
-# Any iterable is a source. Those here know how many items there are, name what cannot be read, and say whether they
-# should be read on a thread of their own (`threaded`), because reading takes time.
 
 _CHUNK_BYTES = 64 << 20
 _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp")

@@ -1,4 +1,7 @@
-"""Stages: what a pipeline does to each item, on the host or on the device."""
+"""Stages: what a pipeline does to each item, on the host or on the device.
+
+An item goes from node to node as a `Parcel`, with its number and name, also where nothing is left of it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from cudakit.errors import ArgumentError, lost_context
 from cudakit.kernel.kernel import Kernel
 from cudakit.types.checked import listed, text_of, whole
-
-# What goes from node to node: an item with its number and name, also where nothing is left of it.
 
 
 class Failure(NamedTuple):

@@ -1,7 +1,7 @@
-"""The streams of a pipeline's device stages: one on which data arrives, those that compute, one on which it leaves.
+"""The streams of a pipeline's device stages, and what each item in flight has on them: memory and events.
 
-Copies of both directions and kernels run side by side, because each has its own stream, and events between the
-streams put the three steps of an item in order, and nothing else.
+On one stream data arrives, some compute, on one it leaves. Copies of both directions and kernels run side by side,
+because each has its own stream. Events between the streams put the three steps of an item in order, and nothing else.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from cudakit.places import DEVICES, place_of, stream
 from cudakit.streams import devices, witnesses
 from cudakit.streams.order import order
 from cudakit.streams.streams import cupy_stream, handle_of, of_handle
-
-# What items in flight have: memory for what comes in and for what goes out, and events between the steps.
 
 #: Arrays of a result with what is copied for each: itself, or a copy on the device.
 Outgoing: TypeAlias = "list[tuple[Any, Any]]"

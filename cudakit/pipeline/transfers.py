@@ -1,4 +1,9 @@
-"""Copies between arrays of the host: large ones by several threads, for one alone does not fill the memory bus."""
+"""Items on their way to the device, and results on their way to the host.
+
+NumPy arrays go through pinned memory into the memory of a buffer set. Small results come by way of the buffer set,
+large ones in pinned memory of their own. Several threads copy large arrays of the host, for one alone does not fill the
+memory bus.
+"""
 
 from __future__ import annotations
 
@@ -48,8 +53,6 @@ def ordinary(part: Any) -> Any:
     copy(made, part)
     return made
 
-
-# Items on their way to the device: NumPy arrays through pinned memory into the memory of a buffer set.
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
 _SMALL_UPLOAD = 1 << 16
@@ -140,8 +143,6 @@ def arrays_of(item: Any) -> list[np.ndarray]:
     mapped(item, lambda part: found.append(part) if isinstance(part, np.ndarray) else None)
     return found
 
-
-# Results on their way to the host: small ones by way of the buffer set, large ones in pinned memory of their own.
 
 #: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
 _SMALL_DOWNLOAD = 1 << 15
