@@ -28,10 +28,16 @@ def at(shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = Non
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What the emulator's map is made of."""
-    from cudakit.emulator.resources import texture
+    from cudakit.emulator import face
 
     found: list[tuple[Any, ...]] = []
-    monkeypatch.setattr(texture, "make", lambda *given: found.append(given) or "map")
+
+    class Map(face.EmulatedTensorMap):
+        def __new__(cls, *given: Any) -> Any:
+            found.append(given)
+            return "map"
+
+    monkeypatch.setattr(face, "EmulatedTensorMap", Map)
     return found
 
 
