@@ -107,7 +107,7 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
     import ml_dtypes
 
     from cudakit.ops.epilogue import activation_of
-    from cudakit.ops.matmul_plan import Lying, product
+    from cudakit.ops.matmul_tiles import Lying, product
 
     def dtype(name: str) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, name, name))
@@ -125,7 +125,7 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
 
 def tiles_of(case: Case, device: int | str, all_of_them: bool) -> list[Any]:
     """The tiles that the library takes, first, and others."""
-    from cudakit.ops.matmul_plan import TABLE, Tiles, choose, kind
+    from cudakit.ops.matmul_tiles import TABLE, Tiles, choose, kind
 
     row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.a_turned, case.b_turned)
     every = (*TABLE[row], *(Tiles(*each) for each in OTHERS[row]))
@@ -266,7 +266,7 @@ def many_of(call: Callable[[], Any]) -> Callable[[], Any]:
 
 def attention_choices(case: tuple[int, int, int, int, bool], device: int | str) -> list[Any]:
     """What the library takes, or all it could take, where there is no device."""
-    from cudakit.ops.attention_plan import TABLE, Choice, choose, width_of
+    from cudakit.ops.attention import TABLE, Choice, choose, width_of
 
     heads, queries, keys, d, causal = case
     if not isinstance(device, str):
@@ -278,7 +278,7 @@ def attention_launch(case: tuple[int, int, int, int, bool], choice: Any, dtype: 
     """The launch of one choice."""
     import ml_dtypes
 
-    from cudakit.ops.attention_plan import attention_of
+    from cudakit.ops.attention import attention_of
 
     heads, queries, keys, d, causal = case
     of = np.dtype(getattr(ml_dtypes, dtype, dtype))

@@ -6,31 +6,20 @@ overlaps an input, except for inputs that are read and written element by elemen
 exactly where `out` does.
 """
 
+from cudakit.ops.arithmetic import add, matvec, outer
+from cudakit.ops.arrange import concatenate, flip, pad, roll
 from cudakit.ops.attention import attention
-from cudakit.ops.cast import cast
-from cudakit.ops.compact import compact
-from cudakit.ops.concatenate import concatenate
+from cudakit.ops.copies import cast, copy, transpose
 from cudakit.ops.count import bincount, histogram
-from cudakit.ops.elementwise import add
-from cudakit.ops.extrema import argmax, argmin, max, min
-from cudakit.ops.filters import box_blur, convolve2d, gaussian_blur, sobel
-from cudakit.ops.geometry import resize, warp_affine
-from cudakit.ops.levels import equalize, rgb_to_gray
+from cudakit.ops.filters import box_blur, convolve2d, dilate, erode, gaussian_blur, median3, sobel
+from cudakit.ops.images import equalize, resize, rgb_to_gray, warp_affine
 from cudakit.ops.matmul import matmul
-from cudakit.ops.moments import norm, std, var
-from cudakit.ops.order_filters import dilate, erode, median3
-from cudakit.ops.pad import pad
-from cudakit.ops.reduce import all, any, count_nonzero, dot, mean, prod, sum
+from cudakit.ops.reduce import all, any, argmax, argmin, count_nonzero, dot, max, mean, min, norm, prod, std, sum, var
 from cudakit.ops.rows import layernorm, log_softmax, logsumexp, rmsnorm, softmax
 from cudakit.ops.scan import cummax, cummin, cumprod, cumsum
-from cudakit.ops.search import searchsorted
-from cudakit.ops.shift import flip, roll
-from cudakit.ops.sort import argpartition, argsort, partition, sort, sort_by_key
-from cudakit.ops.take import take
-from cudakit.ops.topk import topk
-from cudakit.ops.transpose import copy, transpose
-from cudakit.ops.unique import run_length, unique
-from cudakit.ops.vectors import matvec, outer
+from cudakit.ops.sort import argpartition, argsort, partition, sort, sort_by_key, topk
+from cudakit.ops.take import compact, take
+from cudakit.ops.unique import run_length, searchsorted, unique
 
 __all__ = [
     "add",

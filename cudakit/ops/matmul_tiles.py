@@ -3,21 +3,234 @@
 from __future__ import annotations
 
 import functools
-from math import prod
+from math import gcd, prod
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.arrays.layout import flat, span, steps_of
+from cudakit.arrays import place
+from cudakit.arrays.layout import flat, row_major, span, steps_of
 from cudakit.arrays.place import ArrayPlace, address_of, device_limits
 from cudakit.errors import CompileError
 from cudakit.jit.cache.stages import compiled_of
+from cudakit.jit.load.config import Config, config
 from cudakit.jit.load.load import loadable
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.epilogue import Activation
-from cudakit.ops.matmul_plan import Choice, Lying, Product, choose, kind, lying, product
-from cudakit.ops.move_plan import copy_job
-from cudakit.ops.pad import pad_job
+from cudakit.ops.arrange import pad_job
+from cudakit.ops.copies import copy_job
+from cudakit.ops.epilogue import Activation, kernel_with
+
+
+class Tiles(NamedTuple):
+    """Extents of a block's tiles of C (m × n) and of A and B (k), its warps, CTAs, and whether it makes several.
+
+    Attributes
+    ----------
+    rate : float
+        What of cuBLAS's rate these reach where there are very many of them.
+    lost : int
+        As many steps along k as the begin and the end of a tile take.
+    rounds : int
+        Tiles for each multiprocessor from which on these are taken.
+    swapped : bool
+        Whether a tile is made as Bᵀ Aᵀ.
+    """
+
+    m: int
+    n: int
+    k: int
+    warps: int = 4
+    ctas: int = 1
+    persistent: bool = False
+    rate: float = 1.0
+    lost: int = 0
+    rounds: int = 1
+    swapped: bool = False
+
+
+#: By what is multiplied, greatest first, as measured on an H200 (`benchmarks/results/tiles-h200.md`). The last one but
+#: those that are swapped takes what is small.
+TABLE = {
+    "half": (
+        Tiles(256, 256, 64, 8, 2, True, rate=1.0, lost=100, rounds=3),
+        Tiles(128, 256, 64, 8, 1, True, rate=0.97, lost=50, rounds=2),
+        Tiles(128, 128, 64, 4, 1, True, rate=0.98, lost=100),
+        Tiles(64, 128, 64, 4, rate=0.65, lost=100),
+        Tiles(64, 64, 128, 4, rate=0.42, lost=100),
+        Tiles(64, 32, 128, 4, rate=0.28, lost=100),
+        Tiles(32, 64, 128, 4, rate=0.22, lost=100, swapped=True),
+        Tiles(16, 64, 256, 4, rate=0.15, lost=100, swapped=True),
+    ),
+    "fp8": (
+        Tiles(128, 128, 128, 8, 1, True, rate=0.84, lost=100, rounds=3),
+        Tiles(128, 128, 256, 8, rate=0.83, lost=100),
+        Tiles(64, 128, 256, 4, rate=0.55, lost=100),
+        Tiles(64, 64, 128, 4, rate=0.37, lost=100),
+    ),
+    "TF32": (
+        Tiles(128, 128, 32, 4, 1, True, rate=1.0, lost=50),
+        Tiles(64, 128, 32, 4, rate=0.61, lost=50),
+        Tiles(64, 64, 32, 4, rate=0.44, lost=50),
+    ),
+    "TF32, rows of B": (
+        Tiles(256, 128, 32, 8, rate=0.93, lost=50, swapped=True),
+        Tiles(128, 128, 64, 8, rate=0.82, lost=50, swapped=True),
+        Tiles(64, 128, 32, 8, rate=0.48, lost=50, swapped=True),
+        Tiles(64, 64, 32, 4, rate=0.33, lost=50),
+    ),
+    # As the row above, of Aᵀ in the place of B: not measured.
+    "TF32, columns of A": (
+        Tiles(128, 256, 32, 8, rate=0.93, lost=50),
+        Tiles(128, 128, 64, 8, rate=0.82, lost=50),
+        Tiles(128, 64, 32, 8, rate=0.48, lost=50),
+        Tiles(64, 64, 32, 4, rate=0.33, lost=50),
+    ),
+}
+#: From this compute capability on two CTAs share a tile.
+_CLUSTERS = (9, 0)
+
+
+class Choice(NamedTuple):
+    """Tiles, and why these."""
+
+    tiles: Tiles
+    why: str
+
+
+def kind(itemsize: int, a_turned: bool, b_turned: bool) -> str:
+    """The row of `TABLE`: of elements of so many bytes, where A lies k × m, B lies n × k."""
+    tf32 = "TF32, rows of B" if not b_turned else "TF32, columns of A" if a_turned else "TF32"
+    return {1: "fp8", 2: "half"}.get(itemsize, tf32)
+
+
+@functools.lru_cache(1024)
+def choose(kind: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
+    """The tiles for products of one kind: those by which the multiprocessors are done first.
+
+    They make tiles in rounds; each takes what a tile has to be multiplied, at the rate that was measured. On the
+    emulator, which does one block after another, always the greatest tiles that the product fills.
+    """
+    limits, units = device_limits(device), place.busy_blocks(device)
+    table = [each for each in TABLE[kind] if each.ctas == 1 or limits.compute_capability >= _CLUSTERS]
+    if units == 1:
+        found = next((each for each in table if min(m, n) > each.m // 2 and not each.swapped), None)
+        return Choice(found or min(table, key=lambda each: (each.swapped, each.m)), "the greatest that is filled")
+
+    def rounds(tiles: Tiles) -> int:
+        count = batches * -(-m // tiles.m) * -(-n // tiles.n)
+        return -(-count * tiles.ctas // units)
+
+    def time(tiles: Tiles) -> float:
+        return rounds(tiles) * tiles.m * tiles.n / tiles.ctas * (1 + tiles.lost / max(k, 1)) / tiles.rate
+
+    fit = [each for each in table if rounds(each) >= each.rounds]
+    found = min(fit, key=time)
+    used = batches * m * n / (rounds(found) * units * found.m * found.n / found.ctas)
+    return Choice(
+        found,
+        f"{rounds(found)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
+        f"{found.rate:.0%} of cuBLAS's rate",
+    )
+
+
+class Lying(NamedTuple):
+    """How a matrix, or a batch of them, lies: elements from row to row, or from column to column, and between them."""
+
+    turned: bool
+    pitch: int
+    step: int
+
+
+def lying(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Lying | None:
+    """How a matrix or a batch lies; None where the kernel cannot take it so."""
+    if any(step % itemsize for step in strides):
+        return None
+    *around, high, wide = (step // itemsize for step in strides)
+    rows, columns = shape[-2:]
+    step = 0
+    if around:
+        step = around[-1] if shape[-3] > 1 else prod(shape[-2:])
+        # Matrices of a batch of several dimensions lie as those of one do.
+        if around != [inner * step for inner in row_major(shape[:-2])] and prod(shape[:-2]) > 1:
+            return None
+    for turned, unit, pitch, length, count in (
+        (False, wide, high, columns, rows),
+        (True, high, wide, rows, columns),
+    ):
+        pitch = length if count == 1 else pitch
+        if (unit == 1 or length == 1) and pitch >= length and (step == 0 or step >= length):
+            return Lying(turned, pitch, step)
+    return None
+
+
+class Product(NamedTuple):
+    """A launch of the template: its instance, its configuration, and its last arguments."""
+
+    kernel: Kernel
+    config: Config
+    numbers: tuple[Any, ...]
+
+
+@functools.lru_cache(1024)
+def product(
+    stored: np.dtype,
+    made: np.dtype,
+    activation: Activation,
+    sides: tuple[Lying, Lying, Lying],
+    sizes: tuple[int, int, int, int],
+    addresses: tuple[int, int],
+    extras: tuple[bool, bool],
+    tiles: Tiles,
+    device: int | str,
+) -> Product:
+    """The launch for one kind of call.
+
+    Parameters
+    ----------
+    stored, made : numpy.dtype
+        Of A and B, and of C.
+    sides : (Lying, Lying, Lying)
+        A, B, C.
+    sizes : (int, int, int, int)
+        Batches, m, n, k.
+    addresses : (int, int)
+        What the addresses of A and B, and of all else, are multiples of, in bytes.
+    extras : (bool, bool)
+        Whether there are a bias and a residual.
+    tiles : Tiles
+        As `choose` has them.
+    """
+    a, b, c = sides
+    batches, m, n, k = sizes
+    reach = max(side.step * batches + side.pitch * max(m, n, k) for side in sides)
+    index = "int" if reach < 1 << 31 else "long long"
+    align = gcd(addresses[0], *(each * stored.itemsize for side in (a, b) for each in (side.pitch, side.step)))
+    out_align = gcd(addresses[1], *(each * made.itemsize for each in (c.pitch, c.step, n)))
+    count = batches * -(-m // tiles.m) * -(-n // tiles.n)
+    blocks = min(count, max(1, device_limits(device).multiprocessors // tiles.ctas)) if tiles.persistent else count
+    kernel = kernel_with("tile/matmul", "matmul", activation.tile_text or "")[
+        stored,
+        "__nv_tf32" if stored == np.float32 else stored,
+        made,
+        activation.name,
+        index,
+        tiles.m,
+        tiles.n,
+        tiles.k,
+        tiles.warps,
+        tiles.ctas,
+        align,
+        out_align,
+        a.turned,
+        b.turned,
+        batches > 1,
+        *extras,
+        tiles.persistent,
+        tiles.swapped,
+    ]
+    numbers = (*sizes, a.pitch, b.pitch, c.pitch, a.step, b.step, c.step)
+    return Product(kernel, config(blocks), numbers)
+
 
 #: How a product is made: by tile kernels, or by kernels of threads.
 Way: TypeAlias = Literal["tiles", "threads"]

@@ -16,7 +16,7 @@ from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, v
 from cudakit.errors import ArgumentError
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.delivery import delivered
+from cudakit.ops.copies import delivered
 from cudakit.types.checked import flag
 
 

@@ -2,15 +2,389 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from cudakit.arrays.layout import Axis, axes_of
+import numpy as np
+
+from cudakit.arrays.layout import Axis, axes_of, merged, without
 from cudakit.arrays.output import Target, target
-from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
-from cudakit.ops.delivery import delivered
-from cudakit.ops.rows_plan import LAYERNORM, LOG_SOFTMAX, LOGSUMEXP, RMSNORM, SOFTMAX, Op, RowJob, job_of
+from cudakit.errors import ArgumentError
+from cudakit.jit.load.config import config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops.copies import delivered
 from cudakit.types.checked import flag, real
+
+#: C++ type of a dtype, and the type of its arithmetic; integers are computed as float64.
+_DOUBLE = ("double", "double")
+_TYPES = {
+    "float16": ("__half", "float"),
+    "bfloat16": ("__nv_bfloat16", "float"),
+    "float32": ("float", "float"),
+    "float64": _DOUBLE,
+}
+
+#: Threads of a block and packs of a thread for rows that a warp does not hold, the fastest for lengths from 256 to
+#: 32768 on an H200: the first is taken that holds a row. The last is that of a cluster's largest blocks.
+_ROW_SHAPES = ((64, 2), (128, 2), (256, 2), (256, 4), (512, 4), (512, 8), (1024, 8))
+#: Blocks of a cluster that a device of compute capability 9.0 surely runs.
+_CLUSTER = 8
+#: Elements that a thread of the kernels for any layout takes at a time; half as many, and more threads, are faster
+#: where that many do not hold a line.
+_ITEMS = 16
+#: Rows of at most so many elements that lie unaligned come by shared memory, a thread for so many of them, of 4 bytes
+#: or of 8: what registers hold.
+_SHORT, _STAGED, _STAGED_DOUBLES, _PACK = 64, 32, 20, 16
+_WHOLE = "cudakit::ends::whole"
+
+
+class Op(NamedTuple):
+    """An operation on rows.
+
+    Attributes
+    ----------
+    name : str
+        Its struct in the template, and what messages call it.
+    template : str
+    per_row : bool
+        Whether it gives one value a row.
+    state_items : int
+        Numbers of the arithmetic's type in its state.
+    weighted : bool
+        Whether it takes a weight and a bias, which number a row's elements in C order.
+    """
+
+    name: str
+    template: str
+    per_row: bool
+    state_items: int
+    weighted: bool
+
+
+SOFTMAX = Op("softmax", "softmax", False, 2, False)
+LOG_SOFTMAX = Op("log_softmax", "softmax", False, 2, False)
+LOGSUMEXP = Op("logsumexp", "softmax", True, 2, False)
+LAYERNORM = Op("layernorm", "norm", False, 3, True)
+RMSNORM = Op("rmsnorm", "norm", False, 2, True)
+
+
+class Parameter(NamedTuple):
+    """A weight or a bias."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Key(NamedTuple):
+    """All that a job depends on.
+
+    Attributes
+    ----------
+    strides, out_strides : tuple of int
+        In bytes; `out_strides` None for a new result.
+    alignment : int
+        Of all addresses, in bytes: a power of two, 16 at most.
+    weight, bias : Parameter or None
+    """
+
+    op: Op
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    axis: Axis
+    keepdims: bool
+    device: int | str
+    out_strides: tuple[int, ...] | None
+    alignment: int
+    weight: Parameter | None = None
+    bias: Parameter | None = None
+
+
+class RowJob(NamedTuple):
+    """What a call of one kind does.
+
+    Attributes
+    ----------
+    key : Key
+    shape, dtype
+        Of the result.
+    order : tuple of int or None
+        Axes of a new result from the slowest to the fastest, as they are in x; None for C order.
+    copies : bool
+        Whether weight or bias must be copied to contiguous memory.
+    launch : callable
+        ``launch(place, x, result, *parameters)``.
+    """
+
+    key: Key
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    order: tuple[int, ...] | None
+    copies: bool
+    launch: Callable[..., None]
+
+
+@functools.lru_cache(4096)
+def job_of(*fields: Any) -> RowJob:
+    """The job of a kind of call, of which the fields of a `Key` are given.
+
+    Raises
+    ------
+    ArgumentError
+        For an axis that is not there, a dtype without arithmetic, and a weight or bias that does not fit.
+    """
+    key = Key(*fields)
+    op, dtype, shape = key.op, key.dtype, key.shape
+    result_dtype = _result_dtype(op, dtype)
+    axes = axes_of(op.name, key.axis, len(shape))
+    result_shape = without(shape, axes, key.keepdims) if op.per_row else shape
+    order = None if op.per_row or key.out_strides else _dense_order(key)
+    out_strides = key.out_strides
+    if out_strides is None:
+        out_strides = _packed(result_shape, result_dtype.itemsize, order or range(len(result_shape)))
+    if op.per_row:
+        out_strides = _spread(out_strides, axes, len(shape), key.keepdims)
+    copies = _check_parameters(key, tuple(shape[axis] for axis in axes))
+    if 0 in result_shape:
+        launch: Callable[..., None] = _nothing
+    else:
+        launch = _rows(key, axes, out_strides, result_dtype) or _lines(key, axes, out_strides, result_dtype)
+    return RowJob(key, result_shape, result_dtype, order, copies, launch)
+
+
+def _nothing(*arguments: Any) -> None:
+    """What there is to do for an empty result."""
+
+
+def _check_parameters(key: Key, expected: tuple[int, ...]) -> bool:
+    """Check weight and bias; whether one of them is not C-contiguous."""
+    copies = False
+    for name, given in (("weight", key.weight), ("bias", key.bias)):
+        if given is None:
+            continue
+        dtype, shape, strides = given
+        if dtype.name not in _TYPES:
+            raise ArgumentError(f"{key.op.name}: {name} has dtype {dtype}; expected {', '.join(_TYPES)}")
+        if shape != expected:
+            raise ArgumentError(f"{key.op.name}: {name} has shape {shape}; x has {expected} along axis {key.axis}")
+        copies = copies or strides != _packed(shape, dtype.itemsize, range(len(shape)))
+    return copies
+
+
+def _result_dtype(op: Op, dtype: np.dtype) -> np.dtype:
+    if dtype.name in _TYPES:
+        return dtype
+    if dtype.kind in "biu":
+        return np.dtype(np.float64)
+    raise ArgumentError(
+        f"{op.name}: x has dtype {dtype}; expected float16, bfloat16, float32, float64, bool or integers"
+    )
+
+
+def _dense_order(key: Key) -> tuple[int, ...] | None:
+    """Axes from the slowest to the fastest where x fills its memory in another order than C's."""
+    extent = key.dtype.itemsize
+    order = sorted(range(len(key.shape)), key=lambda axis: (-abs(key.strides[axis]), axis))
+    for axis in reversed(order):
+        if key.shape[axis] != 1 and key.strides[axis] != extent:
+            return None
+        extent *= key.shape[axis]
+    return None if order == sorted(order) else tuple(order)
+
+
+def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> tuple[int, ...]:
+    """Strides in bytes of a new array whose axes lie in `order` in memory."""
+    strides = [0] * len(shape)
+    for axis in reversed(order):
+        strides[axis] = itemsize
+        itemsize *= max(1, shape[axis])
+    return tuple(strides)
+
+
+def _spread(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bool) -> tuple[int, ...]:
+    """Strides of a result of one value a row, over the dimensions of x."""
+    left = iter(stride for d, stride in enumerate(strides) if not keepdims or d not in axes)
+    return tuple(0 if d in axes else next(left) for d in range(ndim))
+
+
+class _Layout(NamedTuple):
+    """Dimensions of x and the result, the lines' first; strides in elements of each."""
+
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    x: tuple[int, ...]
+    out: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+def _layout(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> _Layout:
+    """Fewest dimensions, those of the lines from the farthest apart to the nearest."""
+    x = [stride // key.dtype.itemsize for stride in key.strides]
+    out = [stride // result.itemsize for stride in out_strides]
+
+    def picked(which: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        found = merged(*([values[d] for d in which] for values in (key.shape, x, out)))
+        return found if found[0] else ((1,), (0,), (0,))
+
+    across = sorted((d for d in range(len(x)) if d not in axes), key=lambda d: -abs(x[d]))
+    # A weight numbers the elements in C order; without one, any order will do.
+    along = axes if key.weight or key.bias else tuple(sorted(axes, key=lambda d: -abs(x[d])))
+    outer, inner = picked(across), picked(along)
+    return _Layout(outer[0], inner[0], outer[1] + inner[1], outer[2] + inner[2], (*across, *along))
+
+
+def _functor(key: Key, aligned: bool = False) -> list[Any]:
+    """Template arguments from the op on: the types of weight and bias, if it takes them, and its struct.
+
+    `aligned` says that neighbouring parameters are read as one.
+    """
+    cpp, arithmetic = _TYPES.get(key.dtype.name, _DOUBLE)
+    if not key.op.weighted:
+        return [f"cudakit::{key.op.name}<{cpp}, {arithmetic}>"]
+    types = ["void" if given is None else _TYPES[given[0].name][0] for given in (key.weight, key.bias)]
+    return [*types, f"cudakit::{key.op.name}<{arithmetic}, {', '.join(types)}, {str(aligned).lower()}>"]
+
+
+def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> Callable[..., None] | None:
+    """By the kernel for rows of neighbours; None where they are not that, or too long."""
+    outer, inner, x, out, axes_in_memory = _layout(key, axes, out_strides, result)
+    if len(outer) > 1 or len(inner) > 1:
+        return None
+    (rows,), (length,) = outer, inner
+    in_memory = [axis for axis in axes_in_memory if key.shape[axis] != 1]
+    turned = None if in_memory == sorted(in_memory) else axes_in_memory
+    if key.op.per_row:
+        fits = (out[0] == 1 or rows == 1) and not turned
+    else:
+        fits = (out[1] == 1 or length == 1) and (out[0] == length or rows == 1)
+    if not fits or not (x[1] == 1 or length == 1) or not (x[0] == length or rows == 1) or length >= 1 << 31:
+        return None
+    shape = _group(key, length, max(key.dtype.itemsize, result.itemsize))
+    if shape is None:
+        return None
+    group, block, packs, count, ends = shape
+    kernel = Kernel.from_template(f"{key.op.template}/rows")[
+        key.dtype, result, *_functor(key, ends == _WHOLE), group, block, packs, count, ends
+    ]
+    blocks = -(-rows * group // block)
+    where = config(blocks, block, cluster=group // block if group > block else None)
+
+    def launch(place: Any, x: Any, out: Any, *parameters: Any) -> None:
+        place.launch(kernel, where, x, out, rows, length, *parameters)
+
+    def launch_turned(place: Any, x: Any, out: Any, *parameters: Any) -> None:
+        launch(place, x.transpose(turned), out.transpose(turned), *parameters)
+
+    return launch_turned if turned else launch
+
+
+def _pack(
+    key: Key, result: np.dtype, outer: tuple[int, ...], length: int, x: tuple[int, ...], out: tuple[int, ...]
+) -> int:
+    """Elements that one load takes along a line."""
+    if x[-1] != 1 or (out[-1] != 1 and not key.op.per_row) or len(x) > len(outer) + 1:
+        return 1
+    across = (*x[: len(outer)], *(() if key.op.per_row else out[: len(outer)]))
+    return math.gcd(max(1, key.alignment // max(key.dtype.itemsize, result.itemsize)), length, *across)
+
+
+def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, str] | None:
+    """Threads of a row, threads of a block, packs of a thread, elements of a pack and how rows lie to packs.
+
+    None for a row that is too long.
+    """
+    widest = max(1, key.alignment // itemsize)
+    count = math.gcd(length, widest)
+    # Loads of 8 bytes do as well as those of 16; a row of few packs is mostly its ends.
+    ragged = count * itemsize < 8 and length >= 4 * widest > 4 * count
+    is_double = _TYPES.get(key.dtype.name, _DOUBLE) == _DOUBLE
+    if (count * itemsize < 8 or count == 1) and count < length <= _SHORT and key.alignment == _PACK:
+        group = _power_of_two(-(-length // (_STAGED_DOUBLES if is_double else _STAGED)))
+        return group, 128, -(-length // group), 1, "cudakit::ends::staged"
+    if ragged:
+        count = widest
+    ends = "cudakit::ends::ragged" if ragged else _WHOLE
+    packs = -(-max(1, length + (count - 1) * ragged) // count)
+    most = (16 if is_double else 32) // count  # what registers hold
+    each = max(1, 32 // (count * itemsize))
+    if packs <= 32 * min(each, most):
+        # Neighbouring threads take neighbouring packs of a row of few.
+        group = max(_power_of_two(-(-packs // each)), min(2, packs))
+        return group, 128, -(-packs // group), count, ends
+    for threads, each in _ROW_SHAPES:
+        if packs <= threads * min(each, most):
+            return threads, threads, -(-packs // threads), count, ends
+    block, each = _ROW_SHAPES[-1]
+    group = _power_of_two(-(-packs // (block * min(each, most)))) * block
+    if group <= _CLUSTER * block and device_limits(key.device).compute_capability >= (9, 0):
+        # A multiprocessor has two blocks, perhaps of two rows, of which one loads while the other stores.
+        return group, max(512, group // _CLUSTER), -(-packs // group), count, ends
+    return None
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << (least - 1).bit_length()
+
+
+def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> Callable[..., None]:
+    """By the kernels for lines of any layout and length."""
+    outer, inner, x_strides, out_steps, _ = _layout(key, axes, out_strides, result)
+    shape, rank = (*outer, *inner), len(outer) + len(inner)
+    out_shape = (*outer, *[1] * len(inner)) if key.op.per_row else shape
+    count, length = math.prod(outer), math.prod(inner)
+    # Neighbouring threads take neighbouring elements: along the line, or those of lines side by side.
+    beside = count > 1 and 0 < abs(x_strides[len(outer) - 1]) < (abs(x_strides[-1]) if length > 1 else 2)
+    width = min(32, _power_of_two(count)) if beside else 1
+    pack = 1 if beside else _pack(key, result, outer, length, x_strides, out_steps)
+    items = _ITEMS if length <= 512 // width * _ITEMS or pack > 1 else _ITEMS // 2
+    is_scaled = not key.op.weighted and not key.op.per_row
+    if beside and is_scaled and length >= 256 and key.dtype.name != "float32":
+        # Softmax of (256, 2^20) float64 on an H200: 2.12 ms with a second read, 2.50 with the registers that save it.
+        items = 4
+    if len(inner) > 1:
+        items = 4  # an element's place takes a division for each dimension
+    packs = max(1, items // pack)
+    block = max(128, min(512, _power_of_two(-(-max(1, length) // (packs * pack))) * width))
+    tail = (len(inner), width, block, packs, pack)
+    template = Kernel.from_template
+    blocks = -(-count // width)
+    tiles = -(-length // (block // width * packs * pack))
+    parts = min(tiles, -(-4 * device_limits(key.device).multiprocessors // blocks), 1024)
+    x_bytes = tuple(step * key.dtype.itemsize for step in x_strides)
+    out_bytes = tuple(step * result.itemsize for step in out_steps)
+    functor = _functor(key)
+
+    def views(place: Any, x: Any, out: Any) -> tuple[Any, Any]:
+        strided = place.xp.lib.stride_tricks.as_strided
+        return strided(x, shape, x_bytes), strided(out, out_shape, out_bytes)
+
+    if parts < 4:
+        kernel = template(f"{key.op.template}/lines")[key.dtype, result, rank, *functor, *tail]
+        where = config(blocks, block)
+
+        def launch(place: Any, x: Any, out: Any, *parameters: Any) -> None:
+            place.launch(kernel, where, *views(place, x, out), *parameters)
+
+        return launch
+
+    first = template(f"{key.op.template}/parts")[key.dtype, rank, functor[-1], *tail]
+    second = template(f"{key.op.template}/join")[key.dtype, result, rank, *functor, *tail]
+    split, joined = config((blocks, parts), block), config((blocks, 1 if key.op.per_row else parts), block)
+    state_bytes = count * parts * key.op.state_items * 8
+
+    def launch_both(place: Any, x: Any, out: Any, *parameters: Any) -> None:
+        x, out = views(place, x, out)
+        states = place.workspace(state_bytes)
+        place.launch(first, split, x, states)
+        place.launch(second, joined, x, out, states, parts, *parameters)
+
+    return launch_both
+
 
 __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 

@@ -14,7 +14,7 @@ from cudakit.arrays.plans import PACKED, Array, Job, ScanTask, Writer, array_of,
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.delivery import delivered
+from cudakit.ops.copies import delivered
 from cudakit.types.checked import dtype_or_none, flag
 
 

@@ -13,8 +13,7 @@ from support.tiers import in_tiers
 from support.tiles import needs_tiles
 
 import cudakit as ck
-from cudakit.ops import attention_plan
-from cudakit.ops.attention_plan import Choice, Tiles
+from cudakit.ops.attention import TABLE, Choice, Tiles, choose
 
 F2 = np.dtype("f2")
 
@@ -91,7 +90,7 @@ def test_shapes(stream: Any, xp: Any, case: tuple[tuple[int, ...], int | None, i
 @pytest.mark.slow
 @in_tiers(
     "tiles, heads_first, causal",
-    [*attention_plan.TABLE[128], Tiles(16, 32, 4, behind=True)],
+    [*TABLE[128], Tiles(16, 32, 4, behind=True)],
     [False, True],
     [False, True],
 )
@@ -109,7 +108,7 @@ def test_all_tiles_of_the_table(
 
 def test_which_tiles_are_taken() -> None:
     def chosen(*sizes: int, d: int = 128, causal: bool = False) -> Choice:
-        return attention_plan.choose.__wrapped__(d, causal, sizes, "sm_90")
+        return choose.__wrapped__(d, causal, sizes, "sm_90")
 
     assert chosen(512, 1, 8192, 8192).tiles.behind
     assert not chosen(512, 1, 512, 512).tiles.behind

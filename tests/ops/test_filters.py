@@ -14,7 +14,6 @@ from support.tiers import in_tiers, slow
 
 import cudakit as ck
 from cudakit import ops
-from cudakit.ops import window_plan
 
 MODES = ["reflect", "mirror", "nearest", "wrap", "constant"]
 OPENCV = answers()
@@ -224,7 +223,7 @@ def test_channels_and_batches(stream: Any, xp: Any, channels: int, dtype: str) -
 def test_as_many_rows_a_thread_as_of_large_images(
     stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, dtype: str
 ) -> None:
-    monkeypatch.setattr(window_plan, "_BUSY", 0)
+    monkeypatch.setattr("cudakit.ops.filters._BUSY", 0)
     host = some((173, 1072), dtype)
     for name in ("gaussian", "length", "right", "median"):
         own, scipys = next(calls for each, *calls in filters("reflect", 0) if each == name)

@@ -16,7 +16,7 @@ from support.tolerance import bound
 import cudakit as ck
 from cudakit.arrays.place import array_place, device_limits
 from cudakit.ops import matmul_tiles
-from cudakit.ops.matmul_plan import TABLE, Choice, Lying, choose, kind
+from cudakit.ops.matmul_tiles import TABLE, Choice, Lying, choose, kind
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 #: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
@@ -185,7 +185,7 @@ def test_columns_of_a_are_turned_for_tf32(stream: Any, xp: Any) -> None:
 
 def test_which_tiles_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     card = device_limits("sm_90")._replace(multiprocessors=132)
-    monkeypatch.setattr("cudakit.ops.matmul_plan.device_limits", lambda _: card)
+    monkeypatch.setattr("cudakit.ops.matmul_tiles.device_limits", lambda _: card)
     monkeypatch.setattr("cudakit.arrays.place.busy_blocks", lambda _: card.multiprocessors)
 
     def chosen(row: str, *sizes: int, batches: int = 1) -> tuple[int, ...]:

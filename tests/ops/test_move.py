@@ -13,8 +13,7 @@ from support.tiers import in_tiers, slow
 from support.views import SIZES, View, bits, check_bits, few, views
 
 import cudakit as ck
-from cudakit.ops import copy, flip, pad, roll, transpose
-from cudakit.ops import shift as shifts
+from cudakit.ops import arrange, copy, flip, pad, roll, transpose
 
 #: Around the 16 bytes of a thread, a block's 4096 bytes of float32, and a large odd number.
 LENGTHS = [0, 1, 3, 4, 5, 1023, 1024, 1025, 50_001]
@@ -198,7 +197,7 @@ def test_roll_of_what_is_not_contiguous(stream: Any, xp: Any) -> None:
     assert roll(xp.asarray(host).T, -2, out=out, stream=stream) is out
     assert (to_host(out).view("i4") == np.roll(host.T, -2).view("i4")).all()
     with pytest.raises(ck.ArgumentError, match="roll: out must be C-contiguous"):
-        shifts._roll_job(F4, (4, 6), (24, 4), 1, None, (4, 16))
+        arrange._roll_job(F4, (4, 6), (24, 4), 1, None, (4, 16))
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do

@@ -16,7 +16,6 @@ from support.tolerance import bound
 
 import cudakit as ck
 from cudakit.arrays.place import device_limits
-from cudakit.ops import product_plan
 from cudakit.ops.epilogue import activation_of
 
 F4 = np.dtype("f4")
@@ -279,7 +278,7 @@ def test_outputs(stream: Any, xp: Any) -> None:
     np.testing.assert_array_equal(to_host(got), np.broadcast_to(to_host(bias), (3, 4)))
 
 
-TILES = [(row, k) for row, tiles in product_plan.TABLE.items() for k in range(len(tiles))]
+TILES = [(row, k) for row, tiles in matmul.TABLE.items() for k in range(len(tiles))]
 
 
 @pytest.mark.slow
@@ -291,10 +290,10 @@ def test_all_tiles_of_the_table(
 ) -> None:
     row, k = which
     dtype = {"float32": "f4", "wide": "c8", "narrow": "i2", "tensor8": "i1", "tensor2": "f2", "float64": "f8"}
-    kind, tile = dtype.get(row, "f4"), product_plan.TABLE[row][k]
+    kind, tile = dtype.get(row, "f4"), matmul.TABLE[row][k]
     a, b = numbers(150, 144, dtype=kind), numbers(144, 136, dtype=kind, seed=1)
     named = {"precision": "tf32"} if row == "tensor4" else {}
-    monkeypatch.setattr(product_plan, "choose", lambda *_: product_plan.Choice(tile, ""))
+    monkeypatch.setattr(matmul, "choose", lambda *_: matmul.Choice(tile, ""))
     left, right = (
         xp.asarray(each.T.copy()).T if turn == "t" else xp.asarray(each)
         for each, turn in zip((a, b), turned, strict=True)
@@ -308,9 +307,9 @@ def test_all_tiles_of_the_table(
 def test_older_devices_multiply_by_threads(capability: tuple[int, int], is_mma: bool) -> None:
     for name in ("f2", "i1", "f8"):
         dtype = np.dtype(name)
-        assert product_plan.multiplier_of(dtype, dtype, None, capability).is_mma == is_mma
+        assert matmul.multiplier_of(dtype, dtype, None, capability).is_mma == is_mma
     fp8 = np.dtype(ml_dtypes.float8_e4m3fn)
-    assert not product_plan.multiplier_of(fp8, F4, None, capability).is_mma
+    assert not matmul.multiplier_of(fp8, F4, None, capability).is_mma
 
 
 @pytest.mark.emulator
@@ -324,10 +323,10 @@ def test_on_an_older_device(dtype: str) -> None:
 @pytest.mark.emulator
 def test_which_tiles_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     card = device_limits("sm_90")._replace(multiprocessors=132)
-    monkeypatch.setattr(product_plan, "busy_blocks", lambda _: card.multiprocessors)
-    largest = product_plan.choose.__wrapped__("float32", 1, 8192, 8192, 8192, 0).tile
-    assert largest == max(product_plan.TABLE["float32"], key=lambda each: each.rate)
-    assert product_plan.choose.__wrapped__("float32", 1, 256, 256, 256, 0).tile.m == 64
+    monkeypatch.setattr(matmul, "busy_blocks", lambda _: card.multiprocessors)
+    largest = matmul.choose.__wrapped__("float32", 1, 8192, 8192, 8192, 0).tile
+    assert largest == max(matmul.TABLE["float32"], key=lambda each: each.rate)
+    assert matmul.choose.__wrapped__("float32", 1, 256, 256, 256, 0).tile.m == 64
 
 
 def test_which_way_is_taken(stream: Any, xp: Any) -> None:

@@ -16,10 +16,8 @@ from support.tiers import in_tiers, slow
 from support.tolerance import bound
 
 import cudakit as ck
-from cudakit.ops import extrema, reduce
-from cudakit.ops.extrema import argmax, argmin
-from cudakit.ops.moments import norm, std, var
-from cudakit.ops.reduce import count_nonzero, dot, mean, prod
+from cudakit.ops import reduce
+from cudakit.ops.reduce import argmax, argmin, count_nonzero, dot, mean, norm, prod, std, var
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 INTEGERS = [np.dtype(code) for code in ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8")]
@@ -100,7 +98,7 @@ def test_every_dtype(xp: Any, op: str, dtype: np.dtype) -> None:
     elif op == "var":
         check(var(x, 1), w.var(1), real, bound(accumulated(real), length, scale**2) / length)
     elif op == "max":
-        check(extrema.max(x, 1), w.max(1), dtype)
+        check(reduce.max(x, 1), w.max(1), dtype)
     else:
         check(argmin(x, 1), w.argmin(1), np.int64)
 
@@ -117,7 +115,7 @@ def test_the_other_ops(xp: Any, op: str, dtype: str) -> None:
     scale, real = float(np.abs(w.astype(complex)).max()), real_dtype(host.dtype)
     kept = accumulated(real)
     if op == "min":
-        check(extrema.min(x, 1), w.min(1), host.dtype)
+        check(reduce.min(x, 1), w.min(1), host.dtype)
     elif op == "argmax":
         check(argmax(x, 1), w.argmax(1), np.int64)
     elif op == "any":
@@ -222,9 +220,9 @@ def test_extrema_of_any_shape_strides_and_axes(xp: Any, drawing: tuple[Any, ...]
         want = getattr(np, op)(w, axes, keepdims=keepdims)
     except ValueError:
         with pytest.raises(ck.ArgumentError, match=f"{op} of nothing"):
-            getattr(extrema, op)(x, axes, keepdims=keepdims)
+            getattr(reduce, op)(x, axes, keepdims=keepdims)
     else:
-        check(getattr(extrema, op)(x, axes, keepdims=keepdims), want, np.int64 if op == "argmax" else F4)
+        check(getattr(reduce, op)(x, axes, keepdims=keepdims), want, np.int64 if op == "argmax" else F4)
 
 
 @in_tiers(
@@ -278,7 +276,7 @@ def test_columns(xp: Any, op: str, shape: tuple[int, ...]) -> None:
         check(argmax(x, axis), w.argmax(axis), np.int64)
     else:
         unaligned = xp.asarray(np.concatenate([np.zeros(1, F4), host.ravel()]))[1:].reshape(shape)
-        check(extrema.max(unaligned, axis), w.max(axis), F4)
+        check(reduce.max(unaligned, axis), w.max(axis), F4)
 
 
 def test_axes_of_a_view(xp: Any) -> None:
@@ -320,7 +318,7 @@ def test_special_values(xp: Any, name: str) -> None:
     dtype, values = F4, SPECIAL[name]
     for host in (np.array(values, dtype), np.array(values * 2, dtype)[1:]):
         x, w = xp.asarray(host), wide(host)
-        for op, reference in ((extrema.min, np.min), (extrema.max, np.max)):
+        for op, reference in ((reduce.min, np.min), (reduce.max, np.max)):
             check(op(x), reference(w), dtype)
         for op, reference in ((argmin, np.argmin), (argmax, np.argmax)):
             check(op(x), reference(w), np.int64)
@@ -336,7 +334,7 @@ def test_nan_is_found_wherever_it_is(xp: Any, dtype: str) -> None:
     x = xp.asarray(host)
     for axis in (0, 1):
         check(argmin(x, axis), np.arange(64), np.int64)
-        assert np.isnan(to_host(extrema.min(x, axis))).all()
+        assert np.isnan(to_host(reduce.min(x, axis))).all()
     assert to_host(reduce.all(x[:, :1])) == bool(host[:, 0].all())
 
 
@@ -349,8 +347,8 @@ def test_complex_extrema(xp: Any, op: str) -> None:
     elif op == "argmin":
         check(argmin(x, 1), host.argmin(1), np.int64)
     else:
-        check(extrema.max(x[::2], 1), host[::2].max(1), np.complex64)
-        assert np.isnan(to_host(extrema.max(x, 1))[1])
+        check(reduce.max(x[::2], 1), host[::2].max(1), np.complex64)
+        assert np.isnan(to_host(reduce.max(x, 1))[1])
 
 
 @pytest.mark.parametrize("op", ["norm", *slow("prod", "norm of one")])
@@ -577,14 +575,14 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "axis": (lambda x: reduce.sum(x, 2), "sum: axis 2 of an array of 2 dimensions"),
     "axis twice": (lambda x: reduce.any(x, (0, -2)), "any: axis .*repeated"),
     "no axis": (lambda x: mean(x, 1.0), "mean: axis must be an int, several, or None, got 1.0"),
-    "axis text": (lambda x: extrema.max(x, "0"), "max: axis must be"),
+    "axis text": (lambda x: reduce.max(x, "0"), "max: axis must be"),
     "dtype": (lambda x: reduce.sum(x.astype("M8[s]") if isinstance(x, np.ndarray) else np.array("x")), "sum: x"),
     "dtype bool": (lambda x: mean(x, dtype=bool), "mean: dtype bool cannot hold a mean"),
     "dtype index": (lambda x: argmin(x, dtype="f4"), "argmin: dtype is float32; indices are integers"),
     "dtype var": (lambda x: var(x, dtype="i4"), "var: dtype int32 cannot hold a var"),
     "where numbers": (lambda x: reduce.sum(x, where=x), "sum: where is of float32; it must be of bool"),
     "where shape": (lambda x: reduce.sum(x, where=x[:, :2] > 0), r"sum: where has shape \(2, 2\)"),
-    "where alone": (lambda x: extrema.max(x, where=x > 0), "max: where may leave no elements.*give initial="),
+    "where alone": (lambda x: reduce.max(x, where=x > 0), "max: where may leave no elements.*give initial="),
     "initial": (lambda x: reduce.sum(x, initial="x"), "sum: initial takes float32, got 'x'"),
     "dtype unknown": (lambda x: reduce.sum(x, dtype="no such"), "sum: dtype must be a dtype, got 'no such'"),
     "out shape": (lambda x: reduce.sum(x, 0, out=x[0, :1].copy()), r"sum: out has shape \(1,\), the result has \(3,\)"),
@@ -610,7 +608,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
         "dot: bfloat16 and int32 have no dtype in common",
     ),
     "nothing along an axis": (
-        lambda x: extrema.max(x[:, :0], 1),
+        lambda x: reduce.max(x[:, :0], 1),
         r"max: x has shape \(2, 0\): no elements along axis 1",
     ),
     "dot matrices": (lambda x: dot(x, x), r"dot: x has shape \(2, 3\) and y \(2, 3\)"),
@@ -647,7 +645,7 @@ def test_past_two_to_the_31_elements(xp: Any, start: int) -> None:
     x[-1], x[2**31 + 1] = 1, 1
     assert int(reduce.sum(x)) == int(count_nonzero(x)) == 2
     assert int(argmax(x)) == 2**31 + 1
-    assert int(extrema.max(x)) == 1
+    assert int(reduce.max(x)) == 1
     assert float(var(x)) == pytest.approx(2 / size)
     rows = x[: 2**31].reshape(-1, 1 << 20)
     assert int(reduce.sum(rows, 1).sum()) == int(reduce.sum(rows, 0).sum()) == 0
@@ -753,9 +751,9 @@ def check_masked(
 
 def test_initial_of_no_elements(xp: Any) -> None:
     x = xp.zeros((3, 0), "i4")
-    check(extrema.max(x, 1, initial=-7), np.full(3, -7), "i4")
+    check(reduce.max(x, 1, initial=-7), np.full(3, -7), "i4")
     check(reduce.sum(x, 1, initial=5), np.full(3, 5), "i8")
-    check(extrema.min(xp.asarray(np.array([4, 9], "f4")), initial=2.5), 2.5, F4)
+    check(reduce.min(xp.asarray(np.array([4, 9], "f4")), initial=2.5), 2.5, F4)
     check(reduce.sum(xp.asarray(np.array([4, 9], "u1")), initial=300), 313, "u8")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import config
-from cudakit.random import Generator, fill
+from cudakit.random import Generator, generator
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 pytestmark = pytest.mark.emulator
@@ -22,14 +22,14 @@ def shown(kernel: Any) -> str:
 
 def test_keys_of_the_rounds() -> None:
     for key in (0, 1, 2**64 - 1, 0x0123456789ABCDEF):
-        made = fill.keys_of(key)
+        made = generator.keys_of(key)
         assert made["first"].tolist() == [(key + round * 0x9E3779B9) % 2**32 for round in range(10)]
         assert made["second"].tolist() == [(key // 2**32 + round * 0xBB67AE85) % 2**32 for round in range(10)]
 
 
 def test_a_thread_makes_four_times_16_bytes() -> None:
     for size, itemsize, blocks in ((1, 1, 1), (4096, 4, 1), (4097, 4, 2), (2**20, 8, 512), (2**50, 8, 2**31 - 1)):
-        assert fill._launch(size, itemsize) == config(blocks, 256)
+        assert generator._launch(size, itemsize) == config(blocks, 256)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_thread_makes_four_times_16_bytes() -> None:
     ],
 )
 def test_words_that_decide_evenly(extent: int, bits: int, want: bool) -> None:
-    assert fill._is_even(extent, bits) == want
+    assert generator._is_even(extent, bits) == want
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_words_that_decide_evenly(extent: int, bits: int, want: bool) -> None:
 )
 def test_uniform(dtype: Any, low: float, high: float, extent: float) -> None:
     dtype = np.dtype(dtype)
-    made = fill.uniform("uniform", dtype, low, high)
+    made = generator.uniform("uniform", dtype, low, high)
     real = np.float64 if dtype == np.float64 else np.float32
     assert [type(each) for each in made.arguments] == [real, real]
     assert made.arguments == (float(np.asarray(low).astype(dtype)), extent)
@@ -77,13 +77,13 @@ def test_uniform(dtype: Any, low: float, high: float, extent: float) -> None:
 def test_normal() -> None:
     for dtype, drawn, cpp in (("f2", 4, "__half, float"), ("f4", 4, "float, float"), ("f8", 2, "double, double")):
         for is_exponential in (False, True):
-            made = fill.normal("normal", np.dtype(dtype), 1.5, 2.5, is_exponential)
+            made = generator.normal("normal", np.dtype(dtype), 1.5, 2.5, is_exponential)
             assert shown(made.kernel) == f"normal<{cpp}, {str(is_exponential).lower()}>"
             assert (made.drawn, made.arguments) == (drawn, (1.5, 2.5))
-    assert fill.normal("normal", np.dtype("f4"), 1e300, 1e300).arguments == (np.inf, np.inf)
-    assert fill.normal("normal", np.dtype("f4"), 0, 0.0).arguments == (0, 0)
+    assert generator.normal("normal", np.dtype("f4"), 1e300, 1e300).arguments == (np.inf, np.inf)
+    assert generator.normal("normal", np.dtype("f4"), 0, 0.0).arguments == (0, 0)
     with pytest.raises(ck.ArgumentError, match=r"scale=-0\.0 is below 0"):
-        fill.normal("normal", np.dtype("f4"), 0, -0.0)
+        generator.normal("normal", np.dtype("f4"), 0, -0.0)
 
 
 @pytest.mark.parametrize(
@@ -110,26 +110,26 @@ def test_normal() -> None:
     ],
 )
 def test_integers(dtype: str, low: int, last: int, want: tuple[Any, ...]) -> None:
-    made = fill.integers("integers", np.dtype(dtype), low, last)
+    made = generator.integers("integers", np.dtype(dtype), low, last)
     assert (shown(made.kernel), made.drawn, made.arguments) == (f"integers<{want[0]}>", *want[1:])
 
 
 def test_bernoulli() -> None:
     for p, threshold in ((0.0, 0), (0.5, 2**63), (1.0, 2**64), (2**-63, 2), (2**-66, 0), (0.75 * 2**-64, 1)):
-        made = fill.bernoulli("bernoulli", np.dtype("?"), p)
+        made = generator.bernoulli("bernoulli", np.dtype("?"), p)
         assert made.arguments == (threshold >> 49, threshold * 2**15 % 2**64)
         assert made.drawn == 8
     for dtype in ("?", "i1", "u8", "f2", "f8", BFLOAT16):
-        assert fill.bernoulli("bernoulli", np.dtype(dtype), 0.5).drawn == 8
+        assert generator.bernoulli("bernoulli", np.dtype(dtype), 0.5).drawn == 8
     for dtype in (">i4", ">f4", "c8", "M8[s]", "V4"):
         with pytest.raises(ck.ArgumentError, match="is not one of bool, the integers and floating point"):
-            fill.bernoulli("bernoulli", np.dtype(dtype), 0.5)
+            generator.bernoulli("bernoulli", np.dtype(dtype), 0.5)
     for dtype in (">i4", "f4"):
         with pytest.raises(ck.ArgumentError, match="is not one of bool and the integers"):
-            fill.integers("integers", np.dtype(dtype), 0, 1)
+            generator.integers("integers", np.dtype(dtype), 0, 1)
     for dtype in (">f4", "i4", np.longdouble, "c8"):
         with pytest.raises(ck.ArgumentError, match="is not one of float16, bfloat16, float32 and float64"):
-            fill.real_dtype("random", np.dtype(dtype))
+            generator.real_dtype("random", np.dtype(dtype))
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,8 @@ from support.philox import philox, words
 from support.places import to_host
 
 import cudakit as ck
-from cudakit.random import Generator, default_rng, fill
-from cudakit.random.fill import keys_of
+from cudakit.random import Generator, default_rng
+from cudakit.random.generator import keys_of, ties
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype("f2"), BFLOAT16, np.dtype("f4"), np.dtype("f8")]
@@ -404,7 +404,7 @@ def test_equal_keys_are_shuffled(stream: Any, xp: Any) -> None:
     keys[:3] = 0, 1, 1
     out, state = xp.zeros(6000, np.int64), Generator(1).state
     drawn = keys_of(state["key"]), state["stream"], 7
-    fill.ties(np.dtype("u4")).kernel(stream, ck.config(7, 256), out, 6000, *drawn, xp.asarray(keys), xp.asarray(order))
+    ties(np.dtype("u4")).kernel(stream, ck.config(7, 256), out, 6000, *drawn, xp.asarray(keys), xp.asarray(order))
     first = words({**state, "position": 7}, 6000)[:, :2].copy().view(np.uint64)[:, 0]
     want = np.zeros(6000, np.int64)
     start = 0

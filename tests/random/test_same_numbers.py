@@ -14,7 +14,7 @@ from support.tiers import in_tiers
 
 import cudakit as ck
 from cudakit.random import Generator
-from cudakit.random.fill import bernoulli, integers, keys_of, normal, uniform
+from cudakit.random.generator import bernoulli, integers, keys_of, normal, uniform
 
 #: Of each kernel what differs in it: numbers a position, bytes a number, words that do not decide.
 FILLS = {

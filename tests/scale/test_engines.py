@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 import cudakit as ck
-from cudakit.scale import engines, work
-from cudakit.scale.engines import Here, OnDask, OnExecutor, OnRay, engine_of
-from cudakit.scale.work import Work, number_in, work_at
+from cudakit.scale import results
+from cudakit.scale.results import Here, OnDask, OnExecutor, OnRay, Work, engine_of, number_in, work_at
 from cudakit.streams import devices
 
 
@@ -362,8 +361,8 @@ def test_workers_of_an_executor_are_numbered(monkeypatch: pytest.MonkeyPatch) ->
         engine.send(0, 1)
         assert engine.receive()[1]() == [2]
     assert task.workers == [0]
-    monkeypatch.setattr(engines, "current_process", lambda: SimpleNamespace(name="SpawnProcess-5"))
-    assert engines._in_pool(task, 1, 4) == [8]
+    monkeypatch.setattr(results, "current_process", lambda: SimpleNamespace(name="SpawnProcess-5"))
+    assert results._in_pool(task, 1, 4) == [8]
     assert task.workers == [0, 5]
 
 
@@ -373,13 +372,13 @@ def test_work_that_cannot_be_sent_to_processes_is_refused() -> None:
 
 
 def test_the_latest_works_of_a_process_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "_known", work._Known())
-    first = work._restored("token 0", double, None, None)
+    monkeypatch.setattr(results, "_known", results._Known())
+    first = results._restored("token 0", double, None, None)
     assert first.token == "token 0"
-    assert work._restored("token 0", double, None, None) is first
-    others = [work._restored(f"token {number}", double, None, None) for number in range(1, 4)]
-    assert work._restored("token 0", double, None, None) is first, "it is the latest again"
-    work._restored("token 4", double, None, None)
+    assert results._restored("token 0", double, None, None) is first
+    others = [results._restored(f"token {number}", double, None, None) for number in range(1, 4)]
+    assert results._restored("token 0", double, None, None) is first, "it is the latest again"
+    results._restored("token 4", double, None, None)
     assert work_at("token 1", 0, 5, 0) is None
     assert work_at("token 0", 0, 5, 0) == work_at(others[2].token, 0, 5, 0) == [10]
     assert work_at(first, 0, 6, 0) == [12]

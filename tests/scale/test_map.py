@@ -20,7 +20,7 @@ from support.pipelines import items
 
 import cudakit as ck
 from cudakit import pipeline as lines
-from cudakit.scale.work import Work, number_in
+from cudakit.scale.results import Work, number_in
 from cudakit.streams import devices
 
 pytestmark = pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")

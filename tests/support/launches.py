@@ -15,26 +15,12 @@ import pytest
 from cudakit.arrays.place import device_limits
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops import (
-    attention_plan,
-    cast_plan,
-    count_plan,
-    filters,
-    geometry,
-    matmul_plan,
-    move_plan,
-    product_plan,
-    rows_plan,
-    shift,
-    sort_plan,
-    vectors,
-    window_plan,
-)
+from cudakit.ops import arithmetic, arrange, copies, count, filters, images, matmul_tiles, rows
 from cudakit.ops.epilogue import Activation
-from cudakit.ops.matmul_plan import Lying
-from cudakit.ops.product_plan import Batch, Side
-from cudakit.ops.sort_plan import Sorting
-from cudakit.ops.window_plan import Images
+from cudakit.ops.filters import Images
+from cudakit.ops.matmul import Batch, Side
+from cudakit.ops.matmul_tiles import Lying
+from cudakit.ops.sort import Sorting
 from cudakit.streams import devices
 
 FILE = Path(__file__).parents[1] / "ops" / "launches.txt"
@@ -44,8 +30,8 @@ U1, U2, I4, I8, F2, F4, F8 = (np.dtype(name) for name in ("u1", "u2", "i4", "i8"
 WIDE = np.dtype("V16")
 BF16, FP8 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e4m3fn)
 #: Modules by whose names the package has their functions.
-compact, concatenate, pad, take, topk, unique = (
-    import_module(f"cudakit.ops.{name}") for name in ("compact", "concatenate", "pad", "take", "topk", "unique")
+attention, matmul, sort, take, unique = (
+    import_module(f"cudakit.ops.{name}") for name in ("attention", "matmul", "sort", "take", "unique")
 )
 
 
@@ -142,7 +128,7 @@ class _Turned(str):
 
 
 def _of_rows() -> Iterator[Any]:
-    ops = rows_plan.SOFTMAX, rows_plan.LOGSUMEXP, rows_plan.LAYERNORM
+    ops = rows.SOFTMAX, rows.LOGSUMEXP, rows.LAYERNORM
     lengths = (1, 3, 8, 21, 64, 65, 128, 511, 1000, 2048, 4096, 8192, 16_384, 16_388, 65_536, 262_144, 2**20)
     kinds: list[Any] = [(ops[0], dtype, (9, n), None, 16) for dtype in (F2, F8) for n in lengths]
     kinds += [(ops[1], F4, (9, n), None, 16) for n in (21, 40, 4096, 2**20)]
@@ -162,7 +148,7 @@ def _of_rows() -> Iterator[Any]:
         for axis in (-1, 0) if order else (-1,):
             to = None if op.per_row else strides
             place = _Recorded()
-            rows_plan.job_of(op, dtype, shape, strides, axis, False, H200, to, alignment).launch(
+            rows.job_of(op, dtype, shape, strides, axis, False, H200, to, alignment).launch(
                 place, _Turned("x"), _Turned("out")
             )
             yield from place.lines
@@ -170,23 +156,23 @@ def _of_rows() -> Iterator[Any]:
 
 def _of_rows_apart() -> Iterator[Any]:
     """Rows that lie apart, in x or in the result."""
-    for rows, length in ((5, 96), (1, 96), (5, 1), (5, 8), (3, 40_000)):
+    for high, length in ((5, 96), (1, 96), (5, 1), (5, 8), (3, 40_000)):
         for x_step, out_step in (
             (length, length),
             (length + 8, length),
             (length, length + 8),
             (length + 8, length + 8),
         ):
-            for op in (rows_plan.SOFTMAX, rows_plan.LAYERNORM):
-                key = op, F4, (rows, length), (4 * x_step, 4), -1, False, H200, (4 * out_step, 4), 16
+            for op in (rows.SOFTMAX, rows.LAYERNORM):
+                key = op, F4, (high, length), (4 * x_step, 4), -1, False, H200, (4 * out_step, 4), 16
                 place = _Recorded()
-                rows_plan.job_of(*key).launch(place, _Turned("x"), _Turned("out"))
+                rows.job_of(*key).launch(place, _Turned("x"), _Turned("out"))
                 yield from place.lines
-    for rows, length in ((5, 96), (1, 96)):
+    for high, length in ((5, 96), (1, 96)):
         for out_step in (1, 2):
-            key = rows_plan.LOGSUMEXP, F4, (rows, length), (4 * length, 4), -1, False, H200, (4 * out_step,), 16
+            key = rows.LOGSUMEXP, F4, (high, length), (4 * length, 4), -1, False, H200, (4 * out_step,), 16
             place = _Recorded()
-            rows_plan.job_of(*key).launch(place, _Turned("x"), _Turned("out"))
+            rows.job_of(*key).launch(place, _Turned("x"), _Turned("out"))
             yield from place.lines
 
 
@@ -199,9 +185,9 @@ def _of_row_jobs() -> Iterator[Any]:
         ((0, 3), (1, 0)),
     ):
         steps = steps_of(shape, order)
-        for op, keepdims in ((rows_plan.SOFTMAX, False), (rows_plan.LOGSUMEXP, False), (rows_plan.LOGSUMEXP, True)):
+        for op, keepdims in ((rows.SOFTMAX, False), (rows.LOGSUMEXP, False), (rows.LOGSUMEXP, True)):
             strides = tuple(4 * step for step in steps)
-            made = rows_plan.job_of(op, F4, shape, strides, 0, keepdims, EMULATOR, None, 16)
+            made = rows.job_of(op, F4, shape, strides, 0, keepdims, EMULATOR, None, 16)
             yield made.shape, made.dtype, made.order, made.copies
 
 
@@ -223,40 +209,40 @@ def _of_copies() -> Iterator[Any]:
             ((0, 3), (1, 0)),
         ):
             strides = tuple(dtype.itemsize * step for step in steps_of(shape, order))
-            yield move_plan.copy_job("copy", dtype, shape, strides, None, None)
-    yield move_plan.copy_job("copy", F8, (70, 300), (2400, 8), (1, 0), None)
-    yield move_plan.copy_job("copy", U2, (4, 70, 300), (42_000, 600, 2), (0, 2, 1), (42_000, 2, 600))
-    yield move_plan.copy_job("copy", U2, (4, 70, 5), (700, 10, 2), (2, 0, 1), (2, 10, 40))
-    yield move_plan.copy_job("copy", F4, (70, 300), (-4, 280), None, None)
-    yield move_plan.copy_job("copy", F4, (4, 3), (16, 4), None, None)
-    yield move_plan.copy_job("copy", U1, (2**16, 2**15), (2**16, 2), None, None)
+            yield copies.copy_job("copy", dtype, shape, strides, None, None)
+    yield copies.copy_job("copy", F8, (70, 300), (2400, 8), (1, 0), None)
+    yield copies.copy_job("copy", U2, (4, 70, 300), (42_000, 600, 2), (0, 2, 1), (42_000, 2, 600))
+    yield copies.copy_job("copy", U2, (4, 70, 5), (700, 10, 2), (2, 0, 1), (2, 10, 40))
+    yield copies.copy_job("copy", F4, (70, 300), (-4, 280), None, None)
+    yield copies.copy_job("copy", F4, (4, 3), (16, 4), None, None)
+    yield copies.copy_job("copy", U1, (2**16, 2**15), (2**16, 2), None, None)
 
 
 def _of_maps() -> Iterator[Any]:
     for mode in ("constant", "edge", "reflect", "wrap"):
         for width in (0, 2, ((1, 0), (0, 3)), ((0, 0), (2, 2))):
-            yield pad.pad_job(F4, (5, 7), (28, 4), width, mode, b"\1\2\3\4", None)
-        yield pad.pad_job(U2, (5, 1, 7), (14, 14, 2), ((0, 1), (0, 0), (1, 1)), mode, b"\1\2", (16, 16, 2))
-    yield shift._roll_job(F4, (5, 7), (28, 4), 2, 0, None)
-    yield shift._roll_job(F4, (5, 7), (28, 4), (2, -3, 4), (0, 1, 0), None)
-    yield shift._roll_job(F4, (5, 7), (28, 4), 36, None, None)
-    yield shift._roll_job(F4, (5, 7), (28, 4), (1, 2), 0, None)
-    yield shift._flip_job(F4, (5, 7), (28, 4), 0, None)
-    yield shift._flip_job(F4, (5, 7), (28, 4), None, (4, 20))
-    yield shift._flip_job(U1, (2**16, 2**15 - 1), (2**15 - 1, 1), 1, None)
-    yield shift._flip_job(U1, (2**16, 2**15), (2**15, 1), 1, None)
+            yield arrange.pad_job(F4, (5, 7), (28, 4), width, mode, b"\1\2\3\4", None)
+        yield arrange.pad_job(U2, (5, 1, 7), (14, 14, 2), ((0, 1), (0, 0), (1, 1)), mode, b"\1\2", (16, 16, 2))
+    yield arrange._roll_job(F4, (5, 7), (28, 4), 2, 0, None)
+    yield arrange._roll_job(F4, (5, 7), (28, 4), (2, -3, 4), (0, 1, 0), None)
+    yield arrange._roll_job(F4, (5, 7), (28, 4), 36, None, None)
+    yield arrange._roll_job(F4, (5, 7), (28, 4), (1, 2), 0, None)
+    yield arrange._flip_job(F4, (5, 7), (28, 4), 0, None)
+    yield arrange._flip_job(F4, (5, 7), (28, 4), None, (4, 20))
+    yield arrange._flip_job(U1, (2**16, 2**15 - 1), (2**15 - 1, 1), 1, None)
+    yield arrange._flip_job(U1, (2**16, 2**15), (2**15, 1), 1, None)
 
 
 def _of_casts() -> Iterator[Any]:
     for source, target, saturate in ((F4, F8, False), (F8, U1, True), (U1, F4, True), (F4, I4, False)):
         for shape in ((1000,), (513, 3), (1,), (0, 4)):
             size = source.itemsize
-            yield cast_plan.cast_job(source, target, saturate, shape, dense(*shape, itemsize=size), None)
+            yield copies.cast_job(source, target, saturate, shape, dense(*shape, itemsize=size), None)
             turned = tuple(reversed(dense(*reversed(shape), itemsize=size)))
-            yield cast_plan.cast_job(source, target, saturate, shape, turned, None)
-    yield cast_plan.cast_job(F4, F8, False, (2, 3), (-12, 4), (8, -16))
-    yield cast_plan.cast_job(U1, F4, False, (2**16, 2**15 - 1), (2**15, 1), None)
-    yield cast_plan.cast_job(U1, F4, False, (2**16, 2**15), (2**15 + 1, 1), None)
+            yield copies.cast_job(source, target, saturate, shape, turned, None)
+    yield copies.cast_job(F4, F8, False, (2, 3), (-12, 4), (8, -16))
+    yield copies.cast_job(U1, F4, False, (2**16, 2**15 - 1), (2**15, 1), None)
+    yield copies.cast_job(U1, F4, False, (2**16, 2**15), (2**15 + 1, 1), None)
 
 
 def _of_takes() -> Iterator[Any]:
@@ -281,13 +267,13 @@ def _of_takes() -> Iterator[Any]:
 
 def _of_joins() -> Iterator[Any]:
     kind = F4, (5, 7), (28, 4)
-    yield concatenate._job((kind, kind), 0, None, "same_kind")
-    yield concatenate._job((kind, (F4, (5, 2), (40, 4)), (F4, (5, 1), (-4, 4))), 1, None, "same_kind")
-    yield concatenate._job((kind, (F8, (5, 7), (56, 8))), None, None, "same_kind")
-    yield concatenate._job((kind, (F4, (7, 5), (4, 28))), None, None, "same_kind")
-    yield concatenate._job(((F4, (0, 7), (28, 4)), kind), 0, F8, "safe")
-    yield concatenate._job(((U1, (3, 4, 5), (20, 5, 1)), (U1, (3, 4, 5), (40, 10, 1))), 2, None, "no")
-    yield concatenate._job((kind,) * 67, 1, None, "same_kind")
+    yield arrange._job((kind, kind), 0, None, "same_kind")
+    yield arrange._job((kind, (F4, (5, 2), (40, 4)), (F4, (5, 1), (-4, 4))), 1, None, "same_kind")
+    yield arrange._job((kind, (F8, (5, 7), (56, 8))), None, None, "same_kind")
+    yield arrange._job((kind, (F4, (7, 5), (4, 28))), None, None, "same_kind")
+    yield arrange._job(((F4, (0, 7), (28, 4)), kind), 0, F8, "safe")
+    yield arrange._job(((U1, (3, 4, 5), (20, 5, 1)), (U1, (3, 4, 5), (40, 10, 1))), 2, None, "no")
+    yield arrange._job((kind,) * 67, 1, None, "same_kind")
 
 
 # --- orders and choices -----------------------------------------------------------------------------------------------
@@ -297,8 +283,8 @@ def _of_sorts() -> Iterator[Any]:
     sortings = Sorting(True), Sorting(True, F8), Sorting(False, I8, True), Sorting(True, F4)
     for size in (1, 2, 3, 32, 33, 128, 129, 1000, 2048, 4096, 8192, 16384):
         for sorting in sortings[:3] if size in (3, 1000) else sortings[:1]:
-            if size <= sort_plan.LONGEST_ROW:
-                yield sort_plan._row_pass("sort", sort_plan.order_of("sort", F4), sorting, 77, size)
+            if size <= sort.LONGEST_ROW:
+                yield sort._row_pass("sort", sort.order_of("sort", F4), sorting, 77, size)
     kinds = [(dtype, sorting, 3, 100_000) for dtype in (U1, F2, F4, F8) for sorting in sortings]
     kinds += [
         (F4, sortings[2], 1, size)
@@ -306,13 +292,13 @@ def _of_sorts() -> Iterator[Any]:
     ]
     kinds += [(F8, sortings[0], 5, 2**20), (U1, sortings[0], 400, 40_000), (U1, Sorting(True, U1), 3, 100_000)]
     kinds += [(dtype, Sorting(True, F2), 3, 100_000) for dtype in (U1, F2, F4)]
-    for dtype, sorting, rows, size in kinds:
-        order = sort_plan.order_of("sort", dtype, dtype == F2)
-        plan = sort_plan._plan("sort", order, dtype, sorting, rows, size, H200)
+    for dtype, sorting, high, size in kinds:
+        order = sort.order_of("sort", dtype, dtype == F2)
+        plan = sort._plan("sort", order, dtype, sorting, high, size, H200)
         yield len(plan.passes), plan._replace(passes=(plan.passes[0], plan.passes[-1]))
-    yield sort_plan._plan("sort", "order", U1, sortings[2], 3, 9000, EMULATOR)
-    for count in range(4):
-        yield [sort_plan._turn([*range(count)], last) for last in range(6)]
+    yield sort._plan("sort", "order", U1, sortings[2], 3, 9000, EMULATOR)
+    for number in range(4):
+        yield [sort._turn([*range(number)], last) for last in range(6)]
 
 
 def _of_sorted_rows() -> Iterator[Any]:
@@ -332,16 +318,16 @@ def _of_sorted_rows() -> Iterator[Any]:
             if of_values:
                 values_out = _Named(f"{of_values} out", dtypes[of_values])
                 values = None if sorting.is_index else _Named(of_values, dtypes[of_values])
-            lines = sort_plan.lines_of("sort", (3, sort_plan.LONGEST_ROW + 1), -1)
-            sort_plan.sort_rows(
+            lines = sort.lines_of("sort", (3, sort.LONGEST_ROW + 1), -1)
+            sort.sort_rows(
                 *("sort", place, "order", lines, sorting, keys, values, out if sorting.keys else None, values_out)
             )
             yield from place.lines
 
 
 def _of_selections() -> Iterator[Any]:
-    order = sort_plan.order_of("topk", F4)
-    for rows, size, k in (
+    order = sort.order_of("topk", F4)
+    for high, size, k in (
         (1, 10**6, 5),
         (1, 10**6, 3000),
         (500, 10**6, 5),
@@ -349,79 +335,77 @@ def _of_selections() -> Iterator[Any]:
         (9, 16_384, 5),
         (3, 10**5, 1),
     ):
-        yield topk._segments(rows, size, k, H200)
-    for rows, size, k in ((1, 10**6, 5), (2, 10**6, 3000), (9, 8191, 5)):
+        yield sort._segments(high, size, k, H200)
+    for high, size, k in ((1, 10**6, 5), (2, 10**6, 3000), (9, 8191, 5)):
         place: Any = _Recorded()
         x, keys, index = (_Named(name, dtype) for name, dtype in (("x", F4), ("keys", F4), ("index", I8)))
-        topk._select(place, order, rows, size, k, x, keys, index)
+        sort._select(place, order, high, size, k, x, keys, index)
         yield from place.lines
     for length in (129, 1024, 1025, 2049, 4097, 8192, 8193, 16_384, 16_385):
-        yield topk._launch(order, 4, 7, length)
-        yield topk._launch(order, 8 if length < 5000 else 1, 7, length)
+        yield sort._launch(order, 4, 7, length)
+        yield sort._launch(order, 8 if length < 5000 else 1, 7, length)
     for dtype in (U1, U2, F4, F8, WIDE):
         for size in (0, 16_385, 2**32):
-            yield compact._launch(dtype, size, H200)
+            yield take._launch(dtype, size, H200)
     for size in (1, 2048, 2049, 10**7, 2**32):
         yield unique._launch(order, size, size == 2049, H200)
 
 
 def _of_counts() -> Iterator[Any]:
     for size, rank in ((0, None), (1025, None), (16_385, None), (100_000, 2), (10**8, None)):
-        yield count_plan.byte_pass(U1, rank, size, "even", F8, H200)
-        yield count_plan.value_pass(I4, rank, size, "even", F8, 255, H200)
-        yield count_plan.range_pass(F2, rank, size, F4, H200)
-        yield count_plan.weighing_passes(F8, F4, rank, size, "whole", F8, 255, F4, H200)
-    yield count_plan.byte_pass(U1, None, 100, "whole", F8, H200)
+        yield count.byte_pass(U1, rank, size, "even", F8, H200)
+        yield count.value_pass(I4, rank, size, "even", F8, 255, H200)
+        yield count.range_pass(F2, rank, size, F4, H200)
+        yield count.weighing_passes(F8, F4, rank, size, "whole", F8, 255, F4, H200)
+    yield count.byte_pass(U1, None, 100, "whole", F8, H200)
     for bins in (1, 256, 257, 4095, 4096, 4097, 16_384, 16_385, 200_000, 900_000, 10**7):
         for dtype, edge, policy in ((I4, F8, "even"), (F2, F2, "any"), (I8, F8, "whole")):
-            yield count_plan.value_pass(dtype, None, 10**8, policy, edge, bins, H200)
+            yield count.value_pass(dtype, None, 10**8, policy, edge, bins, H200)
     for bins in (1, 255, 2048, 4096, 4097, 8192, 8193):
         for weight, out, policy in ((I4, I8, "any"), (F4, F4, "even")):
-            yield count_plan.weighing_passes(F8, weight, None, 10**8, policy, F8, bins, out, H200)
+            yield count.weighing_passes(F8, weight, None, 10**8, policy, F8, bins, out, H200)
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
 
 
 def _of_images() -> Iterator[Any]:
-    for images in (Images(1, 64, 96, 1), Images(2, 101, 37, 3), Images(1, 2000, 2048, 1), Images(3, 64, 64, 4)):
+    for of in (Images(1, 64, 96, 1), Images(2, 101, 37, 3), Images(1, 2000, 2048, 1), Images(3, 64, 64, 4)):
         for dtype in (U1, F2, F4, F8):
             for scale in (0.5, 2, 0.7):
-                rows, columns = round(images.height * scale), round(images.width * scale)
-                yield geometry._resized(images, dtype, rows, columns, True, True)
+                rows, columns = round(of.height * scale), round(of.width * scale)
+                yield images._resized(of, dtype, rows, columns, True, True)
             if dtype == U1:
-                yield geometry._resized(images, dtype, rows, columns, False, True)
-                yield geometry._resized(images, dtype, rows, columns, True, False)
-                yield geometry._resized(images, dtype, 1, 1, True, True)
-        yield geometry._warped(images, dtype, 50, 70, True, (2, 0.5), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
-    yield geometry._warped(Images(1, 1, (1 << 26) - 1, 1), F4, 5, 7, False, (0, 0.0), (1.0,) * 6)
-    yield geometry._warped(Images(1, 1, 1 << 26, 1), F4, 5, 7, False, (0, 0.0), (1.0,) * 6)
+                yield images._resized(of, dtype, rows, columns, False, True)
+                yield images._resized(of, dtype, rows, columns, True, False)
+                yield images._resized(of, dtype, 1, 1, True, True)
+        yield images._warped(of, dtype, 50, 70, True, (2, 0.5), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0))
+    yield images._warped(Images(1, 1, (1 << 26) - 1, 1), F4, 5, 7, False, (0, 0.0), (1.0,) * 6)
+    yield images._warped(Images(1, 1, 1 << 26, 1), F4, 5, 7, False, (0, 0.0), (1.0,) * 6)
 
 
 def _of_windows() -> Iterator[Any]:
-    for images in (Images(1, 64, 96, 1), Images(2, 101, 37, 3), Images(1, 2000, 2048, 1), Images(1, 2**17, 2**15, 1)):
+    for of in (Images(1, 64, 96, 1), Images(2, 101, 37, 3), Images(1, 2000, 2048, 1), Images(1, 2**17, 2**15, 1)):
         for dtypes in ((U1, U1), (U1, np.dtype("i2")), (F4, F4), (F8, F8)):
             for alignment, high, most in ((16, 3, 8), (4, 7, 8), (16, 5, 4)):
-                yield window_plan.near_pass(
-                    images, dtypes, "w", np.int32(0), (alignment % 3, 0.5), alignment, high, most
-                )
+                yield filters.near_pass(of, dtypes, "w", np.int32(0), (alignment % 3, 0.5), alignment, high, most)
             weights, size = np.ones(3, "f4"), ((1, 9) if dtypes[0] == U1 else (9, 3))
-            yield window_plan.far_pass(images, dtypes, "float", "fold", weights, size, (2, 0.5), 0.25)
+            yield filters.far_pass(of, dtypes, "float", "fold", weights, size, (2, 0.5), 0.25)
         for window, mode in (((3, 3), 2), ((7, 7), 2), ((9, 1), 2), ((1, 9), 0), ((3, 3), 5)):
-            yield window_plan.is_near(images, window, mode)
+            yield filters.is_near(of, window, mode)
 
 
 def _of_filters() -> Iterator[Any]:
     plain, wide, pixels = Images(1, 64, 96, 1), Images(1, 2000, 2048, 1), Images(2, 64, 96, 3)
-    for images in (plain, wide, pixels):
+    for of in (plain, wide, pixels):
         for dtype in (U1, F4, F8):
             for size in ((3, 5), (7, 1), (9, 3)):
                 weights = tuple(filters._gaussian(n, None, dtype == U1) for n in size)
-                yield filters._smoothing("op", images, dtype, weights, 0.5, (2, 1.5), 16)
-            yield filters._sobel(1, images, dtype, (2, 1.5), 16)
+                yield filters._smoothing("op", of, dtype, weights, 0.5, (2, 1.5), 16)
+            yield filters._sobel(1, of, dtype, (2, 1.5), 16)
             for size in ((3, 5), (9, 1)):
                 elements = tuple(float(each) for each in range(size[0] * size[1]))
-                yield filters._weighed(elements, size, images, dtype, (2, 1.5), 16)
+                yield filters._weighed(elements, size, of, dtype, (2, 1.5), 16)
     for length in (1, 3, 5, 7, 9, 31):
         for sigma in (None, 0.4, 2.5):
             yield filters._gaussian(length, sigma, False), filters._gaussian(length, sigma, True)
@@ -435,10 +419,10 @@ def _of_vectors() -> Iterator[Any]:
         for shape in ((2112, 256), (2111, 256), (2112, 255), (3000, 1001), (31, 64), (32, 63), (32, 64), (5000, 4000)):
             for steps in (dense(*shape), (shape[1] + 4, 1), (1, shape[0]), (1, shape[0] + 2), (2, 1), (1, 2)):
                 if dtype == F4 or steps[0] in (1, shape[1]):
-                    yield vectors._plan(dtype, shape, steps, 16, H200)
-        yield vectors._plan(dtype, (2112, 256), (256, 1), 4, H200)
-        yield vectors._plan(dtype, (64, 256), (1, 64), 1, EMULATOR)
-        yield vectors._outer_of(dtype, 4), vectors._adding(dtype, "float")
+                    yield arithmetic._plan(dtype, shape, steps, 16, H200)
+        yield arithmetic._plan(dtype, (2112, 256), (256, 1), 4, H200)
+        yield arithmetic._plan(dtype, (64, 256), (1, 64), 1, EMULATOR)
+        yield arithmetic._outer_of(dtype, 4), arithmetic._adding(dtype, "float")
 
 
 def _of_products() -> Iterator[Any]:
@@ -448,11 +432,11 @@ def _of_products() -> Iterator[Any]:
     dtypes += [(np.dtype("c8"), np.dtype("c8"), None), (np.dtype("c16"), np.dtype("c16"), None), (BF16, BF16, None)]
     for dtype, made, precision in dtypes:
         for capability in ((7, 5), (8, 0), (8, 9), (9, 0)):
-            yield product_plan.multiplier_of(dtype, made, precision, capability)
-    for row in product_plan.TABLE:
+            yield matmul.multiplier_of(dtype, made, precision, capability)
+    for row in matmul.TABLE:
         for sizes in ((1, 64, 64, 64), (1, 1000, 1000, 8), (64, 512, 512, 64), (1, 2048, 2048, 9), (3, 4096, 4000, 9)):
-            yield product_plan.choose(row, *sizes, H200)
-        yield product_plan.choose(row, 1, 64, 64, 64, EMULATOR)
+            yield matmul.choose(row, *sizes, H200)
+        yield matmul.choose(row, 1, 64, 64, 64, EMULATOR)
     sides = [
         Side(line, depth, batch, begin, 16)
         for line, depth in ((64, 1), (1, 64), (68, 1), (2, 3))
@@ -466,10 +450,9 @@ def _of_products() -> Iterator[Any]:
     sides += [Side(64, 1, (), 0, 4), Side(1, 1, (), 0, 16), Side(-1, 5, (), 0, 16)]
     for side in sides:
         yield [
-            product_plan.reading(side, 64, 64, itemsize, is_mma)
-            for itemsize, is_mma in ((1, True), (4, True), (4, False))
+            matmul.reading(side, 64, 64, itemsize, is_mma) for itemsize, is_mma in ((1, True), (4, True), (4, False))
         ]
-        yield product_plan.reading(side, 1, 64, 4, True), product_plan.reading(side, 64, 1, 4, True)
+        yield matmul.reading(side, 1, 64, 4, True), matmul.reading(side, 64, 1, 4, True)
     for shape, a, b in (
         ((2, 3), (12, 4), (12, 4)),
         ((2, 3), (12, 4), (0, 4)),
@@ -478,10 +461,10 @@ def _of_products() -> Iterator[Any]:
         ((0, 3), (3, 1), (3, 1)),
         ((), (), ()),
     ):
-        yield product_plan.batch_of(shape, a, b)
+        yield matmul.batch_of(shape, a, b)
     for dtype, made, precision in (dtypes[2], dtypes[3], dtypes[4], dtypes[7], dtypes[8], dtypes[-3], dtypes[6]):
-        by = product_plan.multiplier_of(dtype, made, precision, (9, 0))
-        for tile in product_plan.TABLE[by.row]:
+        by = matmul.multiplier_of(dtype, made, precision, (9, 0))
+        for tile in matmul.TABLE[by.row]:
             for left, right in (
                 (Side(96, 1, (9600,), 0, 16), Side(1, 80, (0,), 0, 16)),
                 (Side(1, 100, (7,), 2, 16),) * 2,
@@ -493,9 +476,9 @@ def _of_products() -> Iterator[Any]:
                     ((False, False), 16, (1, 80, 96)),
                     ((False, False), 16, (100, 80, 1)),
                 ):
-                    if tile == product_plan.TABLE[by.row][0] or extents == (100, 80, 96):
+                    if tile == matmul.TABLE[by.row][0] or extents == (100, 80, 96):
                         batch = Batch((5,), (9600,), (7,))
-                        yield product_plan.product(
+                        yield matmul.product(
                             *(dtype, made, Activation("cudakit::same"), (left, right), batch, extents, extras),
                             *(aligned, by, tile),
                         )
@@ -503,8 +486,8 @@ def _of_products() -> Iterator[Any]:
 
 def _of_tiles() -> Iterator[Any]:
     for itemsize in (1, 2, 4):
-        yield [matmul_plan.kind(itemsize, a, b) for a in (False, True) for b in (False, True)]
-    for row in matmul_plan.TABLE:
+        yield [matmul_tiles.kind(itemsize, a, b) for a in (False, True) for b in (False, True)]
+    for row in matmul_tiles.TABLE:
         for sizes in (
             (1, 512, 512, 512),
             (1, 1, 4096, 4096),
@@ -512,7 +495,7 @@ def _of_tiles() -> Iterator[Any]:
             (64, 1024, 1000, 64),
             (1, 8192, 8192, 8192),
         ):
-            yield matmul_plan.choose(row, *sizes, H200), matmul_plan.choose(row, *sizes, EMULATOR)
+            yield matmul_tiles.choose(row, *sizes, H200), matmul_tiles.choose(row, *sizes, EMULATOR)
     for shape, strides in (
         ((6, 8), (16, 2)),
         ((6, 8), (18, 2)),
@@ -534,15 +517,15 @@ def _of_tiles() -> Iterator[Any]:
         ((1, 1, 6, 8), (300, 96, 16, 2)),
         ((3, 6, 8), (96, 2, 12)),
     ):
-        yield matmul_plan.lying(shape, strides, 2)
+        yield matmul_tiles.lying(shape, strides, 2)
     flat, turned = Lying(False, 128, 8192), Lying(True, 136, 0)
-    for tiles in (*matmul_plan.TABLE["half"], *matmul_plan.TABLE["TF32"]):
+    for tiles in (*matmul_tiles.TABLE["half"], *matmul_tiles.TABLE["TF32"]):
         for stored, made, sides, batches, addresses in (
             (F2, F2, (flat, turned, flat), 3, (16, 16)),
             (F4, F4, (turned, flat, Lying(False, 100, 0)), 1, (16, 8)),
             (FP8, F2, (Lying(False, 1 << 20, 1 << 30), turned, flat), 2, (4, 16)),
         ):
-            yield matmul_plan.product(
+            yield matmul_tiles.product(
                 *(stored, made, Activation("cudakit::same"), sides, (batches, 1000, 90, 2048), addresses),
                 *((batches == 1, batches == 2), tiles, H200),
             )
@@ -555,9 +538,9 @@ def _of_attention() -> Iterator[Any]:
     kinds += [(64, True, (32, 1, 9, 4096)), (64, True, (64, 1, 9, 2049)), (64, True, (65_536, 1, 64 * 65_536, 9))]
     kinds += [(64, True, (64, 1, 9, 2048)), (64, False, (65_535, 1, 9, 9)), (64, False, (65_536, 1, 9, 9))]
     for d, causal, sizes in kinds:
-        choice = attention_plan.choose(d, causal, sizes, H200)
-        yield choice, attention_plan.attention_of(F2, d, causal, 0.5, sizes, choice)
-        yield attention_plan.threaded_attention(F2, d, causal, 0.5, sizes, choice.heads_first)
+        choice = attention.choose(d, causal, sizes, H200)
+        yield choice, attention.attention_of(F2, d, causal, 0.5, sizes, choice)
+        yield attention.threaded_attention(F2, d, causal, 0.5, sizes, choice.heads_first)
 
 
 CALLS: dict[str, Callable[[], Iterator[Any]]] = {

@@ -1,23 +1,101 @@
-"""Products of which one side is a vector: what they read or write is what they take."""
+"""Sums of elements, and products of which one side is a vector."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from math import gcd
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.arrays.layout import flat, span, steps_of
-from cudakit.arrays.output import checked_output, target
+from cudakit.arrays.output import checked_output, number_of, target
 from cudakit.arrays.place import array_place, as_array, busy_blocks
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
+from cudakit.generate.call import Given
+from cudakit.generate.declarations import Parameter
 from cudakit.generate.reduction import reduction
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.delivery import delivered
+from cudakit.ops.copies import delivered
+
+
+def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
+    """out[k] = x[k] + y[k]
+
+    Parameters
+    ----------
+    x, y : array
+        Of shapes that can be broadcast together; any strides; bool, integers, floating point (float16 and bfloat16 too)
+        or complex.
+    out : array, optional
+        Of the broadcast shape; any strides. Of another dtype of the same kind: the result is cast to it. It may be `x`
+        or `y` itself; where it overlaps them otherwise, they are copied first.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        Of the dtype that NumPy promotes both to (``numpy.result_type``). Integers wrap around; bool is `or`.
+
+    Raises
+    ------
+    ArgumentError
+        Also for numbers: give an array, whose dtype is certain.
+    """
+    return _ADD(x, y, out=out, stream=stream)
+
+
+class _OfArrays(Ufunc):
+    """One of NumPy's functions of two arrays, whose result has the dtype that NumPy promotes both to."""
+
+    def _job(self, call: Given, outs: Sequence[Any], *rest: Any) -> Any:
+        op = self.recipe.name
+        x, y = (as_array(op, name, value)[0] for name, value in zip("xy", call.values, strict=True))
+        shape = _shape(op, x.dtype, x.shape, y.dtype, y.shape)
+        if outs[0] is not None:
+            checked_output(op, call.place, outs[0], shape, None)
+        return super()._job(call, outs, *rest)
+
+    def _shown(self, p: Parameter) -> str:
+        return self.recipe.name
+
+
+@functools.lru_cache(4096)
+def _shape(
+    op: str, x_dtype: np.dtype, x_shape: tuple[int, ...], y_dtype: np.dtype, y_shape: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The result's shape.
+
+    Raises
+    ------
+    ArgumentError
+        For dtypes that do not add up too.
+    """
+    try:
+        shape = np.broadcast_shapes(x_shape, y_shape)
+    except ValueError:
+        raise ArgumentError(
+            f"{op}: x has shape {x_shape} and y {y_shape}, which cannot be broadcast together"
+        ) from None
+    try:
+        dtype = np.result_type(x_dtype, y_dtype)
+    except TypeError as error:
+        raise ArgumentError(f"{op}: x is of {x_dtype} and y of {y_dtype}: {error}") from None
+    for each in (x_dtype, y_dtype, dtype):
+        number_of(op, each)
+    return shape
+
+
+_ADD = _OfArrays("add")
+
+
+# --- matvec, outer ----------------------------------------------------------------------------------------------------
+
 
 _MATVEC = reduction("T a, T v", "T out", "a * v", "a + b", "0", name="matvec")
 _OUTER = Ufunc("multiply")

@@ -1,0 +1,572 @@
+"""Arrays flipped, rolled, padded and joined."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from cudakit.arrays.layout import (
+    Axis,
+    axes_of,
+    axis_of,
+    flat,
+    integers,
+    is_row_major,
+    merged,
+    one_axis,
+    record,
+    steps_of,
+)
+from cudakit.arrays.output import Casting, as_dtype, as_number, target
+from cudakit.arrays.place import ArrayPlace, array_place
+from cudakit.arrays.plans import Job
+from cudakit.arrays.repeated import repeated
+from cudakit.errors import ArgumentError, shortened, told
+from cudakit.generate.elementwise import Elementwise, elementwise
+from cudakit.generate.ufuncs import Ufunc, assign
+from cudakit.jit.load.config import Config, config
+from cudakit.kernel.kernel import Kernel
+from cudakit.ops import reduce
+from cudakit.ops.copies import Dimension, cast, copy, delivered, mapped_job, moved, word_of
+from cudakit.types.checked import CASTINGS, is_one_of, text_of
+
+
+@repeated("out")
+def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> Any:
+    """out[…, k, …] = x[…, n − 1 − k, …] along each of the axes.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+    axis : int or sequence of int, optional
+        Left out: all axes.
+    out : array, optional
+        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        C-contiguous. Unlike NumPy's, a copy and never a view.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    place, (x,) = array_place("flip", stream, ("x", x))
+    dtype, shape, strides = x.dtype, x.shape, x.strides
+    axes = integers("flip", "axis", axis)
+    return moved("flip", place, x, out, lambda to: _flip_job(dtype, shape, strides, axes, to))
+
+
+@functools.lru_cache(4096)
+def _flip_job(
+    dtype: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...], axis: Axis, out_strides: tuple[int, ...] | None
+) -> Job:
+    axes = axes_of("flip", axis, len(shape))
+    steps = steps_of("flip", dtype, strides)
+    start = sum((shape[d] - 1) * steps[d] for d in axes if shape[d])
+    dimensions = [
+        Dimension(n, n, -step if d in axes else step) for d, (n, step) in enumerate(zip(shape, steps, strict=True))
+    ]
+    return mapped_job("flip", "identity", dtype, shape, steps, dimensions, out_strides, start=start)
+
+
+@repeated("out")
+def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = None, stream: Any = None) -> Any:
+    """out[…, (k + shift) mod n, …] = x[…, k, …] along each of the axes.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+    shift : int or sequence of int
+        Places, negative to the front; one for all axes, or one for each.
+    axis : int or sequence of int, optional
+        An axis named twice is moved twice, as NumPy has it. Left out: `x` is rolled as if it had one dimension.
+    out : array, optional
+        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        C-contiguous.
+
+    Raises
+    ------
+    ArgumentError
+        Also for numbers of shifts and axes that do not fit.
+    """
+    place, (x,) = array_place("roll", stream, ("x", x))
+    dtype, shape, strides = x.dtype, x.shape, x.strides
+    shifts, axes = integers("roll", "shift", shift), integers("roll", "axis", axis)
+    if axes is None:
+        # Neighbours in the order of one dimension: only C-contiguous memory has them side by side.
+        if out is not None and not getattr(out, "flags", x.flags).c_contiguous:
+            return copy(roll(x, shift, stream=place.stream), out=out, stream=place.stream)
+        if not x.flags.c_contiguous:
+            x = copy(x, stream=place.stream)
+            strides = x.strides
+    return moved("roll", place, x, out, lambda to: _roll_job(dtype, shape, strides, shifts, axes, to))
+
+
+@functools.lru_cache(4096)
+def _roll_job(
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    shift: Axis,
+    axis: Axis,
+    out_strides: tuple[int, ...] | None,
+) -> Job:
+    steps = steps_of("roll", dtype, strides)
+    total = [0] * len(shape)
+    if shift is None:
+        raise ArgumentError("roll: shift is None; give a number of places, or one for each axis")
+    if axis is None:
+        return _roll_flat(dtype, shape, shift if isinstance(shift, int) else sum(shift), out_strides)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    axes = axes * len(shifts) if len(axes) == 1 else axes
+    if len(shifts) != len(axes):
+        raise ArgumentError(f"roll: {len(shifts)} shifts {shifts} for {len(axes)} axes {axes}; give one, or as many")
+    for each, places in zip(axes, shifts, strict=True):
+        total[axis_of("roll", each, len(shape))] += places
+    dimensions = [
+        Dimension(n, n, step, places % n if n else 0) for n, step, places in zip(shape, steps, total, strict=True)
+    ]
+    return mapped_job("roll", "rolled", dtype, shape, steps, dimensions, out_strides, fuses=True)
+
+
+def _roll_flat(dtype: np.dtype, shape: tuple[int, ...], shift: int, out_strides: tuple[int, ...] | None) -> Job:
+    """A roll of C-contiguous memory as one dimension."""
+    size = prod(shape)
+    if out_strides is not None:
+        raise ArgumentError("roll: out must be C-contiguous where x is rolled as one dimension (no axis)")
+    job = mapped_job(
+        "roll", "rolled", dtype, (size,), (1,), [Dimension(size, size, 1, shift % size if size else 0)], None
+    )
+    return job._replace(shape=shape)
+
+
+# --- pad: by a map of indices, or one dimension after the other -------------------------------------------------------
+
+
+#: The map of ``move.cuh`` for each mode that is one, and whether whole rows behave under it as their elements do.
+_MAPS = {
+    "constant": ("padded_constant", True),
+    "edge": ("padded_edge", False),
+    "reflect": ("padded_reflect", False),
+    "symmetric": ("padded_symmetric", False),
+    "wrap": ("padded_wrap", True),
+}
+_STATISTICS: dict[str, Any] = {"maximum": reduce.max, "minimum": reduce.min, "mean": reduce.mean, "median": None}
+_MODES = (*_MAPS, "linear_ramp", *_STATISTICS, "empty")
+_ROUND = Ufunc("rint")
+
+
+@repeated("out")
+def pad(
+    x: Any,
+    width: Any,
+    mode: str = "constant",
+    value: Any = 0,
+    *,
+    end_values: Any = 0,
+    stat_length: Any = None,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[k] = x[m(k − before)], m making an index of x of those that are not, or out[k] = value there.
+
+    Parameters
+    ----------
+    x : array
+        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes, and numbers for the modes that compute.
+    width : int, (before, after) or a sequence of such pairs, one a dimension
+        Elements added at the ends of each dimension, as for NumPy's `pad`.
+    mode : str
+        ``constant``: `value`. ``edge``: the first or last element. ``reflect``: the array mirrored at these, without
+        repeating them; ``symmetric``: repeating them. ``wrap``: the array repeated. ``linear_ramp``: evenly from
+        `end_values`, outermost, to the first or last element. ``maximum``, ``minimum``, ``mean``, ``median``: of the
+        dimension's first or last `stat_length` elements. ``empty``: not set.
+    value : number, (before, after) or a sequence of such pairs, one a dimension
+        Of mode constant, NumPy's `constant_values`; converted to x's dtype.
+    end_values : as `value`
+        Of mode linear_ramp.
+    stat_length : int, (before, after), a sequence of such pairs, or None
+        Of modes maximum, minimum, mean and median. None: all elements.
+    out : array, optional
+        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        C-contiguous, of x's dtype. NumPy's `reflect_type` and functions as modes are not there.
+
+    Raises
+    ------
+    ArgumentError
+        Also for negative widths, and for an empty dimension that would be padded with its own elements.
+
+    Notes
+    -----
+    One kernel, where the mode is a map of indices (the first five, with one `value`); else some for each dimension.
+    Of mode median the library of the arrays sorts, CuPy or NumPy.
+    """
+    if text_of("pad: mode", mode) not in _MODES:
+        raise ArgumentError(f"pad: mode {shortened(mode)}; there are {', '.join(_MODES)}")
+    place, (x,) = array_place("pad", stream, ("x", x))
+    dtype, shape, strides = x.dtype, x.shape, x.strides
+    widths = width if width.__class__ is int else _pairs(width)
+    if mode in _MAPS and not (mode == "constant" and isinstance(value, list | tuple | np.ndarray)):
+        fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)
+        return moved("pad", place, x, out, lambda to: pad_job(dtype, shape, strides, widths, mode, fill, to))
+    ends = _widths(shape, widths)
+    to = target(
+        "pad", place, out, tuple(before + n + after for n, (before, after) in zip(shape, ends, strict=True)), dtype, x
+    )
+    inner = [slice(before, before + n) for n, (before, _) in zip(shape, ends, strict=True)]
+    if x.size:
+        copy(x, out=to.written[tuple(inner)], stream=place.stream)
+    numbers = _each_end("value" if mode == "constant" else "end_values", value if mode == "constant" else end_values, x)
+    lengths = _each_end("stat_length", stat_length, x) if stat_length is not None else [(None, None)] * x.ndim
+    for d, (before, after) in enumerate(ends):
+        # What was padded before is padded along, as NumPy does it.
+        region = to.written[(slice(None),) * (d + 1) + tuple(inner[d + 1 :])]
+        if before + after and not shape[d] and mode not in ("constant", "empty"):
+            raise ArgumentError(f"pad: dimension {d} is empty, mode {mode} has nothing to fill it with; use constant")
+        for side, count in enumerate((before, after)):
+            if count and region.size and mode != "empty":
+                _fill_end(place, mode, region, d, side, (before, shape[d], count), numbers[d][side], lengths[d][side])
+    return delivered(place, to)
+
+
+def _fill_end(
+    place: ArrayPlace,
+    mode: str,
+    region: Any,
+    axis: int,
+    side: int,
+    sizes: tuple[int, int, int],
+    number: Any,
+    length: int | None,
+) -> None:
+    """Set the elements before (`side` 0) or after (1) the own ones.
+
+    `sizes`: elements before, own ones, and those to be set.
+    """
+    before, extent, count = sizes
+    head = (slice(None),) * axis
+    end = region[(*head, slice(0, count) if side == 0 else slice(before + extent, None))]
+    if mode == "constant":
+        assign(np.array(number, region.dtype)[()], out=end, stream=place.stream)
+        return
+    if mode == "linear_ramp":
+        if region.dtype.kind == "c":
+            raise ArgumentError("pad: mode linear_ramp is of real numbers")
+        first = before if side == 0 else before + extent - 1
+        edge = region[(*head, slice(first, first + 1))]
+        _ramp(axis, side, region.dtype.kind in "iu")(edge, float(number), out=end, stream=place.stream)
+        return
+    many = extent if length is None or length > extent else length
+    if many < 1:
+        raise ArgumentError(f"pad: stat_length {length} leaves no elements; give 1 at least")
+    first = before if side == 0 else before + extent - many
+    chunk = region[(*head, slice(first, first + many))]
+    if mode == "median":
+        found = _median(place, chunk, axis)
+    else:
+        found = _STATISTICS[mode](chunk, axis=axis, keepdims=True, stream=place.stream)
+    if mode in ("mean", "median") and region.dtype.kind in "iu":
+        found = _ROUND(found, stream=place.stream)
+    assign(found, out=end, stream=place.stream)
+
+
+def _median(place: ArrayPlace, chunk: Any, axis: int) -> Any:
+    """The median along an axis, which stays: the mean of the middle two of an even number; NaN where there is one."""
+    head, n = (slice(None),) * axis, chunk.shape[axis]
+    with place.inside():
+        # Libraries sort no bfloat16.
+        ordered = place.xp.sort(chunk.astype(np.float32) if chunk.dtype.kind == "V" else chunk, axis)
+    middle = ordered[(*head, slice((n - 1) // 2, n // 2 + 1))]
+    found = reduce.mean(middle, axis=axis, keepdims=True, stream=place.stream)
+    if chunk.dtype.kind in "biu":
+        return found
+    with place.inside():
+        last = ordered[(*head, slice(n - 1, n))]  # NaNs are sorted there
+        return place.xp.where(place.xp.isnan(last), last, found)
+
+
+@functools.cache
+def _ramp(axis: int, side: int, whole: bool) -> Elementwise:
+    """From `outer`, outermost, to the element next to the own ones and not to that of theirs."""
+    place = f"_ind[{axis}]" if side == 0 else f"_shape[{axis}] - 1 - _ind[{axis}]"
+    value = f"outer + ({place}) * ((cudakit::as<double>(edge) - outer) / _shape[{axis}])"
+    body = f"y = cudakit::as<Y>({f'floor({value})' if whole else value})"
+    return elementwise("X edge, float64 outer", "Y y", body, name="pad_ramp")
+
+
+def _pairs(width: Any) -> Any:
+    try:
+        numbers = np.asarray(width)
+        if numbers.dtype.kind not in "iu" or numbers.ndim > 2:
+            raise ValueError("whole numbers are wanted")
+    except (ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"pad: width {shortened(width)}: {told(error)}; give an int, (before, after), or a pair a dimension"
+        ) from None
+    flat = numbers.tolist()
+    return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
+
+
+def _bytes_of(value: Any, dtype: np.dtype) -> bytes:
+    return bytes(as_number("pad", "value", value, dtype).tobytes())
+
+
+def _widths(shape: tuple[int, ...], width: Any) -> list[list[int]]:
+    """Elements before and after each dimension."""
+    try:
+        widths: list[list[int]] = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
+    except ValueError:
+        raise ArgumentError(
+            f"pad: width {shortened(width)} does not fit an array of {len(shape)} dimensions; give an int, (before, "
+            "after), or a "
+            "pair a dimension"
+        ) from None
+    for d, (before, after) in enumerate(widths):
+        if before < 0 or after < 0:
+            raise ArgumentError(f"pad: width {(before, after)} of dimension {d} is negative; slice the array instead")
+        if before + shape[d] + after >= 2**62:
+            raise ArgumentError(f"pad: width {shortened(width)} makes a dimension of more elements than an array has")
+    return widths
+
+
+def _each_end(name: str, given: Any, x: Any) -> list[Any]:
+    """Numbers for both ends of each dimension."""
+    try:
+        found = np.broadcast_to(np.array(given), (x.ndim, 2))
+        if found.dtype.kind not in "biufc" and found.dtype.name != "bfloat16":
+            raise TypeError("numbers are wanted")
+        if name != "end_values":
+            dtype = np.dtype(np.int64) if name == "stat_length" else x.dtype
+            numbers = [as_number("pad", name, each, dtype) for each in found.flat]
+            found = np.array(numbers, dtype).reshape(found.shape)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"pad: {name} {shortened(given)} does not fit: {told(error)}; give a number, (before, after), or a pair a "
+            "dimension"
+        ) from None
+    pairs: list[Any] = found.tolist()
+    return pairs
+
+
+@functools.lru_cache(4096)
+def pad_job(
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    width: Any,
+    mode: str,
+    fill: bytes,
+    out_strides: tuple[int, ...] | None,
+) -> Job:
+    """What pads an array by `width`, pairs for each dimension, where the mode is a map of indices."""
+    widths = _widths(shape, width)
+    steps = steps_of("pad", dtype, strides)
+    for d, (before, after) in enumerate(widths):
+        if before + after and not shape[d] and mode != "constant":
+            raise ArgumentError(f"pad: dimension {d} is empty, mode {mode} has nothing to fill it with; use constant")
+    mapping, fuses = _MAPS[mode]
+    dimensions = [
+        Dimension(before + n + after, n, step, before)
+        for n, step, (before, after) in zip(shape, steps, widths, strict=True)
+    ]
+    return mapped_job("pad", mapping, dtype, shape, steps, dimensions, out_strides, fuses=fuses, fill=fill)
+
+
+# --- concatenate ------------------------------------------------------------------------------------------------------
+
+
+_ITEMS, _BLOCK, _PACK = 4, 256, 16
+#: Arrays that one launch takes; more are joined by several.
+_MOST = 64
+#: Dtype, shape and strides of an array.
+_Kind: TypeAlias = tuple[np.dtype, tuple[int, ...], tuple[int, ...]]
+
+
+class _Piece(NamedTuple):
+    kernel: Kernel
+    config: Config
+    numbers: tuple[Any, ...]
+    chosen: slice
+    nulls: int
+
+
+class _Joining(NamedTuple):
+    """What a call of one kind does: arrays to be made C-contiguous first, views of others, and the launches."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    copied: tuple[int, ...]
+    views: tuple[tuple[int, int], ...]
+    launches: tuple[_Piece, ...]
+
+
+@repeated("out")
+def concatenate(
+    arrays: Sequence[Any],
+    axis: int | None = 0,
+    *,
+    dtype: Any = None,
+    casting: Casting = "same_kind",
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """out[…, n₀ + … + n_{j−1} + k, …] = arrays[j][…, k, …] along the axis.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+        One at least; of the same shape but along the axis; any strides; elements of 1, 2, 4, 8 or 16 bytes. Arrays of
+        different dtypes must be numbers, which are converted first.
+    axis : int, optional
+        None: each is taken as one dimension.
+    dtype : dtype, optional
+        Of the result; not beside `out`.
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        How the arrays may be cast to it, or the result to an `out`.
+    out : array, optional
+        Of the result's shape, and its dtype or one that it is cast to within its kind; any strides.
+    stream : stream, optional
+        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+
+    Returns
+    -------
+    array
+        C-contiguous, of the dtype that NumPy promotes all to (``numpy.result_type``).
+
+    Raises
+    ------
+    ArgumentError
+
+    Notes
+    -----
+    One kernel joins up to 64 arrays. An array of which the dimensions before the axis, or those from it on, cannot be
+    merged to one is copied by another kernel first.
+    """
+    if not isinstance(arrays, list | tuple) or not arrays:
+        raise ArgumentError(
+            f"concatenate: arrays must be a list or tuple of arrays, one at least, got {shortened(arrays)}"
+        )
+    place, given = array_place("concatenate", stream, *[(f"arrays[{j}]", each) for j, each in enumerate(arrays)])
+    if dtype is not None and out is not None:
+        raise ArgumentError("concatenate: dtype is out's; give one of the two")
+    wanted = None if dtype is None else as_dtype("concatenate", dtype)
+    if not is_one_of(casting, CASTINGS):
+        raise ArgumentError(f"concatenate: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
+    job = _job(
+        tuple([(each.dtype, each.shape, each.strides) for each in given]),
+        one_axis("concatenate", axis),
+        wanted,
+        casting,
+    )
+    to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting, contiguous=True)
+    for j in job.copied:
+        same = given[j].dtype == job.dtype
+        given[j] = copy(given[j], stream=place.stream) if same else cast(given[j], job.dtype, stream=place.stream)
+    for j, count in job.views:
+        given[j] = flat(given[j], 0, count)
+    for kernel, shape, numbers, chosen, nulls in job.launches:
+        place.launch(kernel, shape, to.written, *numbers, *given[chosen], *[None] * nulls)
+    return delivered(place, to)
+
+
+@functools.lru_cache(4096)
+def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, casting: Casting) -> _Joining:
+    try:
+        dtype = np.result_type(*[kind[0] for kind in kinds]) if wanted is None else wanted
+    except TypeError as error:
+        raise ArgumentError(f"concatenate: {error}") from None
+    for j, (own, _, _) in enumerate(kinds):
+        if wanted is not None and not np.can_cast(own, wanted, casting):
+            raise ArgumentError(
+                f"concatenate: arrays[{j}] is of {own}, which casting={shortened(casting)} does not take to {wanted}"
+            )
+    word = word_of("concatenate", dtype)
+    ndim = len(kinds[0][1])
+    if axis is not None and ndim == 0:
+        raise ArgumentError("concatenate: arrays of no dimensions have no axis; give axis=None")
+    along = 0 if axis is None else axis_of("concatenate", axis, ndim)
+    columns, rows, sizes, copied, views = [], [], [], [], []
+    shape = kinds[0][1]
+    for j, (own, extents, strides) in enumerate(kinds):
+        if axis is not None and not _fits(shape, extents, along):
+            raise ArgumentError(
+                f"concatenate: arrays[0] has shape {shape} and arrays[{j}] {extents}; only axis {along} may differ"
+            )
+        steps = steps_of("concatenate", own, strides)
+        across = prod(extents[along:]) if axis is not None else prod(extents)
+        step = _row_step(extents, steps, along)
+        if own != dtype or (step is None and not is_row_major(extents, steps)):
+            copied.append(j)
+            step = None
+        columns.append(across)
+        rows.append(across if step is None else step)
+        before = prod(extents[:along])
+        sizes.append((before - 1) * rows[-1] + across if before * across else 0)
+        if j not in copied and not is_row_major(extents, steps):
+            views.append((j, sizes[-1]))
+    lengths = [extents[along] if axis is not None else prod(extents) for _, extents, _ in kinds]
+    result = (sum(lengths),) if axis is None else (*shape[:along], sum(lengths), *shape[along + 1 :])
+    height = 1 if axis is None else prod(shape[:along])
+    launches = tuple(
+        _launch(word, dtype, height, columns, rows, sizes, slice(first, min(first + _MOST, len(kinds))))
+        for first in range(0, len(kinds), _MOST)
+        if height * sum(columns[first : first + _MOST])
+    )
+    return _Joining(result, dtype, tuple(copied), tuple(views), launches)
+
+
+def _fits(shape: tuple[int, ...], other: tuple[int, ...], along: int) -> bool:
+    return len(shape) == len(other) and all(
+        n == m for d, (n, m) in enumerate(zip(shape, other, strict=True)) if d != along
+    )
+
+
+def _row_step(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> int | None:
+    """Step from row to row, the axis and those after it being the columns; None where there is no such step."""
+    if not is_row_major(shape[along:], steps[along:]):
+        return None
+    (_, outer) = merged(shape[:along], steps[:along])
+    if len(outer) > 1 or min((*outer, 0)) < 0:
+        return None
+    return outer[0] if outer else prod(shape[along:])
+
+
+def _launch(
+    word: str, dtype: np.dtype, height: int, columns: list[int], rows: list[int], sizes: list[int], chosen: slice
+) -> _Piece:
+    own = columns[chosen]
+    count = 1 << (len(own) - 1).bit_length()
+    nulls = count - len(own)
+    starts = [0, *np.cumsum(own).tolist(), *[sum(own)] * nulls]
+    layout = record(start=starts, step=rows[chosen] + [0] * nulls, size=sizes[chosen] + [0] * nulls)
+    size = height * sum(own)
+    index = "unsigned int" if size < 2**32 - _PACK else "unsigned long long"
+    names = {"W": word, "N": count, "Index": index, "ITEMS": _ITEMS, "BLOCK": _BLOCK, "X": ("void",) * count}
+    kernel = Kernel.from_template("concatenate/joined")[names]
+    numbers = (sum(columns[: chosen.start]), sum(columns), size, layout)
+    return _Piece(
+        kernel, config(-(-size * dtype.itemsize // (_PACK * _BLOCK * _ITEMS)), _BLOCK), numbers, chosen, nulls
+    )
