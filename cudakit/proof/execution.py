@@ -12,8 +12,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cudakit.emulator.compiled.flow import Flow, ends_block, waits
 from cudakit.emulator.isa.facts import facts_of, is_atomic, result_of, targets, touches
+from cudakit.emulator.isa.flow import Flow, ends_block, waits
 from cudakit.emulator.ptx.body import TYPE_BYTES
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Source
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Registers, Unsupported, Value, conjuncts, merged, step

@@ -7,6 +7,6 @@ the same in all lanes, or a base with a stride. Where lanes part, masks say whic
 
 from __future__ import annotations
 
+from cudakit.emulator.isa.flow import Refusal
 
-class Refusal(Exception):
-    """Why a kernel is not compiled, in words that end a sentence: "… runs on the NumPy machine: it has {this}"."""
+__all__ = ["Refusal"]

@@ -15,10 +15,10 @@ from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, consta
 from cudakit.emulator.compiled.emit import EMITTERS  # noqa: F401 (fills the table)
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.emit.warps import is_counted
-from cudakit.emulator.compiled.flow import Flow, ends_block, polling, waits
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
 from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
+from cudakit.emulator.isa.flow import Flow, ends_block, polling, waits
 from cudakit.emulator.machine.decode import STORAGE, Context
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol
 

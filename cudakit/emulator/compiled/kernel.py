@@ -24,12 +24,12 @@ from cudakit.emulator.compiled.builder import Builder, Checked, Reached, Site, X
 from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of, space_of
 from cudakit.emulator.compiled.emit.meanings import held_verdict
 from cudakit.emulator.compiled.emit.table import entry_of, type_of
-from cudakit.emulator.compiled.flow import Block, ends_block, meets, named_lanes
 from cudakit.emulator.compiled.helpers import DECLARED, GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.scaffold import Scaffold, Waiting
 from cudakit.emulator.compiled.shapes import UNIFORM, Affine
 from cudakit.emulator.isa.facts import facts_of, is_atomic, sources, targets, touches
+from cudakit.emulator.isa.flow import Block, ends_block, meets, named_lanes
 from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Register
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from cudakit.emulator.compiled.flow import Flow
 from cudakit.emulator.isa.facts import sources, targets
+from cudakit.emulator.isa.flow import Flow
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, registers_in
 
 

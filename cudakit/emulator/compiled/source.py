@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import cached_property
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.flow import Flow
 from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.isa.facts import facts_of, result_of, sources, targets, touches
+from cudakit.emulator.isa.flow import Flow
 from cudakit.emulator.machine.decode import DTYPES, STORAGE, Context, decode
 from cudakit.emulator.machine.module import Module
 from cudakit.emulator.ptx.program import (

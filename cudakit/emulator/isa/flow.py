@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.isa.facts import facts_of, polls, sources, targets
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol
+
+
+class Refusal(Exception):
+    """Why a kernel is left to the NumPy machine, or not proved: "… runs on the NumPy machine: it has {this}"."""
 
 
 @dataclass(slots=True)
