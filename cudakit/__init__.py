@@ -55,7 +55,7 @@ from cudakit.jit.load.config import Config, Cover, config, cover
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, Module, prewarm
 from cudakit.memory.host_arrays import In, InOut, Out
-from cudakit.memory.textures import tensor_map, texture
+from cudakit.memory.textures import surface, tensor_map, texture
 from cudakit.places import device_limits, stream, using
 from cudakit.streams.devices import has_gpu
 
@@ -83,7 +83,6 @@ if TYPE_CHECKING:
     from cudakit.generate.stencil import stencil
     from cudakit.graphs import Graph, capture
     from cudakit.memory.memory import allocated, empty, to_device, to_host
-    from cudakit.memory.textures import surface
     from cudakit.pipeline import Pipeline
     from cudakit.profile.trace import Timer, trace
     from cudakit.proof.prove import prove
@@ -164,7 +163,7 @@ _MODULES = (
 _LATER = {
     "Graph": "graphs",
     "Pipeline": "pipeline",
-    "Timer": "profile.timer",
+    "Timer": "profile.trace",
     "allocated": "memory",
     "capture": "graphs",
     "check": "emulator.checks.check",
@@ -175,7 +174,6 @@ _LATER = {
     "reduction": "generate",
     "scan": "generate",
     "stencil": "generate",
-    "surface": "memory.surfaces",
     "to_device": "memory",
     "to_host": "memory",
     "trace": "profile.trace",

@@ -333,8 +333,6 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Kn
     LaunchError
         Beyond what the device has free, or beyond the limit.
     """
-    import cupy
-
     with ledger.lock:
         device_id, held = target.device_id, ledger.managed.get(target.device_id, 0)
         most = ledger.limits["managed"]
@@ -354,31 +352,6 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Kn
         owner = ledger.buffers[int(buffer.handle)] = _Managed(buffer, device_id)
     memory = cupy.cuda.UnownedMemory(int(buffer.handle), owner.size, owner, device_id)
     return cupy.ndarray(shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, 0))
-
-
-def host_view(array: Any) -> np.ndarray:
-    """The memory of a managed CuPy array as NumPy's."""
-    from cuda.bindings import driver
-
-    if not hasattr(array, "__cuda_array_interface__"):
-        raise ArgumentError(f"host_view takes a managed array, got {type(array).__name__}")
-    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
-    interface = array.__cuda_array_interface__
-    status, managed = driver.cuPointerGetAttribute(attribute, interface["data"][0])
-    if int(status) != 0 or not managed:
-        raise ArgumentError(
-            'host_view: the array is not in managed memory; make it with ck.empty(shape, dtype, kind="managed"), or '
-            "copy it with ck.to_host(x, stream)"
-        )
-    return np.asarray(_Viewed(array, interface)).view(array.dtype)
-
-
-class _Viewed:
-    """The memory of an array, which is kept."""
-
-    def __init__(self, array: Any, interface: dict[str, Any]) -> None:
-        self.array = array
-        self.__array_interface__ = {**interface, "version": 3}
 
 
 def prefetch(array: Any, target: Known, to: str) -> None:

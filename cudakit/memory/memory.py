@@ -21,12 +21,12 @@ from typing import Any, Literal
 import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, shortened
-from cudakit.memory import device_memory, pinned
+from cudakit.memory import pinned
 from cudakit.memory.accounting import Report, emulated_host_view, limit, report, tell_emulator, trim
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.host_arrays import KINDS, Kind, host_array
 from cudakit.streams import devices
-from cudakit.types.arguments import count_registered
+from cudakit.types.arguments import Exported, count_registered
 from cudakit.types.checked import dtype_of, flag, is_one_of
 
 
@@ -255,9 +255,21 @@ def host_view(array: Any) -> np.ndarray:
     ArgumentError
         For an array that is not in managed memory.
     """
-    if not isinstance(array, np.ndarray):
-        return device_memory.host_view(array)
-    return array if type(array) is np.ndarray else emulated_host_view(array)
+    if isinstance(array, np.ndarray):
+        return array if type(array) is np.ndarray else emulated_host_view(array)
+    if not hasattr(array, "__cuda_array_interface__"):
+        raise ArgumentError(f"host_view takes a managed array, got {type(array).__name__}")
+    from cuda.bindings import driver
+
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_IS_MANAGED
+    interface = array.__cuda_array_interface__
+    status, managed = driver.cuPointerGetAttribute(attribute, interface["data"][0])
+    if int(status) != 0 or not managed:
+        raise ArgumentError(
+            'host_view: the array is not in managed memory; make it with ck.empty(shape, dtype, kind="managed"), or '
+            "copy it with ck.to_host(x, stream)"
+        )
+    return np.asarray(Exported(array, {**interface, "version": 3})).view(array.dtype)
 
 
 def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") -> None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from cudakit.streams.segments import NEVER, Name, Range, Segment, Segments, Touched, Use
 
-#: What a step says in place of a use; see `cudakit.streams.order.clocks.Clocks.step`.
+#: What a step says in place of a use; see `Clocks.step`.
 MANY: Any = object()
 COLD: Any = object()
 

@@ -76,7 +76,7 @@ class Track:
     held : deque
         Uses that have an event, in their order, each with what is kept until it is done.
     repeated : dict
-        Uses that move on at each launch (see `cudakit.streams.order.repeat`), each with what is kept until it is done.
+        Uses that move on at each launch (see `repeating`), each with what is kept until it is done.
     settled : set of FastPath
         Those that have settled in the spell.
     spell : Spell or None

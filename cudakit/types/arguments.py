@@ -605,18 +605,18 @@ def _of_torch(value: Any) -> np.ndarray:
     dtype = torch_dtype(value.dtype)
     if dtype is None:
         raise ArgumentError(f"torch tensor has dtype {value.dtype}, which has no C++ equivalent here")
-    return np.asarray(_Exported(value, dtype.itemsize)).view(dtype)
+    interface = {
+        "data": (value.data_ptr(), False),
+        "shape": tuple(value.shape),
+        "strides": tuple(step * dtype.itemsize for step in value.stride()),
+        "typestr": f"|V{dtype.itemsize}",
+        "version": 3,
+    }
+    return np.asarray(Exported(value, interface)).view(dtype)
 
 
-class _Exported:
-    """A tensor's memory as elements of some bytes each; keeps the tensor alive."""
+class Exported:
+    """The memory of an array or a tensor in host memory, as NumPy takes it; keeps the owner alive."""
 
-    def __init__(self, tensor: Any, itemsize: int) -> None:
-        self.tensor = tensor
-        self.__array_interface__ = {
-            "data": (tensor.data_ptr(), False),
-            "shape": tuple(tensor.shape),
-            "strides": tuple(step * itemsize for step in tensor.stride()),
-            "typestr": f"|V{itemsize}",
-            "version": 3,
-        }
+    def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
+        self.owner, self.__array_interface__ = owner, interface

@@ -12,7 +12,7 @@ import pytest
 from support.device_memory import TO_DEVICE, TO_HOST, DeviceArray, Gpu, Heard, Stream, seen, stand_in
 
 import cudakit as ck
-from cudakit.memory import accounting, device_memory, on_device, pinned, staging
+from cudakit.memory import accounting, device_memory, memory, on_device, pinned, staging
 from cudakit.memory.accounting import spares
 from cudakit.memory.device_memory import Box, SurfaceObject
 from cudakit.memory.on_device import OnDevice
@@ -53,7 +53,7 @@ def pinned_numbers(*shape: int) -> np.ndarray:
 
 
 def span(array: Any) -> tuple[int, int]:
-    return on_device.ranges.cupy_span(array)
+    return on_device.segments.cupy_span(array)
 
 
 # ── new arrays ───────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -238,7 +238,7 @@ def test_another_library_s_array_is_copied_to_where_it_is(
 def test_a_call_with_host_arrays_goes_to_its_buffers(gpu: Gpu, stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[Any] = []
     monkeypatch.setattr(on_device.devices, "require_gpu", lambda: told.append("gpu"))
-    monkeypatch.setattr(on_device.call_buffers, "call", lambda *given: told.append(given))
+    monkeypatch.setattr(on_device, "call", lambda *given: told.append(given))
     kernel: Any = object()
     BACKEND.call(kernel, stream, "config", [1])
     target = on_device.known(stream)
@@ -506,16 +506,16 @@ def test_managed_memory_is_seen_by_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     array = SimpleNamespace(dtype=x.dtype, __cuda_array_interface__={**x.__array_interface__, "version": 3})
     answer = [driver.CUresult.CUDA_SUCCESS, True]
     monkeypatch.setattr(driver, "cuPointerGetAttribute", lambda what, address: tuple(answer))
-    found = device_memory.host_view(array)
+    found = memory.host_view(array)
     np.testing.assert_array_equal(found, x)
     found[0, 0] = 9
     assert x[0, 0] == 9
     for status, is_managed in ((driver.CUresult.CUDA_SUCCESS, False), (driver.CUresult.CUDA_ERROR_INVALID_VALUE, True)):
         answer[:] = status, is_managed
         with pytest.raises(ck.ArgumentError, match="the array is not in managed memory"):
-            device_memory.host_view(array)
+            memory.host_view(array)
     with pytest.raises(ck.ArgumentError, match="takes a managed array, got list"):
-        device_memory.host_view([1])
+        memory.host_view([1])
 
 
 # ── what is held ─────────────────────────────────────────────────────────────────────────────────────────────────────

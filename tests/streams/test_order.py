@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, streams
 from cudakit.streams import order as order_module
-from cudakit.streams import order as stream_state
 from cudakit.streams.order import Order, Repeat, repeating
 from cudakit.streams.segments import Spell, Use
 from cudakit.streams.streams import Known
@@ -599,7 +598,7 @@ def test_under_manual_a_repeat_waits_for_nothing_and_leaves_what_can_settle() ->
 
 
 def test_memory_that_is_forgotten_is_still_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_state, "_MOST_SEGMENTS", 20)
+    monkeypatch.setattr(order_module, "_MOST_SEGMENTS", 20)
     order, device, one, two = two_streams()
     for stream in (one, two):
         stream.given.sync = lambda stream=stream: device.done.add((stream.given.number, len(stream.given.given)))
@@ -636,7 +635,7 @@ def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None
 
 
 def test_a_forgotten_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_state, "_MANY", 2)
+    monkeypatch.setattr(order_module, "_MANY", 2)
     order, device = Order(), Device()
     main, device.is_quick = device.stream(), lambda: True
     path = Path()
@@ -653,7 +652,7 @@ def test_a_forgotten_stream_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_work_on_a_stream_that_is_forgotten_before_it_is_put_there_is_waited_for(monkeypatch: Any) -> None:
-    monkeypatch.setattr(stream_state, "_MANY", 2)
+    monkeypatch.setattr(order_module, "_MANY", 2)
     order, device = Order(), Device()
     main, device.is_quick = device.stream(), lambda: True
     launch(order, main)
@@ -1073,7 +1072,7 @@ def test_events_are_made_on_their_streams_device(monkeypatch: pytest.MonkeyPatch
 
 
 def test_closed_streams_are_waited_for_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_state, "_MOST_CLOSED", 1)
+    monkeypatch.setattr(order_module, "_MOST_CLOSED", 1)
     order, device, _one, _two = two_streams()
     synced: list[int] = []
     current: list[int] = []
@@ -1125,7 +1124,7 @@ def test_streams_that_repeat_or_hold_something_are_not_forgotten() -> None:
     assert not path.settled, "it asks again at its next launch"
     assert tracks.origin is None
     assert list(tracks.loose) == [902]
-    assert tracks._most == stream_state._MANY
+    assert tracks._most == order_module._MANY
 
 
 def test_what_cannot_wait_is_waited_for_by_the_host() -> None:
@@ -1145,7 +1144,7 @@ def test_what_cannot_wait_is_waited_for_by_the_host() -> None:
     for each in (one, two, three, four, five):
         each.given.sync = functools.partial(sync, each.given.number)
     four.given.is_closed = True
-    of[five.handle].capture = stream_state.Captured(order.clocks.now(of[five.handle]))
+    of[five.handle].capture = order_module.Captured(order.clocks.now(of[five.handle]))
     touched = order.clocks.touch([X], [Y])
     launch(order, two, "w", writes=[Z])
     captured.add(one.handle)
@@ -1187,7 +1186,7 @@ def test_under_manual_a_capture_waits_for_what_crossed_when_both_are_over(known_
 
 
 def test_too_much_memory_is_forgotten_by_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream_state, "_MOST_SEGMENTS", 8)
+    monkeypatch.setattr(order_module, "_MOST_SEGMENTS", 8)
     order, _device, one, two = two_streams()
     synced: list[int] = []
     for each in (one, two):
@@ -1243,7 +1242,7 @@ def check(program: list[Any], quick: list[bool], warmth: int, most: int) -> None
 
     Where the user orders the streams, each launch waits for all others.
     """
-    with mock.patch.object(stream_state, "_MANY", most):
+    with mock.patch.object(order_module, "_MANY", most):
         check_order(Order(), program, quick, warmth)
 
 

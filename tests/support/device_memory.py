@@ -114,7 +114,7 @@ class DeviceArray(cupy.ndarray):
 
 def seen(array: Any) -> np.ndarray:
     """What a device array holds, as NumPy's array of the same memory."""
-    low, high = on_device.ranges.cupy_span(array)
+    low, high = on_device.segments.cupy_span(array)
     memory = (ctypes.c_uint8 * max(1, high - low)).from_address(low)
     return np.ndarray(array.shape, array.dtype, memory, array.data.ptr - low, array.strides)
 
@@ -323,11 +323,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     module: Any = SimpleNamespace(
         ndarray=DeviceArray, cuda=cuda, get_default_memory_pool=lambda: gpu.pool, asarray=gpu.imported
     )
-    for part in (on_device, device_memory, on_device):
+    for part in (on_device, device_memory):
         monkeypatch.setattr(part, "cupy", module)
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(on_device, "runtime", gpu.runtime)
-    monkeypatch.setattr(staging, "runtime", lambda: gpu.runtime)
+    monkeypatch.setattr(staging, "cupy_runtime", lambda: gpu.runtime)
     monkeypatch.setattr(streams, "cupy_stream", lambda core: core)
     monkeypatch.setattr(devices, "device_count", lambda: 1)
     monkeypatch.setattr(devices, "make_current", lambda device_id=None: False)

@@ -1,7 +1,7 @@
 """Which work of emulated streams comes before which, at which step it begins, and what races.
 
 Work runs when it is asked for, to its end, one piece at a time. What a GPU would have been free to run in another
-order or at the same time, clocks tell (`cudakit.streams.order.clocks`). While there is one stream there is nothing to
+order or at the same time, clocks tell (`cudakit.streams.clocks`). While there is one stream there is nothing to
 tell: work is watched from the time that there are two, and what ran before counts as done.
 
 What a stream writes to host memory arrives once the host has waited, as on a GPU: it is taken out again when the work
