@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from cudakit.emulator.isa.facts import UNKNOWN, facts_of
+from cudakit.emulator.isa.facts import FACTS, UNKNOWN, facts_of
 from cudakit.emulator.machine.decode import CONTROLS, INSTRUCTIONS
 from cudakit.emulator.ptx.program import Instruction
 
@@ -32,16 +32,18 @@ def test_the_page_agrees_with_the_code(table: ModuleType) -> None:
 
 
 def test_every_instruction_is_listed_under_its_section(table: ModuleType) -> None:
-    listed: dict[str, set[str]] = {}
+    names, listed = set[str](), dict[str, set[str]]()
     for form in table.forms():
-        parts = form.name.split(".")
-        for end in range(1, len(parts) + 1):
-            listed.setdefault(".".join(parts[:end]), set()).add(form.section)
-    for opcode, (_, sections) in {**INSTRUCTIONS, **CONTROLS}.items():
-        assert opcode in listed, f"{opcode} is in no line of instructions.txt"
-        for section in re.findall(r"9\.7\.[\d.]*\d", sections):
-            assert any(f"{known}.".startswith(f"{section}.") for known in listed[opcode]), (
-                f"{opcode} is said to be in {section}, and is in {sorted(listed[opcode])}"
+        opcode, *modifiers = form.name.split(".")
+        names |= {".".join((opcode, *modifiers[:end])) for end in range(len(modifiers) + 1)}
+        facts = facts_of(Instruction(opcode, tuple(modifiers), (), None, 0, None))
+        listed.setdefault(facts.sections, set()).add(form.section)
+    for opcode in {**INSTRUCTIONS, **CONTROLS}:
+        assert opcode in names, f"{opcode} is in no line of instructions.txt"
+    for opcode, facts in FACTS.items():
+        for section in re.findall(r"9\.7\.[\d.]*\d", facts.sections):
+            assert any(f"{known}.".startswith(f"{section}.") for known in listed[facts.sections]), (
+                f"{opcode} is said to be in {section}, and is in {sorted(listed[facts.sections])}"
             )
 
 

@@ -61,7 +61,7 @@ def elements(given: Instruction, operand: Operand) -> tuple[Operand, ...]:
     return found
 
 
-@instruction("mov", "9.7.9.3, 9.7.9.4")
+@instruction("mov")
 def mov(given: Instruction, context: Context) -> Step:
     kind = type_of(given)
     target, source = given.operands
@@ -99,7 +99,7 @@ def _pack(target: Operand, source: Group, kind: str, context: Context) -> Step:
     return step
 
 
-@instruction("cvta", "9.7.9.20")
+@instruction("cvta")
 def cvta(given: Instruction, context: Context) -> Step:
     kind = type_of(given)
     shift = np.uint64(_WINDOWS.get(space_of(given), 0))
@@ -109,7 +109,7 @@ def cvta(given: Instruction, context: Context) -> Step:
     return elementwise(given, context, kind, lambda values: move(np.asarray(values).astype(np.uint64), shift))
 
 
-@instruction("isspacep", "9.7.9.19")
+@instruction("isspacep")
 def isspacep(given: Instruction, context: Context) -> Step:
     target, source = given.operands
     write, read = context.write(target, "pred"), context.read(source, "u64")
@@ -132,7 +132,7 @@ def isspacep(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("ld", "9.7.9.8")
+@instruction("ld")
 def ld(given: Instruction, context: Context) -> Step:
     space, kind = space_of(given), type_of(given)
     # A cache policy may follow.
@@ -189,12 +189,12 @@ def _chunks(dtype: np.dtype, items: int) -> tuple[int, np.dtype]:
 check_vector = check_aligned
 
 
-@instruction("ldu", "9.7.9.10")
+@instruction("ldu")
 def ldu(given: Instruction, context: Context) -> Step:
     return ld(given, context)
 
 
-@instruction("st", "9.7.9.11")
+@instruction("st")
 def st(given: Instruction, context: Context) -> Step:
     space, kind = space_of(given), type_of(given)
     # A cache policy may follow.
@@ -240,10 +240,7 @@ def st(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("prefetch", "9.7.9.15")
-@instruction("prefetchu", "9.7.9.15")
-@instruction("discard", "9.7.9.17")
-@instruction("applypriority", "9.7.9.16")
+@instruction("prefetch", "prefetchu", "discard", "applypriority")
 def nothing(given: Instruction, context: Context) -> Step:
     """Hints to the caches, which there are none of."""
     return lambda frame, index, machine: None

@@ -317,14 +317,14 @@ def _is_read(context: Context, target: Operand) -> bool:
     return not isinstance(target, Register) or target.name in context.registers_read
 
 
-@instruction("atom", "9.7.13.5")
+@instruction("atom")
 def atom(given: Instruction, context: Context) -> Step:
     target, *sources = given.operands
     wanted = any(_is_read(context, part) for part in parts(target)) and target != Register("_")
     return _atomic(given, context, target if wanted else None, list(sources))
 
 
-@instruction("red", "9.7.13.6")
+@instruction("red")
 def red(given: Instruction, context: Context) -> Step:
     return _atomic(given, context, None, list(given.operands))
 

@@ -98,8 +98,7 @@ def _with_exited(machine: Machine, come: np.ndarray) -> np.ndarray:
     return counted
 
 
-@control("bar", "9.7.13.1")
-@control("barrier", "9.7.13.1")
+@control("bar", "barrier")
 def bar(given: Instruction, context: Context) -> Control:
     if "cluster" in given.modifiers:
         return cluster_barrier(given, context)
@@ -152,7 +151,7 @@ def bar(given: Instruction, context: Context) -> Control:
     return wait
 
 
-@control("nanosleep", "9.7.19.2")
+@control("nanosleep")
 def nanosleep(given: Instruction, context: Context) -> Control:
     """Time is steps here, so that to sleep is to let the others go first."""
 
@@ -165,11 +164,7 @@ def nanosleep(given: Instruction, context: Context) -> Control:
     return sleep
 
 
-@instruction("membar", "9.7.13.4")
-@instruction("fence", "9.7.13.4")
-@instruction("pmevent", "9.7.19.3")
-@instruction("griddepcontrol", "9.7.13.13")
-@instruction("setmaxnreg", "9.7.19.5")
+@instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
 def nothing(given: Instruction, context: Context) -> Step:
     """Every access is seen by all at once here, so that there is nothing to order."""
     return lambda frame, index, machine: None
@@ -271,7 +266,7 @@ def numbers_of(machine: Machine, space: str, addresses: np.ndarray, lanes: np.nd
     return np.asarray(block << RANK_SHIFT | (addresses & offset).view(np.int64))
 
 
-@control("mbarrier", "9.7.13.15")
+@control("mbarrier")
 def mbarrier(given: Instruction, context: Context) -> Control:
     """Every mbarrier instruction, told apart by its first modifier."""
     action = given.modifiers[0]
@@ -429,7 +424,7 @@ _MOST_RANK = 254
 _RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
 
 
-@instruction("mapa", "9.7.9.23")
+@instruction("mapa")
 def mapa(given: Instruction, context: Context) -> Step:
     """The address in another block's shared memory that an own one has there; `Memory` checks it where it is used."""
     kind, target = type_of(given), given.operands[0]
@@ -443,7 +438,7 @@ def mapa(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("getctarank", "9.7.9.24")
+@instruction("getctarank")
 def getctarank(given: Instruction, context: Context) -> Step:
     """Rank of the block that an address in shared memory belongs to."""
     target, source = given.operands

@@ -155,7 +155,7 @@ CALLS: dict[str, Call] = {
 # ── stack ──
 
 
-@instruction("alloca", "9.7.17.3")
+@instruction("alloca")
 def alloca(given: Instruction, context: Context) -> Step:
     kind = given.modifiers[0]
     target, size, *rest = given.operands
@@ -172,7 +172,7 @@ def alloca(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("stacksave", "9.7.17.1")
+@instruction("stacksave")
 def stacksave(given: Instruction, context: Context) -> Step:
     write = context.write(given.operands[0], given.modifiers[0])
 
@@ -182,7 +182,7 @@ def stacksave(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("stackrestore", "9.7.17.2")
+@instruction("stackrestore")
 def stackrestore(given: Instruction, context: Context) -> Step:
     read = context.read(given.operands[0], given.modifiers[0])
 
@@ -242,7 +242,7 @@ CALLS.update({f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") f
 # ── control flow ──
 
 
-@control("bra", "9.7.12.3")
+@control("bra")
 def bra(given: Instruction, context: Context) -> Control:
     (target,) = given.operands
     assert isinstance(target, Symbol)
@@ -254,7 +254,7 @@ def bra(given: Instruction, context: Context) -> Control:
     return branch
 
 
-@control("brx", "9.7.12.4")
+@control("brx")
 def brx(given: Instruction, context: Context) -> Control:
     selector, table = given.operands
     assert isinstance(table, Symbol)
@@ -270,7 +270,7 @@ def brx(given: Instruction, context: Context) -> Control:
     return branch
 
 
-@control("ret", "9.7.12.6")
+@control("ret")
 def ret(given: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         if active is None or active.size:
@@ -279,7 +279,7 @@ def ret(given: Instruction, context: Context) -> Control:
     return leave
 
 
-@control("exit", "9.7.12.7")
+@control("exit")
 def exit_(given: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         if active is None or active.size:
@@ -288,8 +288,7 @@ def exit_(given: Instruction, context: Context) -> Control:
     return leave
 
 
-@control("trap", "9.7.19.4")
-@control("brkpt", "9.7.19.1")
+@control("trap", "brkpt")
 def trap(given: Instruction, context: Context) -> Control:
     """A kernel that gives up."""
 
@@ -310,7 +309,7 @@ def trapped(place: str, function: Function, geometry: Geometry) -> str:
     return f"{place} trapped{hint}"
 
 
-@control("call", "9.7.12.5")
+@control("call")
 def call(given: Instruction, context: Context) -> Control:
     operands = list(given.operands)
     results: tuple[str, ...] = ()

@@ -22,7 +22,7 @@ from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Regist
 from cudakit.errors import EmulationError
 
 
-@instruction("cp.async", "9.7.9.25.3.1")
+@instruction("cp.async")
 def cp_async(given: Instruction, context: Context) -> Step:
     target, source, size, *rest = given.operands
     if "L2::cache_hint" in given.modifiers:
@@ -86,8 +86,7 @@ def cp_async(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("cp.async.commit_group", "9.7.9.25.3.2")
-@instruction("cp.async.bulk.commit_group", "9.7.9.27.2.1")
+@instruction("cp.async.commit_group", "cp.async.bulk.commit_group")
 def commit(given: Instruction, context: Context) -> Step:
     kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
 
@@ -98,9 +97,7 @@ def commit(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("cp.async.wait_group", "9.7.9.25.3.3")
-@instruction("cp.async.wait_all", "9.7.9.25.3.3")
-@instruction("cp.async.bulk.wait_group", "9.7.9.27.2.2")
+@instruction("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group")
 def wait(given: Instruction, context: Context) -> Step:
     """Those that come later may go on; what was copied once is complete where nothing lands late."""
     kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
@@ -118,13 +115,13 @@ def wait(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("cp.async.bulk.prefetch", "9.7.9.25.4.3")
+@instruction("cp.async.bulk.prefetch")
 def nothing(given: Instruction, context: Context) -> Step:
     """Caches there are none of."""
     return lambda frame, index, machine: None
 
 
-@instruction("cp.async.mbarrier.arrive", "9.7.13.15.15")
+@instruction("cp.async.mbarrier.arrive")
 def arrive(given: Instruction, context: Context) -> Step:
     """Without ``.noinc`` it expects its own arrival, which leaves nothing to do."""
     space = space_of(given)
@@ -150,7 +147,7 @@ def arrive(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("createpolicy", "9.7.9.18")
+@instruction("createpolicy")
 def createpolicy(given: Instruction, context: Context) -> Step:
     """A cache policy, which says nothing here."""
     write = context.write(given.operands[0], "b64")
@@ -263,8 +260,7 @@ def reduction(given: Instruction, kind: str, space: str) -> tuple[np.dtype, Call
     return dtype, reduce
 
 
-@instruction("cp.async.bulk", "9.7.9.25.4.1")
-@instruction("cp.reduce.async.bulk", "9.7.9.25.4.2")
+@instruction("cp.async.bulk", "cp.reduce.async.bulk")
 def bulk(given: Instruction, context: Context) -> Step:
     to, of = spaces(given)
     target, source, size, *rest = given.operands
@@ -335,11 +331,11 @@ def _completing(given: Instruction, context: Context, maker: Maker) -> Step:
     return step
 
 
-@instruction("st.async", "9.7.9.12")
+@instruction("st.async")
 def st_async(given: Instruction, context: Context) -> Step:
     return _completing(given, context, st)
 
 
-@instruction("red.async", "9.7.13.7")
+@instruction("red.async")
 def red_async(given: Instruction, context: Context) -> Step:
     return _completing(given, context, red)

@@ -284,7 +284,7 @@ def _transposed(words: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(halves).view(np.uint32).reshape(words.shape)
 
 
-@control("ldmatrix", "9.7.14.5.15")
+@control("ldmatrix")
 def ldmatrix(given: Instruction, context: Context) -> Control:
     target, source = given.operands
     count, transposes = _form(given, target)
@@ -302,7 +302,7 @@ def ldmatrix(given: Instruction, context: Context) -> Control:
     return aligned(given, step)
 
 
-@control("stmatrix", "9.7.14.5.16")
+@control("stmatrix")
 def stmatrix(given: Instruction, context: Context) -> Control:
     target, source = given.operands
     count, transposes = _form(given, source)
@@ -319,7 +319,7 @@ def stmatrix(given: Instruction, context: Context) -> Control:
     return aligned(given, step)
 
 
-@control("movmatrix", "9.7.14.5.17")
+@control("movmatrix")
 def movmatrix(given: Instruction, context: Context) -> Control:
     target, source = given.operands
     if given.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
@@ -355,7 +355,7 @@ def check_form(given: Instruction, types: Sequence[str], shapes: dict[str, set[s
         raise EmulationError(str(given))
 
 
-@control("mma", "9.7.14.5.14")
+@control("mma")
 def mma(given: Instruction, context: Context) -> Control:
     types = types_of(given.modifiers)
     check_form(given, types, _MMA_SHAPES)
@@ -409,7 +409,7 @@ _WMMA_SHAPES = {
 Addresses: TypeAlias = Callable[[Frame, Index, Machine], tuple[np.ndarray, np.ndarray]]
 
 
-@control("wmma", "9.7.14.4.3 – 9.7.14.4.5")
+@control("wmma")
 def wmma(given: Instruction, context: Context) -> Control:
     if given.modifiers[0] == "load":
         return _load(given, context)
@@ -513,7 +513,7 @@ _SWIZZLE = np.array([0, 0x70, 0x30, 0x10])
 _Load = Callable[[Frame, Index, Machine], np.ndarray]
 
 
-@control("wgmma", "9.7.15.5.2")
+@control("wgmma")
 def wgmma(given: Instruction, context: Context) -> Control:
     if given.modifiers[0] in ("fence", "commit_group", "wait_group"):
         return lambda machine, frame, index, active, here: True

@@ -37,7 +37,7 @@ _HALF = np.dtype(f"V{TENSOR_MAP.itemsize // 2}")
 #: Each 16 bits of what is outside a tensor that is to be filled with NaN, whatever its type: so an H200 does it.
 _NAN = 0x7FF7
 
-instruction("cp.async.bulk.prefetch.tensor", "9.7.9.27.1.4")(nothing)
+instruction("cp.async.bulk.prefetch.tensor")(nothing)
 
 
 class _Part(NamedTuple):
@@ -135,7 +135,7 @@ def _check_form(given: Instruction) -> None:
         raise EmulationError(f"the mode .{modes[0]} of tensor copies is not emulated")
 
 
-@instruction("cp.async.bulk.tensor", "9.7.9.27.1.2")
+@instruction("cp.async.bulk.tensor")
 def tensor(given: Instruction, context: Context) -> Step:
     _check_form(given)
     to, _ = spaces(given)
@@ -201,7 +201,7 @@ def _copies(
     return Copies(given, awaited, lanes, land, (parts[0],), (parts[1],))
 
 
-@instruction("cp.reduce.async.bulk.tensor", "9.7.9.27.1.3")
+@instruction("cp.reduce.async.bulk.tensor")
 def _store(given: Instruction, context: Context) -> Step:
     """A box of shared memory to a tensor, stored or reduced."""
     _check_form(given)
@@ -276,7 +276,7 @@ def _value(given: Instruction, name: str, operand: Operand, context: Context) ->
     return lambda frame, index, machine: np.uint64(value)
 
 
-@instruction("tensormap.replace", "9.7.9.28")
+@instruction("tensormap.replace")
 def replace(given: Instruction, context: Context) -> Step:
     name, (target, *rest) = given.modifiers[2], given.operands
     if name == "interleave_layout" and _constant(given, rest[0]) == 0:
@@ -298,7 +298,7 @@ def replace(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("tensormap.cp_fenceproxy", "9.7.13.16")
+@instruction("tensormap.cp_fenceproxy")
 def cp_fenceproxy(given: Instruction, context: Context) -> Step:
     """A tensor map copied from shared to global memory; every lane of the warp copies the same."""
     to, of = spaces(given)

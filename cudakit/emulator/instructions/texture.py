@@ -49,7 +49,7 @@ def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine)
     return [np.broadcast_to(np.asarray(read(frame, index, machine)), (count,)) for read in reads]
 
 
-@instruction("tex", "9.7.10.3")
+@instruction("tex")
 def tex(given: Instruction, context: Context) -> Step:
     shape = next(modifier for modifier in given.modifiers if modifier in _TEXTURE_SHAPES)
     # The one level that there is answers for every level of detail asked for.
@@ -57,7 +57,7 @@ def tex(given: Instruction, context: Context) -> Step:
     return _lookup(given, context, shape, rest, None)
 
 
-@instruction("tld4", "9.7.10.4")
+@instruction("tld4")
 def tld4(given: Instruction, context: Context) -> Step:
     component, shape = given.modifiers[:2]
     return _lookup(given, context, shape, list(given.operands[2:]), _COMPONENTS[component])
@@ -166,7 +166,7 @@ _QUERIES: dict[str, Any] = {
 }
 
 
-@instruction("txq", "9.7.10.5")
+@instruction("txq")
 def txq(given: Instruction, context: Context) -> Step:
     query = _QUERIES[next(modifier for modifier in given.modifiers if modifier != "level")]
     target, source = given.operands[:2]
@@ -182,7 +182,7 @@ def txq(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("istypep", "9.7.10.6")
+@instruction("istypep")
 def istypep(given: Instruction, context: Context) -> Step:
     """Objects are no variables of an opaque type, and there are no others."""
     write = context.write(given.operands[0], "pred")
@@ -244,7 +244,7 @@ def _kind(given: Instruction) -> str:
     return next(modifier for modifier in given.modifiers[1:] if modifier in DTYPES)
 
 
-@instruction("suld", "9.7.11.1")
+@instruction("suld")
 def suld(given: Instruction, context: Context) -> Step:
     target, source = given.operands
     kind, items = _kind(given), parts(target)
@@ -262,7 +262,7 @@ def suld(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("sust", "9.7.11.2")
+@instruction("sust")
 def sust(given: Instruction, context: Context) -> Step:
     if given.modifiers[0] != "b":
         raise EmulationError("formatted stores")
@@ -280,7 +280,7 @@ def sust(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("sured", "9.7.11.3")
+@instruction("sured")
 def sured(given: Instruction, context: Context) -> Step:
     if given.modifiers[0] != "b":
         raise EmulationError("formatted reductions")
@@ -298,7 +298,7 @@ def sured(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("suq", "9.7.11.4")
+@instruction("suq")
 def suq(given: Instruction, context: Context) -> Step:
     axis = ("width", "height", "depth", "array_size").index(given.modifiers[0])
     target, source = given.operands

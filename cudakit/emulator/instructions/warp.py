@@ -190,7 +190,7 @@ def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
     return np.where(inside, source, lane), inside
 
 
-@control("shfl", "9.7.9.6")
+@control("shfl")
 def shfl(given: Instruction, context: Context) -> Control:
     target, a, b, c, *rest = given.operands
     mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
@@ -225,7 +225,7 @@ def shfl(given: Instruction, context: Context) -> Control:
     return synchronised(str(given), mask, reads, compute, writes)
 
 
-@control("vote", "9.7.13.9")
+@control("vote")
 def vote(given: Instruction, context: Context) -> Control:
     target, a, *rest = given.operands
     mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
@@ -244,7 +244,7 @@ def vote(given: Instruction, context: Context) -> Control:
     return synchronised(str(given), mask, [(context.read(a, "pred"), np.dtype("?"))], compute, [write])
 
 
-@control("match", "9.7.13.10")
+@control("match")
 def match(given: Instruction, context: Context) -> Control:
     target, a, given_mask = given.operands
     kind = type_of(given)
@@ -276,7 +276,7 @@ _REDUCE: dict[str, Any] = {
 }  # fmt: skip
 
 
-@control("redux", "9.7.13.12")
+@control("redux")
 def redux(given: Instruction, context: Context) -> Control:
     target, a, given_mask = given.operands
     kind = type_of(given)
@@ -314,7 +314,7 @@ def redux(given: Instruction, context: Context) -> Control:
     return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, [write])
 
 
-@control("elect", "9.7.13.14")
+@control("elect")
 def elect(given: Instruction, context: Context) -> Control:
     target, given_mask = given.operands
     to, chosen_to = _pair(target)
@@ -341,7 +341,7 @@ def warp_barrier(given: Instruction, context: Context) -> Control:
     return control
 
 
-@instruction("activemask", "9.7.13.11")
+@instruction("activemask")
 def activemask(given: Instruction, context: Context) -> Step:
     write = context.write(given.operands[0], "b32")
 

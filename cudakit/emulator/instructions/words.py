@@ -16,7 +16,7 @@ import numpy as np
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.words import BITS, KINDS, SECTIONS, Form, Meaning, Word, bound, results_of, source_kind
+from cudakit.emulator.isa.words import BITS, KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
 from cudakit.emulator.machine.decode import CARRY, INSTRUCTIONS, Context, Step
 from cudakit.emulator.machine.memory import Index
@@ -459,5 +459,4 @@ def step(given: Instruction, context: Context) -> Step:
     return compute(context, function, list(zip(targets, kinds, strict=True)), reads)
 
 
-for _opcode, _section in SECTIONS.items():
-    INSTRUCTIONS[_opcode] = step, _section
+INSTRUCTIONS.update(dict.fromkeys((opcode for opcode, _ in MEANINGS), step))

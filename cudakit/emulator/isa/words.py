@@ -299,23 +299,18 @@ class Meaning(NamedTuple):
 
 #: (opcode, with modifiers where it is another instruction with them; family of its last type) → its meaning
 MEANINGS: Final[dict[tuple[str, str], Meaning]] = {}
-#: opcode → sections of the PTX ISA
-SECTIONS: Final[dict[str, str]] = {}
 _MOST_PARTS: Final = 4
 
 
 def means(*opcodes: str, sources: str, families: str = "integer", nans: str = "") -> Callable[[Function], Function]:
-    """Enter a meaning into the table: each opcode with its section of the PTX ISA behind it.
+    """Enter a meaning into the table.
 
     `nans` is ``takes`` or ``gives``, as `Meaning` has them.
     """
 
     def enter(function: Function) -> Function:
-        for text in opcodes:
-            opcode, section = text.split()
-            SECTIONS[opcode] = ", ".join([*filter(None, [SECTIONS.get(opcode)]), section])
-            for family in families.split():
-                MEANINGS[opcode, family] = Meaning(function, tuple(sources.split()), bool(nans), nans == "gives")
+        meaning = Meaning(function, tuple(sources.split()), bool(nans), nans == "gives")
+        MEANINGS.update({(opcode, family): meaning for opcode in opcodes for family in families.split()})
         return function
 
     return enter

@@ -453,31 +453,31 @@ Step: TypeAlias = Callable[[Frame, Index, Machine], None]
 Control: TypeAlias = Callable[[Machine, Frame, Index, Index, tuple[int, int, int]], bool | None]
 Maker: TypeAlias = Callable[[Instruction, Context], Step]
 
-#: opcode → (maker, section of the PTX ISA that defines it)
-INSTRUCTIONS: dict[str, tuple[Maker, str]] = {}
-CONTROLS: dict[str, tuple[Callable[[Instruction, Context], Control], str]] = {}
+#: opcode → maker
+INSTRUCTIONS: dict[str, Maker] = {}
+CONTROLS: dict[str, Callable[[Instruction, Context], Control]] = {}
 #: Modifiers that may belong to a name in the table.
 _MOST_PARTS = 4
 
 
-def instruction(opcode: str, section: str) -> Callable[[Maker], Maker]:
-    """Enter a maker into the table, with the section of the PTX ISA that defines the instruction.
+def instruction(*opcodes: str) -> Callable[[Maker], Maker]:
+    """Enter a maker into the table.
 
-    `opcode` may go on with modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
+    An opcode may go on with modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
     """
 
     def enter(maker: Maker) -> Maker:
-        INSTRUCTIONS[opcode] = (maker, section)
+        INSTRUCTIONS.update(dict.fromkeys(opcodes, maker))
         return maker
 
     return enter
 
 
-def control(opcode: str, section: str) -> Callable[[Any], Any]:
+def control(*opcodes: str) -> Callable[[Any], Any]:
     """Enter the maker of an instruction that moves lanes or makes them wait."""
 
     def enter(maker: Any) -> Any:
-        CONTROLS[opcode] = (maker, section)
+        CONTROLS.update(dict.fromkeys(opcodes, maker))
         return maker
 
     return enter
@@ -502,11 +502,8 @@ class Decoded:
 def _maker(given: Instruction) -> Maker | None:
     """The maker of the table's longest name that begins the instruction's own."""
     parts = (given.opcode, *given.modifiers[:_MOST_PARTS])
-    for end in range(len(parts), 0, -1):
-        found = INSTRUCTIONS.get(".".join(parts[:end]))
-        if found is not None:
-            return found[0]
-    return None
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((INSTRUCTIONS[name] for name in names if name in INSTRUCTIONS), None)
 
 
 #: No lane at all.
@@ -539,7 +536,7 @@ def decode(given: Instruction, context: Context) -> Decoded:
 
     try:
         if given.opcode in CONTROLS:
-            return Decoded(given, None, CONTROLS[given.opcode][0](given, context), guard)
+            return Decoded(given, None, CONTROLS[given.opcode](given, context), guard)
         maker = _maker(given)
         if maker is not None:
             return Decoded(given, maker(given, context), None, guard)

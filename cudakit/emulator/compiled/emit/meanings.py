@@ -12,7 +12,7 @@ from cudakit.emulator.compiled.emit.words import LaneWord
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.meanings.integers import compared
-from cudakit.emulator.isa.words import INTEGERS, KINDS, MEANINGS, SECTIONS, bound, results_of, source_kind
+from cudakit.emulator.isa.words import INTEGERS, KINDS, MEANINGS, bound, results_of, source_kind
 from cudakit.emulator.machine.decode import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
@@ -275,14 +275,16 @@ def _keep_carry(b: Builder, carry: X) -> None:
     b.text.store(carry, flags)
 
 
-def _enter(opcode: str) -> None:
-    of_floats = MEANINGS.get((opcode, "float"))
-    makes_nan = of_floats is not None and of_floats.gives_nan
-    EMITTERS[opcode] = Entry(emit, TRANSFERS.get(opcode, by_sources), makes_nan)
-
-
-for _opcode in SECTIONS:
-    _enter(_opcode)
+EMITTERS.update(
+    {
+        opcode: Entry(
+            emit,
+            TRANSFERS.get(opcode, by_sources),
+            (opcode, "float") in MEANINGS and MEANINGS[opcode, "float"].gives_nan,
+        )
+        for opcode, _ in MEANINGS
+    }
+)
 
 
 # ── instructions on predicates ──

@@ -27,7 +27,7 @@ _EIGHTHS: Final = {"e4m3x2": (3, -6, 0x7E, 0x43E0_0000), "e5m2x2": (2, -14, 0x7B
 _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 
-@means("cvt 9.7.9.21", sources="T T", families="integer float half")
+@means("cvt", sources="T T", families="integer float half")
 def cvt(form: Form, a: Word, b: Word | None = None) -> Word:
     out, kind = form.modifiers[-2:]
     if form.has("rs") or not {out, kind} <= KINDS.keys() or (kind in _EIGHTHS and out != "f16x2"):
@@ -199,7 +199,7 @@ def _from_eighths(form: Form, kind: str, a: Word) -> Word:
 # ── packing ──
 
 
-@means("cvt.pack 9.7.9.22", sources="s32 s32 b32")
+@means("cvt.pack", sources="s32 s32 b32")
 def pack(form: Form, a: Word, b: Word, rest: Word | None = None) -> Word:
     """Two integers, saturated, below what a third one leaves."""
     signed, width = form.modifiers[2][0] == "s", int(form.modifiers[2][1:])

@@ -218,15 +218,12 @@ def _ready(form: Form, *sources: Word) -> tuple[Word, ...]:
     return tuple(flushed(source) if form.has("ftz") else source for source in sources)
 
 
-@means(
-    "add 9.7.3.3", "sub 9.7.3.4", "mul 9.7.3.5", "fma 9.7.3.6", "mad 9.7.3.7", sources="T T T", families="float",
-    nans="gives",
-)  # fmt: skip
+@means("add", "sub", "mul", "fma", "mad", sources="T T T", families="float", nans="gives")
 def arithmetic(form: Form, *sources: Word) -> Word:
     return _computed(form, form.opcode, *_ready(form, *sources))
 
 
-@means("div 9.7.3.8", sources="T T", families="float", nans="gives")
+@means("div", sources="T T", families="float", nans="gives")
 def div(form: Form, a: Word, b: Word) -> Word:
     """The quotient; ``.full`` allows 2 ulp, and to nearest is within them."""
     a, b = _ready(form, a, b)
@@ -239,7 +236,7 @@ def div(form: Form, a: Word, b: Word) -> Word:
     return _finished(form, quotient, "div", (a, b), form.has("ftz"))
 
 
-@means("rcp 9.7.3.13", sources="T", families="float", nans="gives")
+@means("rcp", sources="T", families="float", nans="gives")
 def rcp(form: Form, a: Word) -> Word:
     if form.name == "f64" and form.has("approx"):
         upper = _upper(a)
@@ -249,7 +246,7 @@ def rcp(form: Form, a: Word) -> Word:
     return result
 
 
-@means("sqrt 9.7.3.15", sources="T", families="float", nans="gives")
+@means("sqrt", sources="T", families="float", nans="gives")
 def sqrt(form: Form, a: Word) -> Word:
     return _computed(form, "sqrt", *_ready(form, a))
 
@@ -264,16 +261,13 @@ def _upper(a: Word) -> Word:
 # ── approximations: computed in float64, far within the error that the ISA allows ──
 
 
-@means(
-    "sin 9.7.3.18", "cos 9.7.3.19", "lg2 9.7.3.20", "ex2 9.7.3.21", "tanh 9.7.3.22", sources="T", families="float",
-    nans="gives",
-)  # fmt: skip
+@means("sin", "cos", "lg2", "ex2", "tanh", sources="T", families="float", nans="gives")
 def approximate(form: Form, a: Word) -> Word:
     (a,) = _ready(form, a)
     return _finished(form, a.to("f64").do(form.opcode, "f64").to("f32"), form.opcode, (a,), form.has("ftz"))
 
 
-@means("rsqrt 9.7.3.16", sources="T", families="float", nans="gives")
+@means("rsqrt", sources="T", families="float", nans="gives")
 def rsqrt(form: Form, a: Word) -> Word:
     ftz = form.has("ftz")
     if form.name == "f64":
@@ -288,21 +282,21 @@ def rsqrt(form: Form, a: Word) -> Word:
 # ── signs and extrema ──
 
 
-@means("neg 9.7.3.10", "abs 9.7.3.9", sources="T", families="float", nans="gives")
+@means("neg", "abs", sources="T", families="float", nans="gives")
 def signed(form: Form, a: Word) -> Word:
     (a,) = _ready(form, a)
     result = -a if form.opcode == "neg" else abs(a)
     return canonical(result) if a.kind == "f32" else result.nan_from(a)
 
 
-@means("copysign 9.7.3.2", sources="U U", families="float")
+@means("copysign", sources="U U", families="float")
 def copysign(form: Form, a: Word, b: Word) -> Word:
     """The second source with the sign of the first."""
     sign = SIGN[form.name]
     return (a & sign) | (b & sign - 1)
 
 
-@means("min 9.7.3.11", "max 9.7.3.12", sources="T T T", families="float")
+@means("min", "max", sources="T T T", families="float")
 def extremum(form: Form, *sources: Word) -> Word:
     a, *others = _ready(form, *sources)
     for b in others:
@@ -354,14 +348,14 @@ def _rounded_half(form: Form, value: Word) -> Word:
     return flushed_bits(bits, form.name) if form.has("ftz") else bits
 
 
-@means("add 9.7.4.1", "sub 9.7.4.2", "mul 9.7.4.3", sources="T T", families="half")
+@means("add", "sub", "mul", sources="T T", families="half")
 def half_arithmetic(form: Form, a: Word, b: Word) -> Word:
     # Exact in float32, but for products of bfloat16 so far below its least subnormal that they are zero either way.
     x, y = (widened(bits, form.name) for bits in _half_bits(form, a, b))
     return together(_rounded_half(form, x.do(form.opcode, "f32", y)), form.name)
 
 
-@means("fma 9.7.4.4", sources="T T T", families="half")
+@means("fma", sources="T T T", families="half")
 def fma(form: Form, *sources: Word) -> Word:
     bits = _half_bits(form, *sources)
     a, b, c = (widened(each, form.name).to("f64") for each in bits)
@@ -374,7 +368,7 @@ def fma(form: Form, *sources: Word) -> Word:
     return together(result, form.name)
 
 
-@means("ex2 9.7.4.10", "tanh 9.7.4.9", sources="T", families="half")
+@means("ex2", "tanh", sources="T", families="half")
 def half_approximate(form: Form, a: Word) -> Word:
     (bits,) = _half_bits(form, a)
     value = widened(bits, form.name).to("f64").do(form.opcode, "f64")
@@ -389,14 +383,14 @@ def _infinity(form: Form) -> int:
     return INFINITY[form.name.removesuffix("x2")]
 
 
-@means("neg 9.7.4.5", "abs 9.7.4.6", sources="T", families="half")
+@means("neg", "abs", sources="T", families="half")
 def half_signed(form: Form, a: Word) -> Word:
     (bits,) = _half_bits(form, a)
     bits = bits ^ 0x8000 if form.opcode == "neg" else bits & _MAGNITUDE
     return together(((bits & _MAGNITUDE) > _infinity(form)).choose(_MAGNITUDE, bits), form.name)
 
 
-@means("min 9.7.4.7", "max 9.7.4.8", sources="T T T", families="half")
+@means("min", "max", sources="T T T", families="half")
 def half_extremum(form: Form, *sources: Word) -> Word:
     a, *others = _half_bits(form, *sources)
     for b in others:

@@ -16,17 +16,17 @@ def joined(opcode: str, a: Word, b: Word) -> Word:
     return a & b if opcode == "and" else a | b if opcode == "or" else a ^ b
 
 
-@means("and 9.7.8.1", "or 9.7.8.2", "xor 9.7.8.3", sources="T T")
+@means("and", "or", "xor", sources="T T")
 def logic(form: Form, a: Word, b: Word) -> Word:
     return joined(form.opcode, a, b)
 
 
-@means("not 9.7.8.4", sources="T")
+@means("not", sources="T")
 def invert(form: Form, a: Word) -> Word:
     return ~a
 
 
-@means("cnot 9.7.8.5", sources="T")
+@means("cnot", sources="T")
 def cnot(form: Form, a: Word) -> Word:
     return a.eq(0).to(a.kind)
 
@@ -40,7 +40,7 @@ _OF_TWO: Final[dict[int, Callable[[Word, Word], Word]]] = {
 }  # fmt: skip
 
 
-@means("lop3 9.7.8.6", sources="b32 b32 b32 int pred")
+@means("lop3", sources="b32 b32 b32 int pred")
 def lop3(form: Form, a: Word, b: Word, c: Word, table: int, other: Word | None = None) -> Any:
     """The function of a truth table (bit 4a + 2b + c); and whether that is not 0, joined with a predicate."""
     result = _of_three(table & 255, a, b, c)
@@ -69,17 +69,17 @@ def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
 # ── shifts ──
 
 
-@means("shl 9.7.8.8", sources="T u32=")
+@means("shl", sources="T u32=")
 def shl(form: Form, a: Word, by: Word) -> Word:
     return a << by
 
 
-@means("shr 9.7.8.9", sources="T u32=")
+@means("shr", sources="T u32=")
 def shr(form: Form, a: Word, by: Word) -> Word:
     return a >> by
 
 
-@means("shf 9.7.8.7", sources="b32 b32 u32=")
+@means("shf", sources="b32 b32 u32=")
 def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
     """A word of two that move together, by an amount that wraps or is held to 32."""
     moved = high.funnel(form.modifiers[0], low, by)
@@ -89,17 +89,17 @@ def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
 # ── counts ──
 
 
-@means("popc 9.7.1.14", sources="T")
+@means("popc", sources="T")
 def popc(form: Form, a: Word) -> Word:
     return a.ones()
 
 
-@means("clz 9.7.1.15", sources="T")
+@means("clz", sources="T")
 def clz(form: Form, a: Word) -> Word:
     return a.zeros()
 
 
-@means("bfind 9.7.1.16", sources="T")
+@means("bfind", sources="T")
 def bfind(form: Form, a: Word) -> Word:
     """The place of the highest bit that is one, of a negative number of the highest that is no sign; -1 of none."""
     bits = (a ^ (a >> form.bits - 1)).view(f"u{form.bits}") if form.signed else a
@@ -107,12 +107,12 @@ def bfind(form: Form, a: Word) -> Word:
     return bits.eq(0).choose(-1, zeros) if form.has("shiftamt") else form.bits - 1 - zeros
 
 
-@means("brev 9.7.1.18", sources="T")
+@means("brev", sources="T")
 def brev(form: Form, a: Word) -> Word:
     return a.reversed()
 
 
-@means("fns 9.7.1.17", sources="b32 b32 s32")
+@means("fns", sources="b32 b32 s32")
 def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
     """The place of the n-th bit that is one from a base on, upwards or down; of n = 0 the base itself, if it is one."""
     down = count < 0
@@ -144,7 +144,7 @@ def _held(exact: Word) -> Word:
     return exact.max(-(1 << 31)).min((1 << 31) - 1).to("s32")
 
 
-@means("add 9.7.1.1", sources="T T")
+@means("add", sources="T T")
 def add(form: Form, a: Word, b: Word) -> Word:
     if form.has("sat"):
         return _held(a.to("s64") + b.to("s64"))
@@ -152,12 +152,12 @@ def add(form: Form, a: Word, b: Word) -> Word:
     return _together(form, x + y)
 
 
-@means("sub 9.7.1.2", sources="T T")
+@means("sub", sources="T T")
 def sub(form: Form, a: Word, b: Word) -> Word:
     return _held(a.to("s64") - b.to("s64")) if form.has("sat") else a - b
 
 
-@means("mul 9.7.1.3", sources="T T")
+@means("mul", sources="T T")
 def mul(form: Form, a: Word, b: Word) -> Word:
     if form.has("wide"):
         wide = f"{form.name[0]}{2 * form.bits}"
@@ -165,7 +165,7 @@ def mul(form: Form, a: Word, b: Word) -> Word:
     return a.high_product(b) if form.has("hi") else a * b
 
 
-@means("mad 9.7.1.4", sources="T T W")
+@means("mad", sources="T T W")
 def mad(form: Form, a: Word, b: Word, c: Word) -> Any:
     if form.has("cc"):
         return madc(form, a, b, c)
@@ -173,7 +173,7 @@ def mad(form: Form, a: Word, b: Word, c: Word) -> Any:
     return _held(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
 
 
-@means("mul24 9.7.1.5", sources="T T")
+@means("mul24", sources="T T")
 def mul24(form: Form, a: Word, b: Word) -> Word:
     """The product of the low 24 bits: its low 32 bits, or bits 47 … 16."""
     wide = f"{form.name[0]}64"
@@ -181,13 +181,13 @@ def mul24(form: Form, a: Word, b: Word) -> Word:
     return (x * y >> 16 if form.has("hi") else x * y).to(form.kind)
 
 
-@means("mad24 9.7.1.6", sources="T T T")
+@means("mad24", sources="T T T")
 def mad24(form: Form, a: Word, b: Word, c: Word) -> Word:
     product = mul24(form, a, b)
     return _held(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
 
 
-@means("sad 9.7.1.7", sources="T T T")
+@means("sad", sources="T T T")
 def sad(form: Form, a: Word, b: Word, c: Word) -> Word:
     return c + (a.max(b) - a.min(b))
 
@@ -195,7 +195,7 @@ def sad(form: Form, a: Word, b: Word, c: Word) -> Word:
 # ── quotients ──
 
 
-@means("div 9.7.1.8", "rem 9.7.1.9", sources="T T")
+@means("div", "rem", sources="T T")
 def quotient(form: Form, a: Word, b: Word) -> Word:
     """Towards zero; by zero all bits are one, as the hardware's sequence leaves them."""
     return b.eq(0).choose(-1, a.do(form.opcode, a.kind, b))
@@ -204,17 +204,17 @@ def quotient(form: Form, a: Word, b: Word) -> Word:
 # ── signs and extrema ──
 
 
-@means("neg 9.7.1.11", sources="T")
+@means("neg", sources="T")
 def neg(form: Form, a: Word) -> Word:
     return -a
 
 
-@means("abs 9.7.1.10", sources="T")
+@means("abs", sources="T")
 def absolute(form: Form, a: Word) -> Word:
     return abs(a)
 
 
-@means("min 9.7.1.12", "max 9.7.1.13", sources="T T T")
+@means("min", "max", sources="T T T")
 def extremum(form: Form, *words: Word) -> Word:
     first, *others = _paired(form, *words)
     for other in others:
@@ -225,7 +225,7 @@ def extremum(form: Form, *words: Word) -> Word:
 # ── dot products of bytes ──
 
 
-@means("dp4a 9.7.1.23", "dp2a 9.7.1.24", sources="b32 b32 b32")
+@means("dp4a", "dp2a", sources="b32 b32 b32")
 def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
     """The sum with the products of four bytes, or of two halves with the lower or upper bytes."""
     first, second = form.types
@@ -251,14 +251,14 @@ def _carried(a: Word, b: Word, carry: Word | int) -> tuple[Word, Word]:
     return second, (first < a) | (second < one)
 
 
-@means("add.cc 9.7.2.1", sources="U U")
-@means("addc 9.7.2.2", sources="U U carry")
+@means("add.cc", sources="U U")
+@means("addc", sources="U U carry")
 def addc(form: Form, a: Word, b: Word, carry: Word | int = 0) -> Any:
     return _carried(a, b, carry)
 
 
-@means("sub.cc 9.7.2.3", sources="U U")
-@means("subc 9.7.2.4", sources="U U carry")
+@means("sub.cc", sources="U U")
+@means("subc", sources="U U carry")
 def subc(form: Form, a: Word, b: Word, carry: Word | int = 1) -> Any:
     """``a + ~b + 1``, of which the flag is the carry: set where nothing is borrowed.
 
@@ -268,7 +268,7 @@ def subc(form: Form, a: Word, b: Word, carry: Word | int = 1) -> Any:
     return _carried(a, ~b, carry)
 
 
-@means("madc 9.7.2.6", sources="T T T carry")
+@means("madc", sources="T T T carry")
 def madc(form: Form, a: Word, b: Word, c: Word, carry: Word | int = 0) -> Any:
     unsigned = f"u{form.bits}"
     return _carried(mul(form, a, b).view(unsigned), c.view(unsigned), carry)
@@ -282,7 +282,7 @@ def _numbers(form: Form, *words: Word) -> list[Word]:
     return [word & 255 if form.bits == 32 else word for word in words]
 
 
-@means("bfe 9.7.1.19", sources="T u32= u32=")
+@means("bfe", sources="T u32= u32=")
 def bfe(form: Form, a: Word, position: Word, length: Word) -> Word:
     position, length = _numbers(form, position, length)
     if not form.signed:
@@ -292,21 +292,21 @@ def bfe(form: Form, a: Word, position: Word, length: Word) -> Word:
     return length.eq(0).choose(0, a >> position << rest >> rest)
 
 
-@means("bfi 9.7.1.20", sources="U U u32= u32=")
+@means("bfi", sources="U U u32= u32=")
 def bfi(form: Form, field: Word, base: Word, position: Word, length: Word) -> Word:
     position, length = _numbers(form, position, length)
     mask = low_ones(length, form.bits) << position
     return (base & ~mask) | (field << position & mask)
 
 
-@means("bmsk 9.7.1.22", sources="u32= u32=")
+@means("bmsk", sources="u32= u32=")
 def bmsk(form: Form, start: Word, count: Word) -> Word:
     if form.has("wrap"):
         start, count = start & 31, count & 31
     return low_ones(count, 32) << start
 
 
-@means("szext 9.7.1.21", sources="T u32=")
+@means("szext", sources="T u32=")
 def szext(form: Form, a: Word, count: Word) -> Word:
     """The lowest bits, and above them zero or the highest of them."""
     count = count & 31 if form.has("wrap") else count
@@ -327,7 +327,7 @@ SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
 }
 
 
-@means("prmt 9.7.9.7", sources="b32 b32 b32=")
+@means("prmt", sources="b32 b32 b32=")
 def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
     """Bytes of two words, or their signs, picked by four numbers."""
     mode = SELECTED.get(form.modifiers[-1])
@@ -390,7 +390,7 @@ def _answer(form: Form, a: Word, b: Word) -> Word:
     return compared(form.modifiers[0], a, b)
 
 
-@means("setp 9.7.6.2", sources="T T pred", families=_ALL, nans="takes")
+@means("setp", sources="T T pred", families=_ALL, nans="takes")
 def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Word]:
     """The answer and its opposite, or of pairs the answers for both."""
     held, is_pair = _answer(form, a, b), form.name.endswith("x2")
@@ -399,7 +399,7 @@ def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Wo
         yield answer if other is None else joined(form.modifiers[1], answer, other)
 
 
-@means("set 9.7.6.1", sources="T T pred", families=_ALL, nans="takes")
+@means("set", sources="T T pred", families=_ALL, nans="takes")
 def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
     """A number that says whether a comparison holds: 1 in floats, all bits in integers."""
     held, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
@@ -409,18 +409,18 @@ def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
     return together(held.choose(ONE.get(out.removesuffix("x2"), -1), 0, kind), form.name)
 
 
-@means("selp 9.7.6.3", sources="U U pred", families="integer float")
+@means("selp", sources="U U pred", families="integer float")
 def selp(form: Form, a: Word, b: Word, chosen: Word) -> Word:
     return chosen.choose(a, b)
 
 
-@means("slct 9.7.6.4", sources="S S T", families="integer float")
+@means("slct", sources="S S T", families="integer float")
 def slct(form: Form, a: Word, b: Word, of: Word) -> Word:
     """The first where the third is not below zero, and the second where it is, or is NaN."""
     return ((flushed(of) if form.has("ftz") else of) >= 0).choose(a, b)
 
 
-@means("testp 9.7.3.1", sources="T", families="float", nans="takes")
+@means("testp", sources="T", families="float", nans="takes")
 def testp(form: Form, a: Word) -> Word:
     test, size = form.modifiers[0], abs(a)
     if test in ("number", "notanumber"):

@@ -84,17 +84,17 @@ def _scalar(form: Form, types: tuple[str, ...], function: Function, a: Word, b: 
     return result.to("u32")
 
 
-@means(*(f"{opcode} 9.7.18.1.1" for opcode in ("vadd", "vsub", "vabsdiff", "vmin", "vmax")), sources="b32 b32 b32")
+@means("vadd", "vsub", "vabsdiff", "vmin", "vmax", sources="b32 b32 b32")
 def scalar(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _scalar(form, form.types, _FUNCTIONS[form.opcode], a, b, c)
 
 
-@means("vset 9.7.18.1.4", sources="b32 b32 b32")
+@means("vset", sources="b32 b32 b32")
 def vset(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _scalar(form, ("u32", *form.types), _comparison(form), a, b, c)
 
 
-@means("vshl 9.7.18.1.2", "vshr 9.7.18.1.2", sources="b32 b32 b32")
+@means("vshl", "vshr", sources="b32 b32 b32")
 def shift(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     def shifted(x: Word, by: Word) -> Word:
         by = by & 31 if form.has("wrap") else by.min(32)
@@ -104,7 +104,7 @@ def shift(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _scalar(form, form.types, shifted, a, b, c)
 
 
-@means("vmad 9.7.18.1.3", sources="b32 b32 b32")
+@means("vmad", sources="b32 b32 b32")
 def vmad(form: Form, a: Word, b: Word, c: Word) -> Word:
     _, first, second = form.types
     a_minus, b_minus, c_minus = (part.startswith("negative") for part in form.parts[1:])
@@ -162,14 +162,11 @@ def _simd(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Wo
     return merged if bits == 0xFFFF_FFFF else merged & bits | c & ~bits
 
 
-_ARITHMETIC: Final = {2: "9.7.18.2.1", 4: "9.7.18.2.3"}
-
-
-@means(*(f"{opcode}{count} {_ARITHMETIC[count]}" for opcode in _FUNCTIONS for count in (2, 4)), sources="b32 b32 b32")
+@means(*(f"{opcode}{count}" for opcode in _FUNCTIONS for count in (2, 4)), sources="b32 b32 b32")
 def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _simd(form, form.types, _FUNCTIONS[form.opcode[:-1]], a, b, c)
 
 
-@means("vset2 9.7.18.2.2", "vset4 9.7.18.2.4", sources="b32 b32 b32")
+@means("vset2", "vset4", sources="b32 b32 b32")
 def simd_set(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     return _simd(form, ("u32", *form.types), _comparison(form), a, b, c)
