@@ -13,7 +13,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -21,7 +21,7 @@ from typing import Any
 
 from cudakit.adapters import numba_kernels, triton_kernels
 from cudakit.adapters.cupy_kernels import cupy_stand_in
-from cudakit.emulator.face import DrawnOrder, EmulatedThreads, Report, begin, check, counters, strict
+from cudakit.emulator.face import EmulatedThreads, Finding, Report, begin, check, counters, strict
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulatorWarning, LaunchError
 from cudakit.streams.devices import has_gpu
 from cudakit.streams.witnesses import Witness, Work, witnessing
@@ -30,44 +30,19 @@ _ERROR = re.compile(r"^(?P<file>[^\n]*?):(?P<line>\d+): error: ", re.MULTILINE)
 _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+)(?=[,)]))?")
 
 
-@dataclass(frozen=True)
-class Fault:
-    """What a kernel did wrong.
-
-    Attributes
-    ----------
-    kind : str
-        ``error`` for what ended the program, else what the checks call it: ``race``, ``uninitialised``, …
-    text : str
-    kernel : str
-    file, line : str, int
-        Of the source; empty and 0 where it is not known.
-    schedule : int, tuple of int or None
-        The order of threads that a search found it in.
-    """
-
-    kind: str
-    text: str
-    kernel: str
-    file: str
-    line: int
-    schedule: DrawnOrder | None = None
-
-    def __str__(self) -> str:
-        return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"
-
-    @classmethod
-    def of(cls, error: Exception, program: Path | None = None) -> Fault:
-        """That an error tells of: at a line of the kernel, or else at the program's that was running."""
-        text = str(error)
-        place = _PLACE.search(text)
-        if place is not None:
-            return cls("error", text, text.partition(": ")[0], place["file"] or "", int(place["line"] or 0))
-        source = _ERROR.search(text) if isinstance(error, CompileError) else None
-        if source is not None:
-            return cls("error", text, "", source["file"], int(source["line"]))
-        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == str(program)]
-        return cls("error", text, "", str(program) if lines else "", (lines or [0])[-1] or 0)
+def fault_of(error: Exception, program: Path | None = None) -> Finding:
+    """The fault that an error tells of: at a line of the kernel, or else at the program's that was running."""
+    text = str(error)
+    kernel, lines = "", list[tuple[str, str | int | None]]()
+    if (place := _PLACE.search(text)) is not None:
+        kernel, lines = text.partition(": ")[0], [(place["file"] or "", place["line"])]
+    elif isinstance(error, CompileError) and (source := _ERROR.search(text)) is not None:
+        lines = [(source["file"], source["line"])]
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [(str(program), each.lineno) for each in frames if each.filename == str(program)]
+    file, line = (lines or [("", 0)])[-1]
+    return Finding("error", kernel, file, int(line or 0), "", text)
 
 
 @dataclass(frozen=True)
@@ -78,19 +53,19 @@ class Ran:
     ----------
     report : Report
         What its kernels did.
-    faults : tuple of Fault
+    faults : tuple of Finding
         What checks found, and last the one that ended it, if any.
     status : int
         With which it would have exited.
     """
 
     report: Report
-    faults: tuple[Fault, ...]
+    faults: tuple[Finding, ...]
     status: int
 
     def to_json(self, path: Path) -> str:
         """All of it, for editors and for programs that write kernels."""
-        faults = [vars(fault) for fault in self.faults]
+        faults = [asdict(fault) for fault in self.faults]
         ok = not faults and not self.status
         return json.dumps({"program": str(path), "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
 
@@ -243,7 +218,7 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
     Exception
         What the program raises, but for cudakit's own errors, which are faults.
     """
-    status, faults = 0, tuple[Fault, ...]()
+    status, faults = 0, tuple[Finding, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
     with _without_gpu(path, arguments), counters() as report, checks as found:
         if has_gpu():
@@ -251,7 +226,7 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
         try:
             runpy.run_path(str(path), run_name="__main__")
         except CudakitError as error:
-            faults = (Fault.of(error, path),)
+            faults = (fault_of(error, path),)
         except Exception as error:
             if type(error).__name__ != "DynamicLibNotFoundError":
                 raise
@@ -260,9 +235,7 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
                 "the program calls the CUDA driver itself, as cuda.core's Device and Program do, and there is none "
                 f"here: launch its kernels by ck.Kernel, or run it on a machine with a GPU ({str(error)[:80]}…)"
             )
-            faults = (Fault.of(told.with_traceback(error.__traceback__), path),)
+            faults = (fault_of(told.with_traceback(error.__traceback__), path),)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
-    findings = found.findings if found is not None else ()
-    seen = [Fault(each.kind, each.text, each.kernel, each.file, each.line, each.schedule) for each in findings]
-    return Ran(report, (*seen, *faults), status)
+    return Ran(report, (*(found.findings if found is not None else ()), *faults), status)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -13,7 +14,8 @@ import pytest
 
 import cudakit as ck
 from cudakit.adapters import program
-from cudakit.adapters.program import Fault, Ran, debug, run
+from cudakit.adapters.program import Ran, debug, fault_of, run
+from cudakit.emulator.checks.findings import Finding
 
 pytestmark = pytest.mark.emulator
 SCALE = '''
@@ -157,14 +159,14 @@ def test_a_process_that_has_used_a_gpu_runs_no_program(tmp_path: Path, monkeypat
     ],
 )
 def test_the_place_that_an_error_tells_of(text: str, kernel: str, file: str, line: int) -> None:
-    assert Fault.of(ValueError(text)) == Fault("error", text, kernel, file, line)
+    assert fault_of(ValueError(text)) == Finding("error", kernel, file, line, "", text)
 
 
 def test_faults_and_status_in_json() -> None:
     report: Any = SimpleNamespace(to_dict=lambda: {"kernels": 3})
-    fault = Fault("race", "two write", "f", "a.cu", 3, 5)
+    fault = Finding("race", "f", "a.cu", 3, "a.cu:5", "two write", 5)
     found = json.loads(Ran(report, (fault,), 0).to_json(Path("app.py")))
-    assert found == {"program": "app.py", "ok": False, "faults": [vars(fault)], "kernels": 3}
+    assert found == {"program": "app.py", "ok": False, "faults": [dataclasses.asdict(fault)], "kernels": 3}
     assert not json.loads(Ran(report, (), 2).to_json(Path("app.py")))["ok"]
     assert json.loads(Ran(report, (), 0).to_json(Path("app.py")))["ok"]
 

@@ -15,8 +15,8 @@ import pytest
 import cudakit as ck
 from cudakit import cli, demo
 from cudakit.adapters import program
-from cudakit.adapters.program import Fault
 from cudakit.demo import Stage
+from cudakit.emulator.checks.findings import Finding
 from cudakit.proof import prove
 
 pytestmark = pytest.mark.emulator
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.emulator
 class Ran:
     """A program's run that is made up."""
 
-    def __init__(self, *faults: Fault, status: int = 0) -> None:
+    def __init__(self, *faults: Finding, status: int = 0) -> None:
         self.faults, self.status, self.pages = faults, status, list[Any]()
         kernels = {"f": SimpleNamespace(launches=2), "g": SimpleNamespace(launches=3)}
         self.report: Any = SimpleNamespace(
@@ -59,7 +59,7 @@ def given(monkeypatch: pytest.MonkeyPatch, ran: Ran) -> list[Any]:
     return calls
 
 
-RACE = Fault("race", "two write", "f", "a.cu", 3)
+RACE = Finding("race", "f", "a.cu", 3, "", "two write")
 
 
 def test_check(app: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

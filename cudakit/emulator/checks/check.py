@@ -257,7 +257,7 @@ def _stop(finding: Finding) -> None:
     ------
     EmulationError
     """
-    raise EmulationError(finding.text if finding.kind == "error" else str(finding))
+    raise EmulationError(str(finding))
 
 
 def _keep(finding: Finding) -> None:

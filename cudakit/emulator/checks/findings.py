@@ -21,17 +21,17 @@ MODES = ("raise", "warn", "off")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a kernel.
+    """One thing that is wrong with a kernel; the text of an error says where by itself.
 
     Attributes
     ----------
     kind : str
-        ``race``, ``uninitialised``, ``copy``, ``const``, ``barrier`` or ``mask``; only in a drawn order also ``error``
-        and ``order``, which is another result.
+        ``race``, ``uninitialised``, ``copy``, ``const``, ``barrier`` or ``mask``; ``error`` for what ended the program,
+        or a drawn order; ``order`` where a drawn order has another result.
     kernel : str
         With its template arguments.
     file, line
-        Of the access or barrier: the line of the user's own file.
+        Of the access or barrier: the line of the user's own file; of an error empty and 0 where it is not known.
     other : str
         File and line of the other access of a race; empty otherwise.
     text : str
@@ -49,7 +49,7 @@ class Finding:
     schedule: DrawnOrder | None = None
 
     def __str__(self) -> str:
-        return f"{self.kernel}: {self.file}:{self.line}: {self.text}"
+        return self.text if self.kind == "error" else f"{self.kernel}: {self.file}:{self.line}: {self.text}"
 
 
 class CheckWarning(UserWarning):
