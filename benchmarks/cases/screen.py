@@ -162,7 +162,7 @@ def _first_kernel(path: Path, options: Any, host_code: str) -> tuple[Any, list[t
     """The kernel, and the template arguments to try."""
     import cudakit as ck
     from cudakit.jit.signature.host_code import device_part
-    from cudakit.jit.signature.signature import parse
+    from cudakit.jit.signature.reader import parse
     from cudakit.jit.source import source
     from cudakit.jit.source.flatten import flatten
 

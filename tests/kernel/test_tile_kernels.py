@@ -13,7 +13,7 @@ from support.places import to_host
 from support.tiles import HEAD, VIEW, kernel, needs_compiler, needs_tiles, why_no_assembler
 
 import cudakit as ck
-from cudakit.jit.signature.signature import parse
+from cudakit.jit.signature.reader import parse
 
 ADD = f"""{HEAD}{VIEW}
 template <typename T, int TILE>

@@ -18,7 +18,7 @@ from support.tiles import HEAD, kernel, needs_compiler, needs_tiles, why_no_asse
 
 import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
-from cudakit.jit.compile import assemble, nvrtc, nvrtc_worker
+from cudakit.jit.compile import assemble, nvrtc, worker
 from cudakit.jit.load import load
 from cudakit.jit.load.image import DeviceImage
 from cudakit.jit.source import headers
@@ -293,7 +293,7 @@ def test_without_an_assembler_the_emulator_runs_them(toolchain: Callable[..., No
 @pytest.mark.parametrize("refused", ["by the compiler", "by the library"])
 def test_a_compiler_that_knows_no_tiles(refused: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = "nvrtc: error: unrecognized option --enable-tile found" if refused == "by the compiler" else ""
-    answer = nvrtc_worker.Answer(None, {}, told, "" if told else nvrtc_worker.NO_TILE_IR)
+    answer = worker.Answer(None, {}, told, "" if told else worker.NO_TILE_IR)
     monkeypatch.setattr(nvrtc, "_apart", lambda program: (answer, ""))
     one = kernel("x[0] = 1;").with_options(cache=tmp_path)
     with pytest.raises(ck.CompileError, match=r"need NVRTC 13.5 .* pip install -U.*cache import"):
@@ -306,14 +306,14 @@ def test_a_compiler_that_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGTERM)")
     one = kernel("x[0] = 1;").with_options(cache=tmp_path / "cache")
     with monkeypatch.context() as patch:
-        patch.setattr(nvrtc_worker, "__file__", str(script))
+        patch.setattr(worker, "__file__", str(script))
         with pytest.raises(ck.CompileError, match=r"NVRTC: the compiler died of this text \(status -15\)"):
             tileir(one)
     assert tileir(one).code  # nothing was kept, and no lock
 
 
 def test_a_library_that_knows_no_tiles() -> None:
-    assert nvrtc_worker.run("libc.so.6", "", "k", [], [], "TileIR").failure == nvrtc_worker.NO_TILE_IR
+    assert worker.compiled("libc.so.6", "", "k", [], [], "TileIR").failure == worker.NO_TILE_IR
 
 
 # ── drivers ──

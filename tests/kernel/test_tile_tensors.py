@@ -16,7 +16,7 @@ from support.tiles import needs_compiler, needs_tiles, why_no_assembler
 import cudakit as ck
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import nvrtc
-from cudakit.jit.signature.signature import parse
+from cudakit.jit.signature.reader import parse
 from cudakit.types.tensors import TensorLayout, layout_of, packer, passed_strides
 
 HEAD = "#include <cuda_fp16.h>\n#include <cudakit/tensor.cuh>\nnamespace ct = cuda::tiles;\n"

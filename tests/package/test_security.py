@@ -11,20 +11,14 @@ ROOT = Path(__file__).parents[2] / "cudakit"
 KNOWN = {
     "exec": {"streams/process.py"},  # Python text that cudakit has generated
     "eval": {"arrays/frozen.py", "jit/launch/bind.py"},  # likewise
-    "pickle.load": {
-        *("jit/cache/prewarm.py", "jit/cache/prewarm_worker.py"),
-        *("jit/compile/link_worker.py", "jit/compile/nvrtc_worker.py"),
-    },
-    "pickle.loads": {"jit/compile/linked.py", "jit/compile/nvrtc.py"},
+    "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py"},
+    "pickle.loads": {"jit/compile/worker.py"},
     "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assemble.py"},  # workers; CUDA's assembler of tile code
-    "subprocess.run": {
-        *("jit/compile/binary.py", "jit/compile/linked.py"),
-        "jit/compile/nvrtc.py",  # of tile code: NVRTC by itself
-    },
+    "subprocess.run": {"jit/compile/binary.py", "jit/compile/worker.py"},  # a disassembler; NVRTC and nvJitLink apart
     "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`
     "ctypes.CDLL": {
-        *("emulator/instructions/control.py", "jit/compile/demangle.py", "memory/staging.py"),
-        "jit/compile/nvrtc_worker.py",  # the NVRTC that cuda.pathfinder names
+        *("emulator/instructions/control.py", "jit/compile/elf.py", "memory/staging.py"),
+        "jit/compile/worker.py",  # the NVRTC that cuda.pathfinder names
     },
 }
 NEVER = {
@@ -60,8 +54,8 @@ def test_arrays_are_read_without_pickle() -> None:
 
 
 def test_what_is_started_is_python_with_a_safe_path_or_a_disassembler() -> None:
-    for name in ("jit/cache/prewarm.py", "jit/compile/linked.py"):
+    for name in ("jit/cache/prewarm.py", "jit/compile/worker.py"):
         tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
         started = [call for call in calls(tree) if ast.unparse(call.func).startswith("subprocess.")]
-        assert [ast.unparse(call.args[0]) for call in started if call.args[0:]] == ["command(_WORKER)"]
+        assert [ast.unparse(call.args[0]) for call in started if call.args[0:]] == ["command(__file__)"]
         assert all("environment()" in ast.unparse(call) for call in started)

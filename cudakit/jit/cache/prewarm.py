@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
+import sys
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,8 @@ from cudakit.jit.cache.settings import noticed
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
-from cudakit.jit.compile.worker_process import command, environment
+from cudakit.jit.compile.worker import command, environment
 from cudakit.jit.specialise.specialise import Specialization
-
-_WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "prewarm_worker.py")
 
 
 def compile_all(specializations: Iterable[Specialization], workers: int | None = None) -> None:
@@ -89,7 +88,7 @@ class _Worker:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            command(_WORKER),
+            command(__file__),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment(),
@@ -111,3 +110,29 @@ class _Worker:
 
     def close(self) -> None:
         self._process.communicate()
+
+
+def serve() -> None:
+    """Compile each pickled `Specialization` that standard input has, in a worker process.
+
+    The answers are pickled too: `Compiled` or the exception, and what was read.
+    """
+    # What a compiler or a plug-in prints must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        try:
+            specialization = pickle.load(sys.stdin.buffer)
+        except EOFError:
+            return
+        request = Request(specialization)
+        try:
+            made: Compiled | BaseException = request.compile()
+        except Exception as error:
+            made = error
+        pickle.dump((made, request.closure, request.unstorable), answers)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    serve()

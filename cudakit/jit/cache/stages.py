@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from cudakit.jit.cache.cache import cache_at
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations, parse
+from cudakit.jit.signature.signature import RECORDS_FORMAT, Declarations
 from cudakit.jit.source.closure import Closure
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.specialise import BoundParameter, PartPromise, Specialization, agreed, bound_parameter
@@ -30,6 +30,8 @@ def declarations_of(origin: Source, folder: str | None = None) -> Declarations:
         return binary.declarations(origin)
 
     def read() -> bytes:
+        from cudakit.jit.signature.reader import parse  # not needed where the cache has the result
+
         parsed.append(parse(origin.text))
         return parsed[0].to_json().encode()
 

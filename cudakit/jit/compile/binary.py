@@ -21,7 +21,8 @@ from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import demangle, types_in
 from cudakit.jit.compile.nvrtc import TYPES_PROBE
-from cudakit.jit.signature.signature import Declarations, Parameter, Signature, parse
+from cudakit.jit.signature.reader import parse
+from cudakit.jit.signature.signature import Declarations, Parameter, Signature
 from cudakit.jit.source.source import Source, kind_of
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization

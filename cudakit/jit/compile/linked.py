@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from cudakit.errors import CompileError, TemplateError
-from cudakit.jit.compile import elf
+from cudakit.jit.compile import elf, worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import demangle
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of
-from cudakit.jit.compile.worker_process import command, environment
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.source.source import Source, kind_of
@@ -39,7 +36,6 @@ _VISIBLE = re.compile(
     r"\s*(?:\(|(?:\[[^\]]*\]\s*)*[;=])",
     re.MULTILINE,
 )
-_WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "link_worker.py")
 #: Options of cuda.core by the names of its fields, which the linker takes as well.
 _FLAGS = {"ftz": "-ftz", "prec_div": "-prec-div", "prec_sqrt": "-prec-sqrt", "fma": "-fma"}
 
@@ -263,17 +259,16 @@ def _flags(specialization: Specialization, lto: bool) -> tuple[str, ...]:
 
 def _linked(flags: tuple[str, ...], inputs: list[Input]) -> tuple[bytes | None, str]:
     """Code, or None, and the log; in a process of its own, because nvJitLink 13 dies of some wrong inputs."""
-    given = pickle.dumps((flags, [tuple(one) for one in inputs]))
-    done = subprocess.run(command(_WORKER), input=given, capture_output=True, env=environment(), check=False)
-    if done.returncode == 0:
-        answer: tuple[bytes | None, str] = pickle.loads(done.stdout)
-        return answer
-    if done.returncode < 0:
+    status, answer, told = worker.apart("link", flags, [tuple(one) for one in inputs])
+    if status == 0:
+        code, log = answer
+        return code, log
+    if status < 0:
         return None, (
-            f"nvJitLink died of these inputs (signal {-done.returncode}); most often two of them define one name, or "
-            "one is damaged"
+            f"nvJitLink died of these inputs (signal {-status}); most often two of them define one name, or one is "
+            "damaged"
         )
-    return None, done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return None, told.strip().rpartition("\n")[2]
 
 
 def _shown(name: str) -> str:

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from cudakit.errors import CompileError, CompileWarning, TemplateError
-from cudakit.jit.compile import nvrtc_worker
+from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
@@ -405,10 +405,10 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
         answer, told = _apart(program)
     else:
         with _nvrtc.inside():
-            answer, told = nvrtc_worker.run(*program), ""
+            answer, told = worker.compiled(*program), ""
     told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
     if answer.code is None:
-        if "unrecognized option --enable-tile" in answer.log or answer.failure == nvrtc_worker.NO_TILE_IR:
+        if "unrecognized option --enable-tile" in answer.log or answer.failure == worker.NO_TILE_IR:
             raise CompileError(
                 f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; "
                 "pip install -U 'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
@@ -433,24 +433,16 @@ def _library() -> str:
     return load_nvidia_dynamic_lib("nvrtc").abs_path
 
 
-def _apart(program: tuple[Any, ...]) -> tuple[nvrtc_worker.Answer, str]:
+def _apart(program: tuple[Any, ...]) -> tuple[worker.Answer, str]:
     """NVRTC's answer from a process of its own, and what it printed there.
 
     In a child that was forked while another thread compiled, NVRTC's own lock stays locked. Of tile code it prints some
     errors to the process's own output, and dies of others.
     """
-    import pickle  # few programs have tile code
-    import subprocess
-
-    from cudakit.jit.compile.worker_process import command, environment
-
-    done = subprocess.run(
-        command(nvrtc_worker.__file__), input=pickle.dumps(program), capture_output=True, env=environment(), check=False
-    )
-    told = done.stderr.decode(errors="replace")
-    if done.returncode == 0:
-        return nvrtc_worker.Answer(*pickle.loads(done.stdout)), told
-    return nvrtc_worker.Answer(None, {}, "", f"the compiler died of this text (status {done.returncode})"), told
+    status, answer, told = worker.apart("compiled", *program)
+    if status == 0:
+        return worker.Answer(*answer), told
+    return worker.Answer(None, {}, "", f"the compiler died of this text (status {status})"), told
 
 
 def _examined(request: Request, compiled: Compiled) -> Compiled:

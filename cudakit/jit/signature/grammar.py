@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from cudakit.jit.signature.declarations import Parameter, TemplateParameter
 from cudakit.jit.signature.outline import default_of, is_pack, mend, split
+from cudakit.jit.signature.signature import Parameter, TemplateParameter
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
 
 if TYPE_CHECKING:

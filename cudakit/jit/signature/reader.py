@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cudakit.jit.signature.declarations import Declarations, Enumeration, Signature, Symbol, TensorHead
 from cudakit.jit.signature.grammar import Grammar
 from cudakit.jit.signature.outline import (
     Outline,
@@ -20,6 +19,7 @@ from cudakit.jit.signature.outline import (
     split,
     without_attributes,
 )
+from cudakit.jit.signature.signature import Declarations, Enumeration, Signature, Symbol, TensorHead
 from cudakit.jit.source.preprocessor import blank, closing
 from cudakit.types.cpp import CppType, Named, Reference, is_tensor, names_in, with_const, without_const
 
@@ -44,8 +44,12 @@ _CONCEPT: Final = re.compile(rf"\bconcept\s+({_NAME})\s*=")
 _MOST_VARIANTS: Final = 32
 
 
-def read(text: str) -> Declarations:
-    """Declarations at namespace scope of CUDA C++ `text`; what cannot be read is left out."""
+def parse(text: str) -> Declarations:
+    """Declarations at namespace scope of CUDA C++ `text`.
+
+    No text is refused: of a kernel whose head cannot be parsed `Signature.parameters` is None, and what else cannot
+    be read is left out.
+    """
     return _Reader(outline(text)).declarations()
 
 

@@ -1,52 +1,326 @@
 """Stage 2, signature: what a CUDA C++ source declares, and which of its kernels is meant.
 
-`parse` reads a text, `select` picks one kernel of it. A `Declarations` goes to JSON and back unchanged, so that
-tree-sitter is imported for a new source only.
+`reader.parse` reads a text, `select` picks one kernel of it. A `Declarations` goes to JSON and back unchanged, so that
+the reader, and with it tree-sitter, is imported for a new source only.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 from cudakit.errors import TemplateError, shortened
-from cudakit.jit.signature.declarations import (
-    RECORDS_FORMAT,
-    Declarations,
-    Enumeration,
-    Parameter,
-    Signature,
-    Symbol,
-    TemplateParameter,
-    TensorHead,
+from cudakit.types.cpp import (
+    CppType,
+    Named,
+    Opaque,
+    Pointer,
+    Reference,
+    Value,
+    parse_type,
+    split_arguments,
+    without_const,
 )
-from cudakit.types.cpp import parse_type, split_arguments, without_const
 
-__all__ = [
-    "RECORDS_FORMAT",
-    "Declarations",
-    "Enumeration",
-    "Parameter",
-    "Signature",
-    "Symbol",
-    "TemplateParameter",
-    "TensorHead",
-    "listed",
-    "parse",
-    "select",
-]
+#: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
+RECORDS_FORMAT = 8
 
 
-def parse(text: str) -> Declarations:
-    """Declarations at namespace scope of CUDA C++ `text`.
+@dataclass(frozen=True, slots=True)
+class TemplateParameter:
+    """One template parameter.
 
-    No text is refused: of a kernel whose head cannot be parsed `Signature.parameters` is None, and what else cannot
-    be read is left out.
+    Attributes
+    ----------
+    name : str
+        Its name, ``""`` where it has none.
+    kind : {"type", "value", "template"}
+        What it stands for; a parameter that a concept constrains is a type.
+    value_type : CppType or None
+        The type of a value parameter.
+    default : str or None
+        Its default argument as written.
+    pack : bool
+        Whether it takes any number of arguments.
     """
-    # Reading brings tree-sitter, which a process that finds its signatures in the cache never needs.
-    from cudakit.jit.signature.reader import read
 
-    return read(text)
+    name: str
+    kind: Literal["type", "value", "template"]
+    value_type: CppType | None = None
+    default: str | None = None
+    pack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel parameter.
+
+    Attributes
+    ----------
+    name : str
+        Its name, ``""`` where it has none.
+    type : CppType
+    pack : bool
+        Whether it takes any number of arguments.
+    default : str or None
+        Its default argument as written.
+    """
+
+    name: str
+    type: CppType
+    pack: bool = False
+    default: str | None = None
+
+
+class TensorHead(NamedTuple):
+    """Where a head with array parameters (``cudakit::tensor``) stands in its text.
+
+    Attributes
+    ----------
+    parameters : tuple of (int, int, int)
+        The position of each of them, and the offsets where it begins and ends.
+    body : int
+        The offset behind the brace that opens the body; -1 of a prototype.
+    """
+
+    parameters: tuple[tuple[int, int, int], ...]
+    body: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The head of one kernel.
+
+    Attributes
+    ----------
+    name : str
+        Its name, qualified by the namespaces around it.
+    template_parameters : tuple of TemplateParameter
+        Its template parameters, empty where it is no template.
+    parameters : tuple of Parameter or None
+        Its parameters; None where the head could not be parsed, or where the preprocessor decides between several.
+    line : int
+        The line, counted from 1, where its name stands.
+    defined : bool
+        Whether the text has its body, and not its prototype alone.
+    is_tile : bool
+        Whether it is a tile kernel, ``__tile_global__``.
+    is_overload : bool
+        Whether other kernels of the source have its name, so that its parameters are part of it.
+    overloads : tuple of Signature
+        The kernels that share the name, where none of them is chosen yet; the rest of this record is empty then.
+    heads : tuple of TensorHead
+        Of a tile kernel with array parameters its heads, prototypes too.
+    """
+
+    name: str
+    template_parameters: tuple[TemplateParameter, ...]
+    parameters: tuple[Parameter, ...] | None
+    line: int
+    defined: bool = True
+    is_tile: bool = False
+    is_overload: bool = False
+    overloads: tuple[Signature, ...] = ()
+    heads: tuple[TensorHead, ...] = ()
+
+    @property
+    def is_template(self) -> bool:
+        """Whether the kernel has template parameters."""
+        return bool(self.template_parameters)
+
+    @property
+    def full_name(self) -> str:
+        """Its name, with the types of its parameters where others have the same name: ``scale(float*, int)``."""
+        if not self.is_overload:
+            return self.name
+        return f"{self.name}({', '.join(str(parameter.type) for parameter in self.parameters or ())})"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A ``__constant__``, ``__device__`` or ``__managed__`` variable at namespace scope.
+
+    Attributes
+    ----------
+    name : str
+        Its qualified name.
+    type : CppType
+        Its type, or its elements' type where it is an array.
+    extents : tuple of str
+        Extents of the array as written, outermost first; ``""`` for one that the initialiser decides.
+    constant : bool
+        Whether it lies in constant memory.
+    managed : bool
+        Whether it is ``__managed__``; NVRTC takes no ``&name`` of such a variable as a name expression.
+    """
+
+    name: str
+    type: CppType
+    extents: tuple[str, ...]
+    constant: bool
+    managed: bool = False
+
+
+class Enumeration(NamedTuple):
+    """An enumeration: its qualified name, its enumerators, and whether these need its name (``enum class``).
+
+    `underlying` is the type of its values; empty where the compiler chooses it.
+    """
+
+    name: str
+    enumerators: tuple[str, ...]
+    scoped: bool
+    underlying: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """What a source declares at namespace scope.
+
+    Attributes
+    ----------
+    kernels : tuple of Signature
+        Kernels in the order of the text, each once, whatever prototypes and explicit instantiations it has.
+    symbols : tuple of Symbol
+        Variables in device memory; one is left out whose existence a preprocessor conditional decides, or that is
+        only declared (``extern``).
+    structs : tuple of str
+        Qualified names of classes, structs and unions, in alphabetical order.
+    enums : tuple of Enumeration
+        Named enumerations.
+    aliases : tuple of (str, CppType)
+        Qualified name and meaning of each ``using``, ``typedef`` and type macro; one whose meaning a preprocessor
+        conditional decides is left out.
+    unclosed : int or None
+        The line of a brace that nothing closes.
+    """
+
+    kernels: tuple[Signature, ...] = ()
+    symbols: tuple[Symbol, ...] = ()
+    structs: tuple[str, ...] = ()
+    enums: tuple[Enumeration, ...] = ()
+    aliases: tuple[tuple[str, CppType], ...] = ()
+    unclosed: int | None = None
+
+    @property
+    def has_tiles(self) -> bool:
+        """Whether any of the kernels is a tile kernel."""
+        return any(kernel.is_tile for kernel in self.kernels)
+
+    def to_json(self) -> str:
+        """These declarations as compact JSON."""
+        record = {
+            "kernels": [
+                [
+                    kernel.name,
+                    [
+                        [p.name, p.kind, p.value_type and _encode(p.value_type), p.default, p.pack]
+                        for p in kernel.template_parameters
+                    ],
+                    None
+                    if kernel.parameters is None
+                    else [[p.name, _encode(p.type), p.pack, p.default] for p in kernel.parameters],
+                    kernel.line,
+                    kernel.defined,
+                    kernel.is_tile,
+                    kernel.heads,
+                ]
+                for kernel in self.kernels
+            ],
+            "symbols": [[s.name, _encode(s.type), s.extents, s.constant, s.managed] for s in self.symbols],
+            "structs": self.structs,
+            "enums": self.enums,
+            "aliases": [[name, _encode(cpp)] for name, cpp in self.aliases],
+            "unclosed": self.unclosed,
+        }
+        return json.dumps(record, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> Declarations:
+        """The declarations that `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            `text` is not such JSON.
+        """
+        try:
+            record = json.loads(text)
+            return cls(
+                tuple(
+                    Signature(
+                        name,
+                        tuple(
+                            TemplateParameter(parameter, kind, value_type and _decode_type(value_type), default, pack)
+                            for parameter, kind, value_type, default, pack in template_parameters
+                        ),
+                        None
+                        if parameters is None
+                        else tuple(
+                            Parameter(parameter, _decode_type(cpp), pack, default)
+                            for parameter, cpp, pack, default in parameters
+                        ),
+                        line,
+                        defined,
+                        is_tile,
+                        heads=tuple(
+                            TensorHead(tuple((k, start, end) for k, start, end in found), body) for found, body in heads
+                        ),
+                    )
+                    for name, template_parameters, parameters, line, defined, is_tile, heads in record["kernels"]
+                ),
+                tuple(
+                    Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)
+                    for name, cpp, extents, constant, managed in record["symbols"]
+                ),
+                tuple(record["structs"]),
+                tuple(Enumeration(name, tuple(enumerators), *others) for name, enumerators, *others in record["enums"]),
+                tuple((name, _decode_type(cpp)) for name, cpp in record["aliases"]),
+                record["unclosed"],
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the JSON of declarations: {error!r}") from error
+
+
+def _encode(cpp: CppType | Value) -> list[Any]:
+    match cpp:
+        case Named(name, arguments, const):
+            return ["name", name, None if arguments is None else [_encode(a) for a in arguments], const]
+        case Pointer(target, const, restrict):
+            return ["pointer", _encode(target), const, restrict]
+        case Reference(target, rvalue):
+            return ["reference", _encode(target), rvalue]
+        case Opaque(text, const):
+            return ["opaque", text, const]
+        case Value(text):
+            return ["value", text]
+
+
+def _decode(record: list[Any]) -> CppType | Value:
+    match record:
+        case ["name", name, arguments, const]:
+            return Named(name, None if arguments is None else tuple(_decode(a) for a in arguments), const)
+        case ["value", text]:
+            return Value(text)
+        case _:
+            return _decode_type(record)
+
+
+def _decode_type(record: list[Any]) -> CppType:
+    match record:
+        case ["name", *_]:
+            named = _decode(record)
+            assert isinstance(named, Named)
+            return named
+        case ["pointer", target, const, restrict]:
+            return Pointer(_decode_type(target), const, restrict)
+        case ["reference", target, rvalue]:
+            return Reference(_decode_type(target), rvalue)
+        case ["opaque", text, const]:
+            return Opaque(text, const)
+    raise ValueError(f"not a type: {record!r}")
 
 
 def select(declarations: Declarations, name: str | None, source_name: str) -> Signature:

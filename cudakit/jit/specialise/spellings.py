@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from cudakit.errors import TemplateError, shortened
-from cudakit.jit.signature.signature import Declarations, parse
+from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.source.closure import Unsure, all_included
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
@@ -116,6 +116,8 @@ def _listed(given: object) -> list[str]:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str) -> Declarations:
+    from cudakit.jit.signature.reader import parse  # not needed where the cache has the result
+
     return parse(text)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from cudakit.errors import TemplateError
 from cudakit.jit.signature.grammar import Grammar
+from cudakit.jit.signature.reader import parse
 from cudakit.jit.signature.signature import (
     Declarations,
     Enumeration,
@@ -16,7 +17,6 @@ from cudakit.jit.signature.signature import (
     Signature,
     Symbol,
     TemplateParameter,
-    parse,
     select,
 )
 from cudakit.types.cpp import Named, Opaque, Pointer, Reference, Value
@@ -681,7 +681,8 @@ def test_damaged_json_is_refused(text: str) -> None:
 
 def test_tree_sitter_is_imported_by_parse_alone() -> None:
     code = (
-        "import sys; from cudakit.jit.signature.signature import Declarations, parse; "
+        "import sys; from cudakit.jit.signature.reader import parse; "
+        "from cudakit.jit.signature.signature import Declarations; "
         "Declarations.from_json(Declarations().to_json()); assert 'tree_sitter' not in sys.modules; "
         "parse('__global__ void f() {}'); assert 'tree_sitter' in sys.modules"
     )
