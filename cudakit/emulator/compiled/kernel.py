@@ -21,17 +21,18 @@ from typing import Any, NamedTuple
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.analysis import Analysis, emit_of_threads, thread_shape
 from cudakit.emulator.compiled.builder import Builder, Checked, Reached, Site, X, bits_of, constant
-from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of, space_of
+from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of
 from cudakit.emulator.compiled.emit.meanings import held_verdict
-from cudakit.emulator.compiled.emit.table import entry_of, type_of
+from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.helpers import DECLARED, GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.scaffold import Scaffold, Waiting
 from cudakit.emulator.compiled.shapes import UNIFORM, Affine
+from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.isa.facts import facts_of, is_atomic, sources, targets, touches
 from cudakit.emulator.isa.flow import Block, ends_block, meets, named_lanes
 from cudakit.emulator.machine.decode import Context
-from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Register
+from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Register
 
 # ── accesses that are checked together ──
 
@@ -132,8 +133,7 @@ def _reach(b: Builder, given: Instruction, place: int) -> Reach | None:
         return None
     if bits_of(b.function.registers.get(address.base.name, "b8")) != (32 if code == SHARED else 64):
         return None
-    count = len(held.items) if isinstance(held, Group) and held.kind == "vector" else 1
-    size = bits_of(type_of(given)) // 8 * count
+    size = bits_of(type_of(given)) // 8 * len(parts(held))
     shape = b.shapes.shape(address.base)
     row = isinstance(shape, Affine) and shape.stride == size
     if shape != UNIFORM and not row:

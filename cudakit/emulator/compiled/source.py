@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 
 from cudakit.emulator.compiled import Refusal
+from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.isa.facts import facts_of, result_of, sources, targets, touches
 from cudakit.emulator.isa.flow import Flow
@@ -151,7 +152,7 @@ def _register(variable: str, offset: int) -> str:
 
 def _is_variable(given: Instruction, parameters: set[str]) -> bool:
     """Whether an instruction moves a value to or from a variable of a call."""
-    if not touches(given) or "param" not in {m.partition("::")[0] for m in given.modifiers}:
+    if not touches(given) or space_of(given) != "param":
         return False
     place = given.operands[facts_of(given).memory[0].address]
     return isinstance(place, Address) and isinstance(place.base, Symbol) and place.base.name not in parameters
@@ -163,20 +164,19 @@ def _moves(given: Instruction, into: Function) -> list[Instruction]:
     place, value = given.operands if is_store else given.operands[::-1]
     assert isinstance(place, Address)
     assert isinstance(place.base, Symbol)
-    kind = next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
+    kind = type_of(given)
     if kind == "b128":
         raise Refusal("a call with values of 128 bits")
     size = DTYPES[kind].itemsize
-    items = value.items if isinstance(value, Group) and value.kind == "vector" else (value,)
-    found = []
-    for number, item in enumerate(items):
+    moves = []
+    for number, item in enumerate(parts(value)):
         name = _register(place.base.name, place.base.offset + place.offset + number * size)
         if STORAGE[into.registers.setdefault(name, f"b{8 * size}")].itemsize != size:
             raise Refusal("a call whose values are taken in other parts than they are given in")
         register = Register(name)
         operands = (register, item) if is_store else (item, register)
-        found.append(Instruction("mov", (f"b{8 * size}",), operands, given.guard, given.line, given.source))
-    return found
+        moves.append(Instruction("mov", (f"b{8 * size}",), operands, given.guard, given.line, given.source))
+    return moves
 
 
 class _Renamer:

@@ -15,6 +15,7 @@ from cudakit.emulator.compiled.emit.meanings import add_values
 from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, NOWHERE, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine
+from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.isa.facts import is_widely_strong
 from cudakit.emulator.machine import memory
 from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register, Symbol
@@ -208,16 +209,6 @@ def scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
 SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
 
 
-def space_of(given: Instruction) -> str:
-    for modifier in given.modifiers:
-        if modifier == "shared::cluster":
-            raise Refusal("shared memory of a cluster")
-        base = modifier.partition("::")[0]
-        if base in ("global", "shared", "local", "const", "param"):
-            return base
-    return "generic"
-
-
 def address_of(b: Builder, operand: Operand) -> Value:
     """An address in 64 bits; an offset is added in the register's own width, where it wraps around."""
     if not isinstance(operand, Address) or operand.coordinates:
@@ -266,6 +257,8 @@ class Access:
         self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
         self.bytes = size * count
         self.space = space_of(given)
+        if self.space == "cluster":
+            raise Refusal("shared memory of a cluster")
         self.code = SPACES.get(self.space, GENERIC)
         self.mark = mark_of(given, use)
         self.reached = Reached(self.space, size, count, self.mark, piece)

@@ -11,12 +11,13 @@ from functools import partial
 
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant
-from cudakit.emulator.compiled.emit.access import SPACES, address_of, mark_of, space_of
+from cudakit.emulator.compiled.emit.access import SPACES, address_of, mark_of
 from cudakit.emulator.compiled.emit.memory import load, store
 from cudakit.emulator.compiled.emit.table import by_sources, emits, varies
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
+from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.isa.facts import sources, targets
 from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Operand, Register
 

@@ -19,12 +19,12 @@ from cudakit.emulator.compiled.emit.access import (
     remember,
     root_of,
     scatter,
-    space_of,
     store_row,
 )
-from cudakit.emulator.compiled.emit.table import by_sources, emits, flushed, only, quieted, type_of, varies
+from cudakit.emulator.compiled.emit.table import by_sources, emits, flushed, only, quieted, varies
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
+from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.isa.facts import is_strong
 from cudakit.emulator.machine import memory
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WIDEST
@@ -35,24 +35,18 @@ from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, R
 
 def _load_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     source = given.operands[1]
-    space = next((m.partition("::")[0] for m in given.modifiers if m.partition("::")[0] in ("param", "local")), "")
-    if space == "local":
+    space = space_of(given)
+    if space == "local" or not isinstance(source, Address) or shape(source.base, "") not in (UNIFORM, None):
         return VARYING
-    if not isinstance(source, Address):
-        return VARYING
-    held = shape(source.base, "")
-    if held not in (UNIFORM, None):
-        return VARYING
-    named = any(m.partition("::")[0] in ("global", "shared", "const", "param") for m in given.modifiers)
     # Through a generic address a lane may come to its own memory.
-    return UNIFORM if named or not shape(None, "local") else VARYING
+    return VARYING if space == "generic" and shape(None, "local") else UNIFORM
 
 
 @emits("ld", "ldu", transfer=_load_shape)
 def ld(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     target, source = given.operands[:2]
-    items = target.items if isinstance(target, Group) and target.kind == "vector" else (target,)
+    items = parts(target)
     size, text = bits_of(kind) // 8, b.text
     element = f"i{8 * size}"
     if kind == "b128":
@@ -127,11 +121,10 @@ def load(b: Builder, given: Instruction, source: Operand, size: int, count: int,
 def st(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
     target, source = given.operands[:2]
-    items = source.items if isinstance(source, Group) and source.kind == "vector" else (source,)
     size = bits_of(kind) // 8
     if kind == "b128" or space_of(given) == "param":
         raise Refusal(f"instruction {given}")
-    values = [b.read(item, kind) for item in items]
+    values = [b.read(item, kind) for item in parts(source)]
     store(b, given, target, size, [value.x if value.shape == UNIFORM else b.lanes(value) for value in values])
 
 
@@ -355,7 +348,7 @@ def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], sha
 
 # ── moves, and addresses in other state spaces ──
 
-_WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+_WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
 def _moved(given: Instruction, shape: Callable[..., Shape]) -> Shape:
@@ -406,19 +399,13 @@ def _address_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     return shape(given.operands[1], type_of(given))
 
 
-def _space(given: Instruction) -> str:
-    return next(
-        (m.partition("::")[0] for m in given.modifiers if m.partition("::")[0] in ("shared", "local", "param")), ""
-    )
-
-
 @emits("cvta", transfer=_address_shape)
 def cvta(given: Instruction, b: Builder) -> None:
     kind = type_of(given)
-    if kind != "u64" and _space(given):
+    shift = _WINDOWS.get(space_of(given), 0)
+    if kind != "u64" and shift:
         raise Refusal(f"instruction {given}")
     value = b.read(given.operands[1], kind)
-    shift = _WINDOWS.get(_space(given), 0)
     if shift:
         opcode = "sub" if "to" in given.modifiers else "add"
         moved = constant(value.x.type, shift)

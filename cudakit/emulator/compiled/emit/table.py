@@ -67,19 +67,6 @@ def entry_of(given: Instruction) -> Entry | None:
 # ── what families have in common: types, intrinsics, and what becomes of floats ──
 
 
-def type_of(given: Instruction) -> str:
-    """Element type: the last modifier that is one.
-
-    Raises
-    ------
-    Refusal
-    """
-    for modifier in reversed(given.modifiers):
-        if modifier in DTYPES:
-            return modifier
-    raise Refusal(f"instruction {given}")
-
-
 def only(given: Instruction, *allowed: str) -> None:
     """Refuse an instruction with any modifier that is neither a type nor allowed."""
     for modifier in given.modifiers:

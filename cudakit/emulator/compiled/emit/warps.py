@@ -15,11 +15,11 @@ from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant
 from cudakit.emulator.compiled.emit.access import gather
 from cudakit.emulator.compiled.emit.memory import load
-from cudakit.emulator.compiled.emit.table import emits, intrinsic, type_of, uniform, varies
+from cudakit.emulator.compiled.emit.table import emits, intrinsic, uniform, varies
 from cudakit.emulator.compiled.emit.words import narrowed, odd_float, widened
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
-from cudakit.emulator.instructions.access import parts, space_of
+from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.instructions.matrix import Fragment, a_fragment, b_fragment, c_fragment, shape_of, types_of
 from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
 
