@@ -81,11 +81,11 @@ def emit_of_threads(given: Instruction, b: Builder, shape: Shape) -> None:
     first = text.cast("zext", b.special("tid.x").x, f"i{bits_of(kind)}")
     if given.opcode == "setp":
         how = _COMPARED[given.modifiers[0]]
-        b.write(target, "pred", Value(shape, text.compare(how, first, constant(first.type, by.value))))
+        b.write(target, "pred", Value(shape, text.compare(how, first, by.value)))
         return
     amount = by.value if given.opcode == "and" else min(by.value, bits_of(kind) - 1)
     opcode = "and" if given.opcode == "and" else "lshr"
-    b.write(target, kind, Value(shape, text.binary(opcode, first, constant(first.type, amount))))
+    b.write(target, kind, Value(shape, text.binary(opcode, first, amount)))
 
 
 # ── what a vector saves where it waits, and loads where it goes on ──

@@ -73,13 +73,14 @@ class Text:
 
     # ── the usual instructions ──
 
-    def binary(self, opcode: str, a: X, b: X) -> X:
-        return self.make(f"{opcode} {a.type} {a.name}, {b.name}", a.type)
+    def binary(self, opcode: str, a: X, b: X | int) -> X:
+        """An instruction of two operands; a number stands for a constant of the first one's type."""
+        return self.make(f"{opcode} {a}, {_operand(a, b)}", a.type)
 
-    def compare(self, how: str, a: X, b: X) -> X:
+    def compare(self, how: str, a: X, b: X | int) -> X:
         """``icmp`` or ``fcmp`` by the types."""
         opcode = "fcmp" if a.element in ("float", "double", "half") else "icmp"
-        return self.make(f"{opcode} {how} {a.type} {a.name}, {b.name}", like(a, "i1"))
+        return self.make(f"{opcode} {how} {a}, {_operand(a, b)}", like(a, "i1"))
 
     def cast(self, opcode: str, a: X, element: str) -> X:
         to = like(a, element)
@@ -119,6 +120,10 @@ class Text:
     def at(self, base: str, offset: X) -> X:
         """A pointer `offset` bytes behind another."""
         return self.make(f"getelementptr i8, ptr {base}, {offset}", "ptr")
+
+
+def _operand(a: X, b: X | int) -> str:
+    return b.name if isinstance(b, X) else constant(a.type, b).name
 
 
 def like(a: X, element: str) -> str:
@@ -328,8 +333,8 @@ class Builder:
         of, first = value.shape.of, value.narrow
         extend, wide = "sext" if of.signed else "zext", f"i{of.bits + 32}"
         reach = of.stride * (self.width - 1)
-        last = self.text.cast(extend, self.text.binary("add", first, constant(first.type, reach)), wide)
-        straight = self.text.binary("add", self.text.cast(extend, first, wide), constant(wide, reach))
+        last = self.text.cast(extend, self.text.binary("add", first, reach), wide)
+        straight = self.text.binary("add", self.text.cast(extend, first, wide), reach)
         return self.text.compare("eq", last, straight)
 
     def alloca(self, type_: str, stem: str, count: int = 1) -> str:
@@ -387,9 +392,7 @@ class Builder:
                 return self.resized(self.symbol(name, offset), bits, False)
             case Group("not", (inner,)):
                 value = self.read(inner, kind)
-                return Value(
-                    value.shape, self.text.binary("xor", value.x, constant(value.x.type, -1 if bits > 1 else 1))
-                )
+                return Value(value.shape, self.text.binary("xor", value.x, -1 if bits > 1 else 1))
         raise Refusal(f"an operand {operand} read as {kind}")
 
     def known(self, operand: Operand | None) -> int | None:
@@ -467,7 +470,7 @@ class Builder:
         base = self.word(Slot.SYMBOLS, "ptr")
         at = self.text.make(f"getelementptr i64, ptr {base.name}, i64 {number}", "ptr").name
         address = self.text.load("i64", at, ", !invariant.load !0")
-        return Value(UNIFORM, self.text.binary("add", address, constant("i64", offset)))
+        return Value(UNIFORM, self.text.binary("add", address, offset))
 
     # ── computing ──
 
@@ -511,7 +514,7 @@ class Builder:
 
     def any_of(self, mask: X) -> X:
         """Whether a mask has any lane."""
-        return self.text.compare("ne", self.bits(mask), constant(self.mask_type, 0))
+        return self.text.compare("ne", self.bits(mask), 0)
 
     def bits(self, mask: X) -> X:
         """A mask as an integer of a bit a lane."""
@@ -547,7 +550,7 @@ class Builder:
         """Leave the kernel at the first lane where something is wrong, with what the error is to tell of it."""
         text, lanes = self.text, self.bits(bad)
         wrong, well = text.fresh("wrong"), text.fresh("well")
-        text.do(f"br {text.compare('ne', lanes, constant(lanes.type, 0))}, label %{wrong}, label %{well}, !prof !1")
+        text.do(f"br {text.compare('ne', lanes, 0)}, label %{wrong}, label %{well}, !prof !1")
         text.label(wrong)
         text.store(numbers, self.scratch_addresses)
         text.run(

@@ -164,9 +164,9 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
     values = [b.read(each.base, f"u{bits_of(b.function.registers[each.base.name])}") for each in reaches]
     for each, value in zip(reaches, values, strict=True):
         if each.size > 1:
-            odd = text.binary("add", text.cast("zext", value.x, "i64"), constant("i64", each.anchor))
-            odd = text.binary("and", odd, constant("i64", each.size - 1))
-            good.append(text.compare("eq", odd, constant("i64", 0)))
+            odd = text.binary("add", text.cast("zext", value.x, "i64"), each.anchor)
+            odd = text.binary("and", odd, each.size - 1)
+            good.append(text.compare("eq", odd, 0))
         valid = b.valid(value)
         if valid is not None:
             good.append(valid)
@@ -225,9 +225,9 @@ def _placed(b: Builder, each: Reach, number: int, x: X, first: X | None, last: X
         need, last = text.binary("add", need, steps), text.binary("add", start, steps)
     ends = [start] if last is None else [start, last]
     if each.code == SHARED:
-        room = text.binary("sub", b.shared_bytes, constant("i64", extent))
+        room = text.binary("sub", b.shared_bytes, extent)
         fits = [text.compare("ule", end, room) for end in ends]
-        _on_if(b, [text.compare("sge", room, constant("i64", 0)), *fits], otherwise)
+        _on_if(b, [text.compare("sge", room, 0), *fits], otherwise)
         return Checked("", base)
     # Its own, for what is checked next to it, and what is not, may lie in other allocations, though it looks alike.
     range_ = new_range(b, ("together", number, root_of(b, each.base), each.code, extent, each.use))
@@ -458,7 +458,7 @@ class _Kernel:
         if "sync" not in given.modifiers:
             return here
         alive = text.load(b.mask_type, scaffold.alive)
-        missing = text.binary("and", alive, text.binary("xor", here, constant("i32", -1)))
+        missing = text.binary("and", alive, text.binary("xor", here, -1))
         value = b.read(named_lanes(given), "b32")
         named = value.x if value.shape == UNIFORM else b.lanes(value)
         if given.guard is not None:
@@ -470,7 +470,7 @@ class _Kernel:
             held = chosen.x if chosen.shape == UNIFORM else b.lanes(chosen)
             named = text.select(held, none, named) if negated else text.select(held, named, none)
         wanted = text.binary("and", named, b.spread(missing) if named.is_vector else missing)
-        come = text.compare("eq", wanted, constant(wanted.type, 0))
+        come = text.compare("eq", wanted, 0)
         return text.binary("and", here, b.bits(come)) if come.is_vector else text.select(come, here, constant("i32", 0))
 
     def _named_by_itself(self, given: Instruction) -> None:
@@ -481,10 +481,10 @@ class _Kernel:
             return
         value = b.read(operand, "b32")
         if value.shape == UNIFORM:
-            beside = text.binary("xor", value.x, constant("i32", -1))
+            beside = text.binary("xor", value.x, -1)
         else:
-            own = text.binary("and", text.binary("lshr", b.lanes(value), b.iota("i32")), constant(b.vector("i32"), 1))
-            beside = b.bits(text.compare("eq", own, constant(own.type, 0)))
+            own = text.binary("and", text.binary("lshr", b.lanes(value), b.iota("i32")), 1)
+            beside = b.bits(text.compare("eq", own, 0))
         outside = b.from_bits(text.binary("and", b.bits(b.all_lanes()), beside))
         b.stop_where(outside, text.cast("zext", b.lanes(value), "i64"))
 
@@ -510,7 +510,7 @@ class _Kernel:
             return
         register, negated = given.guard
         chosen = b.read(register, "pred")
-        held = text.binary("xor", chosen.x, constant(chosen.x.type, 1)) if negated else chosen.x
+        held = text.binary("xor", chosen.x, 1) if negated else chosen.x
         do, skip = text.fresh("do"), text.fresh("skip")
         if chosen.shape == UNIFORM:
             text.branch(held, do, skip)
@@ -541,7 +541,7 @@ class _Kernel:
             return
         register, negated = given.guard  # type: ignore[misc]
         chosen = b.read(register, "pred")
-        held = text.binary("xor", chosen.x, constant(chosen.x.type, 1)) if negated else chosen.x
+        held = text.binary("xor", chosen.x, 1) if negated else chosen.x
         then, otherwise = block.successors
         if chosen.shape == UNIFORM:
             self._either(held, place, number, then, mask)
@@ -553,10 +553,10 @@ class _Kernel:
             self._either(known.all if negated else known.none, place, number, otherwise, mask)
         bits = b.bits(held)
         if known is None and mask is None:
-            self._either(text.compare("eq", bits, constant(bits.type, -1)), place, number, then, mask)
-            self._either(text.compare("eq", bits, constant(bits.type, 0)), place, number, otherwise, mask)
+            self._either(text.compare("eq", bits, -1), place, number, then, mask)
+            self._either(text.compare("eq", bits, 0), place, number, otherwise, mask)
         scaffold.send(then, text.binary("and", lanes, bits))
-        scaffold.send(otherwise, text.binary("and", lanes, text.binary("xor", bits, constant(bits.type, -1))))
+        scaffold.send(otherwise, text.binary("and", lanes, text.binary("xor", bits, -1)))
         text.jump(scaffold.behind(place))
 
     def _either(self, held: X, place: int, number: int, to: int, mask: X | None) -> None:

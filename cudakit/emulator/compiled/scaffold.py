@@ -62,11 +62,11 @@ def turns_of_block(b: Builder, block: X, where: list[X], vectors: X) -> Turns:
 def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) -> Turns:
     """The vectors of blocks next to each other in x: by rows of threads, and in a row by blocks."""
     text, zero = b.text, constant("i64", 0)
-    length = text.binary("sub", constant("i64", STRIP), text.binary("urem", block, constant("i64", STRIP)))
+    length = text.binary("sub", constant("i64", STRIP), text.binary("urem", block, STRIP))
     in_row = text.cast("zext", text.binary("sub", across, where[0]), "i64")
     for most in (in_row, text.binary("sub", X("i64", "%last"), block)):
         length = text.call("llvm.umin.i64", "i64", length, most)
-    columns = text.binary("udiv", b.word(Slot.BLOCK), constant("i64", b.width))
+    columns = text.binary("udiv", b.word(Slot.BLOCK), b.width)
     held, failed = b.alloca("i64", "length"), b.alloca("i1", "failed")
     text.store(length, held)
     text.store(X("i1", "false"), failed)
@@ -192,7 +192,7 @@ class Scaffold:
         text, b = self.text, self.b
         if to == self.flow.end:
             alive = text.load(b.mask_type, self.alive)
-            gone = text.binary("xor", lanes, constant(lanes.type, -1))
+            gone = text.binary("xor", lanes, -1)
             text.store(text.binary("and", alive, gone), self.alive)
             return
         place = self.masks[to]
@@ -201,15 +201,15 @@ class Scaffold:
     def tick(self) -> None:
         """Count a turn of a loop; now and then, look whether to go on."""
         b, text = self.b, self.text
-        left = text.binary("sub", text.load("i64", self.ticks), constant("i64", 1))
+        left = text.binary("sub", text.load("i64", self.ticks), 1)
         text.store(left, self.ticks)
         ask, on = text.fresh("ask"), text.fresh("on")
-        text.do(f"br {text.compare('slt', left, constant('i64', 0))}, label %{ask}, label %{on}, !prof !1")
+        text.do(f"br {text.compare('slt', left, 0)}, label %{ask}, label %{on}, !prof !1")
         text.label(ask)
         callback = text.load("ptr", b.slot(Slot.TICK))
         more = text.make(f"call i64 {callback.name}()", "i64")
         text.store(more, self.ticks)
-        text.do(f"br {text.compare('eq', more, constant('i64', 0))}, label %stopped, label %{on}, !prof !1")
+        text.do(f"br {text.compare('eq', more, 0)}, label %stopped, label %{on}, !prof !1")
         text.label(on)
 
     # ── what comes before ──
@@ -266,7 +266,7 @@ class Scaffold:
         fresh = TRUE
         if known.suspends:
             resumed = text.binary(
-                "and", text.compare("eq", text.load("i64", b.slot(Slot.RESUMED)), constant("i64", 1)),
+                "and", text.compare("eq", text.load("i64", b.slot(Slot.RESUMED)), 1),
                 text.compare("eq", at_block, X("i64", "%first")),
             )  # fmt: skip
             text.store(resumed, self.yielded)
@@ -279,7 +279,7 @@ class Scaffold:
         if known.uses_shared:
             text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, FALSE)
         if b.local_row:
-            size = text.binary("mul", threads, constant("i64", b.local_row))
+            size = text.binary("mul", threads, b.local_row)
             text.run("llvm.memset.p0.i64", text.cast("inttoptr", local, "ptr"), X("i8", "0"), size, FALSE)
         if known.suspends:
             self._begin_each(state, vectors)
@@ -299,15 +299,13 @@ class Scaffold:
         else:
             self._turns = turns_of_block(b, at_block, where, vectors)
         vector, b.block_number, where, *_ = self._turns
-        first = b.first_thread = text.binary("mul", vector, constant("i64", b.width))
+        first = b.first_thread = text.binary("mul", vector, b.width)
         if known.layout.full:
             self.full = None
         else:
             left = text.binary("sub", threads, first)
             self.full = text.compare("ult", b.iota("i64"), b.spread(left))
-        b.local_base = text.cast(
-            "inttoptr", text.binary("add", local, text.binary("mul", first, constant("i64", b.local_row))), "ptr"
-        )
+        b.local_base = text.cast("inttoptr", text.binary("add", local, text.binary("mul", first, b.local_row)), "ptr")
         self.states.begin(state, vector)
         self._specials(first, where, grid, block, at, dynamic, total, threads)
         for mask in self.masks.values():
@@ -353,7 +351,7 @@ class Scaffold:
         short = text.cast("trunc", first, "i32")
         for axis in range(3):
             # A row of the table of threads has room for 1,024 and a vector more.
-            place = text.binary("mul", constant("i64", 4), text.binary("add", first, constant("i64", axis * 1088)))
+            place = text.binary("mul", constant("i64", 4), text.binary("add", first, axis * 1088))
             shape: Shape = VARYING if not rows else UNIFORM if axis else Affine(1)
             type_ = "i32" if rows else b.vector("i32")
             more = ", align 4, !invariant.load !0"
@@ -362,31 +360,31 @@ class Scaffold:
             found[f"ctaid.{_AXES[axis]}"] = Value(UNIFORM, where[axis])
             found[f"nctaid.{_AXES[axis]}"] = Value(UNIFORM, grid[axis])
             found[f"ntid.{_AXES[axis]}"] = Value(UNIFORM, block[axis])
-        lane = text.binary("and", short, constant("i32", 31))
+        lane = text.binary("and", short, 31)
         found["laneid"] = Value(Affine(1), lane)
-        found["warpid"] = Value(UNIFORM, text.binary("lshr", short, constant("i32", 5)))
-        warps = text.binary("lshr", text.binary("add", threads, constant("i64", 31)), constant("i64", 5))
+        found["warpid"] = Value(UNIFORM, text.binary("lshr", short, 5))
+        warps = text.binary("lshr", text.binary("add", threads, 31), 5)
         found["nwarpid"] = Value(UNIFORM, text.cast("trunc", warps, "i32"))
         found["nsmid"] = Value(UNIFORM, constant("i32", 132))
         number = text.cast("trunc", b.block_number, "i32")
-        found["smid"] = Value(UNIFORM, text.binary("urem", number, constant("i32", 132)))
+        found["smid"] = Value(UNIFORM, text.binary("urem", number, 132))
         found["gridid"] = Value(UNIFORM, constant("i64", 1))
         found["dynamic_smem_size"] = Value(UNIFORM, text.cast("trunc", dynamic, "i32"))
         found["total_smem_size"] = Value(UNIFORM, text.cast("trunc", total, "i32"))
         barrier = b.word(Slot.GRID_BARRIER)
-        found["envreg1"] = Value(UNIFORM, text.cast("trunc", text.binary("lshr", barrier, constant("i64", 32)), "i32"))
+        found["envreg1"] = Value(UNIFORM, text.cast("trunc", text.binary("lshr", barrier, 32), "i32"))
         found["envreg2"] = Value(UNIFORM, text.cast("trunc", barrier, "i32"))
         found["is_explicit_cluster"] = Value(UNIFORM, constant("i1", 0))
         if b.width == 32:
             lanes = b.iota("i32")
             one = text.binary("shl", constant(lanes.type, 1), lanes)
-            less = text.binary("sub", one, constant(lanes.type, 1))
+            less = text.binary("sub", one, 1)
             upto = text.binary("or", one, less)
             masks = {"eq": one, "lt": less, "le": upto}
             for name, x in masks.items():
                 found[f"lanemask_{name}"] = Value(VARYING, x)
             for name, x in (("gt", upto), ("ge", less)):
-                found[f"lanemask_{name}"] = Value(VARYING, text.binary("xor", x, constant(x.type, -1)))
+                found[f"lanemask_{name}"] = Value(VARYING, text.binary("xor", x, -1))
         b.specials = found
 
     # ── what comes behind ──
@@ -427,11 +425,9 @@ class Scaffold:
         """Sweep over the vectors that wait once more, unless nothing has come on for long."""
         b, text = self.b, self.text
         text.label("more")
-        count = text.binary("add", text.load("i64", self.idle), constant("i64", 1))
+        count = text.binary("add", text.load("i64", self.idle), 1)
         text.store(count, self.idle)
-        waits_on = text.binary(
-            "and", text.load("i1", self.yielded), text.compare("ugt", count, constant("i64", _PATIENCE))
-        )
+        waits_on = text.binary("and", text.load("i1", self.yielded), text.compare("ugt", count, _PATIENCE))
         text.branch(waits_on, "idle", "sweep")
         text.label("idle")
         text.branch(text.load("i1", self.polled), "idle.out", "stalled")
@@ -671,7 +667,7 @@ class Waiting:
         elif "and" in given.modifiers:
             b.write(target, "pred", Value(UNIFORM, text.compare("eq", true, come)))
         else:
-            b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, constant("i32", 0))))
+            b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, 0)))
 
     def _go_on(self, number: int) -> None:
         """A vector goes on behind the barrier that a block ends with."""

@@ -157,13 +157,13 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
     following = f"%{text.fresh('lane')}"
     first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), around))
     for number in range(_AT_ONCE):
-        lane = text.binary("add", first, constant("i64", number))
+        lane = text.binary("add", first, number)
         place = text.load("ptr", text.make(f"getelementptr ptr, ptr {b.scratch_addresses}, {lane}", "ptr").name)
         own = text.make(f"getelementptr {element}, ptr {held}, {lane}", "ptr")
         source, target = (place, own) if value is None else (own, place)
         text.store(text.load(element, source.name), target.name)
     text.do(f"{following} = add {first}, {_AT_ONCE}")
-    text.branch(text.compare("ult", X("i64", following), constant("i64", b.width)), around, on)
+    text.branch(text.compare("ult", X("i64", following), b.width), around, on)
     text.label(on)
     return text.load(b.vector(element), held) if value is None else value
 
@@ -218,7 +218,7 @@ def address_of(b: Builder, operand: Operand) -> Value:
     if isinstance(base, Register) and bits_of(b.function.registers.get(base.name, "b64")) == 32:
         kind = "u32"
     if b.checked is not None:
-        offset = b.text.binary("add", b.checked.base, constant("i64", operand.offset))
+        offset = b.text.binary("add", b.checked.base, operand.offset)
         shape = b.shapes.shape(base)
         return Value(Affine(shape.stride) if isinstance(shape, Affine) else shape, offset)
     value = b.read(base, kind)
@@ -328,10 +328,10 @@ class Access:
         aligned = constant("i64", self.bytes - 1)
         zero = constant("i64", 0)
         if shared:
-            span = text.binary("sub", b.shared_bytes, constant("i64", self.bytes))
+            span = text.binary("sub", b.shared_bytes, self.bytes)
             # A block that has less than one access takes has none.
             span = text.call("llvm.smax.i64", "i64", span, zero)
-            enough = text.compare("uge", b.shared_bytes, constant("i64", self.bytes))
+            enough = text.compare("uge", b.shared_bytes, self.bytes)
             low: X | None = None
         else:
             low, span = held_range(b, self.range, 0), held_range(b, self.range, 1)
@@ -343,7 +343,7 @@ class Access:
             odd = text.binary("and", lanes, b.spread(aligned))
             bad = out
             if self.bytes > 1:
-                bad = text.binary("or", out, text.compare("ne", odd, constant(odd.type, 0)))
+                bad = text.binary("or", out, text.compare("ne", odd, 0))
             if b.mask is not None:
                 bad = text.binary("and", bad, b.mask)
             inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
@@ -356,8 +356,8 @@ class Access:
                 bits = b.bits(b.mask)
                 low_bit = text.call(f"llvm.cttz.{bits.type}", bits.type, bits, X("i1", "true"))
                 high_bit = text.call(f"llvm.ctlz.{bits.type}", bits.type, bits, X("i1", "true"))
-                start = text.binary("mul", text.cast("zext", low_bit, "i64"), constant("i64", self.bytes))
-                down = text.binary("mul", text.cast("zext", high_bit, "i64"), constant("i64", self.bytes))
+                start = text.binary("mul", text.cast("zext", low_bit, "i64"), self.bytes)
+                down = text.binary("mul", text.cast("zext", high_bit, "i64"), self.bytes)
                 end = text.binary("sub", end, down)
             first, last = text.binary("add", self.address.x, start), text.binary("add", self.address.x, end)
         checks = []
@@ -381,7 +381,7 @@ class Access:
         b, text = self.b, self.b.text
         flags = held_range(b, self.range, 3)
         noting, noted = text.fresh("noting"), text.fresh("noted")
-        text.branch(text.compare("ne", flags, constant("i64", 0)), noting, noted)
+        text.branch(text.compare("ne", flags, 0), noting, noted)
         text.label(noting)
         element = f"i{8 * self.size}"
         pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
@@ -399,9 +399,7 @@ class Access:
                 count = self.count * (b.width if way.kind == "row" else 1)
                 type_ = f"<{count} x {element}>"
                 held = text.load(type_, where.name, f", align {self.size}")
-                text.store(
-                    text.binary("or", held, constant(type_, int(pattern.name))), where.name, f", align {self.size}"
-                )
+                text.store(text.binary("or", held, int(pattern.name)), where.name, f", align {self.size}")
         text.jump(noted)
         text.label(noted)
 
@@ -432,7 +430,7 @@ class Access:
             at = text.at(b.scratch_values, constant("i64", number * width * self.size))
             if self.kind == "one":
                 lane = text.call("llvm.cttz.i64", "i64", mask, X("i1", "true"))
-                lane = text.binary("mul", lane, constant("i64", self.size))
+                lane = text.binary("mul", lane, self.size)
                 found.append(text.load(element, text.at(at.name, lane).name, ", align 1"))
             else:
                 found.append(text.load(b.vector(element), at.name, ", align 1"))
@@ -445,8 +443,8 @@ class Access:
         span = constant("i64", b.local_row - self.bytes)
         bad = text.compare("ugt", offsets, b.spread(span))
         if self.bytes > 1:
-            odd = text.binary("and", offsets, b.spread(constant("i64", self.bytes - 1)))
-            bad = text.binary("or", bad, text.compare("ne", odd, constant(odd.type, 0)))
+            odd = text.binary("and", offsets, self.bytes - 1)
+            bad = text.binary("or", bad, text.compare("ne", odd, 0))
         if b.mask is not None:
             bad = text.binary("and", bad, b.mask)
         b.stop_where(bad, offsets, self.reached)

@@ -79,9 +79,9 @@ def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
     text.jump(loop)
     text.label(loop)
     bits_left = text.load("i64", left)
-    text.branch(text.compare("ne", bits_left, constant("i64", 0)), body, done)
+    text.branch(text.compare("ne", bits_left, 0), body, done)
     text.label(body)
-    less = text.binary("sub", bits_left, constant("i64", 1))
+    less = text.binary("sub", bits_left, 1)
     text.store(text.binary("and", bits_left, less), left)
     lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
     text.do(f"br {quick(lane)}, label %{loop}, label %{otherwise}, !prof !2")
@@ -124,7 +124,7 @@ def _call(b: Builder, mask: X) -> None:
     back = text.load("ptr", b.slot(Slot.CALL))
     arguments = (X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number, mask, X("ptr", b.handed))
     failed = text.make(f"call i64 {back.name}({', '.join(map(str, arguments))})", "i64")
-    b.fail_if(text.compare("ne", failed, constant("i64", 0)))
+    b.fail_if(text.compare("ne", failed, 0))
 
 
 # ── barriers in shared memory (mbarrier), and copies of many bytes that complete on them ──
@@ -194,7 +194,7 @@ def _wait(given: Instruction, b: Builder) -> None:
     told = b.read(state, "b32" if parity else "b64")
     seen = replace(given, opcode="ld", modifiers=("volatile", *_space(given), "b64"), operands=(target, place))
     (word,) = load(b, seen, place, 8, 1)
-    void = text.compare("eq", text.binary("and", word, constant(word.type, 1 << _MADE)), constant(word.type, 0))
+    void = text.compare("eq", text.binary("and", word, 1 << _MADE), 0)
     lanes = b.spread(void)
     lanes = lanes if b.mask is None else text.binary("and", lanes, b.mask)
     wrong, well = text.fresh("wrong"), text.fresh("well")
@@ -204,12 +204,12 @@ def _wait(given: Instruction, b: Builder) -> None:
     call_back(b, lanes)
     text.jump(well)
     text.label(well)
-    phase = text.binary("lshr", word, constant(word.type, 63))
+    phase = text.binary("lshr", word, 63)
     if told.shape != UNIFORM or word.is_vector:
         phase, held = b.spread(phase), b.lanes(told)
     else:
         held = told.x
-    before = text.binary("and" if parity else "lshr", held, constant(held.type, 1 if parity else 63))
+    before = text.binary("and" if parity else "lshr", held, 1 if parity else 63)
     done = text.compare("ne", phase, text.cast("zext", before, "i64"))
     b.write(target, "pred", Value(VARYING if done.is_vector else UNIFORM, done))
 
@@ -269,13 +269,13 @@ def cp_async(given: Instruction, b: Builder) -> None:
         values = read()
     elif isinstance(rest[0], Register) and b.function.registers.get(rest[0].name) == "pred":
         chosen = b.lanes(b.read(rest[0], "pred"))
-        values = _where(b, mask, text.binary("xor", chosen, constant(chosen.type, 1)), read, bytes_, count)
+        values = _where(b, mask, text.binary("xor", chosen, 1), read, bytes_, count)
     else:
         used = b.lanes(b.read(rest[0], "u32"))
         _refuse_longer(b, given, used, size.value)
-        whole = text.compare("eq", used, b.spread(constant("i32", size.value)))
+        whole = text.compare("eq", used, size.value)
         values = _where(b, mask, whole, read, bytes_, count)
-        part = text.binary("and", text.compare("ne", used, constant(used.type, 0)), _not(b, whole))
+        part = text.binary("and", text.compare("ne", used, 0), _not(b, whole))
         some = _where(b, mask, part, lambda: _by_bytes(b, given, source, used, bytes_, count), bytes_, count)
         values = [text.binary("or", b.spread(one), other) for one, other in zip(values, some, strict=True)]
     b.mask = mask
@@ -293,7 +293,7 @@ def _part(given: Instruction, opcode: str, space: str, size: int) -> Instruction
 
 
 def _not(b: Builder, x: X) -> X:
-    return b.text.binary("xor", x, constant(x.type, 1))
+    return b.text.binary("xor", x, 1)
 
 
 def _where(b: Builder, mask: X | None, held: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
@@ -324,11 +324,11 @@ def _by_bytes(b: Builder, given: Instruction, source: Operand, used: X, size: in
         whole = constant(type_, 0)
         for byte in range(size):
             at = number * size + byte
-            within = text.compare("ugt", used, b.spread(constant("i32", at)))
+            within = text.compare("ugt", used, at)
             place = replace(source, offset=source.offset + at)
             (one,) = _where(b, outer, within, partial(load, b, _part(given, "ld", "global", 1), place, 1, 1), 1, 1)
             b.mask = outer
-            wide = text.binary("shl", text.cast("zext", one, f"i{8 * size}"), constant(type_, 8 * byte))
+            wide = text.binary("shl", text.cast("zext", one, f"i{8 * size}"), 8 * byte)
             whole = text.binary("or", whole, wide)
         found.append(whole)
     b.unlikely = unlikely
@@ -337,7 +337,7 @@ def _by_bytes(b: Builder, given: Instruction, source: Operand, used: X, size: in
 
 def _refuse_longer(b: Builder, given: Instruction, used: X, total: int) -> None:
     """Stop where a source is said to have more bytes than are copied."""
-    longer = b.text.compare("ugt", used, b.spread(constant("i32", total)))
+    longer = b.text.compare("ugt", used, total)
     if b.mask is not None:
         longer = b.text.binary("and", longer, b.mask)
     b.stop_where(longer, b.text.cast("zext", used, "i64"))

@@ -46,7 +46,7 @@ def verdict_of(b: Builder, how: str, kind: str, x: Value, y: Value) -> Verdict |
         return None
     text, sign = b.text, "s" if kind[0] == "s" else "u"
     first = x.x
-    last = text.binary("add", first, constant(first.type, x.shape.stride * (b.width - 1)))
+    last = text.binary("add", first, x.shape.stride * (b.width - 1))
     low, high = (first, last) if x.shape.stride > 0 else (last, first)
     straight = text.compare(f"{sign}le", low, high)
     valid = b.valid(x)

@@ -77,9 +77,9 @@ def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
     end = max((b.context.parameter_offsets[v.name] + v.size for v in b.function.parameters), default=0)
     span = -(-end // WIDEST) * WIDEST - size * count
     x = held.x if held.shape == UNIFORM else b.lanes(held)
-    bad = text.compare("ugt", x, constant(x.type, span))
-    odd = text.binary("and", x, constant(x.type, size * count - 1))
-    bad = b.spread(text.binary("or", bad, text.compare("ne", odd, constant(x.type, 0))))
+    bad = text.compare("ugt", x, span)
+    odd = text.binary("and", x, size * count - 1)
+    bad = b.spread(text.binary("or", bad, text.compare("ne", odd, 0)))
     if b.mask is not None:
         bad = text.binary("and", bad, b.mask)
     b.stop_where(bad, b.spread(x), Reached("param", size, count, memory.READ))
@@ -220,15 +220,15 @@ def atom(given: Instruction, b: Builder) -> None:
     text.jump(loop)
     text.label(loop)
     bits_left = text.load("i64", left)
-    text.branch(text.compare("ne", bits_left, constant("i64", 0)), body, done)
+    text.branch(text.compare("ne", bits_left, 0), body, done)
     text.label(body)
     lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
-    less = text.binary("sub", bits_left, constant("i64", 1))
+    less = text.binary("sub", bits_left, 1)
     text.store(text.binary("and", bits_left, less), left)
     at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name
     place = text.load("i64", at)
     outside = text.compare("ugt", text.binary("sub", place, held_range(b, held, 0)), held_range(b, held, 1))
-    odd = text.compare("ne", text.binary("and", place, constant("i64", size - 1)), constant("i64", 0))
+    odd = text.compare("ne", text.binary("and", place, size - 1), 0)
     text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
     text.label(far)
     host = text.call(
@@ -237,7 +237,7 @@ def atom(given: Instruction, b: Builder) -> None:
         b.block_number, place, constant("i64", size), constant("i64", WRITE), constant("i64", code),
         constant("i64", b.local_row),
     )  # fmt: skip
-    b.fail_if(text.compare("eq", host, constant("i64", 0)))
+    b.fail_if(text.compare("eq", host, 0))
     remember(b, held)
     from_far = text.here
     text.jump(found)
@@ -255,7 +255,7 @@ def atom(given: Instruction, b: Builder) -> None:
     if b.layout.watched and code != SHARED:
         noting, noted = text.fresh("noting"), text.fresh("noted")
         far_off = held_range(b, held, 3)
-        text.branch(text.compare("ne", far_off, constant("i64", 0)), noting, noted)
+        text.branch(text.compare("ne", far_off, 0), noting, noted)
         text.label(noting)
         flag = text.at(here.name, far_off).name
         pattern = constant(element, int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little"))
@@ -277,16 +277,16 @@ def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | 
     text, size = b.text, bits_of(kind) // 8
     places = b.lanes(where)
     low, span, shift = (
-        (constant("i64", 0), text.binary("sub", b.shared_bytes, constant("i64", size)), b.shared_base)
+        (constant("i64", 0), text.binary("sub", b.shared_bytes, size), b.shared_base)
         if held is None
         else (held_range(b, held, 0), held_range(b, held, 1), held_range(b, held, 2))
     )
     outside = text.compare("ugt", text.binary("sub", places, b.spread(low)), b.spread(span))
-    odd = text.binary("and", places, b.spread(constant("i64", size - 1)))
-    bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, constant(odd.type, 0))))
+    odd = text.binary("and", places, size - 1)
+    bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, 0)))
     if held is None:
         # Shared memory with no room for one has no place in it.
-        bad = text.binary("or", bad, text.compare("slt", span, constant("i64", 0)))
+        bad = text.binary("or", bad, text.compare("slt", span, 0))
     straight, otherwise = text.fresh("straight"), text.fresh("otherwise")
     text.do(f"br {bad}, label %{otherwise}, label %{straight}, !prof !1")
     text.label(straight)
@@ -298,7 +298,7 @@ def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | 
     following = f"%{text.fresh('lane')}"
     first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), some))
     for number in range(_AT_ONCE):
-        lane = text.binary("add", first, constant("i64", number))
+        lane = text.binary("add", first, number)
         place = text.load("i64", text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name)
         here = text.at(base.name, place)
         own = text.load(element, text.make(f"getelementptr {element}, ptr {b.scratch_values}, {lane}", "ptr").name)
@@ -307,7 +307,7 @@ def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | 
         if olds:
             text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
     text.do(f"{following} = add {first}, {_AT_ONCE}")
-    text.branch(text.compare("ult", X("i64", following), constant("i64", b.width)), some, done)
+    text.branch(text.compare("ult", X("i64", following), b.width), some, done)
     text.label(otherwise)
 
 
@@ -371,7 +371,7 @@ def mov(given: Instruction, b: Builder) -> None:
         value = b.read(source, f"b{whole}")
         x = value.x if value.shape == UNIFORM else b.lanes(value)
         for number, item in enumerate(target.items):
-            piece = text.binary("lshr", x, constant(x.type, number * part))
+            piece = text.binary("lshr", x, number * part)
             b.write(
                 item, f"b{part}", Value(UNIFORM if not x.is_vector else VARYING, text.cast("trunc", piece, f"i{part}"))
             )
@@ -384,7 +384,7 @@ def mov(given: Instruction, b: Builder) -> None:
             found = None
             for number, piece in enumerate(pieces):
                 wide = text.cast("zext", piece, f"i{whole}")
-                moved = text.binary("shl", wide, constant(wide.type, number * part))
+                moved = text.binary("shl", wide, number * part)
                 found = moved if found is None else text.binary("or", found, moved)
             assert found is not None
             return found

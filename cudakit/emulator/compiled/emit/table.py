@@ -93,15 +93,15 @@ def intrinsic(b: Builder, name: str, *arguments: X) -> X:
 def flushed(b: Builder, x: X) -> X:
     """Zero, with its sign, for subnormal float32."""
     bits = b.untyped(x)
-    least = b.text.binary("and", bits, constant(bits.type, 0x7F80_0000))
-    subnormal = b.text.compare("eq", least, constant(bits.type, 0))
-    zero = b.text.binary("and", bits, constant(bits.type, 0x8000_0000))
+    least = b.text.binary("and", bits, 0x7F80_0000)
+    subnormal = b.text.compare("eq", least, 0)
+    zero = b.text.binary("and", bits, 0x8000_0000)
     return b.text.cast("bitcast", b.text.select(subnormal, zero, bits), "float")
 
 
 def quieted(b: Builder, x: X) -> X:
     bits = b.untyped(x)
-    return b.text.cast("bitcast", b.text.binary("or", bits, constant(bits.type, 1 << 51)), "double")
+    return b.text.cast("bitcast", b.text.binary("or", bits, 1 << 51), "double")
 
 
 def nan_kept(b: Builder, result: X, sources: tuple[X, ...]) -> X:

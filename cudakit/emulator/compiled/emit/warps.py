@@ -68,8 +68,8 @@ def come_to_barrier(b: Builder, given: Instruction) -> tuple[X, X]:
     text, at = b.text, barrier_turn(b, given)
     before = text.load("i64", at)
     arrived = b.slot(Slot.BARRIERS + 2 * number)
-    now = text.binary("add", text.load("i64", arrived), constant("i64", b.width))
-    met = text.compare("uge", now, constant("i64", count))
+    now = text.binary("add", text.load("i64", arrived), b.width)
+    met = text.compare("uge", now, count)
     text.store(text.select(met, constant("i64", 0), now), arrived)
     text.store(text.binary("add", before, text.cast("zext", met, "i64")), at)
     return before, met
@@ -109,7 +109,7 @@ def call(given: Instruction, b: Builder) -> None:
         )
     )
     failed = text.make(f"call i64 {back.name}({arguments})", "i64")
-    b.fail_if(text.compare("ne", failed, constant("i64", 0)))
+    b.fail_if(text.compare("ne", failed, 0))
     if target != Register("_"):
         result = text.load(b.vector("i64"), b.scratch_values, ", align 8")
         bits = bits_of(b.function.registers[target.name])  # type: ignore[union-attr]
@@ -186,8 +186,8 @@ def shfl(given: Instruction, b: Builder) -> None:
 
 def _takes_part(b: Builder, members: X, at: X) -> X:
     """Whether the lane that each reads from is among its members."""
-    bit = b.text.binary("and", b.text.binary("lshr", members, at), constant(at.type, 1))
-    return b.text.compare("ne", bit, constant(at.type, 0))
+    bit = b.text.binary("and", b.text.binary("lshr", members, at), 1)
+    return b.text.compare("ne", bit, 0)
 
 
 def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]:
@@ -208,10 +208,10 @@ def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
     """The lanes that each reads from, and whether they are within bounds."""
     text = b.text
     lane = b.lanes(b.special("laneid"))
-    distance = text.binary("and", by, constant(lane.type, 31))
-    low = text.binary("and", clamp, constant(lane.type, 31))
-    segment = text.binary("and", text.binary("lshr", clamp, constant(lane.type, 8)), constant(lane.type, 31))
-    free = text.binary("xor", segment, constant(lane.type, -1))
+    distance = text.binary("and", by, 31)
+    low = text.binary("and", clamp, 31)
+    segment = text.binary("and", text.binary("lshr", clamp, 8), 31)
+    free = text.binary("xor", segment, -1)
     kept = text.binary("and", lane, segment)
     most = text.binary("or", kept, text.binary("and", low, free))
     if mode == "up":
@@ -236,7 +236,7 @@ def _permuted(b: Builder, value: X, at: X) -> X:
     text = b.text
     text.store(value, b.scratch_values)
     base = X("ptr", b.scratch_values)
-    wide = text.cast("zext", text.binary("and", at, constant(at.type, b.width - 1)), "i64")
+    wide = text.cast("zext", text.binary("and", at, b.width - 1), "i64")
     pointers = text.make(f"getelementptr i32, {base}, {wide}", f"<{b.width} x ptr>")
     held, b.mask = b.mask, None
     found = gather(b, pointers, "i32", 0)
@@ -327,11 +327,9 @@ def match(given: Instruction, b: Builder) -> None:
         lowest = text.call(f"llvm.cttz.v{b.width}i32", members.type, members, X("i1", "false"))
         first = _permuted(b, text.cast("trunc", value, "i32"), lowest)
         if bits_of(kind) == 64:
-            high = text.cast("trunc", text.binary("lshr", value, constant(value.type, 32)), "i32")
+            high = text.cast("trunc", text.binary("lshr", value, 32), "i32")
             high = text.cast("zext", _permuted(b, high, lowest), "i64")
-            first = text.binary(
-                "or", text.cast("zext", first, "i64"), text.binary("shl", high, constant(high.type, 32))
-            )
+            first = text.binary("or", text.cast("zext", first, "i64"), text.binary("shl", high, 32))
         held = b.spread(b.bits(text.compare("eq", value, first)))
         same = text.compare("eq", text.binary("and", held, members), members)
         b.write(to, "b32", Value(VARYING, text.select(same, members, constant(members.type, 0))))
@@ -362,7 +360,7 @@ def _whole_warp(b: Builder) -> None:
     if b.mask is not None:
         text, bits = b.text, b.bits(b.mask)
         here = text.call("llvm.ctpop.i32", "i32", bits)
-        whole = text.compare("eq", bits, constant("i32", -1))
+        whole = text.compare("eq", bits, -1)
         some = text.select(b.spread(whole), constant(b.mask.type, 0), b.mask)
         b.stop_where(some, b.spread(text.cast("zext", here, "i64")))
         b.mask = None
@@ -404,8 +402,8 @@ def ldmatrix(given: Instruction, b: Builder) -> None:
         both = []
         for part in (0, 1):
             word = text.binary("lshr", picked(first + 2 * member + part, group // 2), shift)
-            both.append(text.binary("and", word, constant(word.type, 0xFFFF)))
-        high = text.binary("shl", both[1], constant(both[1].type, 16))
+            both.append(text.binary("and", word, 0xFFFF))
+        high = text.binary("shl", both[1], 16)
         b.write(item, "b32", Value(VARYING, text.binary("or", both[0], high)))
 
 
@@ -473,14 +471,14 @@ def _elements(b: Builder, operand: Operand, kind: str) -> list[X]:
         word = b.lanes(b.read(item, "b64" if kind == "f64" else "b32"))
         if kind in _HALVES:
             for shift in (0, 16):
-                half = text.cast("trunc", text.binary("lshr", word, constant(word.type, shift)), "i16")
+                half = text.cast("trunc", text.binary("lshr", word, shift), "i16")
                 found.append(widened(b, half, kind))
         elif kind in _BYTES:
             for byte in range(4):
-                high = text.binary("shl", word, constant(word.type, 24 - 8 * byte))
-                found.append(text.binary("ashr" if kind == "s8" else "lshr", high, constant(word.type, 24)))
+                high = text.binary("shl", word, 24 - 8 * byte)
+                found.append(text.binary("ashr" if kind == "s8" else "lshr", high, 24))
         elif kind == "tf32":
-            found.append(text.cast("bitcast", text.binary("and", word, constant(word.type, 0xFFFFE000)), "float"))
+            found.append(text.cast("bitcast", text.binary("and", word, 0xFFFFE000), "float"))
         else:
             found.append(text.cast("bitcast", word, "double" if kind == "f64" else "float") if kind != "s32" else word)
     return found
@@ -498,5 +496,5 @@ def _packed(b: Builder, results: list[X], to: str) -> list[X]:
         nan = constant(b.vector("i32"), 0x7FFF_FFFF)
         return [text.select(text.compare("uno", each, each), nan, b.untyped(each)) for each in rounded]
     halves = [text.cast("zext", narrowed(b, odd_float(b, result), to), "i32") for result in results]
-    shifted = [text.binary("shl", high, constant(high.type, 16)) for high in halves[1::2]]
+    shifted = [text.binary("shl", high, 16) for high in halves[1::2]]
     return [text.binary("or", low, high) for low, high in zip(halves[::2], shifted, strict=True)]

@@ -59,8 +59,8 @@ class Vectors:
 
     def scale(self, a: X, n: X) -> X:
         text = self._text
-        biased = text.binary("add", self._number(n), constant(like(n, "i64"), 1023))
-        power = text.cast("bitcast", text.binary("shl", biased, constant(biased.type, 52)), "double")
+        biased = text.binary("add", self._number(n), 1023)
+        power = text.cast("bitcast", text.binary("shl", biased, 52), "double")
         found = self.multiply(a, power)
         # What is no number stays so.
         return text.select(text.compare("uno", n, n), n, found)
@@ -68,16 +68,16 @@ class Vectors:
     def parts(self, a: X) -> tuple[X, X]:
         text = self._text
         bits = text.cast("bitcast", a, "i64")
-        mantissa = text.binary("and", bits, constant(bits.type, (1 << 52) - 1))
-        mantissa = text.binary("or", mantissa, constant(bits.type, 1023 << 52))
-        exponent = text.binary("and", text.binary("lshr", bits, constant(bits.type, 52)), constant(bits.type, 2047))
-        number = text.cast("sitofp", text.binary("sub", exponent, constant(bits.type, 1023)), "double")
+        mantissa = text.binary("and", bits, (1 << 52) - 1)
+        mantissa = text.binary("or", mantissa, 1023 << 52)
+        exponent = text.binary("and", text.binary("lshr", bits, 52), 2047)
+        number = text.cast("sitofp", text.binary("sub", exponent, 1023), "double")
         return text.cast("bitcast", mantissa, "double"), number
 
     def odd(self, n: X, bit: int) -> X:
         text, number = self._text, self._number(n)
-        part = text.binary("and", text.binary("lshr", number, constant(number.type, bit)), constant(number.type, 1))
-        return text.compare("ne", part, constant(number.type, 0))
+        part = text.binary("and", text.binary("lshr", number, bit), 1)
+        return text.compare("ne", part, 0)
 
 
 # ── half precision ──
@@ -90,7 +90,7 @@ def widened(b: Builder, bits: X, kind: str) -> X:
     """Bits of halves as float32."""
     text = b.text
     if kind[0] == "b":
-        wide = text.binary("shl", text.cast("zext", bits, "i32"), constant(like(bits, "i32"), 16))
+        wide = text.binary("shl", text.cast("zext", bits, "i32"), 16)
         return text.cast("bitcast", wide, "float")
     return text.cast("fpext", text.cast("bitcast", bits, "half"), "float")
 
@@ -101,9 +101,9 @@ def narrowed(b: Builder, x: X, kind: str) -> X:
     nan = text.compare("uno", x, x)
     if kind[0] == "b":
         bits = text.cast("bitcast", x, "i32")
-        tie = text.binary("and", text.binary("lshr", bits, constant(bits.type, 16)), constant(bits.type, 1))
-        up = text.binary("add", text.binary("add", bits, constant(bits.type, 0x7FFF)), tie)
-        found = text.cast("trunc", text.binary("lshr", up, constant(bits.type, 16)), "i16")
+        tie = text.binary("and", text.binary("lshr", bits, 16), 1)
+        up = text.binary("add", text.binary("add", bits, 0x7FFF), tie)
+        found = text.cast("trunc", text.binary("lshr", up, 16), "i16")
     else:
         found = text.cast("bitcast", text.cast("fptrunc", x, "half"), "i16")
     return text.select(nan, constant(found.type, 0x7FFF), found)
@@ -114,9 +114,9 @@ def odd_float(b: Builder, x: X) -> X:
     text = b.text
     bits = text.cast("bitcast", x, "i64")
     low = (1 << 29) - 1
-    rest = text.compare("ne", text.binary("and", bits, constant(bits.type, low)), constant(bits.type, 0))
-    cut = text.binary("and", bits, constant(bits.type, ~low))
-    odd = text.select(rest, text.binary("or", cut, constant(bits.type, low + 1)), cut)
+    rest = text.compare("ne", text.binary("and", bits, low), 0)
+    cut = text.binary("and", bits, ~low)
+    odd = text.select(rest, text.binary("or", cut, low + 1), cut)
     odd = text.select(text.compare("uno", x, x), bits, odd)
     return text.cast("fptrunc", text.cast("bitcast", odd, "double"), "float")
 
@@ -198,7 +198,7 @@ def _compared(test: str) -> Callable[..., X]:
 
 
 def _not(a: LaneWord, kind: str) -> X:
-    return a.b.text.binary("xor", a.x, constant(a.x.type, -1))
+    return a.b.text.binary("xor", a.x, -1)
 
 
 def _neg(a: LaneWord, kind: str) -> X:
@@ -218,11 +218,11 @@ def _shift(name: str) -> Callable[..., X]:
         text = a.b.text
         opcode = "shl" if name == "shl" else "ashr" if a.signed else "lshr"
         if by.known is not None:
-            return text.binary(opcode, a.x, constant(a.x.type, by.known))
+            return text.binary(opcode, a.x, by.known)
         if opcode == "ashr":
             return text.binary(opcode, a.x, _resized(a, intrinsic(a.b, "umin", by.x, constant(by.x.type, a.bits - 1))))
         held = _resized(a, intrinsic(a.b, "umin", by.x, constant(by.x.type, a.bits)))
-        far = text.compare("eq", held, constant(held.type, a.bits))
+        far = text.compare("eq", held, a.bits)
         moved = text.binary(opcode, a.x, text.select(far, constant(held.type, 0), held))
         return text.select(far, constant(a.x.type, 0), moved)
 
@@ -284,7 +284,7 @@ def _counted(name: str, *more: X) -> Callable[..., X]:
 def _high_product(a: LaneWord, kind: str, other: LaneWord) -> X:
     text, extend, wide = a.b.text, "sext" if a.signed else "zext", f"i{2 * a.bits}"
     whole = text.binary("mul", text.cast(extend, a.x, wide), text.cast(extend, other.x, wide))
-    return text.cast("trunc", text.binary("lshr", whole, constant(whole.type, a.bits)), f"i{a.bits}")
+    return text.cast("trunc", text.binary("lshr", whole, a.bits), f"i{a.bits}")
 
 
 def _divided(which: str) -> Callable[..., X]:
@@ -292,11 +292,11 @@ def _divided(which: str) -> Callable[..., X]:
         text, x, y = a.b.text, a.x, other.x
         if a.kind in _FLOATS:
             return text.binary("fdiv", x, y)
-        y = text.select(text.compare("eq", y, constant(y.type, 0)), constant(y.type, 1), y)
+        y = text.select(text.compare("eq", y, 0), constant(y.type, 1), y)
         if not a.signed:
             return text.binary(f"u{which}", x, y)
         # The lowest number by -1 wraps around, which the processor does not.
-        turned = text.compare("eq", y, constant(y.type, -1))
+        turned = text.compare("eq", y, -1)
         found = text.binary(f"s{which}", x, text.select(turned, constant(y.type, 1), y))
         return text.select(turned, text.binary("sub", constant(x.type, 0), x), found) if which == "div" else found
 
