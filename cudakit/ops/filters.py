@@ -67,6 +67,15 @@ class Images(NamedTuple):
         return prod(self)
 
 
+class Pixels(NamedTuple):
+    """Images of a dtype, a border's mode and value, and what the addresses of image and result are multiples of."""
+
+    images: Images
+    dtype: np.dtype
+    border: tuple[int, float]
+    alignment: int
+
+
 class Pass(NamedTuple):
     """A launch, whose result has `dtype`, and the weights that it reads from memory."""
 
@@ -188,46 +197,34 @@ def number_type(dtype: np.dtype, whole_numbers: bool = False) -> str:
     return "double" if dtype.itemsize == 8 else "float"
 
 
-def near_pass(
-    images: Images,
-    dtypes: tuple[np.dtype, np.dtype],
-    window: str,
-    weights: Any,
-    border: tuple[int, float],
-    alignment: int,
-    high: int,
-    most: int = 8,
-) -> Pass:
+def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high: int, most: int = 8) -> Pass:
     """A window in registers.
 
     Parameters
     ----------
-    dtypes : (numpy.dtype, numpy.dtype)
-        Of image and result.
+    result : numpy.dtype
+        Dtype of the result.
     window : str
         One of <cudakit/image/window.cuh>.
     weights : numpy.void
         What it takes.
-    border : (int, float)
-        Mode and fill.
-    alignment : int
-        Of both arrays, in bytes.
     high : int
         Rows of a window.
     most : int
         Elements a thread and row.
     """
+    images, (mode, fill) = pixels.images, pixels.border
     width = images.width * images.channels
-    wide = max(each.itemsize for each in dtypes)
+    wide = max(pixels.dtype.itemsize, result.itemsize)
     each = min(most, 16 // wide)
-    aligned = width % each == 0 and alignment >= each * wide
+    aligned = width % each == 0 and pixels.alignment >= each * wide
     if not aligned:
         each = min(each, 4)
     rows = max(_ROWS[wide == 1] if images.size >= _BUSY * each else 0, high) // high * high
     across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
-    mode, fill = border
     kernel = Kernel.from_template("window/near")[
-        *(spelling(dtype) for dtype in dtypes),
+        spelling(pixels.dtype),
+        spelling(result),
         window,
         images.channels,
         each,
@@ -238,27 +235,21 @@ def near_pass(
     ]
     launch = config(images.batch * across * down, (32, _WARPS))
     numbers = images.height, width, mode, fill, weights
-    return Pass(Job((), (), kernel, launch, numbers=numbers), dtypes[1])
+    return Pass(Job((), (), kernel, launch, numbers=numbers), result)
 
 
 def far_pass(
-    images: Images,
-    dtypes: tuple[np.dtype, np.dtype],
-    number: str,
-    fold: str,
-    weights: np.ndarray | None,
-    size: tuple[int, int],
-    border: tuple[int, float],
-    scale: float = 1.0,
+    pixels: Pixels, result: np.dtype, fold: str, weights: np.ndarray | None, size: tuple[int, int], scale: float = 1.0
 ) -> Pass:
     """A window of any size, with `weights` or none, that `fold` of ``window.cuh`` goes through."""
-    batch, height, width, channels = images
+    batch, height, width, channels = pixels.images
+    number = number_type(pixels.dtype, weights is None)
     rows = _FAR_ROWS if size[0] > 1 else 1
-    kernel = Kernel.from_template("window/any")[*(spelling(dtype) for dtype in dtypes), number, fold, rows]
-    numbers = height, width, channels, *size, *border, scale
+    kernel = Kernel.from_template("window/any")[spelling(pixels.dtype), spelling(result), number, fold, rows]
+    numbers = height, width, channels, *size, *pixels.border, scale
     blocks = batch * -(-width * channels // 32) * -(-height // (_FAR_WARPS * rows))
     launch = config(blocks, (32, _FAR_WARPS))
-    return Pass(Job((), (), kernel, launch, numbers=numbers), dtypes[1], weights, True)
+    return Pass(Job((), (), kernel, launch, numbers=numbers), result, weights, True)
 
 
 def filtered(
@@ -268,23 +259,22 @@ def filtered(
     out: Any,
     stream: Any,
     outside: tuple[Any, Any],
-    plan: Callable[[Images, np.dtype, tuple[int, float], int], tuple[Pass, ...]],
+    plan: Callable[[Pixels], tuple[Pass, ...]],
     more: dict[str, int] | None = None,
 ) -> Any:
     """The result of passes over an image, each over what the one before made.
 
-    `plan(images, dtype, border, alignment)` names them; the result has the shape of `image` and the dtype of the last.
+    `plan(pixels)` names them; the result has the shape of `image` and the dtype of the last.
     `outside` is a border's mode, of `MODES` or `more`, and value.
     """
     place, (x,) = array_place(op, stream, ("image", image))
     check_dtype(op, x.dtype)
     border = border_of(op, *outside, x.dtype, more)
-    images = images_of(op, x.shape, integers(op, "axes", axes))
+    pixels = Pixels(images_of(op, x.shape, integers(op, "axes", axes)), x.dtype, border, 16)
     x = contiguous(place, x)
-    dtype = plan(images, x.dtype, border, 16)[-1].dtype
-    to = target(op, place, out, x.shape, dtype, x, contiguous=True)
-    passes = plan(images, x.dtype, border, place.alignment(x, to.written))
-    if images.size:
+    to = target(op, place, out, x.shape, plan(pixels)[-1].dtype, x, contiguous=True)
+    passes = plan(pixels._replace(alignment=place.alignment(x, to.written)))
+    if x.size:
         for k, each in enumerate(passes):
             made = to.written if k == len(passes) - 1 else place.empty(x.shape, each.dtype)
             weights = () if not each.is_far else (None if each.weights is None else place.upload(each.weights),)
@@ -367,9 +357,10 @@ def gaussian_blur(
     else:
         sizes = size_of(op, size)
 
-    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
-        weights = tuple(_gaussian(n, s, dtype == _UINT8) for n, s in zip(sizes, sigmas, strict=True))
-        return _smoothing(op, images, dtype, weights, 1.0 / _ONE**2 if dtype == _UINT8 else 1.0, border, alignment)
+    def plan(pixels: Pixels) -> tuple[Pass, ...]:
+        in_bytes = pixels.dtype == _UINT8
+        weights = tuple(_gaussian(n, s, in_bytes) for n, s in zip(sizes, sigmas, strict=True))
+        return _smoothing(op, weights, 1.0 / _ONE**2 if in_bytes else 1.0, pixels)
 
     return filtered(op, image, axes, out, stream, (mode, value), plan, VALID)
 
@@ -407,11 +398,8 @@ def box_blur(
     """
     op = "box_blur"
     sizes = size_of(op, size)
-
-    def plan(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
-        weights = tuple((1.0,) * (n // 2 + 1) for n in sizes)
-        return _smoothing(op, images, dtype, weights, 1.0 / (sizes[0] * sizes[1]), border, alignment)
-
+    weights = tuple((1.0,) * (n // 2 + 1) for n in sizes)
+    plan = functools.partial(_smoothing, op, weights, 1.0 / (sizes[0] * sizes[1]))
     return filtered(op, image, axes, out, stream, (mode, value), plan, VALID)
 
 
@@ -518,22 +506,15 @@ def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ..
 
 
 @functools.lru_cache(1024)
-def _smoothing(
-    op: str,
-    images: Images,
-    dtype: np.dtype,
-    weights: tuple[tuple[float, ...], ...],
-    scale: float,
-    border: tuple[int, float],
-    alignment: int,
-) -> tuple[Pass, ...]:
+def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pixels: Pixels) -> tuple[Pass, ...]:
     """Weights along rows and columns, symmetric, from the middle outward."""
+    images, dtype = pixels.images, pixels.dtype
     check_window(op, images, (2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1))
     # Weights of bytes that were rounded to nothing are no part of the window, nor is what 8 bits do not hold.
     weights = tuple(each[: 1 + max(k for k, weight in enumerate(each) if weight)] for each in weights)
     size = 2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1
     number = number_type(dtype)
-    if is_near(images, size, border[0]):
+    if is_near(images, size, pixels.border[0]):
         down, right = weights
         kind: Any = np.float64 if number == "double" else np.float32
         words = np.zeros((4, 12), np.uint8)
@@ -545,44 +526,36 @@ def _smoothing(
         scaled = tuple(scale * each for each in down)
         record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0]),)
+        return (near_pass(pixels, dtype, window, record, size[0]),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
     columns, rows = (np.array([*each[:0:-1], *each], between) for each in (weights[1], weights[0]))
     return (
-        far_pass(images, (dtype, between), number, "cudakit::summed", columns, (1, size[1]), border),
-        far_pass(images, (between, dtype), number, "cudakit::summed", rows, (size[0], 1), border, scale),
+        far_pass(pixels, between, "cudakit::summed", columns, (1, size[1])),
+        far_pass(pixels._replace(dtype=between), dtype, "cudakit::summed", rows, (size[0], 1), scale),
     )
 
 
 @functools.lru_cache(1024)
-def _sobel(
-    axis: int | None, images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int
-) -> tuple[Pass, ...]:
-    check_window("sobel", images, (3, 3))
-    result = dtype if axis is None else _DERIVATIVES.get(dtype, dtype)
-    along = 2 if axis is None else axis
-    window = f"cudakit::gradient<{number_type(dtype, True)}, {along}, {images.channels}>"
-    return (near_pass(images, (dtype, result), window, NO_WEIGHTS, border, alignment, 3),)
+def _sobel(axis: int | None, pixels: Pixels) -> tuple[Pass, ...]:
+    check_window("sobel", pixels.images, (3, 3))
+    dtype = pixels.dtype
+    result, along = (dtype, 2) if axis is None else (_DERIVATIVES.get(dtype, dtype), axis)
+    window = f"cudakit::gradient<{number_type(dtype, True)}, {along}, {pixels.images.channels}>"
+    return (near_pass(pixels, result, window, NO_WEIGHTS, 3),)
 
 
 @functools.lru_cache(1024)
-def _weighed(
-    weights: tuple[float, ...],
-    size: tuple[int, int],
-    images: Images,
-    dtype: np.dtype,
-    border: tuple[int, float],
-    alignment: int,
-) -> tuple[Pass, ...]:
+def _weighed(weights: tuple[float, ...], size: tuple[int, int], pixels: Pixels) -> tuple[Pass, ...]:
+    images, dtype = pixels.images, pixels.dtype
     check_window("convolve2d", images, size)
     number = number_type(dtype)
     kind = np.dtype(np.float64) if number == "double" else _FLOAT32
-    if not is_near(images, size, border[0]):
+    if not is_near(images, size, pixels.border[0]):
         given = np.array(weights, kind)
-        return (far_pass(images, (dtype, dtype), number, "cudakit::summed", given, size, border),)
+        return (far_pass(pixels, dtype, "cudakit::summed", given, size),)
     record = np.array((weights,), [("all", kind, (len(weights),))])[()]
     window = f"cudakit::weighed<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, record, border, alignment, size[0], 4),)
+    return (near_pass(pixels, dtype, window, record, size[0], 4),)
 
 
 # --- filters by order -------------------------------------------------------------------------------------------------
@@ -687,29 +660,20 @@ def dilate(
 
 
 @functools.lru_cache(1024)
-def _median(images: Images, dtype: np.dtype, border: tuple[int, float], alignment: int) -> tuple[Pass, ...]:
-    check_window("median3", images, (3, 3))
-    window = f"cudakit::median<{number_type(dtype, True)}, {images.channels}>"
-    return (near_pass(images, (dtype, dtype), window, NO_WEIGHTS, border, alignment, 3),)
+def _median(pixels: Pixels) -> tuple[Pass, ...]:
+    check_window("median3", pixels.images, (3, 3))
+    window = f"cudakit::median<{number_type(pixels.dtype, True)}, {pixels.images.channels}>"
+    return (near_pass(pixels, pixels.dtype, window, NO_WEIGHTS, 3),)
 
 
 @functools.lru_cache(1024)
-def _extremes(
-    op: str,
-    pick: str,
-    size: tuple[int, int],
-    images: Images,
-    dtype: np.dtype,
-    border: tuple[int, float],
-    alignment: int,
-) -> tuple[Pass, ...]:
+def _extremes(op: str, pick: str, size: tuple[int, int], pixels: Pixels) -> tuple[Pass, ...]:
+    images, dtype, pick = pixels.images, pixels.dtype, f"cudakit::{pick}"
     check_window(op, images, size)
-    number, pick = number_type(dtype, True), f"cudakit::{pick}"
-    if is_near(images, size, border[0]):
-        window = f"cudakit::picked<{number}, {pick}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
-        return (near_pass(images, (dtype, dtype), window, NO_WEIGHTS, border, alignment, size[0]),)
-    fold, dtypes = f"cudakit::chosen<{pick}>", (dtype, dtype)
-    return (
-        far_pass(images, dtypes, number, fold, None, (1, size[1]), border),
-        far_pass(images, dtypes, number, fold, None, (size[0], 1), border),
-    )
+    if is_near(images, size, pixels.border[0]):
+        window = (
+            f"cudakit::picked<{number_type(dtype, True)}, {pick}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
+        )
+        return (near_pass(pixels, dtype, window, NO_WEIGHTS, size[0]),)
+    fold = f"cudakit::chosen<{pick}>"
+    return tuple(far_pass(pixels, dtype, fold, None, window) for window in ((1, size[1]), (size[0], 1)))

@@ -17,7 +17,7 @@ from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops import arithmetic, arrange, copies, count, filters, images, matmul_tiles, rows
 from cudakit.ops.epilogue import Activation
-from cudakit.ops.filters import Images
+from cudakit.ops.filters import Images, Pixels
 from cudakit.ops.matmul import Batch, Side
 from cudakit.ops.matmul_tiles import Lying
 from cudakit.ops.sort import Sorting
@@ -388,9 +388,10 @@ def _of_windows() -> Iterator[Any]:
     for of in (Images(1, 64, 96, 1), Images(2, 101, 37, 3), Images(1, 2000, 2048, 1), Images(1, 2**17, 2**15, 1)):
         for dtypes in ((U1, U1), (U1, np.dtype("i2")), (F4, F4), (F8, F8)):
             for alignment, high, most in ((16, 3, 8), (4, 7, 8), (16, 5, 4)):
-                yield filters.near_pass(of, dtypes, "w", np.int32(0), (alignment % 3, 0.5), alignment, high, most)
+                pixels = Pixels(of, dtypes[0], (alignment % 3, 0.5), alignment)
+                yield filters.near_pass(pixels, dtypes[1], "w", np.int32(0), high, most)
             weights, size = np.ones(3, "f4"), ((1, 9) if dtypes[0] == U1 else (9, 3))
-            yield filters.far_pass(of, dtypes, "float", "fold", weights, size, (2, 0.5), 0.25)
+            yield filters.far_pass(Pixels(of, dtypes[0], (2, 0.5), 16), dtypes[1], "fold", weights, size, 0.25)
         for window, mode in (((3, 3), 2), ((7, 7), 2), ((9, 1), 2), ((1, 9), 0), ((3, 3), 5)):
             yield filters.is_near(of, window, mode)
 
@@ -399,13 +400,14 @@ def _of_filters() -> Iterator[Any]:
     plain, wide, pixels = Images(1, 64, 96, 1), Images(1, 2000, 2048, 1), Images(2, 64, 96, 3)
     for of in (plain, wide, pixels):
         for dtype in (U1, F4, F8):
+            pixels = Pixels(of, dtype, (2, 1.5), 16)
             for size in ((3, 5), (7, 1), (9, 3)):
                 weights = tuple(filters._gaussian(n, None, dtype == U1) for n in size)
-                yield filters._smoothing("op", of, dtype, weights, 0.5, (2, 1.5), 16)
-            yield filters._sobel(1, of, dtype, (2, 1.5), 16)
+                yield filters._smoothing("op", weights, 0.5, pixels)
+            yield filters._sobel(1, pixels)
             for size in ((3, 5), (9, 1)):
                 elements = tuple(float(each) for each in range(size[0] * size[1]))
-                yield filters._weighed(elements, size, of, dtype, (2, 1.5), 16)
+                yield filters._weighed(elements, size, pixels)
     for length in (1, 3, 5, 7, 9, 31):
         for sigma in (None, 0.4, 2.5):
             yield filters._gaussian(length, sigma, False), filters._gaussian(length, sigma, True)
