@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -75,8 +76,7 @@ def sum(
     """
     dtype = dtype_or_none("sum: dtype", dtype)
     option = _asked(x, dtype, out)
-    named: Any = {"initial": initial, "where": where, "combine": _ADD}
-    return _SUM(real_part(x, dtype), axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
+    return _SUM([real_part(x, dtype)], axis, keepdims, out, stream, option, where, initial)
 
 
 @repeated("out")
@@ -97,8 +97,7 @@ def prod(
     """
     dtype = dtype_or_none("prod: dtype", dtype)
     option = _asked(x, dtype, out)
-    named: Any = {"initial": initial, "where": where, "combine": _MULTIPLY}
-    return _PROD(real_part(x, dtype), axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, **named)
+    return _PROD([real_part(x, dtype)], axis, keepdims, out, stream, option, where, initial)
 
 
 @repeated("out")
@@ -119,7 +118,7 @@ def mean(
     An integer `dtype` has the quotient cut toward zero. There is no `initial`, as NumPy's has none.
     """
     dtype = dtype_or_none("mean: dtype", dtype)
-    return _MEAN(real_part(x, dtype), axis=axis, keepdims=keepdims, option=dtype, out=out, stream=stream, where=where)
+    return _MEAN([real_part(x, dtype)], axis, keepdims, out, stream, dtype, where)
 
 
 @repeated("out")
@@ -130,7 +129,7 @@ def any(
 
     Parameters and errors are those of `sum`. Every element is read.
     """
-    return _ANY(x, axis=axis, keepdims=keepdims, out=out, stream=stream, where=where)
+    return _ANY([x], axis, keepdims, out, stream, None, where)
 
 
 @repeated("out")
@@ -141,7 +140,7 @@ def all(
 
     Parameters and errors are those of `sum`. Every element is read.
     """
-    return _ALL(x, axis=axis, keepdims=keepdims, out=out, stream=stream, where=where)
+    return _ALL([x], axis, keepdims, out, stream, None, where)
 
 
 @repeated("out")
@@ -150,7 +149,7 @@ def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any
 
     Parameters and errors are those of `sum`.
     """
-    return _COUNT(x, axis=axis, keepdims=keepdims, out=out, stream=stream)
+    return _COUNT([x], axis, keepdims, out, stream)
 
 
 @repeated("out")
@@ -175,7 +174,7 @@ def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     ArgumentError
         For what is no pair of vectors of one length; other products are those of `matmul` and `matvec`.
     """
-    return _DOT(x, y, out=out, stream=stream)
+    return _DOT([x, y], None, False, out, stream)
 
 
 def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
@@ -207,17 +206,13 @@ def _asked(x: Any, dtype: Any, out: Any) -> Any:
 
 def _folded(op: str, dtype: np.dtype, result: np.dtype, monoid: str, finish: str = "unchanged") -> Reducer:
     if result.kind == "b":
-        return _tested(op, dtype, "either" if monoid == "plus" else "both")
+        return _tested(op, None, dtype, "either" if monoid == "plus" else "both")
     kept, size = accumulator(op, result)
     return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::itself, cudakit::{finish}>", result, size)
 
 
-def _sum(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
-    return _folded(op, dtype, _result(op, dtype, wanted), "plus")
-
-
-def _prod(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
-    return _folded(op, dtype, _result(op, dtype, wanted), "times")
+def _total(op: str, wanted: Any, dtype: np.dtype, monoid: str) -> Reducer:
+    return _folded(op, dtype, _result(op, dtype, wanted), monoid)
 
 
 def _mean(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
@@ -232,17 +227,9 @@ def _mean(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
     return _folded(op, dtype, result, "plus", "divided")
 
 
-def _tested(op: str, dtype: np.dtype, monoid: str) -> Reducer:
+def _tested(op: str, _: None, dtype: np.dtype, monoid: str) -> Reducer:
     cpp(op, dtype)
     return Reducer(f"cudakit::folded<cudakit::{monoid}, int, cudakit::nonzero>", _BOOL, 4)
-
-
-def _any(op: str, _: None, dtype: np.dtype) -> Reducer:
-    return _tested(op, dtype, "either")
-
-
-def _all(op: str, _: None, dtype: np.dtype) -> Reducer:
-    return _tested(op, dtype, "both")
 
 
 def _count(op: str, _: None, dtype: np.dtype) -> Reducer:
@@ -267,9 +254,11 @@ def _dot(op: str, _: None, first: np.dtype, second: np.dtype) -> Reducer:
     return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>", result, size)
 
 
-_ADD, _MULTIPLY = Ufunc("add"), Ufunc("multiply")
-_SUM, _PROD, _MEAN = NamedReduction("sum", _sum), NamedReduction("prod", _prod), NamedReduction("mean", _mean)
-_ANY, _ALL, _COUNT = NamedReduction("any", _any), NamedReduction("all", _all), NamedReduction("count_nonzero", _count)
+_SUM = NamedReduction("sum", partial(_total, monoid="plus"), combine=Ufunc("add"))
+_PROD = NamedReduction("prod", partial(_total, monoid="times"), combine=Ufunc("multiply"))
+_ANY = NamedReduction("any", partial(_tested, monoid="either"))
+_ALL = NamedReduction("all", partial(_tested, monoid="both"))
+_MEAN, _COUNT = NamedReduction("mean", _mean), NamedReduction("count_nonzero", _count)
 _DOT = NamedReduction("dot", _dot, ("x", "y"))
 
 
@@ -320,8 +309,7 @@ def min(
     -----
     With `where` there must be an `initial`, for results that no element is chosen for.
     """
-    named: Any = {"initial": initial, "where": where, "combine": _MINIMUM}
-    return _MIN(x, axis=axis, keepdims=keepdims, option="minimum", out=out, stream=stream, **named)
+    return _MIN([x], axis, keepdims, out, stream, "minimum", where, initial)
 
 
 @repeated("out")
@@ -339,8 +327,7 @@ def max(
 
     Parameters, result and errors are those of `min`.
     """
-    named: Any = {"initial": initial, "where": where, "combine": _MAXIMUM}
-    return _MAX(x, axis=axis, keepdims=keepdims, option="maximum", out=out, stream=stream, **named)
+    return _MAX([x], axis, keepdims, out, stream, "maximum", where, initial)
 
 
 @repeated("out")
@@ -353,14 +340,8 @@ def argmin(
     which NumPy's does not take, and for None the index is
     of their elements in row-major order.
     """
-    return _ARGMIN(
-        x,
-        axis=axis,
-        keepdims=keepdims,
-        option=("minimum", dtype_or_none("argmin: dtype", dtype)),
-        out=out,
-        stream=stream,
-    )
+    option = "minimum", dtype_or_none("argmin: dtype", dtype)
+    return _ARGMIN([x], axis, keepdims, out, stream, option)
 
 
 @repeated("out")
@@ -371,14 +352,8 @@ def argmax(
 
     Parameters and errors are those of `argmin`.
     """
-    return _ARGMAX(
-        x,
-        axis=axis,
-        keepdims=keepdims,
-        option=("maximum", dtype_or_none("argmax: dtype", dtype)),
-        out=out,
-        stream=stream,
-    )
+    option = "maximum", dtype_or_none("argmax: dtype", dtype)
+    return _ARGMAX([x], axis, keepdims, out, stream, option)
 
 
 def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:
@@ -405,8 +380,8 @@ def _position(op: str, option: tuple[str, Any], dtype: np.dtype) -> Reducer:
     return Reducer(f"cudakit::position<cudakit::{monoid}, {kept}>", result, state_bytes, empty=False, in_order=True)
 
 
-_MINIMUM, _MAXIMUM = Ufunc("minimum"), Ufunc("maximum")
-_MIN, _MAX = NamedReduction("min", _extreme), NamedReduction("max", _extreme)
+_MIN = NamedReduction("min", _extreme, combine=Ufunc("minimum"))
+_MAX = NamedReduction("max", _extreme, combine=Ufunc("maximum"))
 _ARGMIN, _ARGMAX = NamedReduction("argmin", _position), NamedReduction("argmax", _position)
 
 
@@ -469,7 +444,7 @@ def var(
     NumPy's there is no `mean`.
     """
     option = _lessened("var", ddof), dtype_or_none("var: dtype", dtype)
-    return _VAR(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, where=where)
+    return _VAR([x], axis, keepdims, out, stream, option, where)
 
 
 @repeated("out")
@@ -489,7 +464,7 @@ def std(
     Parameters, result and errors are those of `var`.
     """
     option = _lessened("std", ddof), dtype_or_none("std: dtype", dtype)
-    return _STD(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream, where=where)
+    return _STD([x], axis, keepdims, out, stream, option, where)
 
 
 @repeated("out")
@@ -545,7 +520,7 @@ def norm(
         raise ArgumentError(f"norm: ord={shortened(ord)} is of matrices; give two axes, or leave ord out")
     if not matrix or order not in (1, -1, _INF, -_INF, 2, -2, "nuc"):
         option = 2 if order in (None, "fro") else order
-        return _NORM(x, axis=axis, keepdims=keepdims, option=option, out=out, stream=stream)
+        return _NORM([x], axis, keepdims, out, stream, option)
     place, (x,) = array_place("norm", stream, ("x", x))
     rows, columns = (0, 1) if axis is None else (axis_of("norm", each, x.ndim) for each in cast("Sequence[int]", axis))
     if rows == columns:
@@ -553,10 +528,9 @@ def norm(
     if order in (2, -2, "nuc"):
         return _of_singular_values(place, x, (rows, columns), order, flag("norm: keepdims", keepdims), out)
     summed, among = (rows, columns) if order in (1, -1) else (columns, rows)
-    sums = _NORM(x, axis=summed, keepdims=True, option=1, out=None, stream=place.stream)
-    extreme = _GREATEST if order in (1, _INF) else _LEAST
-    result = extreme(sums, axis=(summed, among), keepdims=keepdims, out=out, stream=place.stream)
-    return result
+    sums = _NORM([x], summed, True, None, place.stream, 1)
+    extreme = _INF if order in (1, _INF) else -_INF
+    return _NORM([sums], (summed, among), keepdims, out, place.stream, extreme)
 
 
 def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order: Any, keepdims: bool, out: Any) -> Any:
@@ -617,7 +591,7 @@ def _real(op: str, dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _spread(op: str, dtype: np.dtype, option: tuple[float, Any], finish: str) -> Reducer:
+def _spread(op: str, option: tuple[float, Any], dtype: np.dtype, finish: str) -> Reducer:
     ddof, wanted = option
     kind = dtype if wanted is None else as_dtype(op, wanted)
     if kind.kind not in "fc" and (wanted is not None and kind.name != "bfloat16"):
@@ -636,14 +610,6 @@ def _spread(op: str, dtype: np.dtype, option: tuple[float, Any], finish: str) ->
     alignment = 16 if mean_size == 16 else 8
     state_bytes = -(-(-(-(mean_size + size) // 8) * 8 + 8) // alignment) * alignment
     return Reducer(f"cudakit::spread<{mean}, {real}, cudakit::{finish}>", result, state_bytes, ddof=float(ddof))
-
-
-def _var(op: str, option: tuple[float, Any], dtype: np.dtype) -> Reducer:
-    return _spread(op, dtype, option, "unchanged")
-
-
-def _std(op: str, option: tuple[float, Any], dtype: np.dtype) -> Reducer:
-    return _spread(op, dtype, option, "root")
 
 
 def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
@@ -666,13 +632,6 @@ def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
     )
 
 
-def _greatest(op: str, _: None, dtype: np.dtype) -> Reducer:
-    return _norm(op, _INF, dtype)
-
-
-def _least(op: str, _: None, dtype: np.dtype) -> Reducer:
-    return _norm(op, -_INF, dtype)
-
-
-_VAR, _STD, _NORM = NamedReduction("var", _var), NamedReduction("std", _std), NamedReduction("norm", _norm)
-_GREATEST, _LEAST = NamedReduction("norm", _greatest), NamedReduction("norm", _least)
+_VAR = NamedReduction("var", partial(_spread, finish="unchanged"))
+_STD = NamedReduction("std", partial(_spread, finish="root"))
+_NORM = NamedReduction("norm", _norm)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -66,7 +66,7 @@ def _check_mask(op: str, kind: tuple[Any, ...], shape: tuple[int, ...]) -> None:
 
 
 class NamedReduction:
-    """A reduction of one array, or of two vectors together: ``f(*inputs, axis, keepdims, option, out, stream)``.
+    """A reduction of one array, or of two vectors together.
 
     Parameters
     ----------
@@ -76,23 +76,26 @@ class NamedReduction:
         ``choose(op, option, *dtypes)``: the `Reducer` for inputs of these dtypes. Called once for each `option`.
     inputs : tuple of str
         Names of the inputs.
+    combine : Ufunc or None
+        Combines the result with an initial value, of ops that take one.
     """
 
-    def __init__(self, op: str, choose: Callable[..., Reducer], inputs: tuple[str, ...] = ("x",)) -> None:
-        self._op, self._choose, self._inputs = op, choose, inputs
+    def __init__(
+        self, op: str, choose: Callable[..., Reducer], inputs: tuple[str, ...] = ("x",), combine: Ufunc | None = None
+    ) -> None:
+        self._op, self._choose, self._inputs, self._combine = op, choose, inputs, combine
         self._job_of = functools.lru_cache(4096)(self._job)
 
     def __call__(
         self,
-        *args: Any,
-        axis: Axis = None,
-        keepdims: bool = False,
-        option: Any = None,
+        args: Sequence[Any],
+        axis: Axis,
+        keepdims: bool,
         out: Any,
         stream: Any,
-        initial: Any = None,
+        option: Any = None,
         where: Any = None,
-        combine: Ufunc | None = None,
+        initial: Any = None,
     ) -> Any:
         masks = () if where is None or where is True else (("where", where),)
         place, arrays = array_place(self._op, stream, *zip(self._inputs, args, strict=True), *masks)
@@ -107,9 +110,9 @@ class NamedReduction:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
             place.launch(job.kernel, job.config, *job.seen(arrays), to.written, workspace, *job.numbers)
         if initial is not None:
-            assert combine is not None  # of all ops that take an initial value
+            assert self._combine is not None  # of all ops that take an initial value
             first = as_number(self._op, "initial", initial, job.dtypes[0])
-            combine(first, to.written, out=to.written, stream=place.stream)
+            self._combine(first, to.written, out=to.written, stream=place.stream)
         return delivered(place, to)
 
     def _job(
