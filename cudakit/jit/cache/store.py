@@ -272,8 +272,6 @@ class Store:
                 with contextlib.suppress(OSError):
                     os.unlink(file.path)
             elif file.kind == "lock":
-                pass
-
                 remove_if_free(file.path)
 
     def _scan(self) -> Iterator[StoredFile]:

@@ -7,38 +7,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from cudakit.errors import CompileError, shortened
-from cudakit.jit.compile.tile_ir import (
-    Bounded,
-    DivisibleBy,
-    Function,
-    Global,
-    Operation,
-    Place,
-    Region,
-    SameElements,
-    TensorView,
-    Tile,
-    TileModule,
-    Token,
-    Type,
-    View,
-)
+from cudakit.jit.compile import tile_ir
 
 #: Enumerations by name; a value's number is its place.
 ENUMERATIONS: Final = {
     "rounding": (
-        "nearest_even",
-        "zero",
-        "negative_inf",
-        "positive_inf",
-        "approx",
-        "full",
-        "nearest_int_to_zero",
-        "nearest_away",
+        "nearest_even", "zero", "negative_inf", "positive_inf", "approx", "full", "nearest_int_to_zero", "nearest_away",
     ),
     "signedness": ("unsigned", "signed"),
     "overflow": ("none", "no_signed_wrap", "no_unsigned_wrap", "no_wrap"),
@@ -236,7 +214,7 @@ _SINCE: Final = {18: (13, 2), 19: (13, 3), 20: (13, 3), 21: (13, 3), 22: (13, 3)
 _POINTER, _TILE, _TENSOR_VIEW, _PARTITION, _FUNCTION, _TOKEN, _GATHER, _STRIDED = 12, 13, 14, 15, 16, 17, 20, 21
 
 
-def read(code: bytes) -> TileModule:
+def read(code: bytes) -> tile_ir.TileModule:
     """The module in Tile IR bytecode.
 
     Raises
@@ -346,8 +324,8 @@ class _Module:
         self.place = functools.cache(self._place)
         self._read_places()
 
-    def module(self) -> TileModule:
-        made = TileModule(self.version)
+    def module(self) -> tile_ir.TileModule:
+        made = tile_ir.TileModule(self.version)
         if section := self.sections.get(_FUNCTIONS):
             at = _Bytes(section)
             for _ in range(at.number()):
@@ -358,14 +336,14 @@ class _Module:
             for _ in range(at.number()):
                 name, cpp, value, alignment = self.strings[at.number()], at.number(), at.number(), at.number()
                 _, constant = (at.number(), at.number()) if self.version >= (13, 3) else (0, 0)
-                made.globals[name] = Global(self.type(cpp), self.constant(value), alignment, bool(constant))
+                made.globals[name] = tile_ir.Global(self.type(cpp), self.constant(value), alignment, bool(constant))
         return made
 
     def constant(self, number: int) -> bytes:
         at = _Bytes(self.constants[number])
         return at.take(at.number())
 
-    def _function(self, at: _Bytes) -> Function:
+    def _function(self, at: _Bytes) -> tile_ir.Function:
         name, signature, flags, places = self.strings[at.number()], at.number(), at.byte(), at.number()
         # From 13.5 on there are always two lists of attributes, of which one may be empty.
         hints = self.tagged(at) if flags & 4 or self.version >= (13, 5) else {}
@@ -375,11 +353,11 @@ class _Module:
         parameters = self._signature(signature)
         body = _Body(self, at.take(size), len(parameters), self._places_of(places))
         operations = body.operations()
-        return Function(name, parameters, hints if isinstance(hints, dict) else {}, operations, body.most)
+        return tile_ir.Function(name, parameters, hints if isinstance(hints, dict) else {}, operations, body.most)
 
     # ── types ──
 
-    def _signature(self, number: int) -> tuple[Type, ...]:
+    def _signature(self, number: int) -> tuple[tile_ir.Type, ...]:
         at = _Bytes(self._types[number])
         if at.number() != _FUNCTION:
             raise ValueError("a function's type is none")
@@ -404,31 +382,31 @@ class _Module:
             raise ValueError(f"type {tag}, which is newer")
         return at, tag
 
-    def _type(self, number: int) -> Type:
+    def _type(self, number: int) -> tile_ir.Type:
         at, tag = self._tagged_type(number)
         if tag == _TOKEN:
-            return Token()
+            return tile_ir.Token()
         if tag == _TILE:
             element, is_pointer = self._element(at.number())
-            return Tile(_tile_shape(at.integers(8)), element, is_pointer)
+            return tile_ir.Tile(_tile_shape(at.integers(8)), element, is_pointer)
         if tag == _TENSOR_VIEW:
             self._flags(at, (13, 4))
             element = self._element(at.number())[0]
             shape, strides = (tuple(None if each < 0 else each for each in at.integers(8)) for _ in range(2))
-            return TensorView(shape, strides, element)
+            return tile_ir.TensorView(shape, strides, element)
         if tag in (_PARTITION, _STRIDED, _GATHER):
             flags = self._flags(at, (13, 3))
             tile = _tile_shape(at.integers(4))
             steps = at.integers(4) if tag == _STRIDED else tile
             tensor = self.type(at.number())
             sparse, dimensions = (at.number(), tuple(range(len(tile)))) if tag == _GATHER else (None, at.integers(4))
-            if not isinstance(tensor, TensorView):
+            if not isinstance(tensor, tile_ir.TensorView):
                 raise ValueError("a view of what is no array")
             is_padded = flags & 1 if self.version >= (13, 3) else at.byte()
-            return View(tile, tensor, steps, dimensions, PADDINGS[at.byte()] if is_padded else None, sparse)
+            return tile_ir.View(tile, tensor, steps, dimensions, PADDINGS[at.byte()] if is_padded else None, sparse)
         if tag in _ELEMENTS or tag == _POINTER:
             element, is_pointer = self._element(number)
-            return Tile((), element, is_pointer)
+            return tile_ir.Tile((), element, is_pointer)
         raise ValueError(f"type {tag}")
 
     # ── attributes ──
@@ -449,14 +427,14 @@ class _Module:
                 return [self.tagged(at) for _ in range(at.number())]
             case 8:
                 divisor, flags = at.number(), at.byte()
-                return DivisibleBy(divisor, *(at.signed() if flags & bit else None for bit in (1, 2)))
+                return tile_ir.DivisibleBy(divisor, *(at.signed() if flags & bit else None for bit in (1, 2)))
             case 9:
-                return SameElements(at.integers(8))
+                return tile_ir.SameElements(at.integers(8))
             case 10 | 11:
                 return self.named(at)
             case 12:
                 flags = at.byte()
-                return Bounded(*(at.signed() if flags & bit else None for bit in (1, 2)))
+                return tile_ir.Bounded(*(at.signed() if flags & bit else None for bit in (1, 2)))
             case tag:
                 raise ValueError(f"attribute {tag}")
 
@@ -475,7 +453,7 @@ class _Module:
         self._place_starts, self._place_numbers = _offsets(at, 4), _offsets(at, 8)
         self._places = _pieces(at, 4)
 
-    def _places_of(self, function: int) -> Iterator[Place | None]:
+    def _places_of(self, function: int) -> Iterator[tile_ir.Place | None]:
         """Those of a function's operations, in their order; 0 stands for what has none."""
         if function == 0 or not self._place_starts:
             while True:
@@ -486,14 +464,14 @@ class _Module:
         while True:
             yield None
 
-    def _place(self, number: int) -> Place | None:
+    def _place(self, number: int) -> tile_ir.Place | None:
         if number == 0:
             return None
         at = _Bytes(self._places[number - 1])
         match at.number():
             case 4:
                 at.number()  # the scope
-                return Place(self.strings[at.number()], at.number(), at.number())
+                return tile_ir.Place(self.strings[at.number()], at.number(), at.number())
             case 6:
                 callee, caller = self.place(at.number()), self.place(at.number())
                 if callee is None:
@@ -509,14 +487,29 @@ class _Module:
         return None
 
 
+#: How a part that is an attribute is read, by its kind.
+_ATTRIBUTES: Final[Mapping[str, Callable[[_Module, _Bytes, Part], Any]]] = {
+    "enum": lambda module, at, part: ENUMERATIONS[part.enumeration][at.byte()],
+    "number": lambda module, at, part: at.number(),
+    "byte": lambda module, at, part: bool(at.byte()),
+    "text": lambda module, at, part: module.strings[at.number()],
+    "constant": lambda module, at, part: module.constant(at.number()),
+    "bytes": lambda module, at, part: at.integers(1),
+    "numbers": lambda module, at, part: at.integers(4),
+    "tagged": lambda module, at, part: module.tagged(at),
+    "several": lambda module, at, part: [module.tagged(at) for _ in range(at.number())],
+    "hints": lambda module, at, part: module.named(at),
+}
+
+
 class _Body:
     """The operations of a function."""
 
-    def __init__(self, module: _Module, data: bytes, parameters: int, places: Iterator[Place | None]) -> None:
+    def __init__(self, module: _Module, data: bytes, parameters: int, places: Iterator[tile_ir.Place | None]) -> None:
         self._module, self._at, self._places = module, _Bytes(data), places
         self._next = self.most = parameters
 
-    def operations(self) -> list[Operation]:
+    def operations(self) -> list[tile_ir.Operation]:
         found = []
         while self._at.at < len(self._at.data):
             found.append(self._operation())
@@ -528,7 +521,7 @@ class _Body:
         self.most = max(self.most, self._next)
         return made
 
-    def _operation(self) -> Operation:
+    def _operation(self) -> tile_ir.Operation:
         module, at = self._module, self._at
         code = at.number()
         if code not in FORMS:
@@ -537,12 +530,12 @@ class _Body:
         if since > module.version:
             raise ValueError(f"{name}, which is newer")
         place = next(self._places)
-        types: list[Type] = []
+        types: list[tile_ir.Type] = []
         operands: list[int] = []
         known = self._next
         optional: dict[str, int] = {}
         attributes: dict[str, Any] = {}
-        regions: list[Region] = []
+        regions: list[tile_ir.Region] = []
         flags = 0
         for part in parts:
             if part.since > module.version or (part.bit is not None and not flags >> part.bit & 1):
@@ -562,37 +555,21 @@ class _Body:
                     flags = at.number()
                     for bit, flag in enumerate(part.name.split(",")):
                         attributes[flag] = bool(flags >> bit & 1)
-                case "enum":
-                    attributes[part.name] = ENUMERATIONS[part.enumeration][at.byte()]
-                case "number":
-                    attributes[part.name] = at.number()
-                case "byte":
-                    attributes[part.name] = bool(at.byte())
-                case "text":
-                    attributes[part.name] = module.strings[at.number()]
-                case "constant":
-                    attributes[part.name] = module.constant(at.number())
-                case "bytes":
-                    attributes[part.name] = at.integers(1)
-                case "numbers":
-                    attributes[part.name] = at.integers(4)
-                case "tagged":
-                    attributes[part.name] = module.tagged(at)
-                case "several":
-                    attributes[part.name] = [module.tagged(at) for _ in range(at.number())]
-                case "hints":
-                    attributes[part.name] = module.named(at)
                 case "regions":
                     regions = [self._region() for _ in range(at.number())]
+                case other:
+                    attributes[part.name] = _ATTRIBUTES[other](module, at, part)
         if any(number >= known for number in (*operands, *optional.values())):
             raise ValueError("an operand that is no value yet")
         results = self._numbers(len(types))
-        return Operation(name, results, tuple(types), tuple(operands), optional, attributes, tuple(regions), place)
+        return tile_ir.Operation(
+            name, results, tuple(types), tuple(operands), optional, attributes, tuple(regions), place
+        )
 
-    def _region(self) -> Region:
+    def _region(self) -> tile_ir.Region:
         at = self._at
         if not (blocks := at.number()):  # an `if` with nothing to do otherwise
-            return Region((), (), [])
+            return tile_ir.Region((), (), [])
         if blocks != 1:
             raise ValueError("a region of several blocks")
         kept = self._next
@@ -600,4 +577,4 @@ class _Body:
         arguments = self._numbers(len(types))
         operations = [self._operation() for _ in range(at.number())]
         self._next = kept
-        return Region(arguments, types, operations)
+        return tile_ir.Region(arguments, types, operations)

@@ -20,26 +20,9 @@ if TYPE_CHECKING:
 _RESTRICT: Final = frozenset({"__restrict__", "__restrict", "restrict"})
 _IDENTIFIERS: Final = frozenset({"identifier", "type_identifier", "field_identifier"})
 _CONSTRAINED: Final = re.compile(r"\s*(?!typename\b|class\b|template\b)[\w:]+(?:\s*<.*>)?\s+(\w+\s*=.*)", re.DOTALL)
-_STANDARD_CONCEPTS: Final = frozenset(
-    [
-        "same_as",
-        "derived_from",
-        "convertible_to",
-        "integral",
-        "signed_integral",
-        "unsigned_integral",
-        "floating_point",
-        "default_initializable",
-        "copyable",
-        "movable",
-        "regular",
-        "semiregular",
-        "invocable",
-        "regular_invocable",
-        "predicate",
-        "equality_comparable",
-        "totally_ordered",
-    ]
+_STANDARD_CONCEPTS: Final = re.compile(
+    "same_as|derived_from|convertible_to|(?:|signed_|unsigned_)integral|floating_point|default_initializable|copyable"
+    "|movable|(?:|semi)regular|(?:regular_)?invocable|predicate|equality_comparable|totally_ordered"
 )
 
 
@@ -213,7 +196,9 @@ class Grammar:
 
     def _is_concept(self, name: str) -> bool:
         scope, _, last = name.rpartition("::")
-        return last in self._concepts or (scope in ("std", "cuda::std") and last in _STANDARD_CONCEPTS)
+        return last in self._concepts or (
+            scope in ("std", "cuda::std") and _STANDARD_CONCEPTS.fullmatch(last) is not None
+        )
 
     def _parameter(self, node: Node) -> Parameter:
         cpp, name, pack = self._declared(self._base(node), node.child_by_field_name("declarator"))

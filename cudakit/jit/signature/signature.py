@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from cudakit.errors import TemplateError, shortened
 from cudakit.types.cpp import (
@@ -25,7 +25,7 @@ from cudakit.types.cpp import (
 )
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 8
+RECORDS_FORMAT = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,31 +211,7 @@ class Declarations:
 
     def to_json(self) -> str:
         """These declarations as compact JSON."""
-        record = {
-            "kernels": [
-                [
-                    kernel.name,
-                    [
-                        [p.name, p.kind, p.value_type and _encode(p.value_type), p.default, p.pack]
-                        for p in kernel.template_parameters
-                    ],
-                    None
-                    if kernel.parameters is None
-                    else [[p.name, _encode(p.type), p.pack, p.default] for p in kernel.parameters],
-                    kernel.line,
-                    kernel.defined,
-                    kernel.is_tile,
-                    kernel.heads,
-                ]
-                for kernel in self.kernels
-            ],
-            "symbols": [[s.name, _encode(s.type), s.extents, s.constant, s.managed] for s in self.symbols],
-            "structs": self.structs,
-            "enums": self.enums,
-            "aliases": [[name, _encode(cpp)] for name, cpp in self.aliases],
-            "unclosed": self.unclosed,
-        }
-        return json.dumps(record, separators=(",", ":"))
+        return json.dumps(_encoded(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Declarations:
@@ -247,80 +223,38 @@ class Declarations:
             `text` is not such JSON.
         """
         try:
-            record = json.loads(text)
-            return cls(
-                tuple(
-                    Signature(
-                        name,
-                        tuple(
-                            TemplateParameter(parameter, kind, value_type and _decode_type(value_type), default, pack)
-                            for parameter, kind, value_type, default, pack in template_parameters
-                        ),
-                        None
-                        if parameters is None
-                        else tuple(
-                            Parameter(parameter, _decode_type(cpp), pack, default)
-                            for parameter, cpp, pack, default in parameters
-                        ),
-                        line,
-                        defined,
-                        is_tile,
-                        heads=tuple(
-                            TensorHead(tuple((k, start, end) for k, start, end in found), body) for found, body in heads
-                        ),
-                    )
-                    for name, template_parameters, parameters, line, defined, is_tile, heads in record["kernels"]
-                ),
-                tuple(
-                    Symbol(name, _decode_type(cpp), tuple(extents), constant, managed)
-                    for name, cpp, extents, constant, managed in record["symbols"]
-                ),
-                tuple(record["structs"]),
-                tuple(Enumeration(name, tuple(enumerators), *others) for name, enumerators, *others in record["enums"]),
-                tuple((name, _decode_type(cpp)) for name, cpp in record["aliases"]),
-                record["unclosed"],
-            )
-        except (KeyError, TypeError) as error:
+            record = _decoded(json.loads(text))
+        except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"not the JSON of declarations: {error!r}") from error
+        if not isinstance(record, cls):
+            raise ValueError(f"not the JSON of declarations: {record!r}")
+        return record
 
 
-def _encode(cpp: CppType | Value) -> list[Any]:
-    match cpp:
-        case Named(name, arguments, const):
-            return ["name", name, None if arguments is None else [_encode(a) for a in arguments], const]
-        case Pointer(target, const, restrict):
-            return ["pointer", _encode(target), const, restrict]
-        case Reference(target, rvalue):
-            return ["reference", _encode(target), rvalue]
-        case Opaque(text, const):
-            return ["opaque", text, const]
-        case Value(text):
-            return ["value", text]
+#: The records that JSON has, as lists of their class's name and their fields; tuples have an empty name.
+_RECORDS: Final = {
+    record.__name__: record
+    for record in (
+        *(Declarations, Signature, TemplateParameter, Parameter, TensorHead, Symbol, Enumeration),
+        *(Named, Pointer, Reference, Opaque, Value),
+    )
+}
 
 
-def _decode(record: list[Any]) -> CppType | Value:
-    match record:
-        case ["name", name, arguments, const]:
-            return Named(name, None if arguments is None else tuple(_decode(a) for a in arguments), const)
-        case ["value", text]:
-            return Value(text)
-        case _:
-            return _decode_type(record)
+def _encoded(value: Any) -> Any:
+    name = type(value).__name__
+    if name in _RECORDS:
+        fields = value if isinstance(value, tuple) else [getattr(value, field) for field in value.__match_args__]
+        return [name, *map(_encoded, fields)]
+    return ["", *map(_encoded, value)] if isinstance(value, tuple) else value
 
 
-def _decode_type(record: list[Any]) -> CppType:
-    match record:
-        case ["name", *_]:
-            named = _decode(record)
-            assert isinstance(named, Named)
-            return named
-        case ["pointer", target, const, restrict]:
-            return Pointer(_decode_type(target), const, restrict)
-        case ["reference", target, rvalue]:
-            return Reference(_decode_type(target), rvalue)
-        case ["opaque", text, const]:
-            return Opaque(text, const)
-    raise ValueError(f"not a type: {record!r}")
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    name, *fields = value
+    made = map(_decoded, fields)
+    return tuple(made) if name == "" else _RECORDS[name](*made)
 
 
 def select(declarations: Declarations, name: str | None, source_name: str) -> Signature:

@@ -28,26 +28,10 @@ _WHEELS = (
 #: Headers that change with the version of a toolkit.
 _VERSIONED = ("cuda.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h", "cuda/__cccl_config", "curand.h")
 #: What CUDA's headers ask for with ``__has_include`` and do not bring.
-_ASKED_BY_CUDAS = frozenset(
-    (
-        "__config",
-        "__memory",
-        "__utility",
-        "bits",
-        "ciso646",
-        "dlpack",
-        "dlpack.h",
-        "endian.h",
-        "experimental",
-        "ext",
-        "memory_resource",
-        "nvtx3",
-        "pthread.h",
-        "random",
-        "version",
-        "yvals.h",
-    )
-)
+_ASKED_BY_CUDAS = """
+__config __memory __utility bits ciso646 dlpack dlpack.h endian.h experimental ext memory_resource nvtx3 pthread.h
+random version yvals.h
+"""
 #: Headers of CUDA's that device code may include.
 _FOR_DEVICE = re.compile(
     r"(?:cub|cuda|thrust|nv|cooperative_groups|crt)/.*|cuda(?:_runtime(?:_api)?)?\.h|cuComplex\.h|mma\.h"
@@ -229,7 +213,7 @@ def is_toolkit_folder(folder: str) -> bool:
 def cudas_names() -> frozenset[str]:
     """What the first part of a name can be that CUDA's headers include, or ask for."""
     names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
-    return frozenset(names) | _ASKED_BY_CUDAS
+    return frozenset(names).union(_ASKED_BY_CUDAS.split())
 
 
 def core_version() -> str:
