@@ -1,14 +1,12 @@
 """Atomic operations: PTX ISA 9.7.13.5 (atom) and 9.7.13.6 (red).
 
-Lanes that collide are applied in their order, and each gets the value before its own. `apply_in_order` does that
-without a loop over lanes where the operation allows: by scans over the lanes sorted by address.
+Lanes that collide are applied in their order, and each gets the value before its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -27,7 +25,15 @@ _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add, "min": np.minimum, "max": np.maximum,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
-_OPERATIONS = (*_UFUNCS, "inc", "dec", "exch", "cas")
+#: What memory holds after a lane, of what it held and the lane's value.
+_Function: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+_FUNCTIONS: dict[str, _Function] = {
+    **_UFUNCS,
+    "exch": lambda held, value: value,
+    "inc": lambda held, bound: np.where(held >= bound, held.dtype.type(0), held + held.dtype.type(1)),
+    "dec": lambda held, bound: np.where((held == 0) | (held > bound), bound, held - held.dtype.type(1)),
+}
+_OPERATIONS = (*_FUNCTIONS, "cas")
 #: Types whose arithmetic is done in a dtype other than their bits'.
 COMPUTED = {
     "f16": np.dtype(np.float16), "f16x2": np.dtype(np.float16),
@@ -36,33 +42,23 @@ COMPUTED = {
 _QUIET = {"f16": 0x7FFF, "bf16": 0x7FFF, "f16x2": 0x7FFF, "bf16x2": 0x7FFF, "f32": 0x7FFFFFFF}
 
 
-@dataclass(frozen=True, slots=True)
-class _Segments:
+class _Segments(NamedTuple):
     """Lanes sorted by element, in their own order within one: where each element's lanes start, and how many."""
 
     elements: np.ndarray
     starts: np.ndarray
     sizes: np.ndarray
 
-    @property
-    def rank(self) -> np.ndarray:
-        """Lanes of the same element before each."""
-        return np.asarray(np.arange(self.elements.size) - np.repeat(self.starts, self.sizes))
-
-    def spread(self, values: np.ndarray) -> np.ndarray:
-        """A value for each segment, given to its lanes."""
-        return np.asarray(np.repeat(values, self.sizes))
-
 
 def apply_in_order(
-    operation: str, view: np.ndarray, elements: np.ndarray, values: np.ndarray, compare: np.ndarray | None = None
+    operation: str | _Function, view: np.ndarray, elements: np.ndarray, values: np.ndarray, compare: Any = None
 ) -> np.ndarray:
     """Each lane in its order: old = view[element]; view[element] = operation(old, value); the old values.
 
     Parameters
     ----------
-    operation : str
-        Of `atom`: ``add``, ``inc``, …, ``cas``.
+    operation : str or callable
+        Of `atom`: ``add``, ``inc``, …, ``cas``; or what memory holds then, of what it holds and a value.
     view : numpy.ndarray
         Memory.
     elements, values, compare : numpy.ndarray
@@ -70,115 +66,41 @@ def apply_in_order(
     """
     if elements.size == 0:
         return values
-    order: np.ndarray | None = None
-    if int(elements.min()) != int(elements.max()):
-        if (elements[1:] < elements[:-1]).any():
-            order = np.argsort(elements, kind="stable")
-            elements, values = elements[order], values[order]
-            compare = compare[order] if compare is not None else None
-        starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 1))
-    else:
-        starts = np.zeros(1, np.int64)
+    order = np.argsort(elements, kind="stable")
+    elements, values = elements[order], values[order]
+    starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 1))
     segments = _Segments(elements, starts, np.diff(starts, append=elements.size))
+    function = _FUNCTIONS.get(operation) if isinstance(operation, str) else operation
+    result: np.ndarray = np.empty_like(values)
     with np.errstate(all="ignore"):
-        if compare is not None:
-            old = _compare_and_swap(segments, view, compare, values)
-        elif operation == "exch":
-            old = np.empty_like(values)
-            old[1:] = values[:-1]
-            old[starts] = view[elements[starts]]
-            view[elements[starts]] = values[starts + segments.sizes - 1]
-        elif operation in ("inc", "dec"):
-            old = _count(segments, view, values, operation == "inc")
+        if function is None:
+            result[order] = _compare_and_swap(segments, view, compare[order], values)
+        elif isinstance(function, np.ufunc) and starts.size < int(segments.sizes.max()):
+            result[order] = _by_element(function, segments, view, values)
         else:
-            old = _scan(_UFUNCS[operation], segments, view, values)
-    if order is None:
-        return old
-    result: np.ndarray = np.empty_like(old)
-    result[order] = old
+            result[order] = _by_rank(function, segments, view, values)
     return result
 
 
-def _scan(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
-    starts, sizes = segments.starts, segments.sizes
-    first = segments.elements[starts]
-    memory = view[first]
-    most = int(sizes.max())
-    if most == 1:
-        view[first] = function(memory, values)
-        return np.asarray(memory)
-    inexact = values.dtype.kind not in "iu"
-    if starts.size == 1 or (inexact and starts.size < most):
-        old = np.empty_like(values)
-        for number, start in enumerate(starts):
-            # Accumulation goes from left to right, so that floats round as one lane after the other would.
-            piece = values[start : start + sizes[number]]
-            running = function.accumulate(np.concatenate((memory[number : number + 1], piece)), dtype=values.dtype)
-            old[start : start + sizes[number]] = running[:-1]
-            view[first[number]] = running[-1]
-        return old
-    if inexact:
-        return _by_rank(lambda held, value: function(held, value), segments, view, values)
-    if function in (np.add, np.bitwise_xor):
-        # Both have an inverse, modulo 2ⁿ: a scan over all lanes less what came before the segment.
-        inverse = np.subtract if function is np.add else np.bitwise_xor
-        after = function.accumulate(values, dtype=values.dtype)
-        before = inverse(after, values)
-        old = np.asarray(function(inverse(before, segments.spread(before[starts])), segments.spread(memory)))
-    else:
-        after, rank, distance = values.copy(), segments.rank, 1
-        while distance < most:
-            lanes = np.flatnonzero(rank >= distance)
-            after[lanes] = function(after[lanes], after[lanes - distance])
-            distance *= 2
-        old = np.empty_like(values)
-        old[1:] = after[:-1]
-        old = np.asarray(function(old, segments.spread(memory)))
-        old[starts] = memory
-    last = starts + sizes - 1
-    view[first] = function(old[last], values[last])
+def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """All lanes of an element at once, from left to right: floats round as one lane after the other would."""
+    old: np.ndarray = np.empty_like(values)
+    for start, size in zip(segments.starts, segments.sizes, strict=True):
+        element, lanes = segments.elements[start], slice(start, start + size)
+        running = function.accumulate(np.concatenate((view[element : element + 1], values[lanes])), dtype=values.dtype)
+        old[lanes], view[element] = running[:-1], running[-1]
     return old
 
 
-def _by_rank(
-    function: Callable[[np.ndarray, np.ndarray], np.ndarray], segments: _Segments, view: np.ndarray, values: np.ndarray
-) -> np.ndarray:
+def _by_rank(function: _Function, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The first lane of every element at once, then the second, and so on."""
     old: np.ndarray = np.empty_like(values)
-    order = np.argsort(segments.rank, kind="stable")
-    ends = np.cumsum(np.bincount(segments.rank))
-    begin = 0
-    for end in ends:
-        lanes = order[begin:end]
+    for rank in range(int(segments.sizes.max())):
+        lanes = segments.starts[segments.sizes > rank] + rank
         where = segments.elements[lanes]
         old[lanes] = view[where]
         view[where] = function(old[lanes], values[lanes])
-        begin = int(end)
     return old
-
-
-def _count(segments: _Segments, view: np.ndarray, bounds: np.ndarray, up: bool) -> np.ndarray:
-    """``inc`` (to 0 past the bound) and ``dec`` (to the bound past 0)."""
-    bound = bounds[segments.starts]
-
-    def one(held: np.ndarray, limit: np.ndarray) -> np.ndarray:
-        unit, zero = held.dtype.type(1), held.dtype.type(0)
-        if up:
-            return np.asarray(np.where(held >= limit, zero, held + unit))
-        return np.asarray(np.where((held == zero) | (held > limit), limit, held - unit))
-
-    if not (bounds == segments.spread(bound)).all():
-        return _by_rank(one, segments, view, bounds)
-    first = segments.elements[segments.starts]
-    memory = view[first]
-    # After one step the value is within the bound, and goes round modulo bound + 1.
-    begin = segments.spread(one(memory, bound)).astype(np.int64)
-    around = segments.spread(bound).astype(np.int64) + 1
-    steps = segments.rank - 1
-    old = ((begin + steps if up else begin - steps) % around).astype(bounds.dtype)
-    old[segments.starts] = memory
-    view[first] = one(old[segments.starts + segments.sizes - 1], bound)
-    return np.asarray(old)
 
 
 def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -225,55 +147,38 @@ def change(
     values: np.ndarray,
     compare: np.ndarray | None,
 ) -> np.ndarray:
-    """One piece of memory changed by the lanes in it."""
-    floating = kind in _QUIET or kind == "f64"
-    if not floating or operation != "add":
-        if floating and operation in ("min", "max"):
-            # A ufunc of NumPy takes either zero: where a lane or memory has one, the sign of zeros is looked at.
-            if not values.all() or not view[elements].all():
-                return _one_by_one(_EXTREMA[operation], kind, view, elements, values)
-            return _floating(np.fmin if operation == "min" else np.fmax, kind, view, elements, values)
-        if not wanted and operation in _UFUNCS:
+    """One piece of memory changed by the lanes in it; the old values, if they are `wanted`."""
+    function = _function(operation, kind, flushes, view, elements, values)
+    if wanted or function not in _UFUNCS.values():
+        old = apply_in_order(function, view, elements, values, compare)
+    else:
+        old = values
+        with np.errstate(all="ignore"):
             _UFUNCS[operation].at(view, elements, values)
-            return values
-        return apply_in_order(operation, view, elements, values, compare)
+    if kind in _QUIET and operation in _UFUNCS:
+        _quieten(kind, view, elements)
+    return old
+
+
+def _function(
+    operation: str, kind: str, flushes: bool, view: np.ndarray, elements: np.ndarray, values: np.ndarray
+) -> str | _Function:
+    """The operation for these values: a ufunc of NumPy's, unless one of them is nothing for it."""
+    if not (kind in _QUIET or kind == "f64") or operation not in ("add", "min", "max"):
+        return _UFUNCS.get(operation, operation)
+    if operation != "add":
+        # A ufunc takes either zero: where a lane or memory has one, the sign of zeros is looked at.
+        if not values.all() or not view[elements].all():
+            return _EXTREMA[operation]
+        return np.fmin if operation == "min" else np.fmax
     if flushes and kind == "f32":
         # Atomics on global memory flush subnormal numbers; where none can arise, nothing has to be looked at.
         tiny = np.float32(2.0**-100)
-        held = view[elements]
-        if ((np.abs(values) < tiny) & (values != 0)).any() or ((np.abs(held) < tiny) & (held != 0)).any():
-            return _one_by_one(lambda a, b: _flush(_flush(a) + _flush(b)), kind, view, elements, values)
+        if any(((np.abs(terms) < tiny) & (terms != 0)).any() for terms in (values, view[elements])):
+            return lambda held, value: _flush(_flush(held) + _flush(value))
     if flushes and kind == "f64" and (np.isnan(values).any() or np.isnan(view[elements]).any()):
-        return _one_by_one(_add_keeping_nan, kind, view, elements, values)
-    if not wanted:
-        with np.errstate(all="ignore"):
-            np.add.at(view, elements, values)
-        _quieten(kind, view, elements)
-        return values
-    return _floating(np.add, kind, view, elements, values)
-
-
-def _sorted(elements: np.ndarray) -> tuple[np.ndarray, _Segments]:
-    order = np.argsort(elements, kind="stable")
-    chosen = elements[order]
-    starts = np.flatnonzero(np.diff(chosen, prepend=chosen[0] - 1))
-    return order, _Segments(chosen, starts, np.diff(starts, append=chosen.size))
-
-
-def _one_by_one(
-    function: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    kind: str,
-    view: np.ndarray,
-    elements: np.ndarray,
-    values: np.ndarray,
-) -> np.ndarray:
-    """Lanes of an element one after the other; the old values."""
-    order, segments = _sorted(elements)
-    result: np.ndarray = np.empty_like(values)
-    with np.errstate(all="ignore"):
-        result[order] = _by_rank(function, segments, view, values[order])
-    _quieten(kind, view, elements)
-    return result
+        return _add_keeping_nan
+    return np.add
 
 
 def _add_keeping_nan(held: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -293,15 +198,6 @@ def _greatest(held: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 _EXTREMA = {"min": _least, "max": _greatest}
-
-
-def _floating(function: np.ufunc, kind: str, view: np.ndarray, elements: np.ndarray, values: np.ndarray) -> np.ndarray:
-    order, segments = _sorted(elements)
-    result: np.ndarray = np.empty_like(values)
-    with np.errstate(all="ignore"):
-        result[order] = _scan(function, segments, view, values[order])
-    _quieten(kind, view, elements)
-    return result
 
 
 def _quieten(kind: str, view: np.ndarray, elements: np.ndarray) -> None:
