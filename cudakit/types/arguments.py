@@ -1,4 +1,8 @@
-"""What a Python object is to a kernel: the evidence it gives for deduction, and how its address or bytes are read."""
+"""What a Python object is to a kernel: the evidence it gives for deduction, and how its address or bytes are read.
+
+Arrays of other libraries are known by what they export, by the array interfaces and DLPack: broken descriptions are
+refused before use. `as_numpy` takes those in host memory, `is_page_locked` says which of these devices reach.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +16,9 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, CudakitError, shortened, told
 from cudakit.types import structs
-from cudakit.types.cpp import scalar
+from cudakit.types.cpp import ML_SPELLINGS, scalar
 from cudakit.types.scalars import is_masked
 from cudakit.types.tensors import TensorLayout
-
-# Arrays that other objects export, by the array interfaces and DLPack: broken descriptions are refused before use.
 
 _MOST = 2**63 - 1
 
@@ -121,8 +123,6 @@ def _broken(value: Any, protocol: str, why: str) -> ArgumentError:
         "array in its place"
     )
 
-
-# Which host memory devices reach by its address: what the driver has page-locked.
 
 #: How many arrays are registered with the driver: memory that NumPy has allocated may be page-locked only then.
 _registered = [0]
@@ -299,14 +299,38 @@ def _struct(value: Any, dtype: np.dtype) -> Argument:
 def _page_locked(value: np.ndarray) -> Argument:
     """A host array that devices reach by its address."""
     dtype = passable(value.dtype, "numpy array")
+    address, strides = int(value.__array_interface__["data"][0]), _in_elements("numpy", value.strides, dtype)
+    return _memory(value, "pinned numpy", dtype, value.shape, strides, not value.flags.writeable, None, address)
+
+
+def _memory(
+    value: Any,
+    name: str,
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    readonly: bool,
+    device_id: int | None,
+    address: int,
+) -> Argument:
+    """An array that is known by its address, and by nothing of its library's own."""
+    evidence = Evidence("array", f"{name} {_array_words(dtype, shape)}", dtype, len(shape), readonly)
+    contiguous = _is_row_major(shape, strides)
+    return Argument(value, "memory", evidence, device_id, address, contiguous, shape, strides, address)
+
+
+def _in_elements(name: str, strides: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
+    """Strides in elements.
+
+    Raises
+    ------
+    ArgumentError
+        For those that are no whole elements.
+    """
     size = max(1, dtype.itemsize)
-    if any(step % size for step in value.strides):
-        raise ArgumentError(f"numpy array has strides {value.strides} in bytes, not whole elements of {dtype}; copy it")
-    shown, address = f"pinned numpy {_array_words(dtype, value.shape)}", int(value.__array_interface__["data"][0])
-    evidence = Evidence("array", shown, dtype, value.ndim, not value.flags.writeable)
-    strides = tuple(step // size for step in value.strides)
-    contiguous = bool(value.flags.c_contiguous)
-    return Argument(value, "memory", evidence, None, address, contiguous, value.shape, strides, address)
+    if any(step % size for step in strides):
+        raise ArgumentError(f"{name} array has strides {strides} in bytes, not whole elements of {dtype}; copy it")
+    return tuple(step // size for step in strides)
 
 
 def _array_words(dtype: np.dtype, shape: tuple[int, ...]) -> str:
@@ -338,9 +362,6 @@ def passable(dtype: np.dtype, what: str) -> np.dtype:
 def _cupy(value: Any) -> Argument:
     dtype = passable(value.dtype, "cupy array")
     memory = value.data
-    strides = tuple(step // max(1, dtype.itemsize) for step in value.strides)
-    if any(step % max(1, dtype.itemsize) for step in value.strides):
-        raise ArgumentError(f"cupy array has strides {value.strides} in bytes, not whole elements of {dtype}; copy it")
     return Argument(
         value,
         "cupy",
@@ -349,19 +370,23 @@ def _cupy(value: Any) -> Argument:
         int(memory.ptr),
         bool(value.flags.c_contiguous),
         value.shape,
-        strides,
+        _in_elements("cupy", value.strides, dtype),
         int(memory.mem.ptr),
     )
+
+
+def _dtype_of_torch(value: Any) -> np.dtype:
+    dtype = torch_dtype(value.dtype)
+    if dtype is None:
+        raise ArgumentError(f"torch tensor has dtype {value.dtype}, which has no C++ equivalent here")
+    return dtype
 
 
 def torch_dtype(dtype: Any) -> np.dtype | None:
     """NumPy's dtype for a torch dtype, or None where there is none."""
     name = str(dtype).removeprefix("torch.")
-    if name == "bool":
-        return np.dtype("?")
-    alias = {"float8_e4m3fn": "__nv_fp8_e4m3", "float8_e5m2": "__nv_fp8_e5m2", "bfloat16": "__nv_bfloat16"}
-    if name in alias:
-        return scalar(alias[name])
+    if name in ML_SPELLINGS:
+        return scalar(ML_SPELLINGS[name])
     try:
         return np.dtype(name)
     except TypeError:
@@ -375,9 +400,7 @@ def _torch(value: Any) -> Argument:
             f"torch tensor of {value.dtype} with shape {shape} is on {value.device} and this stream is a GPU's; move "
             "it first, with x.cuda()"
         )
-    dtype = torch_dtype(value.dtype)
-    if dtype is None:
-        raise ArgumentError(f"torch tensor has dtype {value.dtype}, which has no C++ equivalent here")
+    dtype = _dtype_of_torch(value)
     return Argument(
         value,
         "torch",
@@ -449,17 +472,7 @@ def _interface(value: Any) -> Argument:
     strides = tuple(s // max(1, dtype.itemsize) for s in step) if step else _row_major(shape)
     with exporting(value, "__cuda_array_interface__"):
         device_id = _device_of(pointer)
-    return Argument(
-        value,
-        "memory",
-        Evidence("array", f"{type(value).__name__} {_array_words(dtype, shape)}", dtype, len(shape), bool(readonly)),
-        device_id,
-        int(pointer or 0),
-        _is_row_major(shape, strides),
-        shape,
-        strides,
-        int(pointer or 0),
-    )
+    return _memory(value, type(value).__name__, dtype, shape, strides, bool(readonly), device_id, int(pointer or 0))
 
 
 def _dlpack(value: Any) -> Argument:
@@ -475,17 +488,7 @@ def _dlpack(value: Any) -> Argument:
         view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
     dtype, shape = passable(np.dtype(view.dtype), type(value).__name__), tuple(view.shape)
     strides = tuple(view.strides) if view.strides is not None else _row_major(shape)
-    return Argument(
-        value,
-        "memory",
-        Evidence("array", f"{type(value).__name__} {_array_words(dtype, shape)}", dtype, len(shape), view.readonly),
-        view.device_id,
-        int(view.ptr),
-        _is_row_major(shape, strides),
-        shape,
-        strides,
-        int(view.ptr),
-    )
+    return _memory(value, type(value).__name__, dtype, shape, strides, view.readonly, view.device_id, int(view.ptr))
 
 
 def _buffer(value: Any) -> Argument:
@@ -536,8 +539,6 @@ def _device_of(pointer: int | None) -> int | None:
     status, device = driver.cuPointerGetAttribute(ordinal, driver.CUdeviceptr(pointer))
     return int(device) if int(status) == 0 else None
 
-
-# Arrays in host memory, whichever library they are of.
 
 #: DLPack's device types whose memory the host reaches: CPU, pinned.
 _HOST_KINDS = (1, 3)
@@ -602,9 +603,7 @@ def refuse_masked(array: Any) -> None:
 
 def _of_torch(value: Any) -> np.ndarray:
     """A torch tensor's memory, in types that DLPack's NumPy side lacks (bfloat16, fp8) too."""
-    dtype = torch_dtype(value.dtype)
-    if dtype is None:
-        raise ArgumentError(f"torch tensor has dtype {value.dtype}, which has no C++ equivalent here")
+    dtype = _dtype_of_torch(value)
     interface = {
         "data": (value.data_ptr(), False),
         "shape": tuple(value.shape),

@@ -1,7 +1,8 @@
 """C++ types as written in a signature, and the dtype each scalar and vector type stands for.
 
 A type is one of four records: `Named` (``float``, ``T``, ``cuda::std::complex<T>``), `Pointer`, `Reference` and
-`Opaque` (a type whose meaning only the compiler knows, such as ``typename Traits<T>::type``).
+`Opaque` (a type whose meaning only the compiler knows, such as ``typename Traits<T>::type``). `parse_type` makes them
+of template arguments as users write them, and of the types in a demangled name.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -78,15 +79,8 @@ CppType: TypeAlias = Named | Pointer | Reference | Opaque
 _INTEGER_WORDS: Final = frozenset({"signed", "unsigned", "char", "short", "int", "long"})
 
 _FUNDAMENTAL_WORDS: Final = _INTEGER_WORDS | {
-    "void",
-    "bool",
-    "float",
-    "double",
-    "wchar_t",
-    "char8_t",
-    "char16_t",
-    "char32_t",
-}
+    "void", "bool", "float", "double", "wchar_t", "char8_t", "char16_t", "char32_t",
+}  # fmt: skip
 
 
 def canonical_name(name: str) -> str:
@@ -110,47 +104,29 @@ def is_fundamental(name: str) -> bool:
 
 
 def _scalars() -> dict[str, np.dtype]:
-    long = np.dtype(f"i{ctypes.sizeof(ctypes.c_long)}")
-    wide = np.dtype(f"i{ctypes.sizeof(ctypes.c_wchar)}")
-    table: dict[str, np.dtype] = {
-        "bool": np.dtype("?"),
-        "char": np.dtype("i1"),
-        "signed char": np.dtype("i1"),
-        "unsigned char": np.dtype("u1"),
-        "short": np.dtype("i2"),
-        "unsigned short": np.dtype("u2"),
-        "int": np.dtype("i4"),
-        "unsigned int": np.dtype("u4"),
-        "long": long,
-        "unsigned long": np.dtype(long.str.replace("i", "u")),
-        "long long": np.dtype("i8"),
-        "unsigned long long": np.dtype("u8"),
-        "wchar_t": wide,
-        "char8_t": np.dtype("u1"),
-        "char16_t": np.dtype("u2"),
-        "char32_t": np.dtype("u4"),
-        "size_t": np.dtype("u8"),
-        "ssize_t": np.dtype("i8"),
-        "ptrdiff_t": np.dtype("i8"),
-        "intptr_t": np.dtype("i8"),
-        "uintptr_t": np.dtype("u8"),
-        "uchar": np.dtype("u1"),
-        "ushort": np.dtype("u2"),
-        "uint": np.dtype("u4"),
-        "ulong": np.dtype(long.str.replace("i", "u")),
-        "float": np.dtype("f4"),
-        "double": np.dtype("f8"),
-        "__half": np.dtype("f2"),
-        "half": np.dtype("f2"),
-        "cuFloatComplex": np.dtype("c8"),
-        "cuComplex": np.dtype("c8"),
-        "cuDoubleComplex": np.dtype("c16"),
-        "CUdeviceptr": np.dtype("u8"),
-        "cudaTextureObject_t": np.dtype("u8"),
-        "cudaSurfaceObject_t": np.dtype("u8"),
-        "CUtexObject": np.dtype("u8"),
-        "CUsurfObject": np.dtype("u8"),
-    }
+    long, wide = ctypes.sizeof(ctypes.c_long), ctypes.sizeof(ctypes.c_wchar)
+    spellings = (
+        ("?", "bool"),
+        ("i1", "char, signed char"),
+        ("u1", "unsigned char, char8_t, uchar"),
+        ("i2", "short"),
+        ("u2", "unsigned short, char16_t, ushort"),
+        ("i4", "int"),
+        ("u4", "unsigned int, char32_t, uint"),
+        (f"i{wide}", "wchar_t"),
+        (f"i{long}", "long"),
+        (f"u{long}", "unsigned long"),
+        ("i8", "long long, ssize_t, ptrdiff_t, intptr_t"),
+        ("u8", "unsigned long long, size_t, uintptr_t"),
+        (f"u{long}", "ulong"),
+        ("u8", "CUdeviceptr, cudaTextureObject_t, cudaSurfaceObject_t, CUtexObject, CUsurfObject"),
+        ("f4", "float"),
+        ("f8", "double"),
+        ("f2", "__half, half"),
+        ("c8", "cuFloatComplex, cuComplex"),
+        ("c16", "cuDoubleComplex"),
+    )
+    table = {name: np.dtype(code) for code, names in spellings for name in names.split(", ")}
     for bits in (8, 16, 32, 64):
         # The fast types differ between the host's headers and libcu++'s: the compiler is asked for them.
         for stem in (f"int{bits}_t", f"int_least{bits}_t"):
@@ -175,27 +151,14 @@ ML_SCALARS: Final[dict[str, str]] = {
     "__nv_fp8_e5m2": "float8_e5m2",
 }
 
+_DEDUCED = (
+    "bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long long",
+    "unsigned long long", "__half", "float", "double", "cuda::std::complex<float>", "cuda::std::complex<double>",
+)  # fmt: skip
 #: The C++ spelling that a dtype becomes when a template parameter is deduced from it.
-_SPELLINGS: Final[dict[np.dtype, str]] = {
-    SCALARS[name]: name
-    for name in (
-        "bool",
-        "signed char",
-        "unsigned char",
-        "short",
-        "unsigned short",
-        "int",
-        "unsigned int",
-        "long long",
-        "unsigned long long",
-        "__half",
-        "float",
-        "double",
-        "cuda::std::complex<float>",
-        "cuda::std::complex<double>",
-    )
-}
-_ML_SPELLINGS: Final[dict[str, str]] = {
+_SPELLINGS: Final[dict[np.dtype, str]] = {SCALARS[name]: name for name in _DEDUCED}
+#: The same for dtypes of ml_dtypes, by their names.
+ML_SPELLINGS: Final[dict[str, str]] = {
     "bfloat16": "__nv_bfloat16",
     "float8_e4m3fn": "__nv_fp8_e4m3",
     "float8_e5m2": "__nv_fp8_e5m2",
@@ -216,19 +179,10 @@ HEADER: Final[dict[str, str]] = {
 def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
     """Built-in vector types: name → (component dtype, components, alignment in bytes), as vector_types.h has them."""
     bases = {
-        "char": "i1",
-        "uchar": "u1",
-        "short": "i2",
-        "ushort": "u2",
-        "int": "i4",
-        "uint": "u4",
-        "long": SCALARS["long"].str,
-        "ulong": SCALARS["unsigned long"].str,
-        "longlong": "i8",
-        "ulonglong": "u8",
-        "float": "f4",
-        "double": "f8",
-    }
+        "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
+        "long": SCALARS["long"].str, "ulong": SCALARS["unsigned long"].str, "longlong": "i8", "ulonglong": "u8",
+        "float": "f4", "double": "f8",
+    }  # fmt: skip
     table: dict[str, tuple[np.dtype, int, int]] = {}
     for base, code in bases.items():
         dtype = np.dtype(code)
@@ -273,7 +227,7 @@ def vector(name: str) -> tuple[np.dtype, int, int] | None:
 def spelling(dtype: np.dtype) -> str | None:
     """The C++ type that a scalar dtype in native byte order becomes, or None where there is none."""
     if dtype.type.__module__ == "ml_dtypes":
-        return _ML_SPELLINGS.get(dtype.name) if dtype.isnative else None
+        return ML_SPELLINGS.get(dtype.name) if dtype.isnative else None
     return _SPELLINGS.get(dtype)
 
 
@@ -299,13 +253,7 @@ def tensor_arguments(cpp: CppType) -> tuple[CppType | Value, CppType | Value]:
 
 def with_const(cpp: Named | Pointer | Opaque, const: bool) -> Named | Pointer | Opaque:
     """`cpp` with its top-level const as given."""
-    match cpp:
-        case Named(name, arguments):
-            return Named(name, arguments, const)
-        case Pointer(target, _, restrict):
-            return Pointer(target, const, restrict)
-        case Opaque(text):
-            return Opaque(text, const)
+    return cpp._replace(const=const) if isinstance(cpp, Pointer) else replace(cpp, const=const)
 
 
 def scalar_dtype(cpp: CppType) -> np.dtype | None:
@@ -323,17 +271,8 @@ def names_in(cpp: CppType | Value) -> Iterator[str]:
         case Pointer(target) | Reference(target):
             yield from names_in(target)
         case Opaque(text) | Value(text):
-            word = ""
-            for character in text + " ":
-                if character.isalnum() or character == "_":
-                    word += character
-                else:
-                    if word:
-                        yield word
-                    word = ""
+            yield from re.findall(r"\w+", text)
 
-
-# C++ types from text: template arguments as users write them, and the types in a demangled name.
 
 _QUALIFIERS = frozenset({"const", "volatile", "typename", "struct", "class", "enum", "union"})
 _RESTRICT = frozenset({"__restrict__", "__restrict", "restrict"})

@@ -1,4 +1,7 @@
-"""Python numbers to the exact bits of a C++ scalar, refusing what the type cannot hold."""
+"""Python values to the exact bits of C++ scalars, structs and arrays, refusing what these cannot hold.
+
+`constant` reads default arguments of C++ that are plain constants, as Python values.
+"""
 
 from __future__ import annotations
 
@@ -175,19 +178,10 @@ def to_bytes(passed: Passed, dtype: np.dtype) -> bytes:
     return np.array(passed, dtype).tobytes()
 
 
-# Python values to the exact bytes of a struct or an array, refusing what a field or an element cannot hold.
-
 #: Types whose values `struct` takes, or refuses, as `scalars.converter` does.
-_PLAIN = frozenset(
-    [int, float, bytes, *(np.dtype(code).type for code in ("f2", "f4", "f8", *np.typecodes["AllInteger"]))]
-)
-#: Python's `struct` has codes of its own for dtypes.
-_CODES = {
-    np.dtype(code): letter
-    for code, letter in zip(
-        ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"], "bBhHiIqQefd", strict=True
-    )
-}
+_PLAIN = frozenset([int, float, bytes, *(np.dtype(code).type for code in "efd" + np.typecodes["AllInteger"])])
+#: Python's `struct` and NumPy have the same codes for these dtypes; that of Python has fixed sizes after `<`.
+_CODES = {np.dtype(letter): letter for letter in "bBhHiIqQefd"}
 
 
 class _Leaf(NamedTuple):
@@ -330,8 +324,6 @@ def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
         converter(dtype, where)(given[wrong].reshape(-1)[0].item())
     return made
 
-
-# Default arguments of C++ that are plain constants, as Python values.
 
 #: A number as C++ writes it: digits in groups, and a suffix for its type.
 _NUMBER: Final = re.compile(

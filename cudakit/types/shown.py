@@ -1,6 +1,7 @@
 """What objects show of themselves: parts that are written as text, and for notebooks as HTML.
 
-The HTML is small and runs no script, and every text in it is escaped.
+The HTML is small and runs no script, and every text in it is escaped. `ShownSignature` is what callables take, as
+`inspect.signature` and `help` ask for it.
 """
 
 from __future__ import annotations
@@ -130,9 +131,6 @@ def _lines(part: Part) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-
-
-# What callables take, as `inspect.signature` and `help` are told it: worked out when they ask.
 
 
 class ShownSignature:

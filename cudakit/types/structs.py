@@ -1,4 +1,8 @@
-"""Structs by value: a dataclass, a ctypes.Structure or a structured dtype, and the C++ struct with the same layout."""
+"""Structs by value: a dataclass, a ctypes.Structure or a structured dtype, and the C++ struct with the same layout.
+
+The compiler checks that a type is what Python takes it for, its size, fields and their types, by the C++ text of
+`struct_assertions` and `number_assertion`.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +57,7 @@ def struct_dtype(kind: Any) -> np.dtype:
         if dtype.names is None and scalar_spelling(dtype) is None:
             raise TemplateError(
                 f"field {shortened(field.name)} of {kind.__name__} has type {shortened(hint)}, which has no C++ "
-                "equivalent; "
-                "use a NumPy scalar type such as numpy.float32"
+                "equivalent; use a NumPy scalar type such as numpy.float32"
             )
         fields.append((field.name, np.dtype((dtype, shape))))
     return _aligned(fields)
@@ -132,8 +135,7 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
         if offset % alignment:
             raise TemplateError(
                 f"field {shortened(field)} of struct {name} is at byte {offset}, which is not a multiple of "
-                f"{spelled}'s "
-                f"alignment {alignment}; build the dtype with align=True"
+                f"{spelled}'s alignment {alignment}; build the dtype with align=True"
             )
         natural = -(-end // alignment) * alignment
         if offset > natural:
@@ -160,8 +162,6 @@ def _alignment(dtype: np.dtype) -> int:
         return max((_alignment(innermost(dtype.fields[name][0])[0]) for name in dtype.names), default=1)
     return min(dtype.itemsize, 16)
 
-
-# C++ text with which the compiler checks that a type is what Python takes it for: size, fields and their types.
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
