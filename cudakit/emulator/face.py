@@ -1,6 +1,7 @@
 """What the rooms above use of the emulator: its place, launches, memory, streams and observers.
 
-They import nothing else of it, so that what is behind may change alone; proofs also read parsed programs.
+They import nothing else of it, so that what is behind may change alone. Proofs read parsed programs
+(`program`, `flow`), what is known of their instructions (`facts`), and what these mean (`words`).
 """
 
 from __future__ import annotations
@@ -9,10 +10,15 @@ from cudakit.emulator.checks.check import check
 from cudakit.emulator.checks.findings import Finding
 from cudakit.emulator.counters.report import Report, counters
 from cudakit.emulator.debug.debug import begin
+from cudakit.emulator.isa import facts, flow, words
 from cudakit.emulator.launch import EmulatedCode, EmulatedShape
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.machine import DrawnOrder
+from cudakit.emulator.machine.memory import plain
 from cudakit.emulator.place import EmulatorPlace, strict
+from cudakit.emulator.ptx import program
+from cudakit.emulator.ptx.body import TYPE_BYTES
+from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ready import EmulatedThreads
 from cudakit.emulator.resources.allocations import MARKS, room
 from cudakit.emulator.resources.device_array import DeviceArray, DeviceModule, as_device
@@ -28,4 +34,5 @@ __all__ = [
     "EmulatedTensorMap", "SurfaceObject", "TextureObject",
     "EmulatedEvent", "EmulatedStream", "handed_out", "host_view", "order", "stream",
     "Finding", "DrawnOrder", "Report", "begin", "check", "counters",
+    "TYPE_BYTES", "facts", "flow", "parse", "plain", "program", "words",
 ]  # fmt: skip

@@ -12,10 +12,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cudakit.emulator.isa.facts import facts_of, is_atomic, result_of, targets, touches
-from cudakit.emulator.isa.flow import Flow, ends_block, waits
-from cudakit.emulator.ptx.body import TYPE_BYTES
-from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register, Source
+from cudakit.emulator.face import TYPE_BYTES, facts, flow, program
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Registers, Unsupported, Value, conjuncts, merged, step
 from cudakit.proof.problem import Problem
 from cudakit.proof.terms import (
@@ -47,7 +44,7 @@ Way: TypeAlias = tuple[Path, Values]
 class Access:
     """A thread reads or writes `size` bytes from an address on, where `path` holds."""
 
-    given: Instruction
+    given: program.Instruction
     path: Path
     address: Polynomial
     size: int
@@ -57,11 +54,11 @@ class Access:
 
     @property
     def is_write(self) -> bool:
-        return facts_of(self.given).memory[0].use != "loads"
+        return facts.facts_of(self.given).memory[0].use != "loads"
 
     @property
     def is_atomic(self) -> bool:
-        return is_atomic(self.given)
+        return facts.is_atomic(self.given)
 
     @property
     def is_of_block(self) -> bool:
@@ -69,7 +66,7 @@ class Access:
         return not {"cta", "cluster"}.isdisjoint(self.given.modifiers)
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> program.Source | None:
         return self.given.source
 
 
@@ -77,7 +74,7 @@ class Access:
 class Barrier:
     """A thread waits for its block, where `path` holds."""
 
-    given: Instruction
+    given: program.Instruction
     path: Path
     loops: tuple[Loop, ...]
     position: int
@@ -89,7 +86,7 @@ class Loop:
 
     name: str
     round: Symbol
-    given: Instruction
+    given: program.Instruction
     has_barrier: bool
     first: int = 0
     last: int = 0
@@ -119,15 +116,14 @@ class Execution:
 
     problem: Problem
     numbers: Numbers
-    flow: Flow
 
     def __init__(self, problem: Problem, numbers: Numbers) -> None:
         self.problem, self.numbers, self.function = problem, numbers, problem.entry
-        self.flow = Flow(self.function)
+        self.flow: flow.Flow = flow.Flow(self.function)
         self.events: list[Access | Barrier] = []
         self.loops: tuple[Loop, ...] = ()
         self.passed: list[Loop] = []
-        self.at: Instruction | None = None
+        self.at: program.Instruction | None = None
         self._names = itertools.count()
 
     def run(self) -> None:
@@ -206,7 +202,7 @@ class Execution:
                 condition = registers.predicate(given.guard[0])
                 condition = negation(condition) if given.guard[1] else condition
             if condition == FALSE:
-                if ends_block(given):
+                if flow.ends_block(given):
                     return {block.successors[-1]: [(path, values)]}
                 continue
             there = self._and(path, condition)
@@ -215,7 +211,7 @@ class Execution:
                 if condition != TRUE:
                     out.setdefault(block.successors[1], []).append((self._and(path, negation(condition)), dict(values)))
                 return {to: found for to, found in out.items() if to != self.flow.end}
-            if facts_of(given).does in ("leaves", "stops"):
+            if facts.facts_of(given).does in ("leaves", "stops"):
                 if condition == TRUE:
                     return {}
                 path = self._and(path, negation(condition))
@@ -227,10 +223,10 @@ class Execution:
     def _and(path: Path, condition: Formula) -> Path:
         return path + tuple(each for each in conjuncts(condition) if each not in path)
 
-    def instruction(self, given: Instruction, registers: Registers, condition: Formula, path: Path) -> None:
+    def instruction(self, given: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
         """Do an instruction that does not branch."""
         registers.numbers.path = path
-        if waits(given):
+        if flow.waits(given):
             number = given.operands[0] if given.operands else None
             if "cluster" in given.modifiers:
                 raise Unsupported(f"the instruction {given}")
@@ -240,7 +236,7 @@ class Execution:
             if "red" in given.modifiers:
                 raise Unsupported(f"the instruction {given}")
             self.events.append(Barrier(given, path, self.loops, len(self.events)))
-        elif touches(given):
+        elif facts.touches(given):
             self.memory(given, registers, condition, path)
         else:
             step(given, registers, condition)
@@ -249,14 +245,14 @@ class Execution:
 
     # ── memory ──
 
-    def memory(self, given: Instruction, registers: Registers, condition: Formula, path: Path) -> None:
+    def memory(self, given: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
         """Do an access."""
         kind = given.modifiers[-1]
         if {"async", "bulk"} & set(given.modifiers):
             raise Unsupported(f"the instruction {given}")
         parts = next((int(each[1:]) for each in given.modifiers if each in ("v2", "v4", "v8")), 1)
         size = TYPE_BYTES[kind] * parts
-        operand = next(each for each in given.operands if isinstance(each, Address))
+        operand = next(each for each in given.operands if isinstance(each, program.Address))
         if given.opcode == "ld" and "param" in given.modifiers:
             base = operand.base
             found = self.problem.parameter(getattr(base, "name", ""), operand.offset + getattr(base, "offset", 0), kind)
@@ -268,25 +264,25 @@ class Execution:
         if "param" in given.modifiers:
             raise Unsupported("a call of a function that is not inlined")
         base = operand.base
-        bits = registers.bits(base.name) if isinstance(base, Register) and base.name in registers.types else 64
+        bits = registers.bits_of(base, 64)
         address = registers.number(base) + operand.offset
         self.events.append(Access(given, path, address, size, bits, self.loops, len(self.events)))
-        if result_of(given) is not None:
+        if facts.result_of(given) is not None:
             self._loaded(given, registers, condition, kind, address)
 
     def _loaded(
-        self, given: Instruction, registers: Registers, condition: Formula, kind: str, address: Polynomial
+        self, given: program.Instruction, registers: Registers, condition: Formula, kind: str, address: Polynomial
     ) -> None:
         line = given.source.line if given.source else given.line
         reason = f"it depends on what is read from memory in line {line}"
 
-        def fill(target: Operand) -> None:
-            if isinstance(target, Group):
+        def fill(target: program.Operand) -> None:
+            if isinstance(target, program.Group):
                 for item in target.items:
                     fill(item)
                 return
             if kind not in INTEGERS or (
-                isinstance(target, Register) and registers.types.get(target.name, "f")[0] == "f"
+                isinstance(target, program.Register) and registers.types.get(target.name, "f")[0] == "f"
             ):
                 registers.write(target, Opaque(reason), condition)
                 return
@@ -330,7 +326,7 @@ class Execution:
             for number in members
             for given in self.function.code[self.flow.blocks[number].first : self.flow.blocks[number].last]
         ]
-        has_barrier = any(waits(given) for given in code)
+        has_barrier = any(flow.waits(given) for given in code)
         name = f"loop {next(self._names)}"
         outer = self.loops
         if has_barrier and any(each.has_barrier for each in outer):
@@ -339,7 +335,7 @@ class Execution:
         scopes = frozenset({"block", name}) | self.numbers.inside | (frozenset() if has_barrier else {"thread"})
         number = Symbol("round", 0, None, scopes)
         loop = Loop(name, number, code[0], has_barrier)
-        written = {name for given in code for name in targets(given)}
+        written = {name for given in code for name in facts.targets(given)}
         carried = [each for each in values if each in written]
         former, compared_outside = self.numbers.inside, self.numbers.compared
         self.numbers.inside = former | {name}
@@ -364,7 +360,7 @@ class Execution:
             out = self.region(members, header, {header: [(inner, dict(start))]})
             loop.last = len(self.events)
             loop.again = self.join(out.pop(header))[0] if header in out else (FALSE,)
-            if len(out) == 1 and not any(facts_of(given).does in ("leaves", "stops") for given in code):
+            if len(out) == 1 and not any(facts.facts_of(given).does in ("leaves", "stops") for given in code):
                 # All threads that enter leave to one place: that they come there does not depend on the rounds.
                 to, found = out.popitem()
                 last, left = self.join(found)

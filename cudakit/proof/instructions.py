@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from cudakit.emulator.isa.facts import facts_of
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand, Register
-from cudakit.emulator.ptx.program import Symbol as Variable
+from cudakit.emulator.face import facts, program, words
+from cudakit.errors import EmulationError
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import (
     FALSE,
@@ -281,41 +280,47 @@ class Registers:
         declared = self.types[name]
         return int("".join(filter(str.isdigit, declared.partition("x")[0])) or 1)
 
-    def is_float(self, operand: Operand) -> bool:
-        """Whether an operand is a register of floats, of which a number is the bits."""
-        return isinstance(operand, Register) and self.types.get(operand.name, "").startswith("f")
+    def bits_of(self, operand: program.Operand | None, other: int) -> int:
+        """The width of an operand that is a register, else another width."""
+        return (
+            self.bits(operand.name) if isinstance(operand, program.Register) and operand.name in self.types else other
+        )
 
-    def read(self, operand: Operand) -> Value:
+    def is_float(self, operand: program.Operand) -> bool:
+        """Whether an operand is a register of floats, of which a number is the bits."""
+        return isinstance(operand, program.Register) and self.types.get(operand.name, "").startswith("f")
+
+    def read(self, operand: program.Operand) -> Value:
         """The value of an operand."""
-        if isinstance(operand, Register):
+        if isinstance(operand, program.Register):
             if operand.name not in self.types:
                 return self.special(operand.name)
             found = self.values.get(operand.name)
             return Opaque("it was never written") if found is None else found
-        if isinstance(operand, Immediate):
+        if isinstance(operand, program.Immediate):
             return Opaque("it is a float") if operand.float_bits else polynomial(operand.value)
-        if isinstance(operand, Variable):
+        if isinstance(operand, program.Symbol):
             return self.base_of(operand.name) + operand.offset
-        if isinstance(operand, Group) and operand.kind == "not":
+        if isinstance(operand, program.Group) and operand.kind == "not":
             return negation(self.predicate(operand.items[0]))
-        if isinstance(operand, Group) and operand.kind == "negative":
+        if isinstance(operand, program.Group) and operand.kind == "negative":
             return -self.number(operand.items[0])
         return Opaque("it is of several parts")
 
-    def number(self, operand: Operand) -> Polynomial:
+    def number(self, operand: program.Operand) -> Polynomial:
         """The value of an operand, as a number."""
         found = self.read(operand)
         if isinstance(found, Polynomial):
             return found
         if isinstance(found, Opaque):
-            bits = self.bits(operand.name) if isinstance(operand, Register) and operand.name in self.types else 64
+            bits = self.bits_of(operand, 64)
             made = self.numbers.unknown(found.reason, -(1 << bits - 1), (1 << bits - 1) - 1)
-            if isinstance(operand, Register) and operand.name in self.types:
+            if isinstance(operand, program.Register) and operand.name in self.types:
                 self.values[operand.name] = made
             return made
         return self.numbers.chosen(((found, polynomial(1)), (negation(found), polynomial(0))))
 
-    def predicate(self, operand: Operand) -> Formula:
+    def predicate(self, operand: program.Operand) -> Formula:
         """The value of an operand, as a truth."""
         found = self.read(operand)
         if isinstance(found, FORMULAS):
@@ -323,17 +328,17 @@ class Registers:
         if isinstance(found, Polynomial) and found.constant is not None:
             return TRUE if found.constant else FALSE
         made = self.numbers.flag(found.reason if isinstance(found, Opaque) else "it is a number")
-        if isinstance(operand, Register) and operand.name in self.types:
+        if isinstance(operand, program.Register) and operand.name in self.types:
             self.values[operand.name] = made
         return made
 
-    def write(self, operand: Operand, value: Value, condition: Formula = TRUE) -> None:
+    def write(self, operand: program.Operand, value: Value, condition: Formula = TRUE) -> None:
         """Give a register its value, where a condition holds."""
-        if isinstance(operand, Group):
+        if isinstance(operand, program.Group):
             for item in operand.items:
                 self.write(item, value if isinstance(value, Opaque) else Opaque("it is of several parts"), condition)
             return
-        if not isinstance(operand, Register) or operand.name not in self.types:
+        if not isinstance(operand, program.Register) or operand.name not in self.types:
             return
         if condition != TRUE:
             former = self.values.get(operand.name)
@@ -360,119 +365,189 @@ class Registers:
         return self.numbers.chosen((condition, value) for condition, value in choices if isinstance(value, Polynomial))
 
 
-def step(given: Instruction, registers: Registers, condition: Formula) -> None:
+_UNFOLLOWED: Final = "is not followed"
+#: What the carry is read as: nothing is known of it, and what writes it is refused.
+_CARRY: Final = program.Group("carry", ())
+
+
+class _Unfollowed(Exception):
+    """An operation whose result polynomials do not say."""
+
+
+class NumberWord(words.Word):
+    """A word of a thread: a polynomial that is equal to its bits modulo 2 to its width, or a formula.
+
+    Of a float the polynomial is the bits, and its value is `Opaque` where they are not followed.
+    """
+
+    __slots__ = ("impossible", "numbers", "reason", "value")
+
+    def __init__(self, numbers: Numbers, value: Value, kind: str, reason: str) -> None:
+        super().__init__(kind)
+        self.numbers, self.value, self.reason = numbers, value, reason
+        #: A condition that is known not to hold where this is computed.
+        self.impossible: Formula = FALSE
+
+    @property
+    def number(self) -> Polynomial:
+        if not isinstance(self.value, Polynomial):
+            raise _Unfollowed
+        return self.value
+
+    @property
+    def truth(self) -> Formula:
+        if not isinstance(self.value, FORMULAS):
+            raise _Unfollowed
+        return self.value
+
+    @property
+    def canonical(self) -> Polynomial:
+        """The number that it is."""
+        return self.numbers.canonical(self.number, self.bits, self.signed)
+
+    @property
+    def known(self) -> int | None:
+        if isinstance(self.value, Polynomial):
+            return None if self.value.constant is None else self.canonical.constant
+        return {TRUE: 1, FALSE: 0}.get(self.truth) if isinstance(self.value, FORMULAS) else None
+
+    def constant(self, value: int, kind: str) -> NumberWord:
+        return self._made((TRUE if value & 1 else FALSE) if kind == "pred" else polynomial(value), kind)
+
+    def _made(self, value: Value, kind: str) -> NumberWord:
+        return NumberWord(self.numbers, value, kind, self.reason)
+
+    def do(self, name: str, kind: str, *others: Any) -> NumberWord:
+        operation = _OPERATIONS.get(name)
+        if operation is None:
+            raise _Unfollowed
+        made = operation(self, kind, *others)
+        return made if isinstance(made, NumberWord) else self._made(made, kind)
+
+    def unknown(self, low: int, high: int) -> Polynomial:
+        return self.numbers.unknown(self.reason, low, high)
+
+
+def step(given: program.Instruction, registers: Registers, condition: Formula) -> None:
     """Do one instruction that touches no memory, where its guard holds.
 
     Raises
     ------
     Unsupported
     """
-    facts = facts_of(given)
-    if facts.does in ("hints", "fences", "meets"):
+    does = facts.facts_of(given).does
+    if does in ("hints", "fences", "meets"):
         return
-    kind = given.modifiers[-1] if given.modifiers else ""
-    make = _MAKERS.get(given.opcode)
-    if facts.does == "calls":
+    if does == "calls":
         raise Unsupported("a call of a function that is not inlined")
-    if facts.does != "computes" or not given.operands:
+    if does != "computes" or not given.operands or "cc" in given.modifiers:
         raise Unsupported(f"the instruction {given}")
-    target = given.operands[0]
-    value: Value
-    if given.opcode == "abs" and kind in _INFINITIES and "ftz" not in given.modifiers:
-        bits = registers.bits(target.name) if isinstance(target, Register) else 0
-        value = _masked(registers.numbers, registers.number(given.operands[1]), (1 << bits - 1) - 1, bits)
-    elif make is None or (kind in _FLOATS and facts.category not in ("move", "compare", "convert")):
-        value = Opaque("it is computed from floats" if kind in _FLOATS else f"{given} is not followed")
-    else:
-        value = make(given, registers)
-    registers.write(target, value, condition)
+    target, compares = given.operands[0], given.opcode == "setp"
+    if given.opcode in ("mov", "cvta"):
+        registers.write(target, _moved(given, registers), condition)
+        return
+    reason = f"{given} {_UNFOLLOWED}"
+    if not _FLOATS.isdisjoint(given.modifiers):
+        reason = "it is a comparison of floats" if compares else "it is computed from floats"
+    try:
+        results = _results(given, registers, reason)
+    except (_Unfollowed, EmulationError):
+        registers.write(target, registers.numbers.flag(reason) if compares else Opaque(reason), condition)
+        return
+    for operand, word in results:
+        is_wider = isinstance(word.value, Polynomial) and registers.bits_of(operand, word.bits) > word.bits
+        registers.write(operand, word.canonical if is_wider else word.value, condition)
 
 
-def _width(given: Instruction) -> tuple[int, bool]:
-    found = INTEGERS.get(given.modifiers[-1])
-    if found is None:
-        raise Unsupported(f"the instruction {given}")
-    return found
+def _moved(given: program.Instruction, registers: Registers) -> Value:
+    target, source, *_ = given.operands
+    if given.opcode == "cvta":
+        return registers.number(source)
+    if isinstance(source, program.Group) or isinstance(target, program.Group):
+        return Opaque(f"{given} of several parts {_UNFOLLOWED}")
+    is_bits = registers.is_float(source) and not registers.is_float(target)
+    return registers.number(source) if is_bits else registers.read(source)
 
 
-def _move(given: Instruction, registers: Registers) -> Value:
-    source = given.operands[1]
-    if isinstance(source, Register | Immediate | Variable) and not isinstance(given.operands[0], Group):
-        is_bits = registers.is_float(source) and not registers.is_float(given.operands[0])
-        return registers.number(source) if is_bits else registers.read(source)
-    return Opaque(f"{given} of several parts is not followed")
+def _results(given: program.Instruction, registers: Registers, reason: str) -> list[tuple[program.Operand, NumberWord]]:
+    """What an instruction writes, by its meaning."""
+    entry = words.bound(given, _CARRY)
+    if entry is None:
+        raise _Unfollowed
+    read: list[Any] = []
+    for source, operand in entry.sources:
+        if source == "int":
+            read.append(operand.value if isinstance(operand, program.Immediate) else None)
+            continue
+        kind = words.KINDS.get(words.source_kind(entry.form, source), "")
+        read.append(NumberWord(registers.numbers, _operand(registers, operand, kind), kind, reason))
+    made = entry.meaning.function(entry.form, *read)
+    return list(zip(entry.targets, words.results_of(made, len(entry.targets)), strict=True))
 
 
-def _add(given: Instruction, registers: Registers) -> Value:
-    if {"sat", "cc"} & set(given.modifiers):
-        raise Unsupported(f"the instruction {given}")
-    a, b = map(registers.number, given.operands[1:3])
-    return a + b if given.opcode == "add" else a - b
+def _operand(registers: Registers, operand: program.Operand, kind: str) -> Value:
+    if kind == "pred":
+        return registers.predicate(operand)
+    if isinstance(operand, program.Immediate) and operand.float_bits:
+        return polynomial(operand.value) if operand.float_bits == words.BITS[kind] else registers.read(operand)
+    # Nothing is made of floats that are not followed.
+    return registers.read(operand) if kind[0] == "f" or registers.is_float(operand) else registers.number(operand)
 
 
-def _product(given: Instruction, registers: Registers) -> Value:
-    bits, signed = _width(given)
-    if {"sat", "cc"} & set(given.modifiers):
-        raise Unsupported(f"the instruction {given}")
-    numbers = registers.numbers
-    a, b = map(registers.number, given.operands[1:3])
-    if "lo" not in given.modifiers:
-        a, b = numbers.canonical(a, bits, signed), numbers.canonical(b, bits, signed)
-    value = a * b
-    if "hi" in given.modifiers:
-        value = numbers.divided(value, polynomial(1 << bits))[0]
-    return value + registers.number(given.operands[3]) if given.opcode == "mad" else value
+# ── operations on words ──
 
 
-def _negate(given: Instruction, registers: Registers) -> Value:
-    value = registers.number(given.operands[1])
-    return -value if given.opcode == "neg" else _absolute(given, registers, value)
+def _sum(sign: int) -> Callable[..., Value]:
+    return lambda a, kind, b: a.number + b.number * sign
 
 
-def _absolute(given: Instruction, registers: Registers, value: Polynomial) -> Value:
-    value = registers.numbers.canonical(value, _width(given)[0], True)
+def _not(a: NumberWord, kind: str) -> Value:
+    return negation(a.truth) if kind == "pred" else -a.number - 1
+
+
+def _absolute(a: NumberWord, kind: str) -> Value:
+    if kind[0] == "f":
+        value = a.value if isinstance(a.value, Polynomial) else a.unknown(-(1 << a.bits - 1), (1 << a.bits - 1) - 1)
+        return _masked(a.numbers, value, (1 << a.bits - 1) - 1, a.bits)
+    value = a.canonical
     positive = at_least(value, 0)
-    return registers.numbers.chosen(((positive, value), (negation(positive), -value)))
+    return a.numbers.chosen(((positive, value), (negation(positive), -value)))
 
 
-def _extreme(given: Instruction, registers: Registers) -> Value:
-    bits, signed = _width(given)
-    if "relu" in given.modifiers:
-        raise Unsupported(f"the instruction {given}")
-    a, b = (registers.numbers.canonical(registers.number(each), bits, signed) for each in given.operands[1:3])
-    first = at_least(b, a) if given.opcode == "min" else at_least(a, b)
-    return registers.numbers.chosen(((first, a), (negation(first), b)))
+def _extreme(is_least: bool) -> Callable[..., Value]:
+    def do(a: NumberWord, kind: str, b: NumberWord) -> Value:
+        x, y = a.canonical, b.canonical
+        first = at_least(y, x) if is_least else at_least(x, y)
+        return a.numbers.chosen(((first, x), (negation(first), y)))
+
+    return do
 
 
-def _not(given: Instruction, registers: Registers) -> Value:
-    if given.modifiers[-1] == "pred":
-        return negation(registers.predicate(given.operands[1]))
-    return -registers.number(given.operands[1]) - 1
+def _bitwise(opcode: str) -> Callable[..., Value]:
+    def do(a: NumberWord, kind: str, b: NumberWord) -> Value:
+        if kind == "pred":
+            p, q = a.truth, b.truth
+            if opcode == "xor":
+                return some((everything((p, negation(q))), everything((negation(p), q))))
+            return everything((p, q)) if opcode == "and" else some((p, q))
+        x, y, whole = a.number, b.number, (1 << a.bits) - 1
+        if x.constant is not None:
+            x, y = y, x
+        if y.constant is None:
+            return _disjoint(a, opcode, x, y)
+        mask = y.constant & whole
+        if x.constant is not None:
+            c = x.constant & whole
+            return polynomial({"and": c & mask, "or": c | mask, "xor": c ^ mask}[opcode])
+        if opcode == "and":
+            return _masked(a.numbers, x, mask, a.bits)
+        if mask == whole:
+            return polynomial(-1) if opcode == "or" else -x - 1
+        # The bits of the mask are taken out, and put in as they are to be.
+        part = _masked(a.numbers, x, mask, a.bits)
+        return x - part + mask if opcode == "or" else x - part * 2 + mask
 
-
-def _bitwise(given: Instruction, registers: Registers) -> Value:
-    if given.modifiers[-1] == "pred":
-        p, q = map(registers.predicate, given.operands[1:3])
-        if given.opcode == "xor":
-            return some((everything((p, negation(q))), everything((negation(p), q))))
-        return everything((p, q)) if given.opcode == "and" else some((p, q))
-    bits, _ = _width(given)
-    a, b = map(registers.number, given.operands[1:3])
-    if a.constant is not None:
-        a, b = b, a
-    if b.constant is None:
-        return _disjoint(given, registers, a, b)
-    mask, whole = b.constant & ((1 << bits) - 1), (1 << bits) - 1
-    if a.constant is not None:
-        c = a.constant & whole
-        return polynomial({"and": c & mask, "or": c | mask, "xor": c ^ mask}[given.opcode])
-    if given.opcode == "and":
-        return _masked(registers.numbers, a, mask, bits)
-    if mask == whole:
-        return polynomial(-1) if given.opcode == "or" else -a - 1
-    # The bits of the mask are taken out, and put in as they are to be.
-    part = _masked(registers.numbers, a, mask, bits)
-    return a - part + mask if given.opcode == "or" else a - part * 2 + mask
+    return do
 
 
 def _masked(numbers: Numbers, value: Polynomial, mask: int, bits: int) -> Polynomial:
@@ -491,10 +566,9 @@ def _masked(numbers: Numbers, value: Polynomial, mask: int, bits: int) -> Polyno
     return total
 
 
-def _disjoint(given: Instruction, registers: Registers, a: Polynomial, b: Polynomial) -> Value:
-    """Of two numbers that share no bits, ``or`` and ``xor`` are the sum."""
-    numbers = registers.numbers
-    if given.opcode != "and":
+def _disjoint(word: NumberWord, opcode: str, a: Polynomial, b: Polynomial) -> Polynomial:
+    """Of two numbers that share no bits, ``or`` and ``xor`` are the sum; of others bounds are known."""
+    if opcode != "and":
         for one, other in ((a, b), (b, a)):
             high = other.range[1]
             if high is None or not other.within(0, high):
@@ -503,154 +577,121 @@ def _disjoint(given: Instruction, registers: Registers, a: Polynomial, b: Polyno
                 return one + other
     both = [value.range for value in (a, b) if value.range[0] is not None and value.range[0] >= 0]
     tops = [high for _, high in both if high is not None]
-    bits, _ = _width(given)
-    reason = f"{given} is not followed"
-    if given.opcode == "and" and tops:
-        return numbers.unknown(reason, 0, min(tops))
-    if len(tops) == 2:
-        return numbers.unknown(reason, 0, (1 << max(tops).bit_length()) - 1)
-    return numbers.unknown(reason, 0, (1 << bits) - 1)
+    if opcode == "and" and tops:
+        return word.unknown(0, min(tops))
+    return word.unknown(0, (1 << (max(tops).bit_length() if len(tops) == 2 else word.bits)) - 1)
 
 
-def _shift(given: Instruction, registers: Registers) -> Value:
-    bits, signed = _width(given)
-    value, by = map(registers.number, given.operands[1:3])
-    if by.constant is None:
-        return Opaque(f"{given} by an amount that is not constant is not followed")
-    amount = by.constant & 0xFFFFFFFF
-    if given.opcode == "shl":
-        return value * (1 << amount) if amount < bits else polynomial(0)
-    value = registers.numbers.canonical(value, bits, signed)
-    return registers.numbers.divided(value, polynomial(1 << min(amount, bits)))[0]
+def _shifted_left(a: NumberWord, kind: str, by: NumberWord) -> Value:
+    if by.known is None:
+        raise _Unfollowed
+    return a.number * (1 << by.known)
 
 
-def _divide(given: Instruction, registers: Registers) -> Value:
-    bits, signed = _width(given)
-    numbers = registers.numbers
-    a, b = (numbers.canonical(registers.number(each), bits, signed) for each in given.operands[1:3])
-    if not numbers.holds(at_least(b, 1)):
-        return Opaque(f"{given} by what may be 0 or less is not followed")
-    quotient, rest = numbers.divided(a, b)
-    if signed and not a.within(0, 1 << bits) and not numbers.holds(at_least(a, 0)):
-        below, rest_below = numbers.divided(-a, b)
-        positive = at_least(a, 0)
-        quotient = numbers.chosen(((positive, quotient), (negation(positive), -below)))
-        rest = numbers.chosen(((positive, rest), (negation(positive), -rest_below)))
-    return quotient if given.opcode == "div" else rest
+def _shifted_right(a: NumberWord, kind: str, by: NumberWord) -> Value:
+    if by.known is None:
+        raise _Unfollowed
+    return a.numbers.divided(a.canonical, polynomial(1 << by.known))[0]
 
 
-def _compare(given: Instruction, registers: Registers) -> Value:
-    operator, kind = given.modifiers[0], given.modifiers[-1]
-    if kind in _FLOATS:
-        found = _compare_floats(given, registers)
-    else:
-        bits, signed = _width(given)
-        a, b = map(registers.number, given.operands[1:3])
-        found = registers.numbers.compare(operator, a, b, bits, signed)
-    if isinstance(given.operands[0], Group):
-        raise Unsupported(f"the instruction {given} with two results")
-    joined = next((each for each in given.modifiers if each in ("and", "or", "xor")), None)
-    if joined is None:
-        return found
-    other = registers.predicate(given.operands[3])
-    if joined == "xor":
-        return some((everything((found, negation(other))), everything((negation(found), other))))
-    return everything((found, other)) if joined == "and" else some((found, other))
+def _high_product(a: NumberWord, kind: str, b: NumberWord) -> Value:
+    return a.numbers.divided(a.canonical * b.canonical, polynomial(1 << a.bits))[0]
 
 
-def _compare_floats(given: Instruction, registers: Registers) -> Formula:
-    """A comparison of floats: of one of which the bits are followed, with a number above 0, by the bits."""
-    operator, kind = given.modifiers[0], given.modifiers[-1]
-    left, right = given.operands[1:3]
-    width, infinity = (64 if kind == "f64" else 32), _INFINITIES.get(kind, 0)
-    is_followed = isinstance(registers.read(left), Polynomial) and "ftz" not in given.modifiers
-    if (
-        not isinstance(right, Immediate)
-        or right.float_bits != width
-        or not 0 < right.value <= infinity
-        or not is_followed
-    ):
-        return registers.numbers.flag("it is a comparison of floats")
-    bits = registers.numbers.canonical(registers.number(left), width, False)
-    sign = 1 << width - 1
-    number = some((at_least(infinity, bits), everything((at_least(bits, sign), at_least(sign + infinity, bits)))))
-    # What is above 0 is ordered as its bits are.
-    more = everything((at_least(bits, right.value + 1), at_least(infinity, bits)))
-    same = equal(bits, right.value)
-    made = {
-        "eq": same,
-        "ne": everything((number, negation(same))),
-        "gt": more,
-        "ge": some((same, more)),
-        "lt": everything((number, negation(some((same, more))))),
-        "le": everything((number, negation(more))),
-        "num": number,
-    }
-    if operator in made:
-        return made[operator]
-    if operator == "nan":
-        return negation(number)
-    return some((made[operator[:-1]], negation(number)))
+def _quotient(is_rest: bool) -> Callable[..., NumberWord]:
+    """A quotient towards 0 or its rest, by what is known to be above 0."""
+
+    def do(a: NumberWord, kind: str, b: NumberWord) -> NumberWord:
+        x, y, numbers = a.canonical, b.canonical, a.numbers
+        if not numbers.holds(at_least(y, 1)):
+            raise _Unfollowed
+        made = numbers.divided(x, y)[is_rest]
+        if a.signed and not x.within(0, 1 << a.bits) and not numbers.holds(at_least(x, 0)):
+            positive = at_least(x, 0)
+            made = numbers.chosen(((positive, made), (negation(positive), -numbers.divided(-x, y)[is_rest])))
+        word = a._made(made, kind)
+        word.impossible = b.eq(0).truth
+        return word
+
+    return do
 
 
-def _select(given: Instruction, registers: Registers) -> Value:
-    condition = registers.predicate(given.operands[3])
-    first, second = registers.read(given.operands[1]), registers.read(given.operands[2])
-    return registers.either(((condition, first), (negation(condition), second)))
+def _compared(name: str) -> Callable[..., Formula]:
+    def do(a: NumberWord, kind: str, b: NumberWord) -> Formula:
+        if a.kind[0] == "f":
+            return _compared_floats(name, a, b)
+        return a.numbers.compare(name, a.number, b.number, a.bits, a.signed)
+
+    return do
 
 
-def _convert(given: Instruction, registers: Registers) -> Value:
-    to, source = given.modifiers[-2], given.modifiers[-1]
-    if to not in INTEGERS:
-        return Opaque("it is computed from floats")
-    bits, signed = INTEGERS[to]
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-    if source not in INTEGERS:
-        return registers.numbers.unknown("it is computed from floats", low, high)
-    if "sat" in given.modifiers:
-        return registers.numbers.unknown(f"{given} is not followed", low, high)
-    value = registers.number(given.operands[1])
-    if INTEGERS[source][0] < bits:
-        value = registers.numbers.canonical(value, *INTEGERS[source])
-    elif INTEGERS[source][0] > bits:
-        value = registers.numbers.narrowed(value, bits)
-    target = given.operands[0]
-    if isinstance(target, Register) and registers.bits(target.name) > bits:
-        return registers.numbers.canonical(value, bits, signed)
-    return value
+def _float(a: NumberWord) -> tuple[Polynomial, Formula]:
+    """The bits of a float, and whether it is a number."""
+    infinity = _INFINITIES.get(a.kind)
+    if infinity is None:
+        raise _Unfollowed
+    bits, sign = a.canonical, 1 << a.bits - 1
+    return bits, some((at_least(infinity, bits), everything((at_least(bits, sign), at_least(sign + infinity, bits)))))
 
 
-def _address(given: Instruction, registers: Registers) -> Value:
-    return registers.number(given.operands[1])
+def _compared_floats(name: str, a: NumberWord, b: NumberWord) -> Formula:
+    """A comparison with itself, or with a constant above 0: what is above 0 is ordered as its bits are."""
+    bits, is_number = _float(a)
+    if b is a and name in ("eq", "ne"):
+        return is_number if name == "eq" else negation(is_number)
+    if b.known is None or not 0 < b.known <= _INFINITIES[a.kind]:
+        raise _Unfollowed
+    more = everything((at_least(bits, b.known + 1), at_least(_INFINITIES[a.kind], bits)))
+    same = equal(bits, b.known)
+    if name in ("eq", "ne"):
+        return same if name == "eq" else negation(same)
+    if name in ("gt", "ge"):
+        return more if name == "gt" else some((same, more))
+    return everything((is_number, negation(some((same, more)) if name == "lt" else more)))
 
 
-def _count(instruction: Instruction, registers: Registers) -> Value:
-    return registers.numbers.unknown(f"{instruction} is not followed", 0 if instruction.opcode != "bfind" else -1, 64)
+def _with_nan(a: NumberWord, kind: str, *sources: NumberWord) -> Value:
+    """A float with another NaN: of float32 there is one."""
+    bits, is_number = _float(a)
+    nan = polynomial(0x7FFF_FFFF)
+    if sources:
+        nan = a.unknown(0, (1 << a.bits) - 1)
+        (symbol,) = nan.symbols
+        symbol.definition = (negation(_float(a._made(nan, kind))[1]),)
+    return a.numbers.chosen(((is_number, bits), (negation(is_number), nan)))
 
 
-_MAKERS: Final[dict[str, Callable[[Instruction, Registers], Value]]] = {
-    "mov": _move,
-    "add": _add,
-    "sub": _add,
-    "mul": _product,
-    "mad": _product,
-    "neg": _negate,
-    "abs": _negate,
-    "min": _extreme,
-    "max": _extreme,
-    "not": _not,
-    "and": _bitwise,
-    "or": _bitwise,
-    "xor": _bitwise,
-    "shl": _shift,
-    "shr": _shift,
-    "div": _divide,
-    "rem": _divide,
-    "setp": _compare,
-    "selp": _select,
-    "cvt": _convert,
-    "cvta": _address,
-    "popc": _count,
-    "clz": _count,
-    "bfind": _count,
-}
+def _chosen(a: NumberWord, kind: str, first: NumberWord, second: NumberWord) -> Value:
+    condition = a.truth
+    if condition == second.impossible:
+        return second.value
+    if kind == "pred":
+        return some((everything((condition, first.truth)), everything((negation(condition), second.truth))))
+    for value in (first.value, second.value):
+        if isinstance(value, Opaque):
+            return value
+    return a.numbers.chosen(((condition, first.number), (negation(condition), second.number)))
+
+
+def _converted(a: NumberWord, kind: str) -> Value:
+    if kind not in INTEGERS:
+        raise _Unfollowed
+    bits, signed = INTEGERS[kind]
+    if a.kind == "pred":
+        return a.numbers.chosen(((a.truth, polynomial(1)), (negation(a.truth), polynomial(0))))
+    if a.kind not in INTEGERS:
+        return a.unknown(-(1 << bits - 1), (1 << bits - 1) - 1) if signed else a.unknown(0, (1 << bits) - 1)
+    if bits > a.bits:
+        return a.canonical
+    return a.numbers.narrowed(a.number, bits) if bits < a.bits else a.number
+
+
+_OPERATIONS: Final[dict[str, Callable[..., Value | NumberWord]]] = {
+    "add": _sum(1), "sub": _sum(-1), "mul": lambda a, kind, b: a.number * b.number, "mulhi": _high_product,
+    "div": _quotient(False), "rem": _quotient(True), "neg": lambda a, kind: -a.number, "abs": _absolute,
+    "min": _extreme(True), "max": _extreme(False), "not": _not,
+    **{name: _bitwise(name) for name in ("and", "or", "xor")}, "shl": _shifted_left, "shr": _shifted_right,
+    **{name: _compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}, "choose": _chosen,
+    "to": _converted, "view": lambda a, kind: a.number, "canonical": _with_nan, "nan_from": _with_nan,
+    **dict.fromkeys(("clz", "popc"), lambda a, kind: a.unknown(0, a.bits)),
+}  # fmt: skip

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cudakit.emulator.ptx.program import Instruction
+from cudakit.emulator.face import program
 from cudakit.proof.execution import Access, Barrier, Execution, Loop
 from cudakit.proof.instructions import Numbers, Unsupported
 from cudakit.proof.problem import Array, Problem, element_bytes
@@ -178,8 +178,8 @@ class Obligation:
     """
 
     kind: Literal["bounds", "alignment", "race", "barrier"]
-    given: Instruction
-    other: Instruction
+    given: program.Instruction
+    other: program.Instruction
     what: str
     cases: tuple[Formula, ...]
     offsets: tuple[Polynomial, ...] = ()

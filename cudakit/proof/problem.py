@@ -17,9 +17,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.isa.facts import sources
-from cudakit.emulator.machine.memory import plain
-from cudakit.emulator.ptx.program import Function, Immediate, Program, Register, Variable
+from cudakit.emulator.face import facts, plain, program
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Unsupported, Value
@@ -231,8 +229,8 @@ class Problem:
     """
 
     name: str
-    program: Program
-    entry: Function
+    ptx: program.Program
+    entry: program.Function
     parameters: tuple[BoundParameter, ...]
     given: list[Formula] = field(default_factory=list)
     arrays: dict[Symbol, Array] = field(default_factory=dict)
@@ -261,8 +259,8 @@ class Problem:
     def of(
         cls,
         name: str,
-        program: Program,
-        entry: Function,
+        ptx: program.Program,
+        entry: program.Function,
         parameters: tuple[BoundParameter, ...],
         statements: Sequence[str],
         block: Extent,
@@ -276,7 +274,7 @@ class Problem:
         ArgumentError
             For statements that cannot be read.
         """
-        made = cls(name, program, entry, parameters)
+        made = cls(name, ptx, entry, parameters)
         names = made.names = made._arguments()
         statements = made._united(statements, names)
         reader = Statements(name, names)
@@ -438,8 +436,8 @@ class Problem:
 
     def _axes_read(self) -> set[str]:
         """Axes of the grid that the kernel reads: along another one, all blocks would do the same."""
-        code = (given for function in self.program.functions.values() for given in function.code)
-        names = (name.lstrip("%").partition(".") for given in code for name in sources(given))
+        code = (given for function in self.ptx.functions.values() for given in function.code)
+        names = (name.lstrip("%").partition(".") for given in code for name in facts.sources(given))
         return {axis for word, _, axis in names if word in ("ctaid", "nctaid")}
 
     def _index(self, name: str, varies: str, axis: int, extents: tuple[Polynomial, ...]) -> Polynomial:
@@ -477,17 +475,17 @@ class Problem:
         found = self._bases.get(f"variable {name}")
         if found is not None:
             return found
-        variable = self.entry.variables.get(name) or self.program.variables.get(name)
+        variable = self.entry.variables.get(name) or self.ptx.variables.get(name)
         if variable is None or variable.space not in ("global", "shared", "local", "const"):
             raise Unsupported(f"the address of {name}")
         return self._variable(f"variable {name}", variable)
 
-    def _variable(self, name: str, variable: Variable) -> Polynomial:
+    def _variable(self, name: str, variable: program.Variable) -> Polynomial:
         if variable.space == "shared" and variable.extern:
             # All of them are the memory that the launch gives.
             base = self._bases.get("dynamic shared memory")
             if base is None:
-                known = (*self.program.variables.values(), *self.entry.variables.values())
+                known = (*self.ptx.variables.values(), *self.entry.variables.values())
                 align = max(each.align for each in known if each.space == "shared" and each.extern)
                 base = self._array("dynamic shared memory", self.shared_bytes, "shared", align)
                 self._bases["dynamic shared memory"] = base
@@ -499,18 +497,18 @@ class Problem:
             self._part(self._bases[name], variable)
         return self._bases[name]
 
-    def _part(self, base: Polynomial, variable: Variable) -> None:
+    def _part(self, base: Polynomial, variable: program.Variable) -> None:
         """Tell arrays of a thread apart, which lie in one variable: each begins where an address is taken."""
         held = {variable.name}
         starts = {0}
         for each in self.entry.code:
             target, *operands = each.operands or (None,)
             names = {getattr(operand, "name", "") for operand in operands}
-            if isinstance(target, Register) and not held.isdisjoint(names):
+            if isinstance(target, program.Register) and not held.isdisjoint(names):
                 if each.opcode in ("mov", "cvta"):
                     held.add(target.name)
                 elif each.opcode == "add":
-                    starts |= {operand.value for operand in operands if isinstance(operand, Immediate)}
+                    starts |= {operand.value for operand in operands if isinstance(operand, program.Immediate)}
         inside = sorted(each for each in starts if 0 <= each < variable.size)
         for start, end in itertools.pairwise([*inside, variable.size]):
             shown, align = f"a thread's own array of {end - start} bytes", math.gcd(start, variable.align)

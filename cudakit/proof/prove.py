@@ -11,10 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.face import EmulatedCode, EmulatedThreads
-from cudakit.emulator.ptx.parser import parse
-from cudakit.emulator.ptx.program import Instruction
+from cudakit.emulator.face import EmulatedCode, EmulatedThreads, flow, parse, program
 from cudakit.errors import ArgumentError, CompileError, CudakitError, EmulationError, TemplateError, shortened
 from cudakit.jit.cache.stages import compiled_of, complete_parameters, declarations_of
 from cudakit.jit.specialise.options import check_target
@@ -211,12 +208,12 @@ def prove(
         return Proof(name, "not supported", (Finding("kernel", "not supported", "", 0, "it is a kernel of tiles"),))
     compiled = compiled_of(wanted)
     ptx = compiled.code.decode()
-    program = parse(ptx)
-    entry = program.functions[compiled.lowered[name]]
+    parsed = parse(ptx)
+    entry = parsed.functions[compiled.lowered[name]]
     declarations = declarations_of(wanted.source, wanted.options.cache)
     parameters = complete_parameters(wanted, compiled, declarations, (), TypeBook(declarations))
     parameters = sized(wanted, parameters)
-    problem = Problem.of(name, program, entry, parameters, statements, block, grid, shared_bytes)
+    problem = Problem.of(name, parsed, entry, parameters, statements, block, grid, shared_bytes)
     solver = Solver(timeout_s)
     if solver.impossible(problem.given):
         raise ArgumentError(f"{name}: no sizes meet what is stated: {', '.join(statements) or 'block and grid'}")
@@ -251,7 +248,7 @@ class _Work:
                     self.decide(each)
         except OutOfSteps as error:
             self.say("kernel", "not decided", None, str(error))
-        except (Unsupported, Refusal, EmulationError) as error:
+        except (Unsupported, flow.Refusal, EmulationError) as error:
             at = execution.at if execution is not None else None
             self.say("kernel", "not supported", at, f"not supported here: {error}")
 
@@ -316,11 +313,11 @@ class _Work:
             contents[name] = tuple(values) or (answer.values.get(element, max(0, element.low or 0)),)
         return replace(launch, contents=contents)
 
-    def place(self, given: Instruction) -> str:
+    def place(self, given: program.Instruction) -> str:
         return given.source.shown(self.placed) if given.source is not None else f"PTX line {given.line}"
 
     def say(
-        self, kind: str, verdict: Verdict, given: Instruction | None, text: str, found: Example | None = None
+        self, kind: str, verdict: Verdict, given: program.Instruction | None, text: str, found: Example | None = None
     ) -> None:
         file, line = "", 0
         if given is not None and given.source is None:

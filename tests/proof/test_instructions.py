@@ -88,17 +88,13 @@ class Program:
         return self.numbers.holds(equal(value, number)) and not self.numbers.holds(FALSE)
 
 
-REFUSED = (
-    "add.sat.s32 %r3, %r1, %r2", "sub.sat.s32 %r3, %r1, %r2", "add.cc.u32 %r3, %r1, %r2", "sub.cc.u32 %r3, %r1, %r2",
-    "mad.lo.cc.u32 %r3, %r1, %r2, %r1", "mad.hi.sat.s32 %r3, %r1, %r2, %r1", "max.relu.s32 %r3, %r1, %r2",
-    "setp.lt.and.s32 %p1|%p2, %r1, %r2, %p3",
-)  # fmt: skip
+REFUSED = ("add.cc.u32 %r3, %r1, %r2", "sub.cc.u32 %r3, %r1, %r2", "mad.lo.cc.u32 %r3, %r1, %r2, %r1")
 
 
 @pytest.mark.parametrize(
     ("code", "changed"),
     [
-        ("vadd.s32.s32.s32 %r3, %r1, %r2;", {"%r3"}),
+        ("brev.b32 %r3, %r1;", {"%r3"}),
         ("mapa.shared::cluster.u32 %r3, %r1, %r2;", {"%r3"}),
         ("createpolicy.fractional.L2::evict_last.b64 %d1, 0f3F800000;", {"%d1"}),
         ("setmaxnreg.inc.sync.aligned.u32 64;", set()),
@@ -177,6 +173,13 @@ ANY = (LOW, -1000, -5, -1, 0, 12, 255, HIGH)
 #: Instructions from %r1 and %r2 to %r3, and the result for two signed numbers a and b.
 EXACT = {
     "add.s32 %r3, %r1, %r2": lambda a, b: a + b,
+    "add.sat.s32 %r3, %r1, %r2": lambda a, b: max(LOW, min(HIGH, a + b)),
+    "sub.sat.s32 %r3, %r1, %r2": lambda a, b: max(LOW, min(HIGH, a - b)),
+    "mad.hi.sat.s32 %r3, %r1, 12, %r2": lambda a, b: max(LOW, min(HIGH, (a * 12 >> 32) + b)),
+    "vadd.s32.s32.s32 %r3, %r1, %r2": lambda a, b: a + b,
+    "sad.s32 %r3, %r1, 12, %r2": lambda a, b: b + abs(a - 12),
+    "mul24.lo.s32 %r3, %r1, 12": lambda a, b: _signed(a, 24) * 12,
+    "mad24.hi.u32 %r3, %r1, 4096, %r2": lambda a, b: (_unsigned(a, 24) * 4096 >> 16) + b,
     "sub.s32 %r3, %r1, %r2": lambda a, b: a - b,
     "mul.lo.s32 %r3, %r1, 12": lambda a, b: a * 12,
     "mad.lo.s32 %r3, %r1, 3, %r2": lambda a, b: a * 3 + b,
@@ -187,9 +190,32 @@ EXACT = {
     "abs.s32 %r3, %r1": lambda a, b: abs(a),
     "min.s32 %r3, %r1, %r2": min,
     "max.s32 %r3, %r1, %r2": max,
+    "max.relu.s32 %r3, %r1, %r2": lambda a, b: max(a, b, 0),
     "min.u32 %r3, %r1, %r2": lambda a, b: min(_unsigned(a, 32), _unsigned(b, 32)),
     "max.u32 %r3, %r1, %r2": lambda a, b: max(_unsigned(a, 32), _unsigned(b, 32)),
     "not.b32 %r3, %r1": lambda a, b: ~a,
+    "cnot.b32 %r3, %r1": lambda a, b: int(a == 0),
+    "bfe.u32 %r3, %r1, 5, 7": lambda a, b: a >> 5 & 127,
+    "bfe.u32 %r3, %r1, 28, 9": lambda a, b: _unsigned(a, 32) >> 28,
+    "bfe.s32 %r3, %r1, 261, 7": lambda a, b: _signed(a >> 5, 7),
+    "bfe.s32 %r3, %r1, 3, 0": lambda a, b: 0,
+    "bfi.b32 %r3, %r1, 0, 4, 6": lambda a, b: (a & 63) << 4,
+    "szext.wrap.s32 %r3, %r1, 40": lambda a, b: _signed(a, 8),
+    "szext.clamp.u32 %r3, %r1, 40": lambda a, b: a,
+    "prmt.b32 %r3, %r1, 0, 17412": lambda a, b: (a & 255) << 8,
+    "prmt.b32 %r3, %r1, 0, 17475": lambda a, b: _unsigned(a, 32) >> 24,
+    "lop3.b32 %r3, %r1, 12, 0, 0xC0": lambda a, b: a & 12,
+    "lop3.b32 %r3, %r1, 0, 0, 0x0F": lambda a, b: ~a,
+    "lop3.or.b32 %r4|%p1, %r1, 0, 0, 0xF0, 0;\nselp.s32 %r3, %r2, 7, %p1": lambda a, b: b if a else 7,
+    "set.lt.u32.s32 %r3, %r1, %r2": lambda a, b: -int(a < b),
+    "slct.b32.s32 %r3, %r1, 5, %r2": lambda a, b: a if b >= 0 else 5,
+    "setp.lt.s32 %p1|%p2, %r1, %r2;\nselp.b32 %r3, %r1, %r2, %p2": max,
+    "setp.lt.s32 %p3, %r1, 0;\nsetp.lt.and.s32 %p1|%p2, %r1, %r2, %p3;\nselp.b32 %r3, 1, 0, %p2": (
+        lambda a, b: int(a >= b and a < 0)
+    ),
+    "setp.lt.s32 %p3, %r1, 0;\nsetp.lt.xor.s32 %p1, %r1, %r2, !%p3;\nselp.b32 %r3, 1, 0, %p1": (
+        lambda a, b: int((a < b) != (a >= 0))
+    ),
     "and.b32 %r3, %r1, 12": lambda a, b: a & 12,
     "and.b32 %r3, 5, %r1": lambda a, b: a & 5,
     "and.b32 %r3, %r1, -2147483648": lambda a, b: a & LOW,
@@ -220,6 +246,9 @@ EXACT = {
     "and.b32 %r4, %r1, 3;\nshl.b32 %r5, %r4, 2;\nrem.u32 %r3, %r5, 12": lambda a, b: (a & 3) * 4 % 12,
     "div.s32 %r3, %r1, 1": lambda a, b: a,
     "cvt.s8.s32 %r3, %r1": lambda a, b: _signed(a, 8),
+    "cvt.sat.s8.s32 %r3, %r1": lambda a, b: max(-128, min(127, a)),
+    "cvt.sat.u8.s32 %r3, %r1": lambda a, b: max(0, min(255, a)),
+    "cvt.sat.u64.s32 %d1, %r1;\ncvt.sat.s32.u64 %r3, %d1": lambda a, b: max(0, a),
     "cvt.u8.u32 %r3, %r1": lambda a, b: _unsigned(a, 8),
     "cvt.u16.u32 %h1, %r1;\ncvt.u32.u16 %r3, %h1": lambda a, b: _unsigned(a, 16),
     "cvt.u16.u32 %h1, %r1;\ncvt.s32.s16 %r3, %h1": lambda a, b: _signed(a, 16),
@@ -231,6 +260,12 @@ EXACT = {
 }
 #: The same, of which the proof knows no more than bounds.
 BOUNDED = {
+    "brev.b32 %r3, %r1": lambda a, b: int(f"{_unsigned(a, 32):032b}"[::-1], 2),
+    "bfe.u32 %r3, %r1, 5, %r2": lambda a, b: a >> 5 & (1 << (b & 255)) - 1 & (1 << 27) - 1,
+    "bfi.b32 %r3, %r1, %r2, 4, 6": lambda a, b: b & ~(63 << 4) | (a & 63) << 4,
+    "bfind.s32 %r3, %r1": lambda a, b: (a ^ a >> 31).bit_length() - 1,
+    "lop3.b32 %r3, %r1, %r2, 12, 0xE8": lambda a, b: a & b | a & 12 | b & 12,
+    "addc.u32 %r3, %r1, %r2": lambda a, b: a + b,
     "and.b32 %r4, %r1, 255;\nand.b32 %r3, %r4, %r2": lambda a, b: a & 255 & b,
     "and.b32 %r4, %r1, 255;\nand.b32 %r5, %r2, 15;\nor.b32 %r3, %r4, %r5": lambda a, b: a & 255 | b & 15,
     "and.b32 %r4, %r1, 255;\nor.b32 %r3, %r4, %r2": lambda a, b: a & 255 | b,
@@ -254,8 +289,6 @@ BOUNDED = {
         lambda a, b: (a & 255) // (b & 7) if b & 7 else -1
     ),
     "cvt.rn.f32.s32 %f1, %r1;\ncvt.rzi.s32.f32 %r3, %f1": lambda a, b: min(HIGH, int(np.float32(a))),
-    "cvt.sat.s8.s32 %r3, %r1": lambda a, b: max(-128, min(127, a)),
-    "cvt.sat.u8.s32 %r3, %r1": lambda a, b: max(0, min(255, a)),
 }
 
 
