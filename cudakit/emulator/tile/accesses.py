@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from cudakit.emulator.machine.memory import READ, STRONG_READ, STRONG_WRITE, WRITE
-from cudakit.emulator.tile.decode import Block, Decoder, Ended, Step, operation, pure
+from cudakit.emulator.tile.decode import Block, Form, acts, computes
 from cudakit.emulator.tile.values import Box, box_of, dtype_of, element_dtype, padding, unsigned, wide
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.tile_ir import Operation, TensorView, Tile, View
+from cudakit.jit.compile.tile_ir import TensorView, View
 
 #: Types of elements of which two lie in a byte, the first one in its low half.
 HALF_BYTES: Final = ("f4E2M1FN", "i4")
@@ -37,53 +37,34 @@ class Tiles(NamedTuple):
 # ── views ──
 
 
-@operation("make_tensor_view")
-def _tensor_view(given: Operation, decoder: Decoder) -> Step:
-    (made,), (result,) = given.types, given.results
+@acts("make_tensor_view")
+def _tensor_view(form: Form, block: Block, base: Any, *dynamic: Any) -> Tensor:
+    (made,), left = form.types, iter(map(int, dynamic))
     assert isinstance(made, TensorView)
-    base, *dynamic = given.operands
-
-    def step(block: Block) -> Ended:
-        left = iter([int(block.values[number]) for number in dynamic])
-        shape, strides = (
-            tuple(next(left) if each is None else each for each in row) for row in (made.shape, made.strides)
-        )
-        block.values[result] = Tensor(int(block.values[base]), shape, strides, made.element)
-        return None
-
-    return step
+    shape, strides = (tuple(next(left) if each is None else each for each in row) for row in (made.shape, made.strides))
+    return Tensor(int(base), shape, strides, made.element)
 
 
-@operation("make_partition_view", "make_strided_view", "make_gather_scatter_view")
-def _tiles(given: Operation, decoder: Decoder) -> Step:
-    (made,) = given.types
+@computes("make_partition_view", "make_strided_view", "make_gather_scatter_view")
+def _tiles(form: Form, tensor: Tensor) -> Tiles:
+    (made,) = form.types
     assert isinstance(made, View)
-    return pure(given, lambda tensor: Tiles(made, tensor))
+    return Tiles(made, tensor)
 
 
-@operation("get_tensor_shape", "get_index_space_shape")
-def _extents(given: Operation, decoder: Decoder) -> Step:
-    (source,), results = given.operands, given.results
-    dtypes = [dtype_of(each) for each in given.types]
-
-    def step(block: Block) -> Ended:
-        found = block.values[source]
-        if isinstance(found, Tiles):
-            view = found.view
-            shape = [
-                -(-found.tensor.shape[axis] // step) for axis, step in zip(view.dimensions, view.steps, strict=True)
-            ]
-        else:
-            shape = list(found.shape)
-        for result, extent, dtype in zip(results, shape, dtypes, strict=True):
-            block.values[result] = np.asarray(extent, dtype)
-        return None
-
-    return step
+@acts("get_tensor_shape", "get_index_space_shape")
+def _extents(form: Form, block: Block, source: Tensor | Tiles) -> list[np.ndarray]:
+    shape: Sequence[int]
+    if isinstance(source, Tiles):
+        view = source.view
+        shape = [-(-source.tensor.shape[axis] // by) for axis, by in zip(view.dimensions, view.steps, strict=True)]
+    else:
+        shape = source.shape
+    return [np.asarray(extent, dtype_of(of)) for extent, of in zip(shape, form.types, strict=True)]
 
 
 def window(
-    block: Block, tiles: Tiles, indices: list[Any], promised: Sequence[int], use: int
+    block: Block, tiles: Tiles, indices: Sequence[Any], promised: Sequence[int], use: int
 ) -> tuple[Box, tuple[slice, ...] | None] | None:
     """A tile's elements that are inside the array, as a box, and which part of the tile they are; None for all of it.
 
@@ -135,7 +116,7 @@ def _lies_outside(index: int, low: int, high: int, dimension: int, most: int) ->
     )
 
 
-def positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.ndarray, np.ndarray | None]:
+def positions(tiles: Tiles, indices: Sequence[Any], promised: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
     """Addresses of a tile's elements, and which of them are inside the array; None for all.
 
     Of elements of 4 bits the addresses count these.
@@ -149,7 +130,6 @@ def positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.nd
     size, start = element_dtype(tensor.element).itemsize, tensor.address
     if tensor.element in HALF_BYTES:
         start *= 2
-    promised = given.attributes.get("inbounds") or (0,) * len(view.tile)
     addresses: Any = np.int64(0)
     inside: Any = None
     for axis, (extent, index) in enumerate(zip(view.tile, indices, strict=True)):
@@ -165,7 +145,7 @@ def positions(given: Operation, tiles: Tiles, indices: list[Any]) -> tuple[np.nd
         if view.sparse != axis and (high < 0 or low >= most):
             raise _lies_outside(low // extent, low, high, dimension, most)
         if low < 0 or high >= most:
-            if promised[axis]:
+            if promised and promised[axis]:
                 raise _reaches_over(low, high, dimension, most)
             within = ((position >= 0) & (position < most)).reshape(shape)
             inside = within if inside is None else inside & within
@@ -222,126 +202,67 @@ def _put_halves(block: Block, halves: np.ndarray, value: np.ndarray, mask: np.nd
         _put(block, halves >> np.uint64(1), made, chosen, strong)
 
 
-def _is_strong(given: Operation) -> bool:
-    """Whether it is one that other blocks may meet."""
-    return bool(given.attributes["memory"] != "weak" and given.attributes.get("scope") != "tl_blk")
+@acts("load_view_tko")
+def _load_view(form: Form, block: Block, tiles: Tiles, *indices: Any) -> np.ndarray:
+    dtype, stored, use = form.dtype, _stored(form.dtype), STRONG_READ if form.is_strong else READ
+    box = None if form.acquires else window(block, tiles, indices, form.promised, use)
+    if box is not None:
+        held, part = box[0].array(stored), box[1]
+        if part is None:
+            return held.copy().astype(dtype, copy=False)
+        made = np.full(tiles.view.tile, padding(tiles.view.padding or "zero", dtype), stored)
+        made[part] = held
+        return made.astype(dtype, copy=False)
+    addresses, inside = positions(tiles, indices, form.promised)
+    pad = 0 if inside is None else padding(tiles.view.padding or "zero", dtype)
+    get = _get_halves if tiles.tensor.element in HALF_BYTES else _get
+    made = get(block, addresses, dtype, inside, pad, form.is_strong)
+    if form.acquires:
+        block.acquired(addresses)
+    return made
 
 
-def _acquires(given: Operation) -> bool:
-    return _is_strong(given) and given.attributes["memory"] in ("acquire", "acq_rel")
+@acts("store_view_tko")
+def _store_view(form: Form, block: Block, value: np.ndarray, tiles: Tiles, *indices: Any) -> None:
+    use = STRONG_WRITE if form.is_strong else WRITE
+    box = None if form.releases else window(block, tiles, indices, form.promised, use)
+    if box is not None:
+        value, part = np.broadcast_to(value, tiles.view.tile), box[1]
+        box[0].array(_stored(value.dtype))[...] = value if part is None else value[part]
+        return
+    addresses, inside = positions(tiles, indices, form.promised)
+    if form.releases:
+        block.released(addresses)
+    put = _put_halves if tiles.tensor.element in HALF_BYTES else _put
+    put(block, addresses, value, inside, form.is_strong)
 
 
-def _releases(given: Operation) -> bool:
-    return _is_strong(given) and given.attributes["memory"] in ("release", "acq_rel")
+def _mask(form: Form, block: Block, addresses: np.ndarray) -> np.ndarray | None:
+    """Which of the elements at addresses an operation accesses; None: all."""
+    mask = form.optional(block, "mask")
+    return None if mask is None else np.broadcast_to(mask, addresses.shape)
 
 
-@operation("load_view_tko")
-def _load_view(given: Operation, decoder: Decoder) -> Step:
-    source, *indices = given.operands
-    result, *tokens = given.results
-    strong, dtype, promised = _is_strong(given), dtype_of(given.types[0]), given.attributes.get("inbounds") or ()
-    stored, use, acquires = _stored(dtype), STRONG_READ if strong else READ, _acquires(given)
-
-    def step(block: Block) -> Ended:
-        values = block.values
-        tiles: Tiles = values[source]
-        at = [values[number] for number in indices]
-        found = None if acquires else window(block, tiles, at, promised, use)
-        if found is not None:
-            box, part = found
-            held = box.array(stored)
-            if part is None:
-                made = held.copy()
-            else:
-                made = np.full(tiles.view.tile, padding(tiles.view.padding or "zero", dtype), stored)
-                made[part] = held
-            values[result] = made.astype(dtype, copy=False)
-        else:
-            addresses, inside = positions(given, tiles, at)
-            pad = 0 if inside is None else padding(tiles.view.padding or "zero", dtype)
-            get = _get_halves if tiles.tensor.element in HALF_BYTES else _get
-            values[result] = get(block, addresses, dtype, inside, pad, strong)
-            if acquires:
-                block.acquired(addresses)
-        for token in tokens:
-            values[token] = None
-        return None
-
-    return step
+@acts("load_ptr_tko")
+def _load(form: Form, block: Block, addresses: np.ndarray) -> np.ndarray:
+    mask = _mask(form, block, addresses)
+    made = _get(block, addresses, form.dtype, mask, form.optional(block, "padding", 0), form.is_strong)
+    if form.acquires:
+        block.acquired(addresses if mask is None else addresses[mask])
+    return made
 
 
-@operation("store_view_tko")
-def _store_view(given: Operation, decoder: Decoder) -> Step:
-    source, target, *indices = given.operands
-    strong, promised = _is_strong(given), given.attributes.get("inbounds") or ()
-    use, releases = STRONG_WRITE if strong else WRITE, _releases(given)
-
-    def step(block: Block) -> Ended:
-        values = block.values
-        tiles, at = values[target], [values[number] for number in indices]
-        found = None if releases else window(block, tiles, at, promised, use)
-        if found is not None:
-            box, part = found
-            value = np.broadcast_to(values[source], tiles.view.tile)
-            stored = _stored(value.dtype)
-            box.array(stored)[...] = value if part is None else value[part]
-        else:
-            addresses, inside = positions(given, tiles, at)
-            if releases:
-                block.released(addresses)
-            put = _put_halves if tiles.tensor.element in HALF_BYTES else _put
-            put(block, addresses, values[source], inside, strong)
-        for token in given.results:
-            values[token] = None
-        return None
-
-    return step
+@acts("store_ptr_tko")
+def _store(form: Form, block: Block, addresses: np.ndarray, value: np.ndarray) -> None:
+    mask = _mask(form, block, addresses)
+    if form.releases:
+        block.released(addresses if mask is None else addresses[mask])
+    _put(block, addresses, value, mask, form.is_strong)
 
 
-@operation("load_ptr_tko")
-def _load(given: Operation, decoder: Decoder) -> Step:
-    (source,), (result, token) = given.operands, given.results
-    strong, dtype, acquires = _is_strong(given), dtype_of(given.types[0]), _acquires(given)
-    mask, pad = given.optional.get("mask"), given.optional.get("padding")
-
-    def step(block: Block) -> Ended:
-        values = block.values
-        addresses = values[source]
-        chosen = None if mask is None else np.broadcast_to(values[mask], addresses.shape)
-        values[result] = _get(block, addresses, dtype, chosen, 0 if pad is None else values[pad], strong)
-        if acquires:
-            block.acquired(addresses if chosen is None else addresses[chosen])
-        values[token] = None
-        return None
-
-    return step
-
-
-@operation("store_ptr_tko")
-def _store(given: Operation, decoder: Decoder) -> Step:
-    target, source = given.operands
-    strong, mask, releases = _is_strong(given), given.optional.get("mask"), _releases(given)
-
-    def step(block: Block) -> Ended:
-        values = block.values
-        addresses = values[target]
-        chosen = None if mask is None else np.broadcast_to(values[mask], addresses.shape)
-        if releases:
-            block.released(addresses if chosen is None else addresses[chosen])
-        _put(block, addresses, values[source], chosen, strong)
-        for token in given.results:
-            values[token] = None
-        return None
-
-    return step
-
-
-@operation("offset")
-def _offset(given: Operation, decoder: Decoder) -> Step:
-    (made,) = given.types
-    assert isinstance(made, Tile)
-    size = element_dtype(made.element).itemsize
-    return pure(given, lambda base, by: (base.view(np.int64) + by.astype(np.int64) * size).view(np.uint64))
+@computes("offset")
+def _offset(form: Form, base: Any, by: Any) -> Any:
+    return (base.view(np.int64) + by.astype(np.int64) * element_dtype(form.element).itemsize).view(np.uint64)
 
 
 # ── atomic operations ──
@@ -362,101 +283,71 @@ def _combined(mode: str) -> Callable[[Any, Any], Any]:
 
 
 def _atomically(
-    block: Block,
-    given: Operation,
-    addresses: np.ndarray,
-    mask: Any,
-    dtype: np.dtype,
+    form: Form, block: Block, addresses: np.ndarray, mask: np.ndarray | None, dtype: np.dtype,
     change: Callable[[np.ndarray, Any], np.ndarray],
-) -> np.ndarray:
+) -> np.ndarray:  # fmt: skip
     """Change elements one access after the other, in the order of the tile; what they were before.
 
     `change` gives new values of old ones and of the positions that they are at.
     """
-    shape = addresses.shape
     flat = addresses.reshape(-1)
     old = np.zeros(flat.size, dtype)
-    left = np.arange(flat.size) if mask is None else np.flatnonzero(np.broadcast_to(mask, shape))
-    strong, touched = _is_strong(given), flat[left]
-    if _releases(given):
-        block.released(touched)
-    if _acquires(given):
-        block.acquired(touched)
+    left = np.arange(flat.size) if mask is None else np.flatnonzero(mask)
+    if form.releases:
+        block.released(flat[left])
+    if form.acquires:
+        block.acquired(flat[left])
     while left.size:
         # Those that name an address first, then those that name it again.
         _, first = np.unique(flat[left], return_index=True)
         now = np.sort(left[first])
-        old[now] = block.memory.load("global", flat[now].copy(), dtype, None, strong)
-        block.memory.store("global", flat[now].copy(), np.ascontiguousarray(change(old[now], now)), None, strong)
+        old[now] = block.memory.load("global", flat[now].copy(), dtype, None, form.is_strong)
+        new = np.ascontiguousarray(change(old[now], now))
+        block.memory.store("global", flat[now].copy(), new, None, form.is_strong)
         left = np.setdiff1d(left, now, assume_unique=True)
-    return old.reshape(shape)
+    return old.reshape(addresses.shape)
 
 
-@operation("atomic_rmw_tko")
-def _rmw(given: Operation, decoder: Decoder) -> Step:
-    target, source = given.operands
-    (result, token), mask = given.results, given.optional.get("mask")
-    combine, dtype = _combined(given.attributes["mode"]), dtype_of(given.types[0])
-
-    def step(block: Block) -> Ended:
-        values = block.values
-        addresses = values[target]
-        new = np.broadcast_to(values[source], addresses.shape).reshape(-1)
-        chosen = None if mask is None else values[mask]
-        values[result] = _atomically(block, given, addresses, chosen, dtype, lambda old, at: combine(old, new[at]))
-        values[token] = None
-        return None
-
-    return step
+def _flat(value: np.ndarray, addresses: np.ndarray) -> np.ndarray:
+    """Values for elements at addresses, one by one."""
+    return np.broadcast_to(value, addresses.shape).reshape(-1)
 
 
-@operation("atomic_cas_tko")
-def _cas(given: Operation, decoder: Decoder) -> Step:
-    target, compared, swapped = given.operands
-    (result, token), mask = given.results, given.optional.get("mask")
-    dtype = dtype_of(given.types[0])
-    bits = np.dtype(f"u{dtype.itemsize}")
-
-    def step(block: Block) -> Ended:
-        values = block.values
-        addresses = values[target]
-        wanted, new = (np.broadcast_to(values[each], addresses.shape).reshape(-1) for each in (compared, swapped))
-        chosen = None if mask is None else values[mask]
-
-        def change(old: np.ndarray, at: Any) -> np.ndarray:
-            same = old.view(bits) == np.ascontiguousarray(wanted[at]).view(bits)
-            return np.where(same, new[at], old)
-
-        values[result] = _atomically(block, given, addresses, chosen, dtype, change)
-        values[token] = None
-        return None
-
-    return step
+@acts("atomic_rmw_tko")
+def _rmw(form: Form, block: Block, addresses: np.ndarray, value: np.ndarray) -> np.ndarray:
+    combine, new = _combined(form.attributes["mode"]), _flat(value, addresses)
+    mask = _mask(form, block, addresses)
+    return _atomically(form, block, addresses, mask, form.dtype, lambda old, at: combine(old, new[at]))
 
 
-@operation("atomic_red_view_tko")
-def _reduce_view(given: Operation, decoder: Decoder) -> Step:
-    target, *indices, source = given.operands
-    combine = _combined(given.attributes["mode"])
+@acts("atomic_cas_tko")
+def _cas(form: Form, block: Block, addresses: np.ndarray, compared: np.ndarray, swapped: np.ndarray) -> np.ndarray:
+    bits = np.dtype(f"u{form.dtype.itemsize}")
+    wanted, new = _flat(compared, addresses), _flat(swapped, addresses)
 
-    def step(block: Block) -> Ended:
-        values = block.values
-        tiles: Tiles = values[target]
-        addresses, inside = positions(given, tiles, [values[number] for number in indices])
-        new = np.broadcast_to(values[source], addresses.shape).reshape(-1)
-        dtype = element_dtype(tiles.tensor.element)
-        _atomically(block, given, addresses, inside, dtype, lambda old, at: combine(old, new[at]))
-        for token in given.results:
-            values[token] = None
-        return None
+    def change(old: np.ndarray, at: Any) -> np.ndarray:
+        same = old.view(bits) == np.ascontiguousarray(wanted[at]).view(bits)
+        return np.where(same, new[at], old)
 
-    return step
+    return _atomically(form, block, addresses, _mask(form, block, addresses), form.dtype, change)
 
 
-@operation("multimem_load_reduce_view_tko", "multimem_reduce_view_tko", "multimem_store_view_tko")
-def _of_several_devices(given: Operation, decoder: Decoder) -> Step:
+@acts("atomic_red_view_tko")
+def _reduce_view(form: Form, block: Block, tiles: Tiles, *operands: Any) -> None:
+    *indices, value = operands
+    addresses, inside = positions(tiles, indices, form.promised)
+    combine, new, dtype = (
+        _combined(form.attributes["mode"]),
+        _flat(value, addresses),
+        element_dtype(tiles.tensor.element),
+    )
+    _atomically(form, block, addresses, inside, dtype, lambda old, at: combine(old, new[at]))
+
+
+@acts("multimem_load_reduce_view_tko", "multimem_reduce_view_tko", "multimem_store_view_tko")
+def _of_several_devices(form: Form, block: Block, *operands: Any) -> None:
     raise EmulationError(
-        f"{given.name} accesses memory that several GPUs share under one address, and there is one device here: it "
+        f"{form.name} accesses memory that several GPUs share under one address, and there is one device here: it "
         "runs on GPUs alone"
     )
 
@@ -464,65 +355,38 @@ def _of_several_devices(given: Operation, decoder: Decoder) -> Step:
 # ── variables, and memory of a block's own ──
 
 
-@operation("get_global")
-def _global(given: Operation, decoder: Decoder) -> Step:
-    (result,), symbol = given.results, given.attributes["symbol"]
-
-    def step(block: Block) -> Ended:
-        block.values[result] = np.asarray(block.address_of(symbol), np.uint64)
-        return None
-
-    return step
+@acts("get_global")
+def _global(form: Form, block: Block) -> np.ndarray:
+    return np.asarray(block.address_of(form.attributes["symbol"]), np.uint64)
 
 
-@operation("alloca")
-def _alloca(given: Operation, decoder: Decoder) -> Step:
-    (result,), (made,) = given.results, given.types
-    assert isinstance(made, Tile)
-    size = given.attributes["count"] * element_dtype(made.element).itemsize
-
-    def step(block: Block) -> Ended:
-        block.values[result] = np.asarray(block.reserve(size), np.uint64)
-        return None
-
-    return step
+@acts("alloca")
+def _alloca(form: Form, block: Block) -> np.ndarray:
+    return np.asarray(block.reserve(form.attributes["count"] * element_dtype(form.element).itemsize), np.uint64)
 
 
 # ── words ──
 
 
-@operation("assert")
-def _assert(given: Operation, decoder: Decoder) -> Step:
-    (condition,), message = given.operands, given.attributes["message"]
-
-    def step(block: Block) -> Ended:
-        if not np.all(block.values[condition]):
-            raise EmulationError(f"assertion failed: {message}")
-        return None
-
-    return step
+@acts("assert")
+def _assert(form: Form, block: Block, condition: np.ndarray) -> None:
+    if not np.all(condition):
+        raise EmulationError(f"assertion failed: {form.attributes['message']}")
 
 
-@operation("print_tko")
-def _print(given: Operation, decoder: Decoder) -> Step:
-    text = given.attributes["format"].rstrip("\0")  # C's end of a text may stand in it
+@acts("print_tko")
+def _print(form: Form, block: Block, *operands: Any) -> None:
+    left = iter(operands)
 
-    def step(block: Block) -> Ended:
-        left = iter([block.values[number] for number in given.operands])
+    def shown(match: re.Match[str]) -> str:
+        if match[0] == "%%":
+            return "%"
+        if (value := next(left, None)) is None:
+            raise EmulationError(f"{match[0]} has no value")
+        return match[0] % _text_at(block, int(value)) if match[0][-1] == "s" else _shown(match[0], value)
 
-        def shown(match: re.Match[str]) -> str:
-            if match[0] == "%%":
-                return "%"
-            if (value := next(left, None)) is None:
-                raise EmulationError(f"{match[0]} has no value")
-            return match[0] % _text_at(block, int(value)) if match[0][-1] == "s" else _shown(match[0], value)
-
-        block.output(_PRINTED.sub(shown, text))
-        for token in given.results:
-            block.values[token] = None
-        return None
-
-    return step
+    # C's end of a text may stand in the format.
+    block.output(_PRINTED.sub(shown, form.attributes["format"].rstrip("\0")))
 
 
 def _text_at(block: Block, address: int) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from cudakit.emulator.instructions import rounding
-from cudakit.emulator.tile.decode import Block, Decoder, Ended, Step, operation, pure
+from cudakit.emulator.tile.decode import Block, Decoder, Form, Step, acts, computes, operation, pure
 from cudakit.emulator.tile.values import (
     constant,
     directed,
@@ -26,69 +26,53 @@ from cudakit.emulator.tile.values import (
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Bounded, DivisibleBy, Operation, SameElements, Tile
 
-
-@operation("mmaf")
-def _floats(given: Operation, decoder: Decoder) -> Step:
-    dtype = dtype_of(given.types[0])
-
-    def product(a: Any, b: Any, c: Any) -> Any:
-        return (np.matmul(wide(a), wide(b)) + wide(c)).astype(dtype, copy=False)
-
-    return pure(given, product)
-
-
-@operation("mmaf_scaled")
-def _scaled(given: Operation, decoder: Decoder) -> Step:
-    dtype = dtype_of(given.types[0])
-
-    def product(a: Any, b: Any, c: Any, scale_a: Any, scale_b: Any) -> Any:
-        depth = a.shape[-1]
-        left = wide(a) * np.repeat(wide(scale_a), depth // scale_a.shape[-1], -1)
-        right = wide(b) * np.repeat(wide(scale_b), depth // scale_b.shape[-2], -2)
-        return (np.matmul(left, right) + wide(c)).astype(dtype)
-
-    return pure(given, product)
+#: Operations that are one expression of their operands.
+_EXPRESSIONS: Final[dict[str, Callable[..., Any]]] = {
+    "mmaf": lambda form, a, b, c: (np.matmul(wide(a), wide(b)) + wide(c)).astype(form.dtype, copy=False),
+    "exti": lambda form, a: form.number(a).astype(form.dtype),
+    "trunci": lambda form, a: (a & 1).astype(bool) if form.dtype == np.bool_ else a.astype(form.dtype),
+    "bitcast": lambda form, a: np.ascontiguousarray(a).reshape(-1).view(form.dtype).reshape(form.shape),
+    "ptr_to_int": lambda form, a: a.astype(np.uint64).view(np.int64),
+    "int_to_ptr": lambda form, a: np.asarray(a).view(np.uint64),
+    "ptr_to_ptr": lambda form, a: a,
+    "reshape": lambda form, a: np.reshape(a, form.shape),
+    "broadcast": lambda form, a: np.broadcast_to(a, form.shape),
+    "permute": lambda form, a: np.transpose(a, form.attributes["order"]),
+    "cat": lambda form, a, b: np.concatenate((a, b), form.attributes["dim"]),
+    "extract": lambda form, whole, *indices: whole[_subtile(indices, form.shape, whole.shape)],
+    "fpowi": lambda form, a, b: np.power(a.astype(np.float64), b.astype(np.float64)).astype(form.dtype),
+    "cmpi": lambda form, a, b: _COMPARED[form.attributes["predicate"]](form.number(a), form.number(b)),
+}
+for _name, _expression in _EXPRESSIONS.items():
+    computes(_name)(_expression)
 
 
-@operation("mmai")
-def _integer_product(given: Operation, decoder: Decoder) -> Step:
-    lhs, rhs = (given.attributes[side] == "signed" for side in ("lhs", "rhs"))
-
-    def product(a: Any, b: Any, c: Any) -> Any:
-        left, right = (a if lhs else unsigned(a)), (b if rhs else unsigned(b))
-        # Exact in float64, which has a BLAS: 16 bits a product, and no tile is as deep as 2^37.
-        found = np.matmul(left.astype(np.float64), right.astype(np.float64))
-        return found.astype(np.int64).astype(np.int32) + c
-
-    return pure(given, product)
+@computes("mmaf_scaled")
+def _scaled(form: Form, a: Any, b: Any, c: Any, scale_a: Any, scale_b: Any) -> Any:
+    depth = a.shape[-1]
+    left = wide(a) * np.repeat(wide(scale_a), depth // scale_a.shape[-1], -1)
+    right = wide(b) * np.repeat(wide(scale_b), depth // scale_b.shape[-2], -2)
+    return (np.matmul(left, right) + wide(c)).astype(form.dtype)
 
 
-@operation("exti")
-def _extend(given: Operation, decoder: Decoder) -> Step:
-    dtype = dtype_of(given.types[0])
-    if given.attributes["signedness"] == "signed":
-        return pure(given, lambda a: signed(a).astype(dtype))
-    return pure(given, lambda a: unsigned(a).astype(dtype))
+@computes("mmai")
+def _integer_product(form: Form, a: Any, b: Any, c: Any) -> Any:
+    left, right = (
+        each if form.attributes[side] == "signed" else unsigned(each) for side, each in (("lhs", a), ("rhs", b))
+    )
+    # Exact in float64, which has a BLAS: 16 bits a product, and no tile is as deep as 2^37.
+    product = np.matmul(left.astype(np.float64), right.astype(np.float64))
+    return product.astype(np.int64).astype(np.int32) + c
 
 
-@operation("trunci")
-def _truncate(given: Operation, decoder: Decoder) -> Step:
-    dtype = dtype_of(given.types[0])
-    if dtype == np.bool_:
-        return pure(given, lambda a: (a & 1).astype(bool))
-    return pure(given, lambda a: a.astype(dtype))
-
-
-@operation("itof")
-def _integer_to_float(given: Operation, decoder: Decoder) -> Step:
-    (result,) = given.types
-    assert isinstance(result, Tile)
-    view = signed if given.attributes["signedness"] == "signed" else unsigned
-    element, dtype = result.element, dtype_of(result)
-    _nearest_only(given)
-    if dtype in (np.float32, np.float64) and element != "tf32":
-        return pure(given, lambda a: np.asarray(view(a)).astype(dtype))
-    return pure(given, lambda a: narrowed(_as_float64(np.asarray(view(a))), element))
+@computes("itof")
+def _integer_to_float(form: Form, a: Any) -> Any:
+    if form.rounding != "nearest_even":
+        raise EmulationError(f"{form.name} with rounding {form.rounding} is not emulated")
+    value = np.asarray(form.number(a))
+    if form.dtype in (np.float32, np.float64) and form.element != "tf32":
+        return value.astype(form.dtype)
+    return narrowed(_as_float64(value), form.element)
 
 
 def _as_float64(value: np.ndarray) -> np.ndarray:
@@ -101,147 +85,56 @@ def _as_float64(value: np.ndarray) -> np.ndarray:
     return np.where(large, high.astype(np.float64) * 2048, value.astype(np.float64))
 
 
-@operation("ftoi")
-def _float_to_integer(given: Operation, decoder: Decoder) -> Step:
-    dtype, has_sign = dtype_of(given.types[0]), given.attributes["signedness"] == "signed"
-    held = dtype if has_sign or dtype == np.bool_ else np.dtype(f"u{dtype.itemsize}")
+@computes("ftoi")
+def _float_to_integer(form: Form, a: Any) -> Any:
+    dtype = form.dtype
     if dtype == np.bool_:
-        return pure(given, lambda a: wide(a) != 0)
+        return wide(a) != 0
+    held = dtype if form.is_signed else np.dtype(f"u{dtype.itemsize}")
     low, high = np.iinfo(held).min, np.iinfo(held).max
-
-    def convert(a: Any) -> Any:
-        whole = np.trunc(wide(a).astype(np.float64))
-        inside = (whole >= low) & (whole <= float(high)) & (whole < float(high) + 1)
-        found = np.where(inside, whole, 0).astype(held)
-        found = np.where(whole >= float(high), high, np.where(whole <= low, low, found))
-        return np.where(np.isnan(whole), 0, found).astype(held).view(dtype)
-
-    return pure(given, convert)
+    whole = np.trunc(wide(a).astype(np.float64))
+    inside = (whole >= low) & (whole <= float(high)) & (whole < float(high) + 1)
+    result = np.where(inside, whole, 0).astype(held)
+    result = np.where(whole >= float(high), high, np.where(whole <= low, low, result))
+    return np.where(np.isnan(whole), 0, result).astype(held).view(dtype)
 
 
-@operation("ftof")
-def _float_to_float(given: Operation, decoder: Decoder) -> Step:
-    (result,) = given.types
-    assert isinstance(result, Tile)
-    element, mode = result.element, given.attributes.get("rounding", "nearest_even")
-    if element == "f8E8M0FNU" and mode in ("zero", "positive_inf"):
-        return pure(given, lambda a: power_of_two(wide(a), mode == "positive_inf"))
-    if mode == "nearest_even":
-        return pure(given, lambda a: narrowed(wide(a), element))
-    return pure(given, lambda a: directed(wide(a), element, mode))
+@computes("ftof")
+def _float_to_float(form: Form, a: Any) -> Any:
+    mode = form.rounding
+    if form.element == "f8E8M0FNU" and mode in ("zero", "positive_inf"):
+        return power_of_two(wide(a), mode == "positive_inf")
+    return narrowed(wide(a), form.element) if mode == "nearest_even" else directed(wide(a), form.element, mode)
 
 
-def _nearest_only(given: Operation) -> None:
-    mode = given.attributes.get("rounding", "nearest_even")
-    if mode != "nearest_even":
-        raise EmulationError(f"{given.name} with rounding {mode} is not emulated")
+@computes("pack")
+def _pack(form: Form, a: Any) -> Any:
+    raw = np.ascontiguousarray(a).reshape(-1)
+    if raw.size == 2 * int(np.prod(form.shape)):  # of 4 bits each, the first in the low half
+        nibbles = raw.view(np.uint8)
+        raw = nibbles[::2] & 15 | nibbles[1::2] << 4
+    return raw.view(np.int8).reshape(form.shape)
 
 
-@operation("bitcast")
-def _bitcast(given: Operation, decoder: Decoder) -> Step:
-    dtype, shape = dtype_of(given.types[0]), shape_of(given.types[0])
-    return pure(given, lambda a: np.ascontiguousarray(a).reshape(-1).view(dtype).reshape(shape))
+@computes("unpack")
+def _unpack(form: Form, a: Any) -> Any:
+    raw = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
+    if int(np.prod(form.shape)) == 2 * raw.size:
+        raw = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1).astype(np.uint8)
+    return raw.view(form.dtype).reshape(form.shape)
 
 
-@operation("pack")
-def _pack(given: Operation, decoder: Decoder) -> Step:
-    shape = shape_of(given.types[0])
-
-    def pack(a: Any) -> Any:
-        raw = np.ascontiguousarray(a).reshape(-1)
-        if raw.size == 2 * int(np.prod(shape)):  # of 4 bits each, the first in the low half
-            nibbles = raw.view(np.uint8)
-            return (nibbles[::2] & 15 | nibbles[1::2] << 4).view(np.int8).reshape(shape)
-        return raw.view(np.int8).reshape(shape)
-
-    return pure(given, pack)
-
-
-@operation("unpack")
-def _unpack(given: Operation, decoder: Decoder) -> Step:
-    dtype, shape = dtype_of(given.types[0]), shape_of(given.types[0])
-
-    def unpack(a: Any) -> Any:
-        raw = np.ascontiguousarray(a).reshape(-1).view(np.uint8)
-        if int(np.prod(shape)) == 2 * raw.size:
-            nibbles = np.stack([raw & 15, raw >> 4], axis=-1).reshape(-1).astype(np.uint8)
-            return nibbles.view(dtype).reshape(shape)
-        return raw.view(dtype).reshape(shape)
-
-    return pure(given, unpack)
-
-
-@operation("ptr_to_int")
-def _pointer_to_integer(given: Operation, decoder: Decoder) -> Step:
-    return pure(given, lambda a: a.astype(np.uint64).view(np.int64))
-
-
-@operation("int_to_ptr")
-def _integer_to_pointer(given: Operation, decoder: Decoder) -> Step:
-    return pure(given, lambda a: np.asarray(a).view(np.uint64))
-
-
-@operation("ptr_to_ptr")
-def _pointer_to_pointer(given: Operation, decoder: Decoder) -> Step:
-    return pure(given, lambda a: a)
-
-
-@operation("constant")
+@operation("constant", "iota")
 def _constant(given: Operation, decoder: Decoder) -> Step:
-    (result,), value = given.results, constant(given.attributes["value"], given.types[0])
-
-    def step(block: Block) -> Ended:
-        block.values[result] = value
-        return None
-
-    return step
+    (made,) = given.types
+    is_iota = given.name == "iota"
+    value = np.arange(shape_of(made)[0], dtype=dtype_of(made)) if is_iota else constant(given.attributes["value"], made)
+    return pure(given, lambda: value)
 
 
-@operation("iota")
-def _iota(given: Operation, decoder: Decoder) -> Step:
-    (result,), value = given.results, np.arange(shape_of(given.types[0])[0], dtype=dtype_of(given.types[0]))
-
-    def step(block: Block) -> Ended:
-        block.values[result] = value
-        return None
-
-    return step
-
-
-@operation("get_tile_block_id", "get_num_tile_blocks")
-def _block(given: Operation, decoder: Decoder) -> Step:
-    results, count = given.results, given.name == "get_num_tile_blocks"
-
-    def step(block: Block) -> Ended:
-        for result, value in zip(results, block.grid if count else block.index, strict=True):
-            block.values[result] = np.asarray(value, np.int32)
-        return None
-
-    return step
-
-
-@operation("reshape")
-def _reshape(given: Operation, decoder: Decoder) -> Step:
-    shape = shape_of(given.types[0])
-    return pure(given, lambda a: np.reshape(a, shape))
-
-
-@operation("broadcast")
-def _broadcast(given: Operation, decoder: Decoder) -> Step:
-    shape = shape_of(given.types[0])
-    return pure(given, lambda a: np.broadcast_to(a, shape))
-
-
-@operation("permute")
-def _permute(given: Operation, decoder: Decoder) -> Step:
-    order = given.attributes["order"]
-    return pure(given, lambda a: np.transpose(a, order))
-
-
-@operation("cat")
-def _cat(given: Operation, decoder: Decoder) -> Step:
-    dim = given.attributes["dim"]
-    return pure(given, lambda a, b: np.concatenate((a, b), dim))
+@acts("get_tile_block_id", "get_num_tile_blocks")
+def _block(form: Form, block: Block) -> Any:
+    return [np.asarray(each, np.int32) for each in (block.index if form.name == "get_tile_block_id" else block.grid)]
 
 
 def _subtile(indices: tuple[Any, ...], shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[slice, ...]:
@@ -254,32 +147,19 @@ def _subtile(indices: tuple[Any, ...], shape: tuple[int, ...], whole: tuple[int,
     return tuple(found)
 
 
-@operation("extract")
-def _extract(given: Operation, decoder: Decoder) -> Step:
-    shape = shape_of(given.types[0])
-    return pure(given, lambda whole, *indices: whole[_subtile(indices, shape, whole.shape)])
+@computes("insert")
+def _insert(form: Form, part: Any, whole: Any, *indices: Any) -> Any:
+    made = np.array(whole)
+    made[_subtile(indices, part.shape, whole.shape)] = part
+    return made
 
 
-@operation("insert")
-def _insert(given: Operation, decoder: Decoder) -> Step:
-    def insert(part: Any, whole: Any, *indices: Any) -> Any:
-        made = np.array(whole)
-        made[_subtile(indices, part.shape, whole.shape)] = part
-        return made
-
-    return pure(given, insert)
-
-
-@operation("assume")
-def _assume(given: Operation, decoder: Decoder) -> Step:
-    predicate = given.attributes["predicate"]
-
-    def check(value: Any) -> Any:
-        if value.size and not holds(predicate, value):
-            raise EmulationError(f"a promise is broken: {told(predicate)}, and it is {_shown(value)}")
-        return value
-
-    return pure(given, check)
+@computes("assume")
+def _assume(form: Form, value: Any) -> Any:
+    predicate = form.attributes["predicate"]
+    if value.size and not holds(predicate, value):
+        raise EmulationError(f"a promise is broken: {told(predicate)}, and it is {_shown(value)}")
+    return value
 
 
 def holds(predicate: Any, value: np.ndarray) -> bool:
@@ -318,15 +198,9 @@ def _shown(value: np.ndarray) -> str:
     return ", ".join(str(each) for each in flat[:4]) + (" …" if flat.size > 4 else "")
 
 
-@operation("make_token", "join_tokens", "memory_fence_alias_tko", "gdc_wait_tko", "gdc_launch_dependents_tko")
-def _token(given: Operation, decoder: Decoder) -> Step:
-    # Blocks run one after the other, and operations in their order: what tokens order is in order.
-    def step(block: Block) -> Ended:
-        for result in given.results:
-            block.values[result] = None
-        return None
-
-    return step
+@acts("make_token", "join_tokens", "memory_fence_alias_tko", "gdc_wait_tko", "gdc_launch_dependents_tko")
+def _token(form: Form, block: Block, *tokens: Any) -> Any:
+    """Nothing: blocks run one after the other, and operations in their order, so what tokens order is in order."""
 
 
 #: The emulator's names of the rounding modes; what is approximate on a GPU is to nearest here.
@@ -467,28 +341,16 @@ def _extremum(given: Operation, decoder: Decoder) -> Step:
     return pure(given, _narrowed(given, extremum))
 
 
-@operation("cmpf")
-def _compare_floats(given: Operation, decoder: Decoder) -> Step:
-    function, unordered = _COMPARED[given.attributes["predicate"]], given.attributes["ordering"] == "unordered"
-
-    def compare(a: Any, b: Any) -> Any:
-        a, b = wide(a), wide(b)
-        incomparable = np.isnan(a) | np.isnan(b)
-        found = function(a, b)
-        return found | incomparable if unordered else found & ~incomparable
-
-    return pure(given, compare)
+@computes("cmpf")
+def _compare_floats(form: Form, a: Any, b: Any) -> Any:
+    a, b = wide(a), wide(b)
+    incomparable, result = np.isnan(a) | np.isnan(b), _COMPARED[form.attributes["predicate"]](a, b)
+    return result | incomparable if form.attributes["ordering"] == "unordered" else result & ~incomparable
 
 
 @operation("select")
 def _select(given: Operation, decoder: Decoder) -> Step:
     return pure(given, np.where)
-
-
-@operation("fpowi")
-def _power_of_integer(given: Operation, decoder: Decoder) -> Step:
-    dtype = dtype_of(given.types[0])
-    return pure(given, lambda a, b: np.power(a.astype(np.float64), b.astype(np.float64)).astype(dtype))
 
 
 # ── integers ──
@@ -529,14 +391,6 @@ def _integer_extremum(given: Operation, decoder: Decoder) -> Step:
     return pure(given, _of_sign(given, np.maximum if given.name == "maxi" else np.minimum))
 
 
-@operation("cmpi")
-def _compare_integers(given: Operation, decoder: Decoder) -> Step:
-    function = _COMPARED[given.attributes["predicate"]]
-    if given.attributes["signedness"] == "signed":
-        return pure(given, lambda a, b: function(signed(a), signed(b)))
-    return pure(given, lambda a, b: function(unsigned(a), unsigned(b)))
-
-
 @operation("divi", "remi")
 def _divide(given: Operation, decoder: Decoder) -> Step:
     mode = given.attributes.get("rounding", "zero")
@@ -558,48 +412,27 @@ def _divide(given: Operation, decoder: Decoder) -> Step:
     return pure(given, _of_sign(given, quotient))
 
 
-@operation("shli")
-def _shift_left(given: Operation, decoder: Decoder) -> Step:
-    return pure(given, _shifted(given, np.left_shift))
-
-
-@operation("shri")
-def _shift_right(given: Operation, decoder: Decoder) -> Step:
-    function = np.right_shift if given.attributes["signedness"] == "signed" else _logical_right
-    return pure(given, _shifted(given, function))
-
-
-def _logical_right(value: Any, by: Any) -> Any:
-    return (unsigned(value) >> unsigned(by)).view(value.dtype)
-
-
-def _shifted(given: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
+@computes("shli", "shri")
+def _shift(form: Form, value: Any, by: Any) -> Any:
     """A shift; of bits that a type does not have it gives what is left, as a GPU does."""
-    bits = 8 * dtype_of(given.types[0]).itemsize
-
-    def shift(value: Any, by: Any) -> Any:
-        if value.dtype == np.bool_:
-            return value
-        if not np.ndim(by) and not 0 <= int(by) < bits:
-            raise EmulationError(f"{given.name}: {bits} bits are shifted by {int(by)}")
-        return function(value, by)
-
-    return shift
+    bits = 8 * form.dtype.itemsize
+    if value.dtype == np.bool_:
+        return value
+    if not np.ndim(by) and not 0 <= int(by) < bits:
+        raise EmulationError(f"{form.name}: {bits} bits are shifted by {int(by)}")
+    if form.name == "shri" and not form.is_signed:
+        return (unsigned(value) >> unsigned(by)).view(value.dtype)
+    return (np.left_shift if form.name == "shli" else np.right_shift)(value, by)
 
 
-@operation("mulhii")
-def _high_half(given: Operation, decoder: Decoder) -> Step:
-    dtype = dtype_of(given.types[0])
-    bits = 8 * dtype.itemsize
-
-    def high(a: Any, b: Any) -> Any:
-        a, b = unsigned(a), unsigned(b)
-        if bits < 64:
-            return ((a.astype(np.uint64) * b) >> np.uint64(bits)).astype(a.dtype).view(dtype)
-        half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
-        low = (a & mask) * (b & mask)
-        first, second = (a >> half) * (b & mask), (a & mask) * (b >> half)
-        middle = (low >> half) + (first & mask) + (second & mask)
-        return ((a >> half) * (b >> half) + (first >> half) + (second >> half) + (middle >> half)).view(dtype)
-
-    return pure(given, high)
+@computes("mulhii")
+def _high_half(form: Form, a: Any, b: Any) -> Any:
+    bits = 8 * form.dtype.itemsize
+    a, b = unsigned(a), unsigned(b)
+    if bits < 64:
+        return ((a.astype(np.uint64) * b) >> np.uint64(bits)).astype(a.dtype).view(form.dtype)
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    low = (a & mask) * (b & mask)
+    first, second = (a >> half) * (b & mask), (a & mask) * (b >> half)
+    middle = (low >> half) + (first & mask) + (second & mask)
+    return ((a >> half) * (b >> half) + (first >> half) + (second >> half) + (middle >> half)).view(form.dtype)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from cudakit.emulator.machine.memory import Memory
-from cudakit.emulator.tile.values import Box
+from cudakit.emulator.tile.values import Box, dtype_of, shape_of, signed, unsigned
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.tile_ir import Operation, Region
+from cudakit.jit.compile.tile_ir import Operation, Region, Tile
 
 #: What a step gives where it ends its block: how, and with which values.
 Ended: TypeAlias = tuple[str, Sequence[Any]] | None
 Step: TypeAlias = Callable[["Block"], Ended]
 Maker: TypeAlias = Callable[[Operation, "Decoder"], Step]
+Function: TypeAlias = Callable[..., Any]
 
 
 class Block(Protocol):
@@ -57,9 +59,84 @@ def operation(*names: str) -> Callable[[Maker], Maker]:
     """Enter a maker under the names of operations."""
 
     def enter(maker: Maker) -> Maker:
-        for name in names:
-            MAKERS[name] = maker
+        MAKERS.update(dict.fromkeys(names, maker))
         return maker
+
+    return enter
+
+
+class Form:
+    """What is known of an operation before it runs: its attributes, and the type of its first result."""
+
+    def __init__(self, given: Operation) -> None:
+        attributes = given.attributes
+        self.name, self.types, self.attributes = given.name, given.types, attributes
+        self._optional = given.optional
+        self.rounding: str = attributes.get("rounding", "nearest_even")
+        self.is_signed: bool = attributes.get("signedness") == "signed"
+        #: Takes a tile's bits as signed or unsigned numbers, as the operation does.
+        self.number: Callable[[Any], Any] = signed if self.is_signed else unsigned
+        #: For each dimension whether it is promised to be inside; empty: of none.
+        self.promised: Sequence[int] = attributes.get("inbounds") or ()
+        #: Of accesses, whether other blocks may meet them, and whether they acquire and release.
+        memory = attributes.get("memory", "weak")
+        self.is_strong: bool = memory != "weak" and attributes.get("scope") != "tl_blk"
+        self.acquires: bool = self.is_strong and memory in ("acquire", "acq_rel")
+        self.releases: bool = self.is_strong and memory in ("release", "acq_rel")
+
+    @cached_property
+    def dtype(self) -> np.dtype:
+        """Dtype in which the result's elements are held."""
+        return dtype_of(self.types[0])
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the result."""
+        return shape_of(self.types[0])
+
+    @cached_property
+    def element(self) -> str:
+        """Type of the result's elements, or of what these point to."""
+        (made, *_) = self.types
+        assert isinstance(made, Tile)
+        return made.element
+
+    def optional(self, block: Block, name: str, default: Any = None) -> Any:
+        """The value of an operand that need not be there."""
+        return block.values[self._optional[name]] if name in self._optional else default
+
+
+def computes(*names: str) -> Callable[[Function], Function]:
+    """Enter a function of a form and operands under the names of operations with one result."""
+
+    def enter(function: Function) -> Function:
+        operation(*names)(lambda given, _: pure(given, partial(function, Form(given))))
+        return function
+
+    return enter
+
+
+def acts(*names: str) -> Callable[[Function], Function]:
+    """The same of what needs more than operands: the function takes form, block and operands.
+
+    It gives the first result, or a list of all of them. Others are tokens, which nothing reads.
+    """
+
+    def enter(function: Function) -> Function:
+        def made(given: Operation, _: Decoder) -> Step:
+            form, operands, results = Form(given), given.operands, given.results
+
+            def step(block: Block) -> Ended:
+                values = block.values
+                value = function(form, block, *[values[number] for number in operands])
+                for result, each in zip(results, value if isinstance(value, list) else (value,), strict=False):
+                    values[result] = each
+                return None
+
+            return step
+
+        operation(*names)(made)
+        return function
 
     return enter
 
@@ -72,17 +149,12 @@ class Decoder:
         return [self.decoded(each) for each in region.operations]
 
     def decoded(self, given: Operation) -> Decoded:
-        maker = MAKERS.get(given.name)
-        if maker is None:
-            return Decoded(given, _unknown(given.name))
         try:
-            return Decoded(given, maker(given, self))
+            if given.name not in MAKERS:
+                raise EmulationError(f"the operation {given.name} of Tile IR is not emulated")
+            return Decoded(given, MAKERS[given.name](given, self))
         except EmulationError as error:
             return Decoded(given, _refused(str(error)))
-
-
-def _unknown(name: str) -> Step:
-    return _refused(f"the operation {name} of Tile IR is not emulated")
 
 
 def _refused(what: str) -> Step:
@@ -92,7 +164,7 @@ def _refused(what: str) -> Step:
     return step
 
 
-def pure(given: Operation, function: Callable[..., Any]) -> Step:
+def pure(given: Operation, function: Function) -> Step:
     """The step of an operation with one result that comes of its operands alone."""
     (result,) = given.results
     operands = given.operands
