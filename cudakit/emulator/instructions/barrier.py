@@ -116,8 +116,6 @@ def bar(given: Instruction, context: Context) -> Control:
     count = context.read(operands[1], "u32") if len(operands) > 1 else None
 
     def wait(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is not None and active.size == 0:
-            return True
         which = np.asarray(number(frame, active, machine) if number else 0).astype(np.int64)
         if (which >= _BARRIERS).any():
             raise EmulationError(f"barrier {int(which.max())} of {_BARRIERS}")
@@ -156,7 +154,7 @@ def nanosleep(given: Instruction, context: Context) -> Control:
     """Time is steps here, so that to sleep is to let the others go first."""
 
     def sleep(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is None or active.size == 0:
+        if active is None:
             return True
         machine.pause(active)
         return False
@@ -290,8 +288,6 @@ def mbarrier(given: Instruction, context: Context) -> Control:
     drops = action == "arrive_drop"
 
     def change(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is not None and active.size == 0:
-            return True
         number = np.asarray(amount(frame, active, machine) if amount else 1).astype(np.int64)
         count = (number if not sign else np.int64(1)) if arrives else np.int64(0)
         addresses = address(frame, active, machine)
@@ -308,9 +304,8 @@ def _initialise(context: Context, operands: list[Any], space: str, valid: bool) 
     count = context.read(operands[1], "u32") if valid else None
 
     def make(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is None or active.size:
-            words = make_word(count(frame, active, machine)) if count else np.zeros(1, _WORD)
-            machine.memory.store(space, address(frame, active, machine), np.atleast_1d(words), active)
+        words = make_word(count(frame, active, machine)) if count else np.zeros(1, _WORD)
+        machine.memory.store(space, address(frame, active, machine), np.atleast_1d(words), active)
         return True
 
     return make
@@ -331,8 +326,6 @@ def _wait(context: Context, operands: list[Any], space: str, parity: bool, patie
     state = context.read(operands[2], "b32" if parity else "b64")
 
     def test(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is not None and active.size == 0:
-            return True
         where = address(frame, active, machine)
         if machine.late is not None:
             lanes = np.arange(machine.lanes) if active is None else active

@@ -273,8 +273,7 @@ def brx(given: Instruction, context: Context) -> Control:
 @control("ret")
 def ret(given: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
-        if active is None or active.size:
-            machine.return_from(frame, active, here)
+        machine.return_from(frame, active, here)
 
     return leave
 
@@ -282,8 +281,7 @@ def ret(given: Instruction, context: Context) -> Control:
 @control("exit")
 def exit_(given: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
-        if active is None or active.size:
-            machine.finish(active)
+        machine.finish(active)
 
     return leave
 
@@ -293,8 +291,6 @@ def trap(given: Instruction, context: Context) -> Control:
     """A kernel that gives up."""
 
     def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is not None and active.size == 0:
-            return True
         lane = 0 if active is None else int(active[0])
         raise EmulationError(trapped(machine.name_of(lane), context.function, machine.geometry))
 
@@ -335,8 +331,6 @@ def call(given: Instruction, context: Context) -> Control:
 
     def enter(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         lanes = np.arange(machine.lanes) if active is None else active
-        if lanes.size == 0:
-            return
         if pointer is None:
             go(machine, frame, name, lanes, here)
             return

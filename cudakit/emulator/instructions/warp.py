@@ -113,8 +113,6 @@ def synchronised(
     """A control that waits for the lanes in `mask` (None: those that come together), then computes and writes."""
 
     def meet(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        if active is not None and active.size == 0:
-            return True
         inputs = [read(frame, active, machine) for read, _ in reads]
         if mask is None:
             members = of_lanes(machine, active, warp_bits(machine, active))

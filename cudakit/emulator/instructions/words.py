@@ -18,7 +18,7 @@ from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.words import KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
-from cudakit.emulator.machine.decode import CARRY, INSTRUCTIONS, Context, Step
+from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
@@ -60,14 +60,6 @@ def compute(
     if CARRY not in [operand for operand, _ in (*targets, *sources)]:
         context.elementwise.add(step)
     return step
-
-
-#: dtypes of words; of half precision that of its bits.
-DTYPES: Final = {
-    **{f"u{bits}": np.dtype(f"u{bits // 8}") for bits in (8, 16, 32, 64)},
-    **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
-    "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
-}  # fmt: skip
 
 
 class Node:

@@ -484,10 +484,6 @@ class Decoded:
     #: Why it cannot run; empty where it can.
     missing: str = ""
 
-    @property
-    def is_branch(self) -> bool:
-        return self.control is not None
-
 
 def _maker(given: Instruction) -> Maker | None:
     """The maker of the table's longest name that begins the instruction's own."""

@@ -527,7 +527,7 @@ class Scheduler(Machine):
                     active = instruction.guard(frame, index)
                 for observer in observers:
                     observer.instruction(self, function, instruction, frame, index, active)
-                if active is not index and active is not None and active.size == 0 and not instruction.is_branch:
+                if active is not index and active is not None and active.size == 0:
                     code += 1
                     if code in leaders:
                         break
