@@ -116,7 +116,6 @@ class Stepper(Scheduler):
             for among in (lanes, np.arange(first, first + self.threads)):
                 running = among[self.status[among] == RUNNING]
                 if running.size:
-                    self.near = None
                     places = self.place[running]
                     lowest = int(places.min())
                     return lowest, running[places == lowest], True

@@ -325,7 +325,6 @@ class Scheduler(Machine):
 
     launch: Launch
     module: Module
-    far: int
     steps: int
     late: Late | None
     special: SpecialRegisters
@@ -349,10 +348,6 @@ class Scheduler(Machine):
         # Where cooperative groups find the grid's barrier; 0 tells them that the grid cannot synchronise.
         high, low = divmod(module.grid_barrier_address if geometry.cooperative else 0, 1 << 32)
         self.special |= {"envreg1": np.uint32(high), "envreg2": np.uint32(low)}
-        #: Lanes of a group that was chosen, and the lowest place of all others that have neither exited nor yielded:
-        #: until the near come that far, the next group is one of theirs, and the others need not be looked at.
-        self.near: Index = None
-        self.far = 0
         self.spinning: dict[int, int] = {}
         self.drawn: Drawn | None = (
             None if launch.schedule is None else Drawn(launch.schedule, blocks.start, launch.switches)
@@ -468,13 +463,7 @@ class Scheduler(Machine):
         if self.drawn is not None and (self.status == RUNNING).any():
             drawn = self.drawn.choose(self)
             if drawn is not None:
-                self.near = None
                 return drawn
-        if self.near is not None:
-            running = self.near[self.status[self.near] == RUNNING]
-            if running.size and (lowest := int((places := self.place[running]).min())) < self.far:
-                return lowest, running[places == lowest], True
-            self.near = None
         if not self.status.any() and (lowest := int(self.place.min())) == int(self.place.max()):
             return lowest, None, False
         standing = np.flatnonzero(self.status < DONE)
@@ -490,10 +479,9 @@ class Scheduler(Machine):
         places = self.place[standing]
         lowest = int(places[running].min())
         chosen = running & (places == lowest)
-        group, rest = standing[chosen], places[~chosen]
+        group = standing[chosen]
         if group.size == self.lanes:
             return lowest, None, False
-        self.near, self.far = group, int(rest.min(initial=np.iinfo(np.int64).max))
         return lowest, group, group.size < np.count_nonzero(running) + yielded
 
     def after_loop(self, index: Index, location: int) -> None:

@@ -233,7 +233,7 @@ class Memory:
 
     def leave(self) -> None:
         """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
-        self.shared = self._starts_of = self._starts = _NO_BYTES
+        self.shared = _NO_BYTES
         self.shared_bytes = 0
         self.shared_offsets: Mapping[str, int] = {}
         self.local: np.ndarray = _NO_BYTES
@@ -423,8 +423,7 @@ class Memory:
         if space == "generic":
             return self._generic(addresses, dtype, index, use)
         if space == "shared":
-            starts = self._shared_starts()
-            start = starts if index is None else starts[index]
+            start = _starts(self.shared, self._rows(self.block_of, index))
             return [self._window(self.shared, start, addresses, dtype, "shared memory")]
         if space == "cluster":
             row = self.blocks_at(addresses, index)
@@ -454,12 +453,6 @@ class Memory:
                 "cluster.sync(), until the others are done with it"
             )
         return blocks
-
-    def _shared_starts(self) -> np.ndarray:
-        """Byte at which the shared memory of each lane's block begins."""
-        if self._starts_of is not self.shared:
-            self._starts_of, self._starts = self.shared, _starts(self.shared, self.block_of)
-        return self._starts
 
     @staticmethod
     def _rows(block_of: np.ndarray, index: Index) -> np.ndarray:
