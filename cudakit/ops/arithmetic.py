@@ -20,7 +20,7 @@ from cudakit.generate.reduction import reduction
 from cudakit.generate.ufuncs import Ufunc
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import delivered
+from cudakit.ops.copies import Ints, delivered
 
 
 def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -66,9 +66,7 @@ class _OfArrays(Ufunc):
 
 
 @functools.lru_cache(4096)
-def _shape(
-    op: str, x_dtype: np.dtype, x_shape: tuple[int, ...], y_dtype: np.dtype, y_shape: tuple[int, ...]
-) -> tuple[int, ...]:
+def _shape(op: str, x_dtype: np.dtype, x_shape: Ints, y_dtype: np.dtype, y_shape: Ints) -> Ints:
     """The result's shape.
 
     Raises
@@ -117,7 +115,7 @@ class _Plan(NamedTuple):
 
     kernel: Kernel
     config: Config
-    numbers: tuple[int, ...]
+    numbers: Ints
     parts: int = 1
 
 

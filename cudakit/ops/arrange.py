@@ -31,7 +31,7 @@ from cudakit.generate.ufuncs import Ufunc, assign
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops import reduce
-from cudakit.ops.copies import Dimension, cast, copy, delivered, mapped_job, moved, word_of
+from cudakit.ops.copies import Dimension, Ints, cast, copy, delivered, mapped_job, moved, word_of
 from cudakit.types.checked import CASTINGS, is_one_of, text_of
 
 
@@ -66,9 +66,7 @@ def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> A
 
 
 @functools.lru_cache(4096)
-def _flip_job(
-    dtype: np.dtype, shape: tuple[int, ...], strides: tuple[int, ...], axis: Axis, out_strides: tuple[int, ...] | None
-) -> Job:
+def _flip_job(dtype: np.dtype, shape: Ints, strides: Ints, axis: Axis, out_strides: Ints | None) -> Job:
     axes = axes_of("flip", axis, len(shape))
     steps = steps_of("flip", dtype, strides)
     start = sum((shape[d] - 1) * steps[d] for d in axes if shape[d])
@@ -119,14 +117,7 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
 
 
 @functools.lru_cache(4096)
-def _roll_job(
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    shift: Axis,
-    axis: Axis,
-    out_strides: tuple[int, ...] | None,
-) -> Job:
+def _roll_job(dtype: np.dtype, shape: Ints, strides: Ints, shift: Axis, axis: Axis, out_strides: Ints | None) -> Job:
     steps = steps_of("roll", dtype, strides)
     total = [0] * len(shape)
     if shift is None:
@@ -146,7 +137,7 @@ def _roll_job(
     return mapped_job("roll", "rolled", dtype, shape, steps, dimensions, out_strides, fuses=True)
 
 
-def _roll_flat(dtype: np.dtype, shape: tuple[int, ...], shift: int, out_strides: tuple[int, ...] | None) -> Job:
+def _roll_flat(dtype: np.dtype, shape: Ints, shift: int, out_strides: Ints | None) -> Job:
     """A roll of C-contiguous memory as one dimension."""
     size = prod(shape)
     if out_strides is not None:
@@ -334,7 +325,7 @@ def _bytes_of(value: Any, dtype: np.dtype) -> bytes:
     return bytes(as_number("pad", "value", value, dtype).tobytes())
 
 
-def _widths(shape: tuple[int, ...], width: Any) -> list[list[int]]:
+def _widths(shape: Ints, width: Any) -> list[list[int]]:
     """Elements before and after each dimension."""
     try:
         widths: list[list[int]] = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
@@ -373,13 +364,7 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
 
 @functools.lru_cache(4096)
 def pad_job(
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    width: Any,
-    mode: str,
-    fill: bytes,
-    out_strides: tuple[int, ...] | None,
+    dtype: np.dtype, shape: Ints, strides: Ints, width: Any, mode: str, fill: bytes, out_strides: Ints | None
 ) -> Job:
     """What pads an array by `width`, pairs for each dimension, where the mode is a map of indices."""
     widths = _widths(shape, width)
@@ -402,7 +387,7 @@ _ITEMS, _BLOCK, _PACK = 4, 256, 16
 #: Arrays that one launch takes; more are joined by several.
 _MOST = 64
 #: Dtype, shape and strides of an array.
-_Kind: TypeAlias = tuple[np.dtype, tuple[int, ...], tuple[int, ...]]
+_Kind: TypeAlias = tuple[np.dtype, Ints, Ints]
 
 
 class _Piece(NamedTuple):
@@ -416,9 +401,9 @@ class _Piece(NamedTuple):
 class _Joining(NamedTuple):
     """What a call of one kind does: arrays to be made C-contiguous first, views of others, and the launches."""
 
-    shape: tuple[int, ...]
+    shape: Ints
     dtype: np.dtype
-    copied: tuple[int, ...]
+    copied: Ints
     views: tuple[tuple[int, int], ...]
     launches: tuple[_Piece, ...]
 
@@ -538,13 +523,13 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, ca
     return _Joining(result, dtype, tuple(copied), tuple(views), launches)
 
 
-def _fits(shape: tuple[int, ...], other: tuple[int, ...], along: int) -> bool:
+def _fits(shape: Ints, other: Ints, along: int) -> bool:
     return len(shape) == len(other) and all(
         n == m for d, (n, m) in enumerate(zip(shape, other, strict=True)) if d != along
     )
 
 
-def _row_step(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> int | None:
+def _row_step(shape: Ints, steps: Ints, along: int) -> int | None:
     """Step from row to row, the axis and those after it being the columns; None where there is no such step."""
     if not is_row_major(shape[along:], steps[along:]):
         return None

@@ -115,16 +115,7 @@ def attention_of(
     """The launch for one kind of call; `sizes` as `choose` has them, `scale` that of the products."""
     tiles, heads_first, _ = choice
     kernel = Kernel.from_template("tile/attention/attention")[
-        dtype,
-        d,
-        width_of(d),
-        tiles.queries,
-        tiles.keys,
-        tiles.warps,
-        tiles.blocks,
-        causal,
-        tiles.behind,
-        heads_first,
+        dtype, d, width_of(d), tiles.queries, tiles.keys, tiles.warps, tiles.blocks, causal, tiles.behind, heads_first
     ]
     along = -(-sizes[2] // tiles.queries)
     grid = (sizes[0], along) if heads_first else (along, sizes[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.types.checked import dtype_of, flag
 
+#: A shape, strides, steps or axes.
+Ints: TypeAlias = tuple[int, ...]
 #: The unsigned word that kernels move for elements of a size in bytes: one specialization serves all such dtypes.
 _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long", 16: "uint4"}
 #: Side of the square tile of a transposition, and threads of its block, by the size of an element in bytes.
@@ -71,14 +73,7 @@ def word_of(op: str, dtype: np.dtype) -> str:
 
 
 @functools.lru_cache(4096)
-def copy_job(
-    op: str,
-    dtype: np.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    order: tuple[int, ...] | None,
-    out_strides: tuple[int, ...] | None,
-) -> Job:
+def copy_job(op: str, dtype: np.dtype, shape: Ints, strides: Ints, order: Ints | None, out_strides: Ints | None) -> Job:
     """out[k] = x[k], x being an array of `shape` and `strides` with its dimensions in another `order`.
 
     `out_strides` None stands for a C-contiguous result.
@@ -113,13 +108,7 @@ def _cover(size: int, itemsize: int) -> Config:
 
 
 def _tile_job(
-    word: str,
-    itemsize: int,
-    shape: tuple[int, ...],
-    x_steps: tuple[int, ...],
-    out_steps: tuple[int, ...],
-    x_start: int,
-    out_start: int,
+    word: str, itemsize: int, shape: Ints, x_steps: Ints, out_steps: Ints, x_start: int, out_start: int
 ) -> tuple[Kernel, Config, tuple[Any, ...]] | None:
     """Kernel, launch and numbers of a transposition by tiles; None where rows are not neighbours on both sides."""
     if out_steps[-1] != 1 or 1 not in x_steps[:-1]:
@@ -164,10 +153,10 @@ def mapped_job(
     op: str,
     mapping: str,
     dtype: np.dtype,
-    x_shape: tuple[int, ...],
-    x_steps: tuple[int, ...],
+    x_shape: Ints,
+    x_steps: Ints,
     dimensions: Sequence[Dimension],
-    out_strides: tuple[int, ...] | None,
+    out_strides: Ints | None,
     *,
     start: int = 0,
     fuses: bool = False,
@@ -259,12 +248,7 @@ _CAST_PACKS, _CAST_BLOCK = 2, 128
 
 @functools.lru_cache(4096)
 def cast_job(
-    source: np.dtype,
-    target: np.dtype,
-    saturate: bool,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    out_strides: tuple[int, ...] | None,
+    source: np.dtype, target: np.dtype, saturate: bool, shape: Ints, strides: Ints, out_strides: Ints | None
 ) -> Job:
     """out[k] = x[k] as a number of `target`; `out_strides` None stands for a C-contiguous result."""
     types = number_of("cast", source), number_of("cast", target)
@@ -313,12 +297,7 @@ def delivered(place: ArrayPlace, target: Target) -> Any:
 
 
 def moved(
-    op: str,
-    place: ArrayPlace,
-    x: Any,
-    out: Any,
-    job_of: Callable[[tuple[int, ...] | None], Job],
-    dtype: np.dtype | None = None,
+    op: str, place: ArrayPlace, x: Any, out: Any, job_of: Callable[[Ints | None], Job], dtype: np.dtype | None = None
 ) -> Any:
     """Launch `job_of(strides of out)` on a checked `out`, or a new array; ``job_of(None)`` is for a C-contiguous one.
 
@@ -404,7 +383,7 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
 
 
 @functools.lru_cache
-def _permutation(axes: Axis, ndim: int) -> tuple[int, ...]:
+def _permutation(axes: Axis, ndim: int) -> Ints:
     if axes is None:
         return tuple(range(ndim))[::-1]
     order = axes_in_order("transpose", "axes", axes, ndim)

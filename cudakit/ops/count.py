@@ -293,13 +293,7 @@ def _binned(
 
 
 def bincount(
-    x: Any,
-    weights: Any = None,
-    minlength: int = 0,
-    length: int | None = None,
-    *,
-    out: Any = None,
-    stream: Any = None,
+    x: Any, weights: Any = None, minlength: int = 0, length: int | None = None, *, out: Any = None, stream: Any = None
 ) -> Any:
     """counts[v] = number of times that x is v, or the sum of the weights where it is.
 

@@ -17,7 +17,7 @@ from cudakit.errors import ArgumentError, shortened, told
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import delivered
+from cudakit.ops.copies import Ints, delivered
 from cudakit.ops.filters import AXES, Images, border_of, check_dtype, contiguous, images_of, number_type
 from cudakit.types.checked import flag, text_of, whole
 from cudakit.types.cpp import spelling
@@ -160,9 +160,7 @@ def _shape_of(op: str, shape: Any) -> tuple[int, int]:
 
 
 @functools.lru_cache(1024)
-def _images_and_shape(
-    op: str, shape: tuple[int, ...], axes: Axis, rows: int, columns: int
-) -> tuple[Images, tuple[int, ...]]:
+def _images_and_shape(op: str, shape: Ints, axes: Axis, rows: int, columns: int) -> tuple[Images, Ints]:
     images = images_of(op, shape, axes)
     if not (images.height and images.width):
         raise ArgumentError(f"{op}: an image of {images.height} × {images.width} pixels has none to take")

@@ -15,7 +15,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import copy_job, delivered
+from cudakit.ops.copies import Ints, copy_job, delivered
 from cudakit.ops.epilogue import Activation, activation_of, kernel_with
 from cudakit.ops.matmul_tiles import Tiled, Way, flat_of, missing, tiled
 from cudakit.types.checked import is_one_of
@@ -163,7 +163,7 @@ class Side(NamedTuple):
 
     line: int
     depth: int
-    batch: tuple[int, ...]
+    batch: Ints
     begin: int
     alignment: int
 
@@ -189,12 +189,12 @@ def reading(side: Side, lines: int, depth: int, itemsize: int, is_mma: bool) -> 
 class Batch(NamedTuple):
     """A batch's axes, three or fewer: extents, and steps of A and of B."""
 
-    extents: tuple[int, ...]
-    a: tuple[int, ...]
-    b: tuple[int, ...]
+    extents: Ints
+    a: Ints
+    b: Ints
 
 
-def batch_of(shape: tuple[int, ...], a: tuple[int, ...], b: tuple[int, ...]) -> Batch | None:
+def batch_of(shape: Ints, a: Ints, b: Ints) -> Batch | None:
     """The fewest axes of a batch; None where they are too many."""
     if 0 in shape:
         return Batch((), (), ())
@@ -400,7 +400,7 @@ class _Call(NamedTuple):
 
     a: Any
     b: Any
-    shape: tuple[int, ...]
+    shape: Ints
     made: np.dtype
     activation: Activation
     scale: float
@@ -535,7 +535,7 @@ def _sides(place: ArrayPlace, a: Any, b: Any) -> tuple[Batch, Side, Side, int] |
     )
 
 
-def _extra(name: str, place: ArrayPlace, x: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
+def _extra(name: str, place: ArrayPlace, x: Any, shape: Ints, dtype: np.dtype) -> Any:
     if x.shape != shape or x.dtype != dtype:
         raise ArgumentError(
             f"matmul: {name} is {x.dtype} of shape {x.shape}, and the result asks for {dtype} of shape {shape}"
@@ -562,7 +562,7 @@ def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, asked: Any) -
     return made
 
 
-def _result_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+def _result_shape(a: Ints, b: Ints) -> Ints:
     try:
         if not a or not b or a[-1] != b[-2 if len(b) > 1 else 0]:
             raise ValueError

@@ -153,10 +153,7 @@ def lying(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Ly
         # Matrices of a batch of several dimensions lie as those of one do.
         if around != [inner * step for inner in row_major(shape[:-2])] and prod(shape[:-2]) > 1:
             return None
-    for turned, unit, pitch, length, count in (
-        (False, wide, high, columns, rows),
-        (True, high, wide, rows, columns),
-    ):
+    for turned, unit, pitch, length, count in ((False, wide, high, columns, rows), (True, high, wide, rows, columns)):
         pitch = length if count == 1 else pitch
         if (unit == 1 or length == 1) and pitch >= length and (step == 0 or step >= length):
             return Lying(turned, pitch, step)

@@ -16,7 +16,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import delivered
+from cudakit.ops.copies import Ints, delivered
 from cudakit.types.checked import flag, real
 
 #: C++ type of a dtype, and the type of its arithmetic; integers are computed as float64.
@@ -76,8 +76,8 @@ class Parameter(NamedTuple):
     """A weight or a bias."""
 
     dtype: np.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: Ints
+    strides: Ints
 
 
 class Key(NamedTuple):
@@ -94,12 +94,12 @@ class Key(NamedTuple):
 
     op: Op
     dtype: np.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: Ints
+    strides: Ints
     axis: Axis
     keepdims: bool
     device: int | str
-    out_strides: tuple[int, ...] | None
+    out_strides: Ints | None
     alignment: int
     weight: Parameter | None = None
     bias: Parameter | None = None
@@ -122,9 +122,9 @@ class RowJob(NamedTuple):
     """
 
     key: Key
-    shape: tuple[int, ...]
+    shape: Ints
     dtype: np.dtype
-    order: tuple[int, ...] | None
+    order: Ints | None
     copies: bool
     launch: Callable[..., None]
 
@@ -161,7 +161,7 @@ def _nothing(*arguments: Any) -> None:
     """What there is to do for an empty result."""
 
 
-def _check_parameters(key: Key, expected: tuple[int, ...]) -> bool:
+def _check_parameters(key: Key, expected: Ints) -> bool:
     """Check weight and bias; whether one of them is not C-contiguous."""
     copies = False
     for name, given in (("weight", key.weight), ("bias", key.bias)):
@@ -186,7 +186,7 @@ def _result_dtype(op: Op, dtype: np.dtype) -> np.dtype:
     )
 
 
-def _dense_order(key: Key) -> tuple[int, ...] | None:
+def _dense_order(key: Key) -> Ints | None:
     """Axes from the slowest to the fastest where x fills its memory in another order than C's."""
     extent = key.dtype.itemsize
     order = sorted(range(len(key.shape)), key=lambda axis: (-abs(key.strides[axis]), axis))
@@ -197,7 +197,7 @@ def _dense_order(key: Key) -> tuple[int, ...] | None:
     return None if order == sorted(order) else tuple(order)
 
 
-def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> tuple[int, ...]:
+def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> Ints:
     """Strides in bytes of a new array whose axes lie in `order` in memory."""
     strides = [0] * len(shape)
     for axis in reversed(order):
@@ -206,7 +206,7 @@ def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> tuple[
     return tuple(strides)
 
 
-def _spread(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bool) -> tuple[int, ...]:
+def _spread(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bool) -> Ints:
     """Strides of a result of one value a row, over the dimensions of x."""
     left = iter(stride for d, stride in enumerate(strides) if not keepdims or d not in axes)
     return tuple(0 if d in axes else next(left) for d in range(ndim))
@@ -215,19 +215,19 @@ def _spread(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bo
 class _Layout(NamedTuple):
     """Dimensions of x and the result, the lines' first; strides in elements of each."""
 
-    outer: tuple[int, ...]
-    inner: tuple[int, ...]
-    x: tuple[int, ...]
-    out: tuple[int, ...]
-    axes: tuple[int, ...]
+    outer: Ints
+    inner: Ints
+    x: Ints
+    out: Ints
+    axes: Ints
 
 
-def _layout(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> _Layout:
+def _layout(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> _Layout:
     """Fewest dimensions, those of the lines from the farthest apart to the nearest."""
     x = [stride // key.dtype.itemsize for stride in key.strides]
     out = [stride // result.itemsize for stride in out_strides]
 
-    def picked(which: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    def picked(which: Sequence[int]) -> tuple[Ints, ...]:
         found = merged(*([values[d] for d in which] for values in (key.shape, x, out)))
         return found if found[0] else ((1,), (0,), (0,))
 
@@ -250,7 +250,7 @@ def _functor(key: Key, aligned: bool = False) -> list[Any]:
     return [*types, f"cudakit::{key.op.name}<{arithmetic}, {', '.join(types)}, {str(aligned).lower()}>"]
 
 
-def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> Callable[..., None] | None:
+def _rows(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> Callable[..., None] | None:
     """By the kernel for rows of neighbours; None where they are not that, or too long."""
     outer, inner, x, out, axes_in_memory = _layout(key, axes, out_strides, result)
     if len(outer) > 1 or len(inner) > 1:
@@ -283,9 +283,7 @@ def _rows(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: n
     return launch_turned if turned else launch
 
 
-def _pack(
-    key: Key, result: np.dtype, outer: tuple[int, ...], length: int, x: tuple[int, ...], out: tuple[int, ...]
-) -> int:
+def _pack(key: Key, result: np.dtype, outer: Ints, length: int, x: Ints, out: Ints) -> int:
     """Elements that one load takes along a line."""
     if x[-1] != 1 or (out[-1] != 1 and not key.op.per_row) or len(x) > len(outer) + 1:
         return 1
@@ -331,7 +329,7 @@ def _power_of_two(least: int) -> int:
     return 1 << (least - 1).bit_length()
 
 
-def _lines(key: Key, axes: tuple[int, ...], out_strides: Sequence[int], result: np.dtype) -> Callable[..., None]:
+def _lines(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> Callable[..., None]:
     """By the kernels for lines of any layout and length."""
     outer, inner, x_strides, out_steps, _ = _layout(key, axes, out_strides, result)
     shape, rank = (*outer, *inner), len(outer) + len(inner)

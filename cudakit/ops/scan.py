@@ -14,7 +14,7 @@ from cudakit.arrays.plans import PACKED, Array, Job, ScanTask, Writer, array_of,
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import delivered
+from cudakit.ops.copies import Ints, delivered
 from cudakit.types.checked import dtype_or_none, flag
 
 
@@ -188,14 +188,14 @@ class _NamedScan:
 
     def _job(
         self,
-        shapes: tuple[tuple[int, ...], ...],
+        shapes: tuple[Ints, ...],
         kinds: tuple[Any, ...],
         axis: int | None,
         exclusive: bool,
         reverse: bool,
         starts: bool,
         wanted: Any,
-        out_strides: tuple[int, ...] | None,
+        out_strides: Ints | None,
         device: int | str,
     ) -> Job:
         """`shapes` are those of the inputs, `kinds` of what the kernel sees of them: with no axis, one dimension."""
@@ -248,7 +248,7 @@ def _flat(place: ArrayPlace, array: Any) -> Any:
         return array.reshape(-1)
 
 
-def _keys_of(op: str, kind: tuple[Any, ...], shape: tuple[int, ...], axis: int) -> Array:
+def _keys_of(op: str, kind: tuple[Any, ...], shape: Ints, axis: int) -> Array:
     """Keys of all lines, where they have one dimension."""
     if len(kind[1]) == len(shape):
         return array_of(op, kind, shape)

@@ -15,7 +15,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import copy_job, delivered, word_of
+from cudakit.ops.copies import Ints, copy_job, delivered, word_of
 from cudakit.types.checked import flag, whole
 
 #: Rows of up to so many keys are sorted by lanes that compare each with all, in blocks of so many threads.
@@ -85,13 +85,13 @@ class Lines(NamedTuple):
     rows, size : int
     """
 
-    shape: tuple[int, ...]
-    order: tuple[int, ...] | None
+    shape: Ints
+    order: Ints | None
     rows: int
     size: int
 
     @property
-    def lined(self) -> tuple[int, ...]:
+    def lined(self) -> Ints:
         """The shape with the axis last."""
         return self.shape if self.order is None else tuple([self.shape[d] for d in self.order])
 
@@ -125,7 +125,7 @@ class Lines(NamedTuple):
             job.run(place, rows, to.written)
 
 
-def lines_of(op: str, shape: tuple[int, ...], axis: Any) -> Lines:
+def lines_of(op: str, shape: Ints, axis: Any) -> Lines:
     """An array of `shape` as rows along `axis`.
 
     Raises
@@ -136,7 +136,7 @@ def lines_of(op: str, shape: tuple[int, ...], axis: Any) -> Lines:
 
 
 @functools.lru_cache(4096)
-def _lines(op: str, shape: tuple[int, ...], axis: int | None) -> Lines:
+def _lines(op: str, shape: Ints, axis: int | None) -> Lines:
     if axis is None:
         return Lines((prod(shape),), None, 1, prod(shape))
     at = axis_of(op, axis, len(shape))
@@ -180,7 +180,7 @@ class _Plan(NamedTuple):
 
 
 @functools.lru_cache(4096)
-def _row_pass(op: str, order: str, sorting: Sorting, rows: int, size: int) -> tuple[_Pass, tuple[int, ...]]:
+def _row_pass(op: str, order: str, sorting: Sorting, rows: int, size: int) -> tuple[_Pass, Ints]:
     """The launch for rows that are sorted by a block each, or by some lanes, and its last arguments."""
     out = "unsigned char" if sorting.values is None else word_of(op, sorting.values)
     carried = "cudakit::no_values"

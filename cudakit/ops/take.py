@@ -16,7 +16,7 @@ from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, BoundsError, shortened
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
-from cudakit.ops.copies import cast, copy, delivered, word_of
+from cudakit.ops.copies import Ints, cast, copy, delivered, word_of
 from cudakit.types.checked import array_of, text_of
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
@@ -106,10 +106,10 @@ def _taken(
 @functools.lru_cache(4096)
 def _job(
     dtype: np.dtype,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
+    shape: Ints,
+    strides: Ints,
     index_dtype: np.dtype,
-    index_shape: tuple[int, ...],
+    index_shape: Ints,
     axis: int | None,
     mode: str,
     alignment: int,
@@ -153,7 +153,7 @@ def _job(
     return Job(result, (), kernel, launch, numbers=numbers, views=views_or_none((view, None, None))), copies
 
 
-def _steps_of_three(shape: tuple[int, ...], steps: tuple[int, ...], along: int) -> tuple[int, int] | None:
+def _steps_of_three(shape: Ints, steps: Ints, along: int) -> tuple[int, int] | None:
     """Steps from row to row and along the axis; None where x is not rows, the axis, and neighbours after it."""
     (_, outer), (_, inner) = merged(shape[:along], steps[:along]), merged(shape[along + 1 :], steps[along + 1 :])
     if len(outer) > 1 or inner not in ((), (1,)) or min(*outer, steps[along], 0) < 0:
@@ -225,7 +225,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         raise ArgumentError(
             f"compact: where must be bools or numbers of shape {x.shape}, got {where.dtype} of shape {where.shape}"
         )
-    room: tuple[int, ...] = (x.size,) if out is None else as_array("compact", "out", out)[0].shape
+    room: Ints = (x.size,) if out is None else as_array("compact", "out", out)[0].shape
     if len(room) != 1:
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
     dtype = x.dtype
@@ -247,9 +247,9 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     return result, delivered(place, counted)
 
 
-def _one(count: Any) -> tuple[int, ...]:
+def _one(count: Any) -> Ints:
     """Shape of an array of one element."""
-    shape: tuple[int, ...] = as_array("compact", "count", count)[0].shape
+    shape: Ints = as_array("compact", "count", count)[0].shape
     if shape not in ((), (1,)):
         raise ArgumentError(f"compact: count must have one element, got shape {shape}")
     return shape

@@ -220,13 +220,7 @@ _SIDES = {"left": False, "right": True}
 
 @repeated("out")
 def searchsorted(
-    a: Any,
-    v: Any,
-    side: Literal["left", "right"] = "left",
-    sorter: Any = None,
-    *,
-    out: Any = None,
-    stream: Any = None,
+    a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None, *, out: Any = None, stream: Any = None
 ) -> Any:
     """out[k] = where v[k] goes in the sorted a: a[out − 1] < v ≤ a[out] (left), a[out − 1] ≤ v < a[out] (right).
 
