@@ -45,8 +45,23 @@ class Pass(NamedTuple):
     own_edges: bool = False
 
 
-def _view(dtype: np.dtype, rank: int | None) -> str:
-    return f"const {spelling(dtype)}*" if rank is None else f"cudakit::strided<const {spelling(dtype)}, {rank}>"
+class Values(NamedTuple):
+    """What is counted: dtype, dimensions (None: C-contiguous), elements, and the device."""
+
+    dtype: np.dtype
+    rank: int | None
+    size: int
+    device: int | str
+
+    def view(self, dtype: np.dtype | None = None) -> str:
+        """The C++ type of a view of them, or of what goes along with them in another dtype."""
+        of = spelling(dtype or self.dtype)
+        return f"const {of}*" if self.rank is None else f"cudakit::strided<const {of}, {self.rank}>"
+
+    def blocks(self, block: int, resident: int) -> int:
+        """Blocks of a launch, `resident` a multiprocessor: a pack a thread at least."""
+        packed = 16 // self.dtype.itemsize if self.rank is None else 1
+        return max(1, min(-(-self.size // (block * packed)), resident * multiprocessors_of(self.device)))
 
 
 def compared(dtype: np.dtype) -> np.dtype:
@@ -66,11 +81,6 @@ def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: i
     return f"cudakit::even_bins<{value}, {key}, {spelling(edge)}, {guess}>"
 
 
-def _blocks(size: int, rank: int | None, itemsize: int, block: int, most: int) -> int:
-    """Blocks of a launch: a pack a thread at least."""
-    return max(1, min(-(-size // (block * (16 // itemsize if rank is None else 1))), most))
-
-
 def _table_bytes(policy: Policy, edge: np.dtype, bins: int) -> tuple[int, bool]:
     """Shared memory for finding bins, and whether the edges are copied there."""
     if policy != "any":
@@ -85,34 +95,29 @@ def _copies(bytes_each: int) -> int:
 
 
 @functools.lru_cache(4096)
-def byte_pass(dtype: np.dtype, rank: int | None, size: int, policy: Policy, edge: np.dtype, device: int | str) -> Pass:
+def byte_pass(values: Values, policy: Policy, edge: np.dtype) -> Pass:
     """Counts of 8-bit values by their bits, of which bins are made at the end."""
     # 256 values are looked up, fewer than a table of cells has.
-    struct = _struct("whole" if policy == "whole" else "any", dtype, edge, 256, cells=1)
-    kernel = Kernel.from_template("count/bytes")[_view(dtype, rank), struct, edge, _BLOCK, _ITEMS]
-    blocks = _blocks(size, rank, 1, _BLOCK, multiprocessors_of(device))
-    return Pass(kernel, config(blocks, _BLOCK, 256 * 32 * 4))
+    struct = _struct("whole" if policy == "whole" else "any", values.dtype, edge, 256, cells=1)
+    kernel = Kernel.from_template("count/bytes")[values.view(), struct, edge, _BLOCK, _ITEMS]
+    return Pass(kernel, config(values.blocks(_BLOCK, 1), _BLOCK, 256 * 32 * 4))
 
 
 @functools.lru_cache(4096)
-def range_pass(dtype: np.dtype, rank: int | None, size: int, edge: np.dtype, device: int | str) -> Pass:
+def range_pass(values: Values, edge: np.dtype) -> Pass:
     """Least and greatest finite value, and the even edges between them."""
     template = Kernel.from_template("count/range")
-    kernel = template[_view(dtype, rank), compared(dtype), edge, _SMALL_BLOCK, _ITEMS]
-    blocks = _blocks(size, rank, dtype.itemsize, _SMALL_BLOCK, 4 * multiprocessors_of(device))
-    return Pass(kernel, config(blocks, _SMALL_BLOCK))
+    kernel = template[values.view(), compared(values.dtype), edge, _SMALL_BLOCK, _ITEMS]
+    return Pass(kernel, config(values.blocks(_SMALL_BLOCK, 4), _SMALL_BLOCK))
 
 
 @functools.lru_cache(4096)
-def value_pass(
-    dtype: np.dtype, rank: int | None, size: int, policy: Policy, edge: np.dtype, bins: int, device: int | str
-) -> Pass:
+def value_pass(values: Values, policy: Policy, edge: np.dtype, bins: int) -> Pass:
     """Counts of values in bins, in shared memory where they fit."""
     parts, counter_bytes = 1, 0
     table_bytes, own_edges = _table_bytes(policy, edge, bins)
-    halves = (
-        device_limits(device).shared_bytes - 1024 - table_bytes
-    ) // 2  # bins that one block counts; the rest is for tickets
+    # Bins that one block counts; the rest is for tickets.
+    halves = (device_limits(values.device).shared_bytes - 1024 - table_bytes) // 2
     if 4 * bins <= _MOST_BYTES:
         copies = _copies(4 * bins)
         counters, counter_bytes = f"cudakit::word_counters<{copies}>", 4 * copies * (bins + 1)
@@ -126,23 +131,15 @@ def value_pass(
     resident = 2 if policy == "any" or counter_bytes == 0 else 1
     table_at = -(-counter_bytes // 16) * 16
     kernel = Kernel.from_template("count/values")[
-        _view(dtype, rank), _struct(policy, dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, resident
+        values.view(), _struct(policy, values.dtype, edge, bins), counters, edge, _BLOCK, _ITEMS, resident
     ]
-    blocks = _blocks(size, rank, dtype.itemsize, _BLOCK, resident * multiprocessors_of(device))
+    blocks = values.blocks(_BLOCK, resident)
     return Pass(kernel, config((blocks, parts), _BLOCK, table_at + table_bytes), table_at, own_edges)
 
 
 @functools.lru_cache(4096)
 def weighing_passes(
-    dtype: np.dtype,
-    weight: np.dtype,
-    rank: int | None,
-    size: int,
-    policy: Policy,
-    edge: np.dtype,
-    bins: int,
-    out: np.dtype,
-    device: int | str,
+    values: Values, weight: np.dtype, policy: Policy, edge: np.dtype, bins: int, out: np.dtype
 ) -> tuple[Pass, Pass]:
     """The launch that adds up, and the one that rounds the sums."""
     sum, limbs = ("cudakit::whole_sum", 1) if weight.kind in "biu" else ("cudakit::fixed_sum", 2)
@@ -151,17 +148,11 @@ def weighing_passes(
     sums = f"cudakit::{'shared' if near else 'global'}_sums<{limbs}, {copies}>"
     sum_bytes = -(-8 * limbs * copies * bins // 16) * 16 if near else 0
     table_bytes = _CELL_BYTES if policy == "any" else 0
+    struct = _struct(policy, values.dtype, edge, bins)
     kernel = Kernel.from_template("count/weigh")[
-        _view(dtype, rank),
-        _view(weight, rank),
-        _struct(policy, dtype, edge, bins),
-        sum,
-        sums,
-        edge,
-        _SMALL_BLOCK,
-        _ITEMS,
+        values.view(), values.view(weight), struct, sum, sums, edge, _SMALL_BLOCK, _ITEMS
     ]
-    blocks = _blocks(size, 1, 1, _SMALL_BLOCK, 4 * multiprocessors_of(device))
+    blocks = max(1, min(-(-values.size // _SMALL_BLOCK), 4 * multiprocessors_of(values.device)))
     settle = Kernel.from_template("count/settle")[sum, weight, out]
     return (
         Pass(kernel, config(blocks, _SMALL_BLOCK, sum_bytes + table_bytes), sum_bytes),
@@ -353,22 +344,26 @@ def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
     if bins.number == 0:
         return to.result
     x = _flat(x)
-    rank = None if x.flags.c_contiguous else x.ndim
+    values = _values(place, x)
     edges = counts if bins.edges is None else bins.edges
     shown = bins.shown if bins.policy == "even" else edges
     workspace = place.workspace(0)
     if x.dtype.itemsize == 1:
-        job = byte_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, place.device)
+        job = byte_pass(values, bins.policy, edges.dtype)
         place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
     else:
         if not bins.found:
             _find_range(place, x, edges, bins.number)
         if bins.number > GATHERED:
             place.clear(counts)
-        job = value_pass(x.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, place.device)
+        job = value_pass(values, bins.policy, edges.dtype, bins.number)
         numbers = bins.number, job.table_at, job.own_edges, x.size
         place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, *numbers)
     return delivered(place, to)
+
+
+def _values(place: ArrayPlace, x: Any) -> Values:
+    return Values(x.dtype, None if x.flags.c_contiguous else x.ndim, x.size, place.device)
 
 
 def _target(op: str, place: ArrayPlace, out: Any, bins: _Bins, dtype: np.dtype, *inputs: Any) -> Target:
@@ -396,11 +391,9 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
     if not whole:
         _find_range(place, _flat(weights), range, 0)
     edges = range if bins.edges is None else bins.edges
-    together = _together(x, weights)
-    rank = None if together[0] is x else together[0].ndim
-    x, weights = together
-    kind = x.dtype, weights.dtype, rank, x.size, bins.policy, edges.dtype, bins.number, dtype, place.device
-    job, settle = weighing_passes(*kind)
+    alone, (x, weights) = x, _together(x, weights)
+    values = Values(x.dtype, None if x is alone else x.ndim, x.size, place.device)
+    job, settle = weighing_passes(values, weights.dtype, bins.policy, edges.dtype, bins.number, dtype)
     place.launch(job.kernel, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
     place.launch(settle.kernel, settle.config, sums, range, to.written, bins.number, x.size)
     return delivered(place, to)
@@ -408,8 +401,7 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
 
 def _find_range(place: ArrayPlace, x: Any, edges: Any, bins: int) -> None:
     """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
-    rank = None if x.flags.c_contiguous else x.ndim
-    job = range_pass(x.dtype, rank, x.size, edges.dtype, place.device)
+    job = range_pass(_values(place, x), edges.dtype)
     place.launch(job.kernel, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
 
 

@@ -315,7 +315,7 @@ class Generator:
     @repeated("out")
     def random(self, size: Any = None, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
         """out[k] uniform in [0, 1): `uniform` with its defaults."""
-        return self._filled("random", size, dtype, out, stream, lambda dtype: uniform("random", dtype, 0.0, 1.0))
+        return self._filled("random", (uniform, 0.0, 1.0), size, dtype, out, stream)
 
     @repeated("out")
     def uniform(
@@ -355,13 +355,12 @@ class Generator:
         `high`.
         """
         bounds = _number("uniform", "low", low), _number("uniform", "high", high)
-        return self._filled("uniform", size, dtype, out, stream, lambda dtype: uniform("uniform", dtype, *bounds))
+        return self._filled("uniform", (uniform, *bounds), size, dtype, out, stream)
 
     @repeated("out")
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
         """out[k] of the normal distribution of mean 0 and variance 1: `normal` with its defaults."""
-        op = "standard_normal"
-        return self._filled(op, size, dtype, out, stream, lambda dtype: normal(op, dtype, 0.0, 1.0))
+        return self._filled("standard_normal", (normal, 0.0, 1.0), size, dtype, out, stream)
 
     @repeated("out")
     def normal(
@@ -381,15 +380,15 @@ class Generator:
         deviations away (9.5 in float64). float16 and bfloat16 are float32's, rounded.
         """
         of = _number("normal", "loc", loc), _number("normal", "scale", scale)
-        return self._filled("normal", size, dtype, out, stream, lambda dtype: normal("normal", dtype, *of))
+        return self._filled("normal", (normal, *of), size, dtype, out, stream)
 
     @repeated("out")
     def exponential(
         self, scale: float = 1.0, size: Any = None, dtype: Any = None, *, out: Any = None, stream: Any = None
     ) -> Any:
         """out[k] of the exponential distribution of mean `scale`: −scale · ln u. As `normal`."""
-        by, op = _number("exponential", "scale", scale), "exponential"
-        return self._filled(op, size, dtype, out, stream, lambda dtype: normal(op, dtype, 0.0, by, True))
+        of = 0.0, _number("exponential", "scale", scale), True
+        return self._filled("exponential", (normal, *of), size, dtype, out, stream)
 
     @repeated("out")
     def integers(
@@ -432,7 +431,7 @@ class Generator:
         op = "integers"
         first, end = (0, low) if high is None else (low, high)
         least, last = _integer(op, "low", first), _integer(op, "high", end) - (not flag(f"{op}: endpoint", endpoint))
-        return self._filled(op, size, dtype, out, stream, lambda dtype: integers(op, dtype, least, last), _INT64)
+        return self._filled(op, (integers, least, last), size, dtype, out, stream, _INT64)
 
     @repeated("out")
     def bernoulli(
@@ -443,9 +442,7 @@ class Generator:
         As `uniform`, of any integers or floating point, bool where neither `dtype` nor `out` tells. p counts to 2⁻⁶⁵.
         """
         chance = _number("bernoulli", "p", p)
-        return self._filled(
-            "bernoulli", size, dtype, out, stream, lambda dtype: bernoulli("bernoulli", dtype, chance), _BOOL
-        )
+        return self._filled("bernoulli", (bernoulli, chance), size, dtype, out, stream, _BOOL)
 
     # ── orders and choices ──
 
@@ -543,25 +540,23 @@ class Generator:
             indices = self._order(op, place, count, weights)[:wanted].reshape(shape)
         if array is not None:
             return take(array, indices, axis, out=out, stream=place.stream)
-        return _in_out(place, indices, out)
+        return indices if out is None else copy(indices, out=out, stream=place.stream)
 
     # ── how ──
 
     def _filled(
-        self, op: str, size: Any, dtype: Any, out: Any, stream: Any, fill_of: Any, default: np.dtype = _FLOAT64
+        self, op: str, how: tuple[Any, ...], size: Any, dtype: Any, out: Any, stream: Any, default: np.dtype = _FLOAT64
     ) -> Any:
-        """A result of a distribution, `fill_of(dtype)`."""
+        """A result of a distribution; `how`: what makes its `Fill` of `op`, a dtype, and what follows."""
         place = _place(op, stream, out)
-        if out is None:
-            shape = _shape(op, size)
-            kind = default if dtype is None else as_dtype(op, dtype)
-            result = self._run(place, fill_of(kind), place.empty(shape, kind))
-            return result
-        own = as_array(op, "out", out)[0]
-        shape = own.shape if size is None else _shape(op, size)
-        kind = own.dtype if dtype is None else as_dtype(op, dtype)
+        own = None if out is None else as_array(op, "out", out)[0]
+        shape = own.shape if own is not None and size is None else _shape(op, size)
+        kind = as_dtype(op, dtype) if dtype is not None else default if own is None else own.dtype
+        fill = how[0](op, kind, *how[1:])
+        if own is None:
+            return self._run(place, fill, place.empty(shape, kind))
         to = target(op, place, own, shape, kind, casting="no", contiguous=True)
-        self._run(place, fill_of(kind), to.written)
+        self._run(place, fill, to.written)
         delivered(place, to)
         return out
 
@@ -623,11 +618,6 @@ def _check_out(
     """Raise, before numbers are drawn, where an `out` does not take a result of `shape` and `dtype`."""
     if out is not None:
         checked_output(op, place, out, shape, dtype, casting)
-
-
-def _in_out(place: ArrayPlace, made: Any, out: Any) -> Any:
-    """`made`, or `out` once it is copied there."""
-    return made if out is None else copy(made, out=out, stream=place.stream)
 
 
 def _shape(op: str, size: Any) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import os
 import pickle
 import sys
@@ -633,16 +634,6 @@ def _start(
     total = length_hint(chunks)
     found = engine_of(engine, Work(function, chunks if is_stored else None, sink))
     shown = Line(total) if progress is True else progress or None
-    forgiving: Any = None if on_error == "raise" else _forget if on_error == "skip" else on_error
-    items: Any = _numbers(total) if is_stored else iterator
+    forgiving: Any = None if on_error == "raise" else (lambda _: None) if on_error == "skip" else on_error
+    items: Any = itertools.repeat(None, total) if is_stored else iterator
     return Results(items, found, depth or 2 * found.width, ordered, forgiving, shown)
-
-
-def _numbers(count: int) -> Iterator[None]:
-    """What is sent for chunks that the workers read: nothing but their numbers."""
-    for _ in range(count):
-        yield None
-
-
-def _forget(error: PipelineError) -> None:
-    """What is done about a chunk that is skipped."""

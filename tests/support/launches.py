@@ -16,6 +16,7 @@ from cudakit.arrays.place import device_limits
 from cudakit.jit.load.config import Config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops import arithmetic, arrange, copies, count, filters, images, matmul_tiles, rows
+from cudakit.ops.count import Values
 from cudakit.ops.epilogue import Activation
 from cudakit.ops.filters import Images, Pixels
 from cudakit.ops.matmul import Batch, Side
@@ -353,17 +354,17 @@ def _of_selections() -> Iterator[Any]:
 
 def _of_counts() -> Iterator[Any]:
     for size, rank in ((0, None), (1025, None), (16_385, None), (100_000, 2), (10**8, None)):
-        yield count.byte_pass(U1, rank, size, "even", F8, H200)
-        yield count.value_pass(I4, rank, size, "even", F8, 255, H200)
-        yield count.range_pass(F2, rank, size, F4, H200)
-        yield count.weighing_passes(F8, F4, rank, size, "whole", F8, 255, F4, H200)
-    yield count.byte_pass(U1, None, 100, "whole", F8, H200)
+        yield count.byte_pass(Values(U1, rank, size, H200), "even", F8)
+        yield count.value_pass(Values(I4, rank, size, H200), "even", F8, 255)
+        yield count.range_pass(Values(F2, rank, size, H200), F4)
+        yield count.weighing_passes(Values(F8, rank, size, H200), F4, "whole", F8, 255, F4)
+    yield count.byte_pass(Values(U1, None, 100, H200), "whole", F8)
     for bins in (1, 256, 257, 4095, 4096, 4097, 16_384, 16_385, 200_000, 900_000, 10**7):
         for dtype, edge, policy in ((I4, F8, "even"), (F2, F2, "any"), (I8, F8, "whole")):
-            yield count.value_pass(dtype, None, 10**8, policy, edge, bins, H200)
+            yield count.value_pass(Values(dtype, None, 10**8, H200), policy, edge, bins)
     for bins in (1, 255, 2048, 4096, 4097, 8192, 8193):
         for weight, out, policy in ((I4, I8, "any"), (F4, F4, "even")):
-            yield count.weighing_passes(F8, weight, None, 10**8, policy, F8, bins, out, H200)
+            yield count.weighing_passes(Values(F8, None, 10**8, H200), weight, policy, F8, bins, out)
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
