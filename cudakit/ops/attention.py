@@ -12,10 +12,10 @@ from cudakit.arrays.output import Target, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
-from cudakit.jit.load.config import Config, config
+from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import delivered
-from cudakit.ops.matmul_tiles import Way, missing
+from cudakit.ops.matmul_tiles import Product, Way, missing
 from cudakit.types.checked import flag, is_one_of
 
 _LOG2E = log2(np.e)
@@ -100,18 +100,10 @@ def choose(d: int, causal: bool, sizes: tuple[int, int, int, int], device: int |
     return Choice(tiles, heads_first, why)
 
 
-class Attention(NamedTuple):
-    """A launch of the template: its instance, its configuration, and its last arguments."""
-
-    kernel: Kernel
-    config: Config
-    numbers: tuple[Any, ...]
-
-
 @functools.lru_cache(1024)
 def attention_of(
     dtype: np.dtype, d: int, causal: bool, scale: float, sizes: tuple[int, int, int, int], choice: Choice
-) -> Attention:
+) -> Product:
     """The launch for one kind of call; `sizes` as `choose` has them, `scale` that of the products."""
     tiles, heads_first, _ = choice
     kernel = Kernel.from_template("tile/attention/attention")[
@@ -119,20 +111,20 @@ def attention_of(
     ]
     along = -(-sizes[2] // tiles.queries)
     grid = (sizes[0], along) if heads_first else (along, sizes[0])
-    return Attention(kernel, config(grid), (scale * _LOG2E, *sizes))
+    return Product(kernel, config(grid), (scale * _LOG2E, *sizes))
 
 
 @functools.lru_cache(1024)
 def threaded_attention(
     dtype: np.dtype, d: int, causal: bool, scale: float, sizes: tuple[int, int, int, int], heads_first: bool
-) -> Attention:
+) -> Product:
     """The launch of the kernel of threads."""
     width = width_of(d)
     warps, keys = BLOCKS[max(width, 64)]
     kernel = Kernel.from_template("attention/attention")[dtype, d, width, keys, warps, causal, heads_first]
     queries, shared = 16 * warps, (16 * warps + 2 * keys) * (width + _PAD) + 2 * keys * (width + _PAD)
     blocks = -(-sizes[2] // queries) * sizes[0]
-    return Attention(kernel, config(blocks, 32 * warps, shared * dtype.itemsize), (scale * _LOG2E, *sizes))
+    return Product(kernel, config(blocks, 32 * warps, shared * dtype.itemsize), (scale * _LOG2E, *sizes))
 
 
 _DTYPES = ("float16", "bfloat16")
@@ -256,7 +248,7 @@ def _launch(
     scale: float,
     sizes: tuple[int, int, int, int],
     by: Way | None,
-) -> tuple[Attention, str]:
+) -> tuple[Product, str]:
     """The launch for one kind of call, and which kernel it is of, and why."""
     choice = choose(d, causal, sizes, place.device)
     tiles, heads_first, why = choice

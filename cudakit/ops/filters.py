@@ -116,8 +116,8 @@ def check_dtype(op: str, dtype: np.dtype) -> None:
         )
 
 
-def mode_of(op: str, mode: Any, more: dict[str, int] | None = None) -> int:
-    """The number of a border mode.
+def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, more: dict[str, int] | None = None) -> tuple[int, float]:
+    """The number of a border mode, and the number outside, which is one of the image's dtype.
 
     Raises
     ------
@@ -126,31 +126,20 @@ def mode_of(op: str, mode: Any, more: dict[str, int] | None = None) -> int:
     modes = {**MODES, **(more or {})}
     if text_of(f"{op}: mode", mode) not in modes:
         raise ArgumentError(f"{op}: mode {shortened(mode)}; there are {', '.join(modes)}")
-    return modes[mode]
+    return modes[mode], float(as_number(op, "value", value, dtype))
 
 
-def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, more: dict[str, int] | None = None) -> tuple[int, float]:
-    """The number of a border mode, and the number outside, which is one of the image's dtype.
-
-    Raises
-    ------
-    ArgumentError
-    """
-    return mode_of(op, mode, more), float(as_number(op, "value", value, dtype))
-
-
-def number_of(where: str, value: Any, least: float | None = None) -> float:
-    """A number, more than `least`.
+def _above_zero(where: str, value: Any) -> float:
+    """A number, more than 0.
 
     Raises
     ------
     ArgumentError
     """
     with contextlib.suppress(ArgumentError):
-        number = real(where, value)
-        if least is None or (number > least and number < float("inf")):
+        if 0 < (number := real(where, value)) < float("inf"):
             return number
-    raise ArgumentError(f"{where} is a number{'' if least is None else f' above {least:g}'}, got {shortened(value)}")
+    raise ArgumentError(f"{where} is a number above 0, got {shortened(value)}")
 
 
 def pair_of(value: Any) -> tuple[Any, Any]:
@@ -351,7 +340,7 @@ def gaussian_blur(
     op = "gaussian_blur"
     if size is None and sigma is None:
         raise ArgumentError(f"{op}: give size, sigma or both")
-    sigmas = (None, None) if sigma is None else tuple(number_of(f"{op}: sigma", each, 0) for each in pair_of(sigma))
+    sigmas = (None, None) if sigma is None else tuple(_above_zero(f"{op}: sigma", each) for each in pair_of(sigma))
     if size is None:
         sizes = tuple(2 * int(4 * each + 0.5) + 1 for each in sigmas if each is not None)
     else:

@@ -13,11 +13,10 @@ from cudakit.arrays.output import as_dtype, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place, busy_blocks, device_limits
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
-from cudakit.jit.load.config import Config, config
-from cudakit.kernel.kernel import Kernel
+from cudakit.jit.load.config import config
 from cudakit.ops.copies import Ints, copy_job, delivered
 from cudakit.ops.epilogue import Activation, activation_of, kernel_with
-from cudakit.ops.matmul_tiles import Tiled, Way, flat_of, missing, tiled
+from cudakit.ops.matmul_tiles import Product, Tiled, Way, flat_of, missing, tiled
 from cudakit.types.checked import is_one_of
 from cudakit.types.cpp import spelling
 
@@ -201,14 +200,6 @@ def batch_of(shape: Ints, a: Ints, b: Ints) -> Batch | None:
     found = merged(shape, a, b)
     extents, left, right = found
     return Batch(extents, left, right) if len(extents) <= _AXES else None
-
-
-class Product(NamedTuple):
-    """A launch of the template: its instance, its configuration, and its last arguments."""
-
-    kernel: Kernel
-    config: Config
-    numbers: tuple[Any, ...]
 
 
 @functools.lru_cache(1024)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple, Self
 
@@ -245,29 +247,27 @@ def sort_rows(
     order: str,
     lines: Lines,
     sorting: Sorting,
-    keys: Any,
-    values: Any,
-    keys_out: Any,
-    values_out: Any,
+    arrays: Sequence[Any],
     most: int | None = None,
 ) -> None:
     """Put contiguous rows in order; of rows of up to `LONGEST_ROW` keys only the first `most` are stored.
 
     Parameters
     ----------
-    keys, values, keys_out, values_out : array or None
-        None for those that `sorting` does without. Outputs overlap no input.
+    arrays : sequence of array or None
+        Keys, values, and where these go; None for those that `sorting` does without. Outputs overlap no input.
     """
+    keys, values, keys_out, values_out = arrays
     rows, size = lines.rows, lines.size
     if rows * size == 0:
         return
     if size <= LONGEST_ROW:
         launch, last = _row_pass(op, order, sorting, rows, size)
         stored = size if most is None else most
-        place.launch(launch.kernel, launch.config, keys, values, keys_out, values_out, size, stored, *last)
+        place.launch(launch.kernel, launch.config, *arrays, size, stored, *last)
         return
     if sorting.values is not None and not sorting.is_index and sorting.values.itemsize > 8:
-        _gather(op, place, order, lines, sorting, keys, values, keys_out, values_out)
+        _gather(op, place, order, lines, sorting, arrays)
         return
     plan = _plan(op, order, keys.dtype, sorting, rows, size, place.device)
     state, spare = place.empty(plan.state, plan.word), place.empty(plan.spare, plan.word)
@@ -297,21 +297,12 @@ def _turn(arrays: list[Any], last: int) -> Any:
     return arrays[1 + last % 2]
 
 
-def _gather(
-    op: str,
-    place: ArrayPlace,
-    order: str,
-    lines: Lines,
-    sorting: Sorting,
-    keys: Any,
-    values: Any,
-    keys_out: Any,
-    values_out: Any,
-) -> None:
+def _gather(op: str, place: ArrayPlace, order: str, lines: Lines, sorting: Sorting, arrays: Sequence[Any]) -> None:
     """Sort indices along, and take the values by them at the end: for values that are too wide to go along."""
-    index = place.empty(lines.lined, np.dtype(np.int64))
+    keys, values, keys_out, values_out = arrays
+    index = place.empty(lines.lined, _INT64)
     by_index = Sorting(sorting.keys, index.dtype, True)
-    sort_rows(op, place, order, lines, by_index, keys, None, keys_out, index)
+    sort_rows(op, place, order, lines, by_index, (keys, None, keys_out, index))
     kernel = Kernel.from_template("sort/gathered")[word_of(op, values.dtype), index.dtype]
     all = lines.rows * lines.size
     place.launch(kernel, config(-(-all // 256), 256), values, index, values_out, lines.size, all)
@@ -356,7 +347,7 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, out: Any = 
 
     Adinets and Merrill, Onesweep: a faster least significant digit radix sort for GPUs (2022).
     """
-    return _sorted("sort", x, axis, descending, out, stream)
+    return _ordered("sort", x, axis, descending, out, stream)
 
 
 @repeated("out")
@@ -382,7 +373,7 @@ def partition(x: Any, kth: Any, axis: int | None = -1, *, out: Any = None, strea
         As for `sort`, and for a `kth` out of range.
     """
     _check_kth("partition", x, kth, axis)
-    return _sorted("partition", x, axis, False, out, stream)
+    return _ordered("partition", x, axis, False, out, stream)
 
 
 @repeated("out")
@@ -410,7 +401,7 @@ def argsort(
     ArgumentError
         As for `sort`, and for a dtype that does not hold the indices.
     """
-    return _arranged("argsort", x, axis, descending, dtype, out, stream)
+    return _ordered("argsort", x, axis, descending, out, stream, partial(index_dtype, "argsort", dtype))
 
 
 @repeated("out")
@@ -422,7 +413,7 @@ def argpartition(
     Parameters, result and errors are those of `argsort` and `partition`.
     """
     _check_kth("argpartition", x, kth, axis)
-    return _arranged("argpartition", x, axis, False, dtype, out, stream)
+    return _ordered("argpartition", x, axis, False, out, stream, partial(index_dtype, "argpartition", dtype))
 
 
 @repeated("out")
@@ -455,44 +446,46 @@ def sort_by_key(
     place, (keys, values) = array_place(op, stream, ("keys", keys), ("values", values))
     if values.shape != keys.shape:
         raise ArgumentError(f"{op}: values have shape {values.shape}, keys have {keys.shape}; they go together")
-    outs = (None, None) if out is None else out
-    if not isinstance(outs, tuple | list) or len(outs) != 2:
-        raise ArgumentError(f"{op}: out must be two, for keys and values, got {type(out).__name__}")
-    check_apart(op, outs)
+    outs = _two_outs(op, out, "keys and values")
     order = order_of(op, keys.dtype, flag(f"{op}: descending", descending), "keys")
     lines = lines_of(op, keys.shape, axis)
     to_keys = target(op, place, outs[0], lines.shape, keys.dtype, keys, values)
     to_values = target(op, place, outs[1], lines.shape, values.dtype, keys, values)
     made_keys, made_values = lines.written(place, to_keys), lines.written(place, to_values)
     own_keys, own_values = lines.brought(op, place, keys), lines.brought(op, place, values)
-    sorting = Sorting(True, values.dtype)
-    sort_rows(op, place, order, lines, sorting, own_keys, own_values, made_keys, made_values)
+    arrays = own_keys, own_values, made_keys, made_values
+    sort_rows(op, place, order, lines, Sorting(True, values.dtype), arrays)
     lines.laid(op, place, made_keys, to_keys)
     lines.laid(op, place, made_values, to_values)
     return delivered(place, to_keys), delivered(place, to_values)
 
 
-def _sorted(op: str, x: Any, axis: int | None, is_descending: bool, out: Any, stream: Any) -> Any:
+def _ordered(op: str, x: Any, axis: int | None, is_descending: bool, out: Any, stream: Any, index: Any = None) -> Any:
+    """The elements in order; with `index`, which makes a dtype of the number of elements, their indices."""
     place, (x,) = array_place(op, stream, ("x", x))
     order = order_of(op, x.dtype, flag(f"{op}: descending", is_descending))
     lines = lines_of(op, x.shape, axis)
-    to = target(op, place, out, lines.shape, x.dtype, x)
-    made = lines.written(place, to)
-    sort_rows(op, place, order, lines, Sorting(True), lines.brought(op, place, x), None, made, None)
+    dtype, most = (x.dtype, None) if index is None else (index(lines.size), lines.size - 1)
+    to = target(op, place, out, lines.shape, dtype, x, most=most)
+    made, own = lines.written(place, to), lines.brought(op, place, x)
+    sorting, outs = (Sorting(True), (made, None)) if index is None else (Sorting(False, dtype, True), (None, made))
+    sort_rows(op, place, order, lines, sorting, (own, None, *outs))
     lines.laid(op, place, made, to)
     return delivered(place, to)
 
 
-def _arranged(op: str, x: Any, axis: int | None, is_descending: bool, dtype: Any, out: Any, stream: Any) -> Any:
-    place, (x,) = array_place(op, stream, ("x", x))
-    order = order_of(op, x.dtype, flag(f"{op}: descending", is_descending))
-    lines = lines_of(op, x.shape, axis)
-    index = index_dtype(op, dtype, lines.size)
-    to = target(op, place, out, lines.shape, index, x, most=lines.size - 1)
-    made = lines.written(place, to)
-    sort_rows(op, place, order, lines, Sorting(False, index, True), lines.brought(op, place, x), None, None, made)
-    lines.laid(op, place, made, to)
-    return delivered(place, to)
+def _two_outs(op: str, out: Any, what: str) -> Sequence[Any]:
+    """`out` of an op with two results.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    outs = (None, None) if out is None else out
+    if not isinstance(outs, tuple | list) or len(outs) != 2:
+        raise ArgumentError(f"{op}: out must be two, for {what}, got {type(out).__name__}")
+    check_apart(op, outs)
+    return outs
 
 
 def index_dtype(op: str, dtype: Any, size: int) -> np.dtype:
@@ -594,10 +587,7 @@ def topk(
     number = whole(f"{op}: k", k)
     if number > lines.size:
         raise ArgumentError(f"{op}: k is {number}, more than the {lines.size} elements along axis {axis}")
-    outs = (None, None) if out is None else out
-    if not isinstance(outs, tuple | list) or len(outs) != 2:
-        raise ArgumentError(f"{op}: out must be two, for elements and indices, got {type(out).__name__}")
-    check_apart(op, outs)
+    outs = _two_outs(op, out, "elements and indices")
     chosen = lines.cut(number)
     to_keys = target(op, place, outs[0], chosen.shape, x.dtype, x)
     to_index = target(op, place, outs[1], chosen.shape, _INT64, x, most=lines.size - 1)
@@ -605,11 +595,11 @@ def topk(
         keys, index = chosen.written(place, to_keys), chosen.written(place, to_index)
         own = lines.brought(op, place, x)
         if lines.size <= _SORTED or lines.size <= min(LONGEST_ROW, _SHARE * number):
-            sort_rows(op, place, order, lines, Sorting(True, _INT64, True), own, None, keys, index, number)
+            sort_rows(op, place, order, lines, Sorting(True, _INT64, True), (own, None, keys, index), number)
         elif is_sorted and number > 1:
             found, found_index = place.empty(chosen.lined, x.dtype), place.empty(chosen.lined, _INT64)
             _select(place, order, lines.rows, lines.size, number, own, found, found_index)
-            sort_rows(op, place, order, chosen, Sorting(True, _INT64), found, found_index, keys, index)
+            sort_rows(op, place, order, chosen, Sorting(True, _INT64), (found, found_index, keys, index))
         else:
             _select(place, order, lines.rows, lines.size, number, own, keys, index)
         chosen.laid(op, place, keys, to_keys)

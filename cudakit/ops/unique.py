@@ -192,7 +192,7 @@ def _begun(
     if sorts:
         made = place.empty(size, x.dtype)
         sorting = Sorting(True, _INT64, True) if wants_index else Sorting(True)
-        sort_rows(op, place, order, lines, sorting, own, None, made, index)
+        sort_rows(op, place, order, lines, sorting, (own, None, made, index))
         own = made
     kernel, launch, status_bytes = _launch(order, size, apart, place.device)
     status = place.status(status_bytes)

@@ -590,7 +590,7 @@ class Generator:
             ordered, order = place.empty((count,), _UINT32), place.empty((count,), index)
             lines = lines_of(op, (count,), 0)
             by = order_of(op, _UINT32)
-            sort_rows(op, place, by, lines, Sorting(True, index, is_index=True), keys, None, ordered, order)
+            sort_rows(op, place, by, lines, Sorting(True, index, is_index=True), (keys, None, ordered, order))
             to = target(op, place, out, (count,), _INT64, casting="no", contiguous=True)
             self._run(place, ties(index), to.written, ordered, order)
             return delivered(place, to)

@@ -320,9 +320,8 @@ def _of_sorted_rows() -> Iterator[Any]:
                 values_out = _Named(f"{of_values} out", dtypes[of_values])
                 values = None if sorting.is_index else _Named(of_values, dtypes[of_values])
             lines = sort.lines_of("sort", (3, sort.LONGEST_ROW + 1), -1)
-            sort.sort_rows(
-                *("sort", place, "order", lines, sorting, keys, values, out if sorting.keys else None, values_out)
-            )
+            arrays = keys, values, out if sorting.keys else None, values_out
+            sort.sort_rows("sort", place, "order", lines, sorting, arrays)
             yield from place.lines
 
 
