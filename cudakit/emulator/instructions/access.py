@@ -27,6 +27,8 @@ from cudakit.emulator.machine.state import AT_WARP, DONE, RUNNING, Frame, Machin
 from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Operand, Symbol
 from cudakit.errors import EmulationError
 
+#: Sixteen bytes as one element: the type of that size which NumPy moves fastest, bit for bit.
+CHUNK = np.dtype("c16")
 _SPACES = frozenset({"global", "shared", "local", "const", "param"})
 _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
@@ -174,7 +176,7 @@ def ld(given: Instruction, context: Context) -> Step:
 
 
 #: A dtype to move bytes in, by their number.
-_MOVED: dict[int, np.dtype] = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: np.dtype("c16")}
+_MOVED: dict[int, np.dtype] = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: CHUNK}
 
 
 def _chunks(dtype: np.dtype, items: int) -> tuple[int, np.dtype]:

@@ -71,7 +71,7 @@ def apply_in_order(
     starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 1))
     segments = _Segments(elements, starts, np.diff(starts, append=elements.size))
     function = _FUNCTIONS.get(operation) if isinstance(operation, str) else operation
-    result: np.ndarray = np.empty_like(values)
+    result = np.empty(values.shape, view.dtype)
     with np.errstate(all="ignore"):
         if function is None:
             result[order] = _compare_and_swap(segments, view, compare[order], values)
@@ -94,7 +94,7 @@ def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, value
 
 def _by_rank(function: _Function, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The first lane of every element at once, then the second, and so on."""
-    old: np.ndarray = np.empty_like(values)
+    old = np.empty(values.shape, view.dtype)
     for rank in range(int(segments.sizes.max())):
         lanes = segments.starts[segments.sizes > rank] + rank
         where = segments.elements[lanes]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.instructions.access import space_of, type_of
+from cudakit.emulator.instructions.atomic import apply_in_order
 from cudakit.emulator.instructions.warp import warp_barrier, warp_bits
 from cudakit.emulator.machine.decode import Context, Control, Reader, Step, Writer, control, instruction
 from cudakit.emulator.machine.memory import RANK_SHIFT, SHARED_WINDOW, STRONG_WRITE, WINDOW_BITS, Index
@@ -171,6 +172,8 @@ def nothing(given: Instruction, context: Context) -> Step:
 # ── mbarrier ──
 
 _WORD = np.dtype("u8")
+#: What a lane changes: arrivals at the phase, bytes that copies owe, arrivals that come no more.
+_CHANGE = np.dtype([("arrivals", "i8"), ("owed", "i8"), ("dropped", "i8")])
 _COUNT = (1 << 20) - 1
 _BYTES = 1 << 22
 _VALID = 1 << 62
@@ -196,12 +199,6 @@ def _transfer(word: np.ndarray) -> np.ndarray:
     return np.asarray(field - (field >= _BYTES // 2) * _BYTES)
 
 
-def _running(values: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Sums of `values` from the start of each one's segment to it."""
-    ends = np.cumsum(values)
-    return np.asarray(ends - np.repeat((ends - values)[starts], sizes))
-
-
 def update(word: np.ndarray, arrivals: Any = 0, owed: Any = 0, dropped: Any = 0) -> np.ndarray:
     """`word` after copies owe `owed` bytes more, and `arrivals` have come, `dropped` of them for good."""
     if not (word & np.uint64(_VALID)).all():
@@ -223,33 +220,15 @@ def apply(
     machine: Machine, space: str, addresses: np.ndarray, lanes: Index, arrivals: Any, owed: Any, dropped: Any
 ) -> np.ndarray:
     """Lanes in order change the mbarriers at `addresses`; the word that each found."""
-    shape = addresses.shape
-    arrivals, owed, dropped = (np.broadcast_to(np.asarray(x, np.int64), shape) for x in (arrivals, owed, dropped))
-    tokens = np.zeros(shape, np.uint64)
+    changes = np.empty(addresses.shape, _CHANGE)
+    changes["arrivals"], changes["owed"], changes["dropped"] = arrivals, owed, dropped
+    tokens = np.zeros(addresses.shape, np.uint64)
+
+    def changed(word: np.ndarray, by: np.ndarray) -> np.ndarray:
+        return update(word, by["arrivals"], by["owed"], by["dropped"])
+
     for view, elements, positions in machine.memory.views(space, addresses, _WORD, lanes, STRONG_WRITE):
-        order = np.argsort(elements, kind="stable")
-        found = np.zeros(order.size, np.uint64)
-        counts = [x[positions][order] for x in (arrivals, owed, dropped)]
-        sorted_elements = elements[order]
-        left = np.arange(order.size)
-        while left.size:
-            # Up to the lane that completes its phase, all change a word at once; the others come in another round.
-            e = sorted_elements[left]
-            starts = np.flatnonzero(np.diff(e, prepend=-1))
-            sizes = np.diff(starts, append=left.size)
-            words = view[e]
-            come, bytes_owed, gone = (x[left] for x in counts)
-            pending, transfer = _pending(words) - _running(come, starts, sizes), _transfer(words)
-            complete = (pending == 0) & (transfer + _running(bytes_owed, starts, sizes) == 0)
-            first = np.minimum.reduceat(np.where(complete, np.arange(left.size), left.size), starts)
-            now = np.arange(left.size) <= np.repeat(first, sizes)
-            total = [np.add.reduceat(np.where(now, x, 0), starts) for x in (come, bytes_owed, gone)]
-            found[left[now]] = words[now] - ((_pending(words) - pending - come)[now].astype(np.uint64) << np.uint64(20))
-            view[e[starts]] = update(words[starts], *total)
-            left = left[~now]
-        back = np.empty_like(found)
-        back[order] = found
-        tokens[positions] = back
+        tokens[positions] = apply_in_order(changed, view, elements, changes[positions])
     return tokens
 
 

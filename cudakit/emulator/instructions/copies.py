@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.instructions.access import check_vector, parts, space_of, st, type_of
+from cudakit.emulator.instructions.access import CHUNK, check_vector, parts, space_of, st, type_of
 from cudakit.emulator.instructions.atomic import COMPUTED, change, red
 from cudakit.emulator.instructions.barrier import apply, numbers_of
 from cudakit.emulator.machine.decode import DTYPES, Context, Maker, Reader, Step, instruction
@@ -156,8 +156,6 @@ def createpolicy(given: Instruction, context: Context) -> Step:
 
 # ── bulk copies ──
 
-#: Sixteen bytes as one element: the type of that size which NumPy moves fastest, bit for bit.
-CHUNK = np.dtype("c16")
 #: To look whether so many bytes can be accessed.
 DTYPE_OF: dict[int, np.dtype] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: CHUNK}
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")

@@ -31,10 +31,10 @@ import ml_dtypes
 import numpy as np
 
 from cudakit.emulator.instructions.access import (
+    CHUNK,
     WARP,
     WARPGROUP,
     aligned,
-    check_vector,
     of_lanes,
     parts,
     space_of,
@@ -251,9 +251,6 @@ def shape_of(modifiers: Sequence[str]) -> tuple[int, int, int]:
 # Lane 4 · row + t of a warp holds the halves 2t and 2t + 1 of the row. A row is 16 bytes in shared memory, and lane
 # 8 · matrix + row has its address.
 
-_ROW_BYTES = 16
-_HALF_ROW = np.dtype("u8")
-
 
 def _form(given: Instruction, registers: Operand) -> tuple[int, bool]:
     """Matrices that the instruction moves, and whether it transposes them."""
@@ -274,7 +271,6 @@ def _rows(
             bad = int(addresses[np.flatnonzero(addresses < np.uint64(SHARED_WINDOW))[0]])
             raise AccessError(f"address {bad:#x} is not in shared memory")
         addresses = addresses - np.uint64(SHARED_WINDOW)
-    check_vector(addresses, _ROW_BYTES)
     return addresses, lanes.reshape(-1, WARP)[:, : 8 * count].reshape(-1)
 
 
@@ -292,11 +288,7 @@ def ldmatrix(given: Instruction, context: Context) -> Control:
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses, lanes = _rows(machine, address, frame, index, given, count)
-        halves = [
-            machine.memory.load("shared", addresses + np.uint64(part), _HALF_ROW, lanes)
-            for part in (0, _HALF_ROW.itemsize)
-        ]
-        words = np.stack(halves, axis=-1).view(np.uint32).reshape(-1, count, WARP)
+        words = machine.memory.load("shared", addresses, CHUNK, lanes).view(np.uint32).reshape(-1, count, WARP)
         write(frame, index, (_transposed(words) if transposes else words).swapaxes(1, 2))
 
     return aligned(given, step)
@@ -311,10 +303,8 @@ def stmatrix(given: Instruction, context: Context) -> Control:
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses, lanes = _rows(machine, address, frame, index, given, count)
         words = np.ascontiguousarray(read(frame, index, machine).swapaxes(1, 2))
-        halves = (_transposed(words) if transposes else words).view(_HALF_ROW).reshape(-1, 2)
-        for part in (0, 1):
-            where = addresses + np.uint64(part * _HALF_ROW.itemsize)
-            machine.memory.store("shared", where, np.ascontiguousarray(halves[:, part]), lanes)
+        rows = (_transposed(words) if transposes else words).view(CHUNK).reshape(-1)
+        machine.memory.store("shared", addresses, rows, lanes)
 
     return aligned(given, step)
 
@@ -585,10 +575,8 @@ def _from_shared(context: Context, operand: Operand, rows: int, kind: str, trans
         chunks = _chunks(given, rows, transposed)
         lanes = (np.arange(machine.lanes) if index is None else index)[::WARPGROUP]
         lane = np.broadcast_to(lanes[:, None, None], chunks.shape).reshape(-1)
-        halves = [
-            machine.memory.load("shared", chunks.reshape(-1) + np.uint64(part), np.dtype("u8"), lane) for part in (0, 8)
-        ]
-        values = values_of(np.stack(halves, axis=-1).reshape(*chunks.shape[:2], -1), kind)
+        raw = machine.memory.load("shared", chunks.reshape(-1), CHUNK, lane).view(np.uint64)
+        values = values_of(raw.reshape(*chunks.shape[:2], -1), kind)
         if transposed:
             # Eight rows of a k in a chunk, the k of eight rows one after another.
             values = values.reshape(given.size, rows // 8, -1, 8).swapaxes(2, 3)

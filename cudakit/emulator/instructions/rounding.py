@@ -2,14 +2,16 @@
 
 float32 is computed in float64 and rounded once more; where twice is not once, the first rounding is to odd (Boldo and
 Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
-takes Dekker's and Knuth's error-free transforms, and exact fractions in the few lanes where those over- or underflow.
+takes exact fractions, and to the nearest Dekker's and Knuth's error-free transforms where those do not over- or
+underflow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from math import inf
+from math import copysign, inf, nextafter
+from operator import add, mul, truediv
 from typing import Any
 
 import numpy as np
@@ -181,18 +183,9 @@ def add_f64(a: Any, b: Any, mode: str) -> Any:
     """``a + b``, float64, rounded once in `mode`."""
     if mode == "rn":
         return a + b
-    a, b = np.asarray(a), np.asarray(b)
-    total, error = two_sum(a, b)
-    return _zero_down(_direct_f64(total, error, np.isfinite(a) & np.isfinite(b), mode), mode, a, b)
-
-
-def _direct_f64(rounded: Any, error: Any, finite: Any, mode: str) -> Any:
-    """`rounded` moved as `mode` asks, where the exact value is rounded + error and its terms were finite."""
-    rounded = np.asarray(rounded)
-    overflowed = np.isinf(rounded) & finite
-    high = np.where(overflowed, rounded > 0, (error < 0) & finite)
-    low = np.where(overflowed, rounded < 0, (error > 0) & finite)
-    return direct(rounded.view(np.uint64), high, low, mode).view(np.float64)
+    a, b = np.broadcast_arrays(a, b)
+    hard = np.isfinite(a) & np.isfinite(b) & ((a != 0) | (b != 0))
+    return _repair(_zero_down(a + b, mode, a, b), hard, mode, add, a, b)
 
 
 def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
@@ -202,43 +195,28 @@ def fma_f64(a: Any, b: Any, c: Any, mode: str) -> Any:
     middle, last = two_sum(c, low)
     first, second = two_sum(product, middle)
     rest = odd_sum(last, second)
-    result, error = two_sum(first, rest)
+    result = first + rest
     # Products with a zero, an infinity or a NaN have nothing to round; adding c is all there is. A finite product may
     # overflow here and still be nothing beside an infinite c.
     factors = np.isfinite(a) & np.isfinite(b)
     plain = (a == 0) | (b == 0) | ~factors | ~np.isfinite(c)
     result = np.where(plain, np.where(factors & ~np.isfinite(c), c, a * b + c), result)
     if mode != "rn":
-        result = _direct_f64(
-            result, np.where(plain, 0.0, error), np.isfinite(a) & np.isfinite(b) & np.isfinite(c), mode
-        )
         result = _zero_down(result, mode, product, c)
-    return _repair(result, _out_of_range(a, b, c) & ~plain, mode, lambda x, y, z: x * y + z, a, b, c)
+    hard = ~plain if mode != "rn" else _out_of_range(a, b, c) & ~plain
+    return _repair(result, hard, mode, lambda x, y, z: x * y + z, a, b, c)
 
 
 def multiply_f64(a: Any, b: Any, mode: str) -> Any:
     """``a · b``, float64, rounded once in `mode`."""
-    if mode == "rn":
-        return a * b
-    a, b = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b))
-    product, error = two_product(a, b)
-    plain = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b)
-    result = _direct_f64(product, np.where(plain, 0.0, error), ~plain, mode)
-    return _repair(result, _out_of_range(a, b) & ~plain, mode, lambda x, y: x * y, a, b)
+    return a * b if mode == "rn" else _repair(a * b, _plain_factors(a, b), mode, mul, *np.broadcast_arrays(a, b))
 
 
 def divide_f64(a: Any, b: Any, mode: str) -> Any:
     """``a / b``, float64, rounded once in `mode`."""
-    quotient = np.divide(a, b)
     if mode == "rn":
-        return quotient
-    a, b, quotient = (np.ascontiguousarray(x) for x in np.broadcast_arrays(a, b, quotient))
-    plain = (a == 0) | (b == 0) | ~np.isfinite(a) | ~np.isfinite(b)
-    product, low = two_product(quotient, b)
-    # The remainder a - quotient · b is a float64 itself, so this subtraction is exact; its sign is all that is asked.
-    error = ((a - product) - low) * np.sign(b)
-    result = _direct_f64(quotient, np.where(plain, 0.0, error), ~plain, mode)
-    return _repair(result, (_far(quotient) | _far(a) | _far(b)) & ~plain, mode, lambda x, y: x / y, a, b)
+        return np.divide(a, b)
+    return _repair(np.divide(a, b), _plain_factors(a, b), mode, truediv, *np.broadcast_arrays(a, b))
 
 
 def sqrt_f64(a: Any, mode: str) -> Any:
@@ -252,16 +230,17 @@ def sqrt_f64(a: Any, mode: str) -> Any:
     mantissa = np.sqrt(scaled)
     product, low = two_product(mantissa, mantissa)
     error = (scaled - product) - low
-    return _direct_f64(root, error, (np.asarray(a) > 0) & np.isfinite(a), mode)
+    inexact = (np.asarray(a) > 0) & np.isfinite(a)
+    return direct(root.view(np.uint64), inexact & (error < 0), inexact & (error > 0), mode).view(np.float64)
 
 
-def _far(a: Any) -> Any:
-    """Whether a is so large or small that the parts of a product with it may over- or underflow."""
-    magnitude = np.abs(a)
-    return (magnitude > 2.0**990) | (magnitude < 2.0**-900)
+def _plain_factors(a: Any, b: Any) -> Any:
+    """Whether neither is a zero, an infinity or a NaN, of which there is nothing to round."""
+    return np.asarray(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0))
 
 
-def _out_of_range(a: Any, b: Any, c: Any = 0.0) -> Any:
+def _out_of_range(a: Any, b: Any, c: Any) -> Any:
+    """Whether a part of ``a · b + c`` may over- or underflow."""
     exponent = np.frexp(a)[1] + np.frexp(b)[1]
     factor = (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
     return (exponent < -950) | (exponent > 1015) | factor | (np.abs(c) > 2.0**1015)
@@ -269,25 +248,20 @@ def _out_of_range(a: Any, b: Any, c: Any = 0.0) -> Any:
 
 def _repair(result: Any, hard: Any, mode: str, exactly: Callable[..., Fraction], *sources: Any) -> Any:
     """`result` with the `hard` lanes computed again in exact fractions."""
-    if not hard.any():
-        return result
     result = np.array(result)
     for lane in np.flatnonzero(hard):
-        given = [float(source.flat[lane]) for source in sources]
-        exact = exactly(*(Fraction(value) for value in given))
-        # Only a product or quotient underflows to zero here; an exact zero is a sum that cancels.
-        negative = exact < 0
-        try:
-            nearest = float(exact)
-        except OverflowError:
-            nearest = -inf if negative else inf
-        if exact == 0:
-            result.flat[lane] = -0.0 if mode == "rm" else 0.0
-            continue
-        if nearest == 0.0 and negative:
-            nearest = -0.0
-        high = nearest == inf or (nearest != -inf and Fraction(nearest) > exact)
-        low = nearest == -inf or (nearest != inf and Fraction(nearest) < exact)
-        raw = np.array([nearest]).view(np.uint64)
-        result.flat[lane] = direct(raw, np.array([high]), np.array([low]), mode).view(np.float64)[0]
+        result.flat[lane] = _rounded(exactly(*(Fraction(float(source.flat[lane])) for source in sources)), mode)
     return result
+
+
+def _rounded(exact: Fraction, mode: str) -> float:
+    """The float64 of an exact value in `mode`."""
+    if exact == 0:
+        # A sum that cancels: a product or quotient only underflows.
+        return -0.0 if mode == "rm" else 0.0
+    try:
+        nearest = copysign(float(exact), -1 if exact < 0 else 1)
+    except OverflowError:
+        nearest = -inf if exact < 0 else inf
+    beyond = {"rn": False, "rz": abs(nearest) > abs(exact), "rm": nearest > exact, "rp": nearest < exact}[mode]
+    return nextafter(nearest, {"rm": -inf, "rp": inf}.get(mode, 0.0)) if beyond else nearest

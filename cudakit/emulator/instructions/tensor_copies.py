@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudakit.emulator.instructions.access import space_of
+from cudakit.emulator.instructions.access import CHUNK, space_of
 from cudakit.emulator.instructions.barrier import numbers_of
 from cudakit.emulator.instructions.copies import (
-    CHUNK,
     check_multiple,
     complete,
     destinations,

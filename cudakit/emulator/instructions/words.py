@@ -225,12 +225,11 @@ def _pick(of: str, kind: str, places: tuple[int, ...]) -> Callable[[Any, Any], A
 def leading_zeros(values: Any) -> Any:
     """Zero bits above the highest one of unsigned integers."""
     values = np.asarray(values)
-    if values.itemsize < 8:
-        return (8 * values.itemsize - np.frexp(values.astype(np.float64))[1]).view(np.uint32)
-    # float64 would round a long run of ones up to the next power of two.
-    upper = (values >> np.uint64(32)).astype(np.float64)
-    lower = (values & np.uint64(0xFFFFFFFF)).astype(np.float64)
-    return np.where(upper > 0, 32 - np.frexp(upper)[1], 64 - np.frexp(lower)[1]).view(np.uint32)
+    bits = 8 * values.itemsize
+    for by in (1, 2, 4, 8, 16, 32):
+        if by < bits:
+            values = values | values >> values.dtype.type(by)
+    return np.uint32(bits) - np.bitwise_count(values)
 
 
 def _reverse(of: str, kind: str) -> Callable[[Any], Any]:
@@ -261,18 +260,9 @@ def _funnel(of: str, kind: str, side: str) -> Callable[[Any, Any, Any], Any]:
 def high_product(a: Any, b: Any) -> Any:
     """High half of the product of two integers."""
     a, b = np.asarray(a), np.asarray(b)
-    dtype = a.dtype
-    if dtype.itemsize < 8:
-        wide = np.dtype(f"{dtype.kind}{2 * dtype.itemsize}")
-        return (a.astype(wide) * b.astype(wide) >> wide.type(8 * dtype.itemsize)).astype(dtype)
-    x, y = a.view("u8"), b.view("u8")
-    low, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
-    middle = (x >> shift) * (y & low) + ((x & low) * (y & low) >> shift)
-    other = (x & low) * (y >> shift) + (middle & low)
-    high = (x >> shift) * (y >> shift) + (middle >> shift) + (other >> shift)
-    if dtype.kind == "i":
-        high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
-    return np.asarray(high).view(dtype)
+    bits = 8 * a.dtype.itemsize
+    wide = np.dtype(f"{a.dtype.kind}{bits // 4}" if bits < 64 else object)
+    return np.asarray(a.astype(wide) * b.astype(wide) >> (wide.type(bits) if bits < 64 else bits)).astype(a.dtype)
 
 
 def _magnitude(values: Any) -> Any:
