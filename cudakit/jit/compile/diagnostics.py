@@ -34,7 +34,7 @@ _CUB: Final = {
     "DiscardOutputIterator": "thrust::discard_iterator of <thrust/iterator/discard_iterator.h>",
 }
 _THRUST: Final = (
-    "hint: thrust's algorithms and containers are host code to NVRTC: take CUB's block and warp primitives, or "
+    "thrust's algorithms and containers are host code to NVRTC: take CUB's block and warp primitives, or "
     "cuda::std's functions (<cuda/std/algorithm>, <cuda/std/functional>), or a loop"
 )
 
@@ -43,58 +43,12 @@ def _atomic(match: re.Match[str]) -> str:
     name, signed = match["function"], match["sign"] is None
     cpp = "long long" if name in ("atomicMin", "atomicMax") and signed else "unsigned long long"
     wraps = ", which adds signed numbers too" if name == "atomicAdd" and signed else ""
-    return f"hint: {name} of 64 bits takes {cpp}: cast the address, as in {name}(({cpp}*)p, ({cpp})v){wraps}"
-
-
-#: What the message and the lines under it say, and what to do.
-_GONE_HINTS: Final[tuple[tuple[str, Callable[[re.Match[str]], str]], ...]] = (
-    (
-        r"^(?:texture|surface) is not a template",
-        lambda match: (
-            "hint: CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter"
-        ),
-    ),
-    (
-        r'^identifier "(__shfl(?:_up|_down|_xor)?|__any|__all|__ballot)" is undefined',
-        lambda match: (
-            f"hint: {match[1]} is gone since Volta: write {match[1]}_sync(mask, …) with the mask of the lanes that "
-            "take part, 0xffffffff for all of a warp"
-        ),
-    ),
-    (
-        rf'^namespace "[\w:]*\bcub\b[\w:]*" has no member(?: class)? "({"|".join(_CUB)})"',
-        lambda match: f"hint: cub::{match[1]} is gone since CCCL 3: take {_CUB[match[1]]}",
-    ),
-    (
-        r'^namespace "[\w:]*\bthrust\b[\w:]*" has no member(?: class)? "((?:unary|binary)_function)"',
-        lambda match: f"hint: thrust::{match[1]} is gone since CCCL 3: leave the base class out",
-    ),
-    (r'^namespace "[\w:]*\bthrust\b[\w:]*" has no member', lambda match: _THRUST),
-    (r'^name followed by "::" must be a class or namespace name\n.*\bthrust\s*::', lambda match: _THRUST),
-    (
-        r'^no instance of overloaded function "(?P<function>atomic\w+)" matches[\s\S]*?argument types are: '
-        r"\((?P<sign>unsigned |u(?=int64_t)|(?=size_t))?(?:long(?: long)?(?: int)?|int64_t|size_t) \*",
-        _atomic,
-    ),
-)
-
-
-def gone_hints(message: str, context: str) -> list[str]:
-    """What to do about an error.
-
-    Parameters
-    ----------
-    message : str
-    context : str
-        The lines under it.
-    """
-    matches = ((re.search(pattern, f"{message}\n{context}"), hint) for pattern, hint in _GONE_HINTS)
-    return next(([hint(match)] for match, hint in matches if match), [])
+    return f"{name} of 64 bits takes {cpp}: cast the address, as in {name}(({cpp}*)p, ({cpp})v){wraps}"
 
 
 _SHAPES: Final = "a tile's extents are powers of two, and have at most 2^24 elements together"
-#: What the message says (or the lines under it, after a space), and what to do.
-_TILE_HINTS: Final = (
+#: What the message and the lines under it say, and what to do: a template of the match, or a function of it.
+_KNOWN: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
     (r"no instance of .*tiles::(?:\w+::)?(?:zeros|ones|full|iota|tile)\b", _SHAPES),
     (
         r"no instance of .*tiles::(?:\w+::)?irange\b",
@@ -141,6 +95,30 @@ _TILE_HINTS: Final = (
         "__launch_bounds__ is only allowed|__cluster_dims__ is only allowed",
         "tile kernels have hints in its place: [[cutile::hint(0, num_worker_warps_per_cta=8, num_cta_in_cga=2)]]",
     ),
+    (
+        r"^(?:texture|surface) is not a template",
+        "CUDA 12 took texture and surface references away: take a cudaTextureObject_t as a parameter",
+    ),
+    (
+        r'^identifier "(__shfl(?:_up|_down|_xor)?|__any|__all|__ballot)" is undefined',
+        r"\1 is gone since Volta: write \1_sync(mask, …) with the mask of the lanes that take part, 0xffffffff for all "
+        "of a warp",
+    ),
+    (
+        rf'^namespace "[\w:]*\bcub\b[\w:]*" has no member(?: class)? "({"|".join(_CUB)})"',
+        lambda match: f"cub::{match[1]} is gone since CCCL 3: take {_CUB[match[1]]}",
+    ),
+    (
+        r'^namespace "[\w:]*\bthrust\b[\w:]*" has no member(?: class)? "((?:unary|binary)_function)"',
+        r"thrust::\1 is gone since CCCL 3: leave the base class out",
+    ),
+    (r'^namespace "[\w:]*\bthrust\b[\w:]*" has no member', _THRUST),
+    (r'^name followed by "::" must be a class or namespace name\n.*\bthrust\s*::', _THRUST),
+    (
+        r'^no instance of overloaded function "(?P<function>atomic\w+)" matches[\s\S]*?argument types are: '
+        r"\((?P<sign>unsigned |u(?=int64_t)|(?=size_t))?(?:long(?: long)?(?: int)?|int64_t|size_t) \*",
+        _atomic,
+    ),
 )
 _SHAPE: Final = re.compile(r"extents<cuda::tiles::\w+::uint32_t((?:, \d+UL)+)>")
 _MOST_ELEMENTS: Final = 2**24
@@ -148,12 +126,15 @@ _MOST_ELEMENTS: Final = 2**24
 _DYNAMIC: Final = 2**64 - 1
 
 
-def tile_hints(message: str, context: str) -> list[str]:
-    """Hints for a message of the compiler, with the lines under it."""
-    whole = f"{message}\n{context}"
-    if re.search("no instance of|constraint", message) and "cuda::tiles" in whole and (found := _extents(whole)):
-        return [f"hint: {_SHAPES}; here they are {found}"]
-    return next(([f"hint: {told}"] for pattern, told in _TILE_HINTS if re.search(pattern, whole)), [])
+def _known_hint(d: Diagnostic) -> str | None:
+    """What to do about an error of tile code, of what CUDA has no more, or of what NVRTC lacks of it."""
+    whole = "\n".join((d.message, *d.context))
+    if re.search("no instance of|constraint", d.message) and "cuda::tiles" in whole and (extents := _extents(whole)):
+        return f"{_SHAPES}; here they are {extents}"
+    for pattern, hint in _KNOWN:
+        if match := re.search(pattern, whole):
+            return match.expand(hint) if isinstance(hint, str) else hint(match)
+    return None
 
 
 def _extents(text: str) -> str:
@@ -382,10 +363,8 @@ def _hints(d: Diagnostic) -> list[str]:
             return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"]
     if "class or namespace" in d.message and any(_EDITED in line for line in d.context):
         return ["hint: cudakit::tensor needs #include <cudakit/tensor.cuh>"]
-    if hints := tile_hints(d.message, "\n".join(d.context)):
-        return hints
-    if hints := gone_hints(d.message, "\n".join(d.context)):
-        return hints
+    if known := _known_hint(d):
+        return [f"hint: {known}"]
     if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):
         return ['hint: designated initializers ({.x = 1}) are C++20: give options=CompileOptions(std="c++20")']
     if _HOST_CODE in d.message:

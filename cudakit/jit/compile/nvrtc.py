@@ -15,9 +15,10 @@ from cudakit.errors import CompileError, CompileWarning, TemplateError
 from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure
+from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure, spliced
+from cudakit.jit.source.preprocessor import escaped
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.jit.specialise.specialise import GENERATED, Specialization, escaped
+from cudakit.jit.specialise.specialise import GENERATED, Specialization
 from cudakit.streams.process import Occupied
 
 if TYPE_CHECKING:
@@ -163,10 +164,9 @@ class Request:
     @cached_property
     def includes(self) -> bool:
         """Whether the text may include anything: without, nothing of what headers need is looked for."""
-        text = self.written
-        if "\\" in text:
-            text = re.sub(r"\\\s*\n", "", text)
-        return "include" in text or any("include" in f"{name}{value}" for name, value in self.flags_given)
+        return b"include" in spliced(self.written.encode()) or any(
+            "include" in f"{name}{value}" for name, value in self.flags_given
+        )
 
     @cached_property
     def flags_given(self) -> tuple[tuple[str, Any], ...]:
@@ -430,7 +430,8 @@ def _library() -> str:
     """Path of the NVRTC that cuda.core loads."""
     from cuda.pathfinder import load_nvidia_dynamic_lib
 
-    return load_nvidia_dynamic_lib("nvrtc").abs_path
+    path: str = load_nvidia_dynamic_lib("nvrtc").abs_path
+    return path
 
 
 def _apart(program: tuple[Any, ...]) -> tuple[worker.Answer, str]:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure, Unsure, kind_of, names_asked_for, names_included, read
+from cudakit.jit.source.closure import Closure, Unsure, kind_of, names_asked_for, names_included, read, spliced
 from cudakit.jit.specialise.specialise import Specialization
 
 _FORMAT: Final = "1"
@@ -18,7 +17,6 @@ _FORMAT: Final = "1"
 _LOCAL: Final = ("cache", "pch")
 #: Fields of `CompileOptions.extra` that name headers or where they are searched.
 _SEARCHED: Final = frozenset(("include_path", "pre_include"))
-_SPLICE: Final = re.compile(rb"\\\s*\n")
 
 
 def portable_key(specialization: Specialization, closure: Closure | None) -> str | None:
@@ -42,7 +40,7 @@ def wanted_key(specialization: Specialization) -> str | None:
     if source.code is not None or options.link or options.include_paths or is_searched:
         return None
     text = "\n".join((*specialization.prelude, specialization.own_text, *specialization.postlude)).encode()
-    if b"include" in _SPLICE.sub(b"", text) and _has_headers(text, source.folder):
+    if b"include" in spliced(text) and _has_headers(text, source.folder):
         return None
     return _with_own_headers(written_digest(specialization))
 

@@ -151,5 +151,5 @@ if __name__ == "__main__":
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     function, arguments = pickle.load(sys.stdin.buffer)
-    pickle.dump(tuple({"compiled": compiled, "link": link}[function](*arguments)), answer)
+    pickle.dump(tuple(link(*arguments) if function == "link" else compiled(*arguments)), answer)
     answer.close()

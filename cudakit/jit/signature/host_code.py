@@ -32,6 +32,7 @@ from cudakit.jit.source.preprocessor import (
     CalledMacros,
     blank,
     closing,
+    escaped,
     qualified_names,
     without_literals,
     words_of_macros,
@@ -94,8 +95,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     if not cutter.used.isdisjoint(_GNU_WORDS):
         includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
-    name = source.name.replace("\\", "\\\\").replace('"', '\\"')
-    text = f'{includes}{namespaces}#line 1 "{name}"\n{kept}'
+    text = f'{includes}{namespaces}#line 1 "{escaped(source.name)}"\n{kept}'
     return replace(source, text=text, host_code="skip", left_out=tuple(flat.left_out), whole=source, origin=None)
 
 

@@ -7,14 +7,13 @@ nor the host's own libraries declare (`undeclared`).
 from __future__ import annotations
 
 import bisect
-import itertools
 import re
 from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Final
 
 from cudakit.jit.source.headers import header_of
-from cudakit.jit.source.preprocessor import DIRECTIVE, is_guard, without_literals
+from cudakit.jit.source.preprocessor import DIRECTIVE, branchings, without_literals
 
 _NAME: Final = re.compile(r"(?<!\w)[A-Za-z_]\w*")
 #: Names in conditions that no header of a project defines: the language's, compilers', CUDA's and the C library's.
@@ -67,22 +66,17 @@ class Conditionals:
     deciding: list[Conditional] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        open_ones: list[Conditional] = []
-        directives = [match for match in DIRECTIVE.finditer(without_literals(self.text)) if match[1]]
+        directives = list(DIRECTIVE.finditer(without_literals(self.text)))
         rest = DIRECTIVE.sub(lambda match: " " * len(match[0]), without_literals(self.device))
         filled = [match.start() for match in re.finditer(r"\S+", rest)]
-        for match, following in itertools.zip_longest(directives, directives[1:]):
-            word = match[1]
-            if word in ("if", "ifdef", "ifndef"):
-                guards = _NAME.findall(following[2])[0] if is_guard(match, following) else None
-                open_ones.append(Conditional(match.start(), len(self.text), set(), guards))
-                self._all.append(open_ones[-1])
-            elif word == "define" and (name := _NAME.search(match[2])):
-                self._defined.append((match.start(), name[0]))
-            if word in ("if", "ifdef", "ifndef", "elif", "elifdef", "elifndef") and open_ones:
-                open_ones[-1].names.update(_NAME.findall(match[2]))
-            elif word == "endif" and open_ones:
-                open_ones.pop().end = match.end()
+        for group in branchings(directives):
+            names = {name for match in group.branches if match[1] != "else" for name in _NAME.findall(match[2])}
+            guards = _NAME.findall(group.guard[2])[0] if group.guard else None
+            end = group.end.end() if group.end else len(self.text)
+            self._all.append(Conditional(group.branches[0].start(), end, names, guards))
+        for match in directives:
+            if match[1] == "define" and (macro := _NAME.search(match[2])):
+                self._defined.append((match.start(), macro[0]))
         self._find_deciding(filled)
 
     def _find_deciding(self, filled: list[int]) -> None:

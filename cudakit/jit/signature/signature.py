@@ -25,7 +25,7 @@ from cudakit.types.cpp import (
 )
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
-RECORDS_FORMAT = 9
+RECORDS_FORMAT = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -242,6 +242,11 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
     return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
 
 
+def spliced(text: bytes) -> bytes:
+    """A text with the lines joined that a backslash continues."""
+    return _SPLICE.sub(b"", text) if b"\\" in text else text
+
+
 def names_asked_for(text: bytes) -> Iterator[str]:
     """Names in each ``__has_include`` of a text.
 
@@ -250,8 +255,7 @@ def names_asked_for(text: bytes) -> Iterator[str]:
     Unsure
         If there may be one whose name is not written there.
     """
-    if b"\\" in text:
-        text = _SPLICE.sub(b"", text)
+    text = spliced(text)
     if b"has_include" in text:
         if _ASKED_OTHERWISE.search(text):
             raise Unsure("an __has_include has a name that is made by a macro")
@@ -301,7 +305,6 @@ def _touch(file: int) -> int:
     return os.fstat(file).st_ctime_ns
 
 
-_CONTINUED: Final = re.compile(rb"\\\s*\n")
 _SPACE: Final = rb"(?:\s|/\*.*?\*/)*"
 _DIRECTIVE: Final = re.compile(
     rb"(?:#|%:|\?\?=)" + _SPACE + rb"(?:include(?:_next)?|import)\b" + _SPACE + rb'(?:"([^"\n]+)"|<([^>\n]+)>)?',
@@ -356,4 +359,4 @@ def _included(text: bytes) -> Iterator[str]:
 
 
 def _directives(text: bytes) -> Iterator[re.Match[bytes]]:
-    return _DIRECTIVE.finditer(_CONTINUED.sub(b"", text))
+    return _DIRECTIVE.finditer(spliced(text))

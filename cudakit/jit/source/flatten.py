@@ -16,7 +16,15 @@ from typing import Final
 
 from cudakit.errors import TemplateError
 from cudakit.jit.source import headers
-from cudakit.jit.source.preprocessor import DIRECTIVE, Conditions, blank, is_guard, without_comments, without_literals
+from cudakit.jit.source.preprocessor import (
+    DIRECTIVE,
+    Conditions,
+    blank,
+    escaped,
+    is_guard,
+    without_comments,
+    without_literals,
+)
 
 _NAME: Final = re.compile(r"""\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
 #: What stands for the ``#include`` of a header that is nowhere, and may be device code's; its name follows.
@@ -65,7 +73,7 @@ def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) ->
 class _Flattener:
     folders: tuple[str, ...]
     found: Flattened
-    conditions: Conditions = field(default_factory=Conditions)
+    conditions: Conditions = field(default_factory=lambda: Conditions("__NVCC__"))
     written: int = 0
 
     def write(self, text: str, name: str, folder: str | None, within: tuple[str, ...]) -> str:
@@ -86,7 +94,7 @@ class _Flattener:
                 if path:
                     line = plain.count("\n", 0, match.end()) + 2
                     if new := self._own(path, within):
-                        parts.append(f'{new}\n#line {line} "{_escaped(name)}"')
+                        parts.append(f'{new}\n#line {line} "{escaped(name)}"')
                 elif not headers.is_for_device(header):
                     self.found.left_out[header] = None
                     parts.append("" if headers.is_hosts(header) else f"{MISSING} {target[0].strip()}")
@@ -137,8 +145,4 @@ class _Flattener:
         if once:
             self.conditions.read("endif", "")
         before, behind = (f"#ifndef {macro}\n#define {macro}\n", "\n#endif") if once else ("", "")
-        return f'{before}#line 1 "{_escaped(path)}"\n{made}{behind}'
-
-
-def _escaped(name: str) -> str:
-    return name.replace("\\", "\\\\").replace('"', '\\"')
+        return f'{before}#line 1 "{escaped(path)}"\n{made}{behind}'

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -53,6 +53,11 @@ def _blank_literal(match: re.Match[str]) -> str:
     return found
 
 
+def escaped(name: str) -> str:
+    """A file's name as it stands between the quotes of a ``#line``."""
+    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+
+
 def closing(text: str, start: int, pair: str = "()") -> int:
     """Offset of the bracket that closes the one at `start`, or -1."""
     depth = 0
@@ -78,8 +83,8 @@ _DEFINED: Final = re.compile(r"defined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
 _GUARD: Final = re.compile(rf"!\s*{_DEFINED.pattern}")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _CONSTANTS: Final = {"0": False, "false": False, "1": True, "true": True}
-#: Macros that NVRTC defines, and nvcc's own, which stands for one of them.
-_PREDEFINED: Final = ("__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__NVCC__", "__cplusplus")
+#: Macros that NVRTC defines.
+_PREDEFINED: Final = ("__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus")
 
 
 @dataclass(slots=True)
@@ -111,11 +116,17 @@ class _Layer:
 
 
 class Conditions:
-    """The conditionals that are open at a point of a text, and the macros that are defined there."""
+    """The conditionals that are open at a point of a text, and the macros that are defined there.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    *others : str
+        Macros that are defined beside NVRTC's own.
+    """
+
+    def __init__(self, *others: str) -> None:
         self._open: list[_Conditional] = []
-        self._layers = [_Layer(dict.fromkeys(_PREDEFINED, True))]
+        self._layers = [_Layer(dict.fromkeys((*_PREDEFINED, *others), True))]
 
     @property
     def is_dead(self) -> bool:
@@ -221,6 +232,46 @@ def is_guard(match: re.Match[str], following: re.Match[str] | None) -> bool:
         return False
     name = _GUARD.match(_test(match[1], match[2]))
     return name is not None and _NAME.findall(following[2])[:1] == [name[1] or name[2]]
+
+
+@dataclass(slots=True)
+class Branching:
+    """An ``#if`` with its branches.
+
+    Attributes
+    ----------
+    branches : list of re.Match
+        The directive that begins each branch.
+    guard : re.Match or None
+        The definition behind the ``#ifndef``, if that is of the same macro.
+    end : re.Match or None
+        The ``#endif``; None where there is none.
+    """
+
+    branches: list[re.Match[str]]
+    guard: re.Match[str] | None
+    end: re.Match[str] | None = None
+
+    @property
+    def is_guard(self) -> bool:
+        """Whether it is an include guard, which the text that it guards need not heed."""
+        return self.guard is not None and len(self.guard[2].split()) == 1
+
+
+def branchings(directives: Iterable[re.Match[str]]) -> list[Branching]:
+    """The conditionals among directives, in the order in which they begin."""
+    named = [match for match in directives if match[1]]
+    found: list[Branching] = []
+    open_ones: list[Branching] = []
+    for match, following in itertools.zip_longest(named, named[1:]):
+        if match[1] in ("if", "ifdef", "ifndef"):
+            open_ones.append(Branching([match], following if is_guard(match, following) else None))
+            found.append(open_ones[-1])
+        elif match[1] in ("elif", "elifdef", "elifndef", "else") and open_ones:
+            open_ones[-1].branches.append(match)
+        elif match[1] == "endif" and open_ones:
+            open_ones.pop().end = match
+    return found
 
 
 def _test(word: str, rest: str) -> str:
@@ -358,12 +409,10 @@ def _body(definition: _Definition, arguments: list[str]) -> str:
     return _PART.sub(value, definition.body or "")
 
 
-#: Macros whose being defined NVRTC decides, so that the conditionals on them are no question.
-_KNOWN_MACROS: Final = frozenset({"__CUDACC__", "__CUDACC_RTC__", "__CUDA_ARCH__", "__cplusplus"})
-
+#: What is known where the text's own macros are not: conditionals that NVRTC decides are no question.
+_OF_NVRTC: Final = Conditions()
 _LINE: Final = re.compile(r"^#line (\d+).*\n", re.MULTILINE)
 _MACRO: Final = re.compile(r"\s+([A-Za-z_]\w*)(?![\w(])((?s:.*))$")
-_DEFINED_TEST: Final = re.compile(r"(!?)\s*defined\s*\(?\s*(\w+)\s*\)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -428,19 +477,15 @@ def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
     """Line and text of each ``#if`` and its kin whose branch holds `offset`, outermost first."""
     found: list[tuple[int, str]] = []
     marks = line_marks(text)
-    directives = [match for match in DIRECTIVE.finditer(without_literals(text)) if match[1]]
-    for match, following in itertools.zip_longest(directives, directives[1:]):
-        if match.start() > offset:
-            break
-        line, written = line_at(text, marks, match.start()), " ".join(f"#{match[1]}{match[2]}".split())
-        if match[1] in ("if", "ifdef", "ifndef"):
-            found.append((0, "") if following and _is_guard(match, following) else (line, written))
-        elif match[1] == "endif" and found:
-            found.pop()
-        elif match[1] in ("elif", "elifdef", "elifndef", "else") and found:
-            opened = found[-1][1].partition(" of ")[2] or found[-1][1]
-            found[-1] = line, f"{written} of {opened}"
-    return [condition for condition in found if condition[0]]
+    for group in branchings(DIRECTIVE.finditer(without_literals(text))):
+        before = [match for match in group.branches if match.start() <= offset]
+        if not before or (group.end is not None and group.end.start() <= offset):
+            continue
+        first, *_ = shown = [" ".join(f"#{match[1]}{match[2]}".split()) for match in before]
+        if len(before) > 1 or not group.is_guard:
+            line = line_at(text, marks, before[-1].start())
+            found.append((line, f"{shown[-1]} of {first}" if len(before) > 1 else first))
+    return found
 
 
 @dataclass(slots=True)
@@ -455,17 +500,11 @@ class _Directives:
     def __post_init__(self) -> None:
         found = list(DIRECTIVE.finditer(self.text))
         self.text = DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
-        groups: list[list[re.Match[str]]] = []
-        for match, following in zip(found, [*found[1:], None], strict=False):
-            word = match[1]
-            if word in ("if", "ifdef", "ifndef"):
-                groups.append([] if following and _is_guard(match, following) else [match])
-            elif word in ("elif", "elifdef", "elifndef", "else") and groups and groups[-1]:
-                groups[-1].append(match)
-            elif word == "endif" and groups:
-                if group := groups.pop():
-                    self._settle(group, match)
-            elif word == "define" and (macro := _MACRO.match(match[2])):
+        groups = [(g.branches, g.end) for g in branchings(found) if g.end is not None and not g.is_guard]
+        for branches, endif in sorted(groups, key=lambda group: group[1].start()):
+            self._settle(branches, endif)
+        for match in found:
+            if match[1] == "define" and (macro := _MACRO.match(match[2])):
                 self.macros.append(Macro(macro[1], " ".join(macro[2].replace("\\\n", " ").split()), match.start()))
         self.macros = [m for m in self.macros if not any(start <= m.offset < end for start, end in self.dropped)]
 
@@ -477,7 +516,8 @@ class _Directives:
         possible: list[tuple[int, int]] = []
         certain = False
         for match, following in zip(group, [*group[1:], endif], strict=True):
-            verdict = False if certain else _verdict(match)
+            word = match[1].removeprefix("el")
+            verdict = not certain and (True if word == "se" else _OF_NVRTC.verdict(word, match[2]))
             if verdict is False:
                 self._drop(match.end(), following.start())
             else:
@@ -493,21 +533,3 @@ class _Directives:
             possible.append((endif.start(), endif.start()))
             texts.append("")
         self.conditionals.append(Conditional(tuple(possible), endif.end(), tuple(texts) if cut else ()))
-
-
-def _is_guard(match: re.Match[str], following: re.Match[str]) -> bool:
-    """Whether a conditional is an include guard, which the text that it guards need not heed."""
-    return is_guard(match, following) and len(following[2].split()) == 1
-
-
-def _verdict(match: re.Match[str]) -> bool | None:
-    """Whether a branch is compiled: True, False, or None where only the compiler knows."""
-    word, condition = match[1], " ".join(match[2].split())
-    if word == "else":
-        return True
-    if word in ("if", "elif"):
-        if condition in ("0", "false", "1", "true"):
-            return condition in ("1", "true")
-        test = _DEFINED_TEST.fullmatch(condition)
-        return not test[1] if test and test[2] in _KNOWN_MACROS else None
-    return word in ("ifdef", "elifdef") if condition in _KNOWN_MACROS else None

@@ -92,20 +92,10 @@ class CompileOptions:
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
         # Fields left out are not looked into: kernels are mostly made without options.
-        if not _is_empty(self.defines):
-            object.__setattr__(self, "defines", _defines(self.defines))
-        if not _is_empty(self.include_paths):
-            object.__setattr__(self, "include_paths", _paths(self.include_paths))
-        if not _is_empty(self.link):
-            # Compiled code is a tuple of its own.
-            several = isinstance(self.link, list | tuple) and not hasattr(self.link, "code")
-            given = self.link if several else (self.link,)
-            object.__setattr__(self, "link", tuple(map(_linkable, given)))
-        if not _is_empty(self.extra):
-            extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", self.extra))
-            for name in dict(extra).keys() & _NOT_EXTRA:
-                raise ArgumentError(f"CompileOptions: extra cannot set {name}; {_NOT_EXTRA[name]}")
-            object.__setattr__(self, "extra", tuple(extra))
+        for name, made in (("defines", _defines), ("include_paths", _paths), ("link", _links), ("extra", _extra)):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or value:
+                object.__setattr__(self, name, made(value))
         if self.cache is not None:
             object.__setattr__(self, "cache", _folder(self.cache))
 
@@ -125,11 +115,6 @@ class CompileOptions:
         return dataclasses.replace(self, **changes)
 
 
-def _is_empty(value: Any) -> bool:
-    """Whether a field is left out, as a tuple of nothing."""
-    return isinstance(value, tuple) and not value
-
-
 def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -> tuple[tuple[str, str], ...]:
     if isinstance(given, str):
         given = (given,)
@@ -140,6 +125,19 @@ def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -
         ]
     pairs = _pairs("defines", given)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
+
+
+def _links(given: Any) -> tuple[Source | Path | bytes, ...]:
+    # Compiled code is a tuple of its own.
+    several = isinstance(given, list | tuple) and not hasattr(given, "code")
+    return tuple(map(_linkable, given if several else (given,)))
+
+
+def _extra(given: Any) -> tuple[tuple[str, Any], ...]:
+    extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", given))
+    for name in dict(extra).keys() & _NOT_EXTRA:
+        raise ArgumentError(f"CompileOptions: extra cannot set {name}; {_NOT_EXTRA[name]}")
+    return tuple(extra)
 
 
 def _linkable(given: Any) -> Source | Path | bytes:

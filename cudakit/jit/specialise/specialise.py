@@ -18,6 +18,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.jit.signature.signature import Declarations, Signature, Symbol
+from cudakit.jit.source.preprocessor import escaped
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.deduce import COMPLEX_TEMPLATES, Deduced, substitute
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target
@@ -489,11 +490,6 @@ class Specialization(NamedTuple):
             prelude=tuple(sorted(before, key=lambda piece: not piece.startswith("#"))),
             postlude=tuple(after.values()),
         )
-
-
-def escaped(name: str) -> str:
-    """A file's name as it stands between the quotes of a ``#line``."""
-    return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
 def specialise(
