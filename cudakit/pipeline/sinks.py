@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from cudakit.errors import ArgumentError, shortened
-from cudakit.pipeline.sources import Chunks, pillow, send, send_end, writes_images, zarr_for
+from cudakit.pipeline.sources import Chunks, connected, pillow, send, send_end, writes_images, zarr_for
 from cudakit.types.arguments import refuse_masked
 from cudakit.types.checked import dtype_of, flag, path_of, text_of, whole
 
@@ -89,18 +89,12 @@ class _Sink(contextlib.AbstractContextManager[Any]):
             )
         return {**self.__dict__, "_path": self._path.absolute()}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> bool | None:
+    def __exit__(self, *raised: Any) -> bool | None:
         self._is_open = False
-        if kind is not None:
-            return self._stack.__exit__(kind, error, traceback)
-        try:
+        if raised[0] is not None:
+            return self._stack.__exit__(*raised)
+        with self._stack:
             self._finish()
-        except BaseException as failed:
-            self._stack.__exit__(type(failed), failed, failed.__traceback__)
-            raise
-        self._stack.close()
         return None
 
     def _finish(self) -> None:
@@ -134,43 +128,75 @@ class ArraySink(_Sink):
             self._out.flush()
 
 
-class NpySink(_Sink):
-    """See `to_npy`."""
+class _Rows(_Sink):
+    """Results whose rows are appended to a file, which the first of them opens beside its place."""
+
+    _word: str
 
     def __init__(self, path: Path, stack: bool) -> None:
         super().__init__(path)
         self._stacked = stack
-        self._file: Any = None
         self._shape: tuple[int, ...] = ()
         self._dtype: Any = None
-        self._rows = 0
 
     def write(self, item: np.ndarray) -> None:
         """Append the item."""
-        item = _rows_of(item, self._stacked, "to_npy")
-        if self._file is None:
-            part = self._stack.enter_context(replacing(self._path))
-            self._file = self._stack.enter_context(part.open("wb"))
+        item = _rows_of(item, self._stacked, self._word)
+        if self._dtype is None:
+            self._open(self._stack.enter_context(replacing(self._path)), item)
             self._shape, self._dtype = item.shape[1:], item.dtype
-            self._write_header()
-        _require_like(item, self._shape, self._dtype, "to_npy")
+        _require_like(item, self._shape, self._dtype, self._word)
+        self._append(item)
+
+    def _open(self, part: Path, item: np.ndarray) -> None:
+        """Make the file for items like this one."""
+        raise NotImplementedError
+
+    def _append(self, item: np.ndarray) -> None:
+        """Write the rows behind those before."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        if self._dtype is None:
+            raise ArgumentError(f"{self._word}: there was no result, and so no dtype to write {self._path} with")
+
+
+class NpySink(_Rows):
+    """See `to_npy`."""
+
+    _word = "to_npy"
+    _rows = 0
+
+    def _open(self, part: Path, item: np.ndarray) -> None:
+        self._file: Any = self._stack.enter_context(part.open("wb"))
+        self._write_header(item.shape[1:], item.dtype)
+
+    def _append(self, item: np.ndarray) -> None:
         self._file.write(np.ascontiguousarray(item).reshape(-1).view(np.uint8))
         self._rows += len(item)
 
-    def _write_header(self) -> None:
+    def _write_header(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         # NumPy leaves room in the header for the first axis to grow: the last header is as long as the first one.
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self._dtype),
-            "fortran_order": False,
-            "shape": (self._rows, *self._shape),
-        }
+        descr = np.lib.format.dtype_to_descr(dtype)
+        header = {"descr": descr, "fortran_order": False, "shape": (self._rows, *shape)}
         np.lib.format.write_array_header_1_0(self._file, header)
 
     def _finish(self) -> None:
-        if self._file is None:
-            raise ArgumentError(f"to_npy: there was no result, and so no dtype to write {self._path} with")
+        super()._finish()
         self._file.seek(0)
-        self._write_header()
+        self._write_header(self._shape, self._dtype)
+
+
+class ZarrSink(_Rows):
+    """See `to_zarr`; the rows of the first result are a chunk of the Zarr array."""
+
+    _word = "to_zarr"
+
+    def _open(self, part: Path, item: np.ndarray) -> None:
+        self._array: Any = _new_zarr(part, (0, *item.shape[1:]), item.shape, item.dtype)
+
+    def _append(self, item: np.ndarray) -> None:
+        self._array.append(item, axis=0)
 
 
 class ImageSink(_Sink):
@@ -203,31 +229,6 @@ class ImageSink(_Sink):
         self._count += 1
 
 
-class ZarrSink(_Sink):
-    """See `to_zarr`."""
-
-    def __init__(self, path: Path, stack: bool) -> None:
-        super().__init__(path)
-        self._stacked = stack
-        self._array: Any = None
-
-    def write(self, item: np.ndarray) -> None:
-        """Append the item; its rows are a chunk of the Zarr array."""
-        item = _rows_of(item, self._stacked, "to_zarr")
-        if self._array is None:
-            part = self._stack.enter_context(replacing(self._path))
-            shape, chunks = (0, *item.shape[1:]), tuple(max(extent, 1) for extent in item.shape)
-            self._array = zarr_for("to_zarr writes").open_array(
-                str(part), mode="w", shape=shape, chunks=chunks, dtype=item.dtype
-            )
-        _require_like(item, self._array.shape[1:], self._array.dtype, "to_zarr")
-        self._array.append(item, axis=0)
-
-    def _finish(self) -> None:
-        if self._array is None:
-            raise ArgumentError(f"to_zarr: there was no result, and so no dtype to write {self._path} with")
-
-
 class ZarrParts(_Sink):
     """See `to_zarr`: each result goes to the place of its chunk, whoever writes it, and in whatever order."""
 
@@ -243,14 +244,10 @@ class ZarrParts(_Sink):
 
     def __enter__(self) -> Any:
         super().__enter__()
-        zarr = zarr_for("to_zarr writes")
         self._part = os.path.abspath(self._stack.enter_context(replacing(self._path)))
         # A chunk of the array is of one writer alone.
         _, start, stop, _ = self._spans[0]
-        chunks = tuple(max(extent, 1) for extent in (stop - start, *self._shape))
-        zarr.open_array(
-            self._part, mode="w", shape=(self._spans[-1][2], *self._shape), chunks=chunks, dtype=self._dtype
-        )
+        _new_zarr(self._part, (self._spans[-1][2], *self._shape), (stop - start, *self._shape), self._dtype)
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -270,6 +267,12 @@ class ZarrParts(_Sink):
             raise ArgumentError(f"to_zarr: chunk {number} has {stop - start} rows, and its result {len(item)}")
         _require_like(item, self._shape, self._dtype, "to_zarr")
         self._array[start:stop] = item
+
+
+def _new_zarr(path: Any, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
+    """A new Zarr array; no extent of a chunk is 0."""
+    chunks = tuple(max(extent, 1) for extent in chunks)
+    return zarr_for("to_zarr writes").open_array(str(path), mode="w", shape=shape, chunks=chunks, dtype=dtype)
 
 
 class SocketSink(_Sink):
@@ -381,9 +384,7 @@ def to_zarr(
 
 def to_socket(connection: socket.socket) -> SocketSink:
     """Frames over a connection, which `from_socket` reads at the other end; it stays the caller's to close."""
-    if not isinstance(connection, socket.socket):
-        raise ArgumentError(f"to_socket: expected a connected socket, got {type(connection).__name__}")
-    return SocketSink(connection)
+    return SocketSink(connected("to_socket", connection))
 
 
 def write_image(path: Path, pixels: np.ndarray) -> None:

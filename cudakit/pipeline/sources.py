@@ -17,6 +17,7 @@ import math
 import os
 import socket
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from operator import length_hint
 from pathlib import Path
 from typing import Any, ClassVar
@@ -188,13 +189,7 @@ class Chunks:
     """
 
     def __init__(
-        self,
-        array: Any,
-        rows: int,
-        halo: int,
-        threaded: bool = False,
-        path: str | None = None,
-        is_stored: bool = False,
+        self, array: Any, rows: int, halo: int, threaded: bool = False, path: str | None = None, is_stored: bool = False
     ) -> None:
         self.array = array
         self.halo = halo
@@ -211,7 +206,7 @@ class Chunks:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._path is not None:
-            return _chunks_of_file, (self._path, self._rows, self.halo)
+            return partial(from_array, halo=self.halo), (self._path, self._rows)
         return Chunks, (self.array, self._rows, self.halo, self.threaded, None, self.is_stored)
 
     def __len__(self) -> int:
@@ -225,10 +220,6 @@ class Chunks:
     def __iter__(self) -> Iterator[np.ndarray]:
         for number in range(len(self)):
             yield self[number]
-
-
-def _chunks_of_file(path: str, rows: int, halo: int) -> Chunks:
-    return from_array(path, rows, halo=halo)
 
 
 def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
@@ -359,6 +350,18 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     return Files(_listed("from_images", paths, _IMAGES), mode)
 
 
+def connected(where: str, connection: Any) -> socket.socket:
+    """`connection`, which is a socket.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    if not isinstance(connection, socket.socket):
+        raise ArgumentError(f"{where}: expected a connected socket, got {type(connection).__name__}")
+    return connection
+
+
 class Frames:
     """Frames from a socket, until the sender says that it was the last; see `from_socket`."""
 
@@ -394,9 +397,7 @@ def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) ->
     ------
     ArgumentError
     """
-    if not isinstance(connection, socket.socket):
-        raise ArgumentError(f"from_socket: expected a connected socket, got {type(connection).__name__}")
-    return Frames(connection, whole("from_socket: max_bytes", max_bytes, 1))
+    return Frames(connected("from_socket", connection), whole("from_socket: max_bytes", max_bytes, 1))
 
 
 class _Wrapped:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from cudakit.streams.streams import cupy_stream, handle_of, of_handle
 Outgoing: TypeAlias = "list[tuple[Any, Any]]"
 
 
+@dataclass(slots=True, eq=False)
 class Room:
     """Memory of one array in a buffer set, and its twin in pinned memory.
 
@@ -41,14 +43,11 @@ class Room:
         Pinned memory that `host` lies in.
     """
 
-    __slots__ = ("block", "device", "host", "key", "pointer")
-
-    def __init__(self) -> None:
-        self.key: Any = None
-        self.device: Any = None
-        self.pointer = 0
-        self.host: np.ndarray | None = None
-        self.block: pinned.Block | None = None
+    key: Any = None
+    device: Any = None
+    pointer: int = 0
+    host: np.ndarray | None = None
+    block: pinned.Block | None = None
 
     def twin(self) -> np.ndarray:
         """A host array, in pinned memory, of the shape and dtype of the room."""
@@ -67,6 +66,7 @@ class Room:
         self.block = self.host = None
 
 
+@dataclass(slots=True, eq=False)
 class BufferSet:
     """What an item has while it is in flight.
 
@@ -94,40 +94,20 @@ class BufferSet:
         What the stages do with the arrays of `rooms`, what they return for them, and what is copied out.
     """
 
-    used: int
-    others: int
-    small: int
-
-    __slots__ = (
-        "arrived",
-        "computed",
-        "done",
-        "graph",
-        "held",
-        "lane",
-        "leaving",
-        "others",
-        "result",
-        "rooms",
-        "several",
-        "small",
-        "used",
-        "value",
-    )
-
-    def __init__(self, lane: Any) -> None:
-        self.lane: Any = lane
-        self.rooms: list[Room] = []
-        self.leaving: list[Room] = []
-        self.used = self.others = self.small = 0
-        self.arrived: Any = None
-        self.computed: Any = None
-        self.done: Any = None
-        self.value: Any = None
-        self.several: list[Any] | None = None
-        self.result: Any = None
-        self.held: list[Any] = []
-        self.graph: tuple[Any, Any, Outgoing] | None = None
+    lane: Any
+    rooms: list[Room] = field(default_factory=list)
+    leaving: list[Room] = field(default_factory=list)
+    used: int = 0
+    others: int = 0
+    small: int = 0
+    arrived: Any = None
+    computed: Any = None
+    done: Any = None
+    value: Any = None
+    several: list[Any] | None = None
+    result: Any = None
+    held: list[Any] = field(default_factory=list)
+    graph: tuple[Any, Any, Outgoing] | None = None
 
     def close(self) -> None:
         """Give the pinned memory back."""
