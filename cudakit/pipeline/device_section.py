@@ -17,7 +17,7 @@ from types import GeneratorType
 from typing import Any
 
 from cudakit.errors import ArgumentError
-from cudakit.pipeline.nodes import InOrder, Node
+from cudakit.pipeline.nodes import Node, Side
 from cudakit.pipeline.stages import END, NOTHING, Parcel, Stage
 from cudakit.pipeline.streams import BufferSet, Lanes, Outgoing, mapped
 from cudakit.pipeline.transfers import Inbound, Outbound, arrays_of
@@ -321,7 +321,7 @@ def _replaced(value: Any, outgoing: Outgoing) -> Any:
     return mapped(value, lambda part: own.get(id(part), part))
 
 
-class Spread:
+class Spread(Side):
     """The node of the same device stages on several devices, which gives their results in order.
 
     Parameters
@@ -336,29 +336,21 @@ class Spread:
     def __init__(
         self, upstream: Node, sections: Sequence[tuple[int | None, Callable[[Node], Node]]], lenient: bool
     ) -> None:
+        super().__init__()
         self.upstream = upstream
         self.lenient = lenient
         self.taking = threading.Lock()
         self.taken = 0
         self.over = False
-        self.results = InOrder()
         self._sections = []
-        self._threads = []
+        works = []
         for number, (device, make) in enumerate(sections):
             share = _Share(self)
             with _on(device):
                 section = make(share)
             self._sections.append((device, section))
-            name = f"cudakit pipeline: device {number if device is None else device}"
-            self._threads.append(
-                threading.Thread(target=self._work, args=(device, section, share), name=name, daemon=True)
-            )
-        for thread in self._threads:
-            thread.start()
-
-    def take(self, block: bool) -> Parcel:
-        """The next result in order; for one thread at a time."""
-        return self.results.take(block)
+            works.append((f"device {number if device is None else device}", (device, section, share)))
+        self._start(works)
 
     def stop(self) -> None:
         """Let the threads end after the items that they have."""
@@ -369,11 +361,7 @@ class Spread:
 
     def close(self) -> None:
         """Wait for the threads and the devices, and give their memory back."""
-        for thread in self._threads:
-            # The garbage collector may drop a run in any thread, one of its own included.
-            if thread is not threading.current_thread():
-                thread.join()
-        self.results = InOrder()
+        super().close()
         with contextlib.ExitStack() as closing:
             for device, section in self._sections:
                 closing.callback(_close, device, section)

@@ -198,7 +198,44 @@ class InOrder:
         return END
 
 
-class Threads:
+class Side(Node):
+    """A node of threads that work side by side, and give the results in order.
+
+    Attributes
+    ----------
+    results : InOrder
+    """
+
+    def __init__(self) -> None:
+        self.results: InOrder = InOrder()
+        self._threads: list[threading.Thread] = []
+
+    def _start(self, works: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
+        """Have a thread for each of these do `_work`: what it is called, and its arguments."""
+        for name, given in works:
+            name = f"cudakit pipeline: {name}"
+            self._threads.append(threading.Thread(target=self._work, args=given, name=name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def _work(self, *given: Any) -> None:
+        """Take items, and put their results."""
+        raise NotImplementedError
+
+    def take(self, block: bool) -> Parcel:
+        """The next result in order; for one thread at a time."""
+        return self.results.take(block)
+
+    def close(self) -> None:
+        """Wait for the threads."""
+        for thread in self._threads:
+            # The garbage collector may drop a run in any thread, one of its own included.
+            if thread is not threading.current_thread():
+                thread.join()
+        self.results = InOrder()
+
+
+class Threads(Side):
     """A host stage: threads that take items, work on them side by side, and give the results in order.
 
     Parameters
@@ -212,41 +249,22 @@ class Threads:
     """
 
     def __init__(self, upstream: Node, stage: Stage, depth: int = 1, lenient: bool = False) -> None:
+        super().__init__()
         self._upstream = upstream
         self._stage = stage
         self._lenient = lenient
         self._taking = threading.Lock()
         self._taken = 0
-        self._results = InOrder()
         self._over = False
         self._gates = [Gate(depth) for _ in range(stage.threads)]
-        self._threads = [
-            threading.Thread(
-                target=self._work, args=(gate,), name=f"cudakit pipeline: {stage.name} {number}", daemon=True
-            )
-            for number, gate in enumerate(self._gates)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def take(self, block: bool) -> Parcel:
-        """The next result in order; for one thread at a time."""
-        return self._results.take(block)
+        self._start((f"{stage.name} {number}", (gate,)) for number, gate in enumerate(self._gates))
 
     def stop(self) -> None:
         """Let the threads end after the item that each is on."""
         self._over = True
         for gate in self._gates:
             gate.stop()
-        self._results.stop()
-
-    def close(self) -> None:
-        """Wait for the threads."""
-        for thread in self._threads:
-            # The garbage collector may drop a run in any thread, one of its own included.
-            if thread is not threading.current_thread():
-                thread.join()
-        self._results = InOrder()
+        self.results.stop()
 
     def _work(self, gate: Gate) -> None:
         function = self._stage.function
@@ -277,7 +295,7 @@ class Threads:
                 # The items before this one are delivered, whatever becomes of those behind it.
                 if parcel.fate is not None and parcel.ends(self._lenient):
                     self._over = True
-            self._results.put(number, parcel, True)
+            self.results.put(number, parcel, True)
             del parcel
 
     def _part(self, parcel: Parcel, results: Generator[Any, None, None], number: int, gate: Gate) -> None:
@@ -287,7 +305,7 @@ class Threads:
             while (value := self._told(next, results, END)) is not END:
                 if not gate.enter(True):
                     break
-                self._results.put(number, parcel.part(value, count, gate), False)
+                self.results.put(number, parcel.part(value, count, gate), False)
                 count += 1
         finally:
             results.close()

@@ -47,6 +47,7 @@ class Room(Protocol):
         """It has."""
 
 
+@dataclass(slots=True, eq=False)
 class Parcel:
     """An item on its way, or one of several results of it.
 
@@ -67,14 +68,11 @@ class Parcel:
         None: there is a value.
     """
 
-    __slots__ = ("fate", "name", "number", "room", "value")
-
-    def __init__(self, value: Any, number: int, room: Room | None = None) -> None:
-        self.value = value
-        self.number = number
-        self.room = room
-        self.name: str | None = None
-        self.fate: Failure | Gone | None = None
+    value: Any
+    number: int
+    room: Room | None = None
+    name: str | None = None
+    fate: Failure | Gone | None = None
 
     def fail(self, stage: str, error: BaseException, final: bool = False) -> None:
         """A stage failed on it; final, too, if that is no Exception or the device is lost."""
@@ -99,16 +97,10 @@ class Parcel:
         return isinstance(self.fate, Failure) and (self.fate.final or not lenient)
 
 
-def _token() -> Parcel:
-    token = Parcel(None, -1)
-    token.fate = Gone.DROPPED
-    return token
-
-
 #: No item comes any more.
-END: Final = _token()
+END: Final = Parcel(None, -1, fate=Gone.DROPPED)
 #: No item is there yet.
-NOTHING: Final = _token()
+NOTHING: Final = Parcel(None, -1, fate=Gone.DROPPED)
 
 
 @dataclass(frozen=True)

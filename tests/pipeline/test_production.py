@@ -523,7 +523,7 @@ def test_what_came_early_is_not_kept() -> None:
 
     with ck.Pipeline([lines.host(first_of_four_is_late, threads=4)])(range(400)) as run:
         assert [next(run) for _ in range(300)] == list(range(300))
-        assert len(run._nodes[-1]._results._early) <= 20  # type: ignore[attr-defined]
+        assert len(run._nodes[-1].results._early) <= 20  # type: ignore[attr-defined]
 
 
 def test_waiting_is_counted() -> None:
