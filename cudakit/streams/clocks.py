@@ -26,7 +26,7 @@ def many(used: Use, waits: bool) -> Any:
     return MANY
 
 
-_NO_CLOCK: dict[Name, int] = {}
+_EMPTY: dict[Name, int] = {}
 
 
 def make_step(
@@ -46,7 +46,7 @@ def make_step(
     segments = (*((segment, True) for segment in written), *((segment, False) for segment in read))
 
     def step(used: Use, waits: bool) -> Any:
-        clock = clocks.get(stream) or _NO_CLOCK
+        clock = clocks.get(stream) or _EMPTY
         needed: Any = None
         for segment, is_written in segments:
             former: Any = segment.write
@@ -391,6 +391,5 @@ def _goes_on(use: Use | None, stream: Name) -> bool:
     return use is not None and use.stream == stream and use.last == NEVER
 
 
-_EMPTY: dict[Name, int] = {}
 #: Of many reads, with how many each is compared.
 _FEW = 4

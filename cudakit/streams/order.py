@@ -22,6 +22,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -64,6 +65,7 @@ class Reporter(Protocol):
         """`stream`, by its name in the clocks, is about to touch that; what this returns is the note of the use."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Track:
     """What the order knows of a stream; `Clocks` has it for the stream's name.
 
@@ -86,21 +88,19 @@ class Track:
         What launches were given that others captured, without an event: kept with the stream's next one.
     """
 
-    __slots__ = ("capture", "core", "device_id", "handle", "held", "idle", "repeated", "settled", "spell", "unmarked")
-
-    def __init__(self, core: Stream, handle: int, device_id: int, idle: list[Event]) -> None:
-        self.core: Stream = core
-        self.handle: int = handle
-        self.device_id: int = device_id
-        self.idle: list[Event] = idle
-        self.held: deque[tuple[Use, Any]] = deque()
-        self.repeated: dict[Use, Any] = {}
-        self.settled: weakref.WeakSet[FastPath] = weakref.WeakSet()
-        self.spell: Spell | None = None
-        self.capture: Captured | None = None
-        self.unmarked: list[Any] = []
+    core: Stream
+    handle: int
+    device_id: int
+    idle: list[Event]
+    held: deque[tuple[Use, Any]] = field(default_factory=deque)
+    repeated: dict[Use, Any] = field(default_factory=dict)
+    settled: weakref.WeakSet[FastPath] = field(default_factory=weakref.WeakSet)
+    spell: Spell | None = None
+    capture: Captured | None = None
+    unmarked: list[Any] = field(default_factory=list)
 
 
+@dataclass(eq=False)
 class Captured:
     """What was put on a stream while it was captured: for the order of the graph's launches.
 
@@ -114,11 +114,10 @@ class Captured:
         Arguments, which the graph must keep alive.
     """
 
-    def __init__(self, begun: Use) -> None:
-        self.begun = begun
-        self.reads: dict[Range, None] = {}
-        self.writes: dict[Range, None] = {}
-        self.things: list[Any] = []
+    begun: Use
+    reads: dict[Range, None] = field(default_factory=dict)
+    writes: dict[Range, None] = field(default_factory=dict)
+    things: list[Any] = field(default_factory=list)
 
 
 class Tracks:
@@ -770,8 +769,8 @@ def order() -> Order:
     return _order
 
 
-#: After how many launches is looked whether the arrays of earlier ones are still in use.
-_LOOK = 64
+#: After how many launches that repeat is looked whether the arrays of earlier ones are still in use.
+_REPEATS = 64
 
 
 class Repeat(NamedTuple):
@@ -847,7 +846,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
                 launch(*values)
                 used.event = event = record(event)
                 repeated[used] = arguments
-                if not used.count % _LOOK:
+                if not used.count % _REPEATS:
                     order.look(track)
                 if needed is COLD and not sources:
                     cool()
