@@ -70,8 +70,8 @@ class Derivatives(NamedTuple):
             f"{self.recipe.name}_gradient",
             (*(inputs[name] for name in self.uses), *gradients),
             tuple(outputs[0]._replace(name=f"d{name}") for name in names),
-            "\n".join(lines),
             "",
+            "\n".join(lines),
         )
         return Elementwise(recipe)
 

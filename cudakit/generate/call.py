@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
+from cudakit.arrays.layout import integers
 from cudakit.arrays.output import Casting, can_cast, checked_output, overlaps
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
+from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, shortened
-from cudakit.generate.declarations import Parameter
-from cudakit.generate.elementwise_code import Layout
+from cudakit.generate.declarations import Declared, Parameter
+from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.places import DEVICES, default_place, place_of
 from cudakit.types import structs
 from cudakit.types.arguments import texture_handle
@@ -157,15 +159,12 @@ def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtyp
         )
 
 
-class Function(Protocol):
-    """What is called: its name, and its arguments as they are declared."""
+class Layout(NamedTuple):
+    """An array of a call: dtype, shape, strides in bytes."""
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def inputs(self) -> tuple[Parameter, ...]: ...
-    @property
-    def outputs(self) -> tuple[Parameter, ...]: ...
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 class Given(NamedTuple):
@@ -192,7 +191,7 @@ class Given(NamedTuple):
         """Those of the values that are arrays."""
         return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
 
-    def apart(self, of: Function, outs: Sequence[Any], may_be: Callable[[int, Parameter], bool]) -> Given:
+    def apart(self, of: Declared, outs: Sequence[Any], may_be: Callable[[int, Parameter], bool]) -> Given:
         """The same with copies of the arrays that an output overlaps; `may_be(k, p)`: unless p's is just value k."""
         values, kinds = list(self.values), list(self.kinds)
         for out, p in zip(outs, of.outputs, strict=True):
@@ -204,7 +203,7 @@ class Given(NamedTuple):
         return self._replace(values=values, kinds=tuple(kinds))
 
 
-def gather(of: Function, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> Given:
+def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> Given:
     """The arguments of a call; `more` arrays, by their names, follow the inputs.
 
     Raises
@@ -242,6 +241,48 @@ def gather(of: Function, args: tuple[Any, ...], stream: Any, more: Sequence[tupl
     return Given(place, [*values, *others], tuple(kinds))
 
 
+def broadcast(op: str, named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    """The shape of several arrays together.
+
+    Raises
+    ------
+    ArgumentError
+        Naming each argument with its shape.
+    """
+    try:
+        return np.broadcast_shapes(*(shape for _, shape in named))
+    except ValueError:
+        given = ", ".join(f"{name} has shape {shape}" for name, shape in named)
+        raise ArgumentError(f"{op}: {given}, which cannot be broadcast together") from None
+
+
+def common_shape(
+    op: str, arrays: Sequence[tuple[Parameter, tuple[int, ...]]], size: int | tuple[int, ...] | None
+) -> tuple[int, ...]:
+    """The shape of a call's elements: that of its arrays together, of raw ones where there are no others, or `size`.
+
+    Raises
+    ------
+    ArgumentError
+        For shapes that do not fit together, and a `size` beside arrays that tell.
+    """
+    named = [(p.name, shape) for p, shape in arrays if not p.raw]
+    if named:
+        if size is not None:
+            raise ArgumentError(f"{op}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
+        return broadcast(op, named)
+    if size is not None:
+        found = integers(op, "size", size)
+        extents = (found,) if isinstance(found, int) else tuple(found or ())
+        if min(extents, default=0) < 0:
+            raise ArgumentError(f"{op}: size {shortened(size)} is negative")
+        return extents
+    if len({shape for _, shape in arrays}) > 1:
+        given = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)
+        raise ArgumentError(f"{op}: all its arrays are raw, and {given}; say how many elements: size=")
+    return arrays[0][1] if arrays else ()
+
+
 def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
     """What `deduction.deduce_types` takes of each input."""
     return [kind[0] if type(kind) is tuple else kind for kind in kinds]
@@ -275,7 +316,7 @@ def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Array
     return array_place(op, stream, ("", cupy.empty(0)))[0], []
 
 
-def split(recipe: Function, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def split(recipe: Declared, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Inputs, and an array or None for each output."""
     inputs, outputs = len(recipe.inputs), len(recipe.outputs)
     if len(args) == inputs + outputs and out is None:
@@ -287,7 +328,7 @@ def split(recipe: Function, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any,
     return args, outs_of(recipe, out)
 
 
-def outs_of(of: Function, out: Any) -> tuple[Any, ...]:
+def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
     """An array or None for each output.
 
     Raises
@@ -301,6 +342,31 @@ def outs_of(of: Function, out: Any) -> tuple[Any, ...]:
         names = ", ".join(p.name for p in of.outputs)
         raise ArgumentError(f"{of.name} has {len(of.outputs)} outputs ({names}); out has {len(outs)}")
     return outs
+
+
+def gather_all(
+    of: Declared, args: tuple[Any, ...], out: Any, stream: Any, more: Sequence[tuple[str, Any]] = ()
+) -> tuple[Given, tuple[Any, ...], list[Any]]:
+    """The arguments of a call; its outputs as the caller has them, None for new ones, and as arrays of the place.
+
+    Raises
+    ------
+    ArgumentError
+        As `split` and `gather` do.
+    """
+    args, outs = split(of, args, out)
+    shown = [(f"out ({p.name})", out) for p, out in zip(of.outputs, outs, strict=True) if out is not None]
+    call = gather(of, args, stream, (*more, *shown))
+    count = len(args) + len(more)
+    own = iter(call.values[count:])
+    mine = [None if out is None else next(own) for out in outs]
+    return call._replace(values=call.values[:count], kinds=call.kinds[:count]), outs, mine
+
+
+def delivered(outs: Sequence[Any], results: Sequence[Any]) -> Any:
+    """What a call returns: the caller's own objects, which may be another library's, and new results."""
+    own = [result if out is None else out for result, out in zip(results, outs, strict=True)]
+    return own[0] if len(own) == 1 else tuple(own)
 
 
 def checked(
@@ -338,3 +404,26 @@ def new_result(place: ArrayPlace, p: Parameter, shape: tuple[int, ...], dtype: n
 def layout_of(array: Any) -> Layout:
     """What decides how an array is walked."""
     return Layout(array.dtype, array.shape, array.strides)
+
+
+class GeneratedFunction(ArrayFunction):
+    """A function of arrays that is generated from declarations; it is pickled as its recipe and options."""
+
+    #: What messages call its family.
+    _FAMILY: ClassVar[str]
+    #: Whether its outputs may follow its inputs.
+    _TAKES_OUTPUTS: ClassVar[bool] = True
+
+    recipe: Any
+    options: CompileOptions
+
+    def __new__(cls, recipe: Any, options: CompileOptions | None = None, **own: Any) -> Self:
+        inputs, outputs = ([p.name for p in parameters] for parameters in (recipe.inputs, recipe.outputs))
+        own |= {"recipe": recipe, "options": options_of(recipe.name, options)}
+        return super().__new__(cls, recipe.name, inputs, outputs if cls._TAKES_OUTPUTS else (), **own)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.recipe, self.options)
+
+    def __repr__(self) -> str:
+        return f"<cudakit.{self._FAMILY} {self.recipe.name}: {self.recipe.shown}>"

@@ -7,12 +7,14 @@ import functools
 import keyword
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from cudakit.errors import CompileError, TemplateError, shortened
-from cudakit.types.cpp import canonical_name, scalar, spelling, split_arguments
+from cudakit.types.cpp import HEADER, canonical_name, scalar, spelling, split_arguments
 
 #: Types by NumPy's names; every other name is read as C++ reads it, so that ``float`` has 32 bits, as in the body.
 _NUMPY_NAMES = (
@@ -59,6 +61,47 @@ class Parameter(NamedTuple):
 
     def __str__(self) -> str:
         return f"{'raw ' if self.raw else ''}{self.type} {self.name}"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """Name, arguments and preamble of a generated function; what it computes is in the classes that derive from it."""
+
+    name: str
+    inputs: tuple[Parameter, ...]
+    outputs: tuple[Parameter, ...]
+    preamble: str
+
+    @cached_property
+    def structs(self) -> tuple[str, ...]:
+        """Structs that the preamble declares."""
+        return tuple(structs_in(self.preamble))
+
+    @cached_property
+    def variables(self) -> tuple[str, ...]:
+        """Type variables, which are the kernel's first template parameters."""
+        return tuple(name for name in type_variables(*self.inputs, *self.outputs) if name not in self.structs)
+
+    @property
+    def shown(self) -> str:
+        """Inputs and outputs, as messages show them."""
+        return " → ".join(", ".join(map(str, parameters)) for parameters in (self.inputs, self.outputs))
+
+    def may_use(self, text: str, name: str) -> bool:
+        """Whether an expression, or a macro of the preamble, may mean a name that is given to it."""
+        return name in names_in(text) or ("#define" in self.preamble and name in names_in(self.preamble))
+
+    def includes(self, header: str, texts: Iterable[str | None], *types: str) -> str:
+        """The headers of the arguments' types and of `types`, `header`, and what the `texts` of the user's need."""
+        names = {*(p.type for p in (*self.inputs, *self.outputs) if p.dtype is not None), *types}
+        headers = {HEADER[name] for name in (name.partition("<")[0] for name in names) if name in HEADER}
+        listed = "".join(f"#include <{name}>\n" for name in (*sorted(headers), header))
+        return listed + complex_header(texts, self.preamble)
+
+    @property
+    def placed_preamble(self) -> str:
+        """Lines with the preamble; nothing for none."""
+        return placed(self.preamble, f"<{self.name} preamble>") if self.preamble.strip() else ""
 
 
 def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble: str = "") -> tuple[Parameter, ...]:
@@ -203,6 +246,35 @@ def numbered(text: str, file: str) -> str:
     """Generated text in which the lines after each `placed` one are told by their own numbers, of `file`."""
     lines = text.split("\n")
     return "\n".join(f'#line {k + 2} "{file}"' if line == _BACK else line for k, line in enumerate(lines))
+
+
+def template_head(names: Iterable[str]) -> str:
+    """The line before a template with type parameters; nothing for none."""
+    listed = ", ".join(f"typename {name}" for name in names)
+    return f"template <{listed}>\n" if listed else ""
+
+
+def template_arguments(names: Iterable[str]) -> str:
+    """What stands behind a template's name."""
+    listed = ", ".join(names)
+    return f"<{listed}>" if listed else ""
+
+
+def seen_type(name: str) -> str:
+    """The C++ type that an expression sees: half and bfloat16 compute as float."""
+    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
+
+
+def cpp_of(dtype: np.dtype) -> str:
+    """The C++ type that an expression sees of a dtype, which was checked to have one."""
+    name = spelling(dtype)
+    assert name is not None
+    return seen_type(name)
+
+
+def declared_name(dtype: np.dtype) -> str:
+    """A dtype as declarations name it."""
+    return "bool" if dtype.kind == "b" else dtype.name
 
 
 @functools.lru_cache(1024)

@@ -12,33 +12,26 @@ from cudakit.arrays.layout import integers, row_major
 from cudakit.arrays.output import Casting, check_apart, checked_output
 from cudakit.arrays.place import ArrayPlace, address_of
 from cudakit.arrays.plans import Job
-from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import (
+    GeneratedFunction,
     Given,
+    Layout,
     checked,
+    common_shape,
     deduce_types,
+    delivered,
     dtype_of,
     dtypes_of,
-    gather,
+    gather_all,
     is_array,
     layout_of,
     new_result,
-    split,
 )
 from cudakit.generate.declarations import Parameter, check_kernel_name, check_set, explained, parse, statement
-from cudakit.generate.elementwise_code import (
-    RESERVED,
-    ElementwiseRecipe,
-    Form,
-    Layout,
-    Role,
-    common_shape,
-    kernel_text,
-    plan,
-)
+from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text, plan
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, of_source
 
 #: A kernel's form, None where there are no elements, and the job that it does.
@@ -99,10 +92,10 @@ def elementwise(
     if not isinstance(body, str) or body != "":
         statement(name, "expression", body)
         check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
-    return Elementwise(ElementwiseRecipe(name, *declared, body, preamble), options)
+    return Elementwise(ElementwiseRecipe(name, *declared, preamble, body), options)
 
 
-class Elementwise(ArrayFunction):
+class Elementwise(GeneratedFunction):
     """A function of arrays, made by `elementwise`.
 
     Called as ``f(*inputs, out=None, where=None, stream=None, size=None, block_size=None)``. It may be called from
@@ -146,23 +139,14 @@ class Elementwise(ArrayFunction):
     #: What an `out` of another dtype must be to take a result.
     _casting: Casting = "safe"
 
+    _FAMILY = "elementwise"
+
     recipe: ElementwiseRecipe
-    options: CompileOptions
     _kernels: dict[Form, Kernel]
     _latest: Form | None
 
     def __new__(cls, recipe: ElementwiseRecipe, options: CompileOptions | None = None) -> Self:
-        options = options_of(recipe.name, options)
-        own = {"recipe": recipe, "options": options, "_kernels": {}, "_latest": None}
-        inputs, outputs = ([p.name for p in group] for group in (recipe.inputs, recipe.outputs))
-        return super().__new__(cls, recipe.name, inputs, outputs, **own)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.recipe, self.options)
-
-    def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(str, group)) for group in (self.recipe.inputs, self.recipe.outputs))
-        return f"<cudakit.elementwise {self.recipe.name}: {inputs} → {outputs}>"
+        return super().__new__(cls, recipe, options, _kernels={}, _latest=None)
 
     @property
     def source(self) -> str:
@@ -199,20 +183,13 @@ class Elementwise(ArrayFunction):
     ) -> Any:
         """What a call does that is not frozen."""
         recipe = self.recipe
-        args, outs = split(recipe, args, out)
         block = self._block(block_size)
         if size is not None and size.__class__ is not int:
             size = integers(recipe.name, "size", size)
-        more = [] if where is None else [("where", where)]
-        more += [(f"out ({p.name})", out) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
-        call = gather(recipe, args, stream, more)
-        count = len(args) + (where is not None)
-        own = iter(call.values[count:])
-        mine = [None if out is None else next(own) for out in outs]
+        call, outs, mine = gather_all(recipe, args, out, stream, () if where is None else (("where", where),))
         of_outs = tuple([None if out is None else (out.dtype, out.shape, out.strides) for out in mine])
-        call = call._replace(values=call.values[:count], kinds=call.kinds[:count])
         apart = True
-        if more:
+        if where is not None or any(out is not None for out in outs):
             check_apart(recipe.name, outs)
             call = call.apart(recipe, mine, lambda k, p: True)
             starts = {address_of(array) for array in call.arrays}
@@ -226,9 +203,7 @@ class Elementwise(ArrayFunction):
             for p, out, dtype in zip(recipe.outputs, mine, job[1].dtypes, strict=True)
         ]
         self._run(call.place, job, [*call.values, *results])
-        # The caller's own objects, which may be another library's.
-        results = [result if out is None else out for result, out in zip(results, outs, strict=True)]
-        return results[0] if len(results) == 1 else tuple(results)
+        return delivered(outs, results)
 
     def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""

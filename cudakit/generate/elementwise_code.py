@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cudakit.arrays.layout import integers, is_row_major, merged, record, row_major, span, steps_of, view_of
+from cudakit.arrays.layout import is_row_major, merged, record, row_major, span, steps_of, view_of
 from cudakit.arrays.plans import Job, views_or_none
-from cudakit.errors import ArgumentError, shortened
+from cudakit.generate.call import Layout
 from cudakit.generate.declarations import (
+    Declared,
     Parameter,
-    complex_header,
     is_set_first,
     names_in,
     numbered,
     placed,
+    seen_type,
     statement,
-    structs_in,
-    type_variables,
+    template_arguments,
+    template_head,
 )
 from cudakit.jit.load.config import Config, config
-from cudakit.types.cpp import HEADER
 
 #: Threads of a block, by the kind of kernel.
 BLOCKS = {"flat": 128, "strided": 256, "tiled": 256}
@@ -102,27 +103,18 @@ class Form(NamedTuple):
 
     def type_of(self, name: str) -> str:
         """The type that an expression sees of an argument of type `name`."""
-        return f"cudakit::narrow<{name}>" if name in (*self.narrow, "__half", "__nv_bfloat16") else name
+        return f"cudakit::narrow<{name}>" if name in self.narrow else seen_type(name)
 
 
-class ElementwiseRecipe(NamedTuple):
+@dataclass(frozen=True)
+class ElementwiseRecipe(Declared):
     """An elementwise function as it was declared."""
 
-    name: str
-    inputs: tuple[Parameter, ...]
-    outputs: tuple[Parameter, ...]
     body: str
-    preamble: str
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Type variables, which are the kernel's template parameters."""
-        structs = structs_in(self.preamble)
-        return tuple(name for name in type_variables(*self.inputs, *self.outputs) if name not in structs)
 
     def uses(self, name: str) -> bool:
         """Whether the expression, or a macro of the preamble, may mean one of the names that are given to it."""
-        return name in names_in(self.body) or ("#define" in self.preamble and name in names_in(self.preamble))
+        return self.may_use(self.body, name)
 
     @property
     def loops(self) -> bool:
@@ -138,49 +130,30 @@ def needs_layout(recipe: ElementwiseRecipe, form: Form) -> bool:
 
 def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
     """The whole source of the kernel ``recipe.name``."""
-    name = recipe.name
-    parts = [_includes(recipe)]
-    if recipe.preamble.strip():
-        parts.append(placed(recipe.preamble, f"<{name} preamble>"))
-    parts += [_function(recipe, form), _kernel(recipe, form)]
-    return numbered("\n".join(parts), f"<{name}>")
-
-
-def _includes(recipe: ElementwiseRecipe) -> str:
-    types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
-    headers = sorted({HEADER[name] for name in types if name in HEADER})
-    text = "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/elementwise/elements.cuh"))
-    return text + complex_header([recipe.body], recipe.preamble)
-
-
-def _head(types: Sequence[str]) -> str:
-    return f"template <{', '.join(f'typename {name}' for name in types)}>\n" if types else ""
+    heads = [recipe.includes("cudakit/elementwise/elements.cuh", [recipe.body]), recipe.placed_preamble]
+    parts = [*filter(None, heads), _function(recipe, form), _kernel(recipe, form)]
+    return numbered("\n".join(parts), f"<{recipe.name}>")
 
 
 def _function(recipe: ElementwiseRecipe, form: Form) -> str:
     """The device function that holds the expression."""
     parameters = []
     for p, role in zip(recipe.inputs, form.inputs, strict=True):
-        parameters.append(_raw(p, role, "const ") if p.raw else f"const {_seen(p.type)} {p.name}")
+        parameters.append(_raw(p, role, "const ") if p.raw else f"const {seen_type(p.type)} {p.name}")
     for p, role in zip(recipe.outputs, form.outputs, strict=True):
-        parameters.append(_raw(p, role, "") if p.raw else f"{_seen(p.type)}& {p.name}")
+        parameters.append(_raw(p, role, "") if p.raw else f"{seen_type(p.type)}& {p.name}")
     parameters += [text for name, text, _ in _given(recipe, form) if recipe.uses(name)]
     written = recipe.body and statement(recipe.name, "expression", recipe.body)
     body = placed(written, f"<{recipe.name} expression>")
-    head = f"{_head(recipe.variables)}__device__ __forceinline__ void {recipe.name}_("
+    head = f"{template_head(recipe.variables)}__device__ __forceinline__ void {recipe.name}_("
     return f"{_wrapped(head, parameters)} {{\n{body}}}\n"
 
 
 def _raw(p: Parameter, role: Role, const: str) -> str:
-    kind = _seen(p.stored if const else p.type)
+    kind = seen_type(p.stored if const else p.type)
     if role.mode == "view":
         return f"const cudakit::raw<{const}{kind}, {role.rank}>& {p.name}"
     return f"{const}{kind}* {p.name}"
-
-
-def _seen(name: str) -> str:
-    """The type that the function has: its own type variables are what the kernel makes of them."""
-    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
 
 
 def _given(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
@@ -237,7 +210,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
     if needs_layout(recipe, form):
         types.append("Layout")
         parameters.append("Layout layout_")
-    arguments = f"<{', '.join(map(form.type_of, recipe.variables))}>" if recipe.variables else ""
+    arguments = template_arguments(map(form.type_of, recipe.variables))
     holds = "run_.has(k_)" + (" && where_few_.values[k_]" if form.where is not None else "")
     widths = ", ".join(f"sizeof({name})" for name in dict.fromkeys(sizes))
     steps = [
@@ -252,7 +225,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
         *_run(form, tiles, steps),
     ]
     text = "".join(f"{line}\n" if line.startswith("#") else f"    {line}\n" for line in lines)
-    head = f"{_head(types)}__global__ void __launch_bounds__({form.block}) {recipe.name}("
+    head = f"{template_head(types)}__global__ void __launch_bounds__({form.block}) {recipe.name}("
     return f"{_wrapped(head, parameters)} {{\n{text}}}"
 
 
@@ -337,14 +310,6 @@ _NARROWEST, _MOST_SHARED = 8, 40 << 10
 _MANY = 1 << 22
 
 
-class Layout(NamedTuple):
-    """An array of a call: dtype, shape, strides in bytes."""
-
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
 class _Array:
     """An element array while its launch is worked out."""
 
@@ -359,48 +324,6 @@ class _Array:
 
     def role(self, types: dict[str, np.dtype]) -> Role:
         return Role(self.mode, self.layout.dtype != types.get(self.p.type, self.p.dtype))
-
-
-def broadcast(op: str, named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
-    """The shape of several arrays together.
-
-    Raises
-    ------
-    ArgumentError
-        Naming each argument with its shape.
-    """
-    try:
-        return np.broadcast_shapes(*(shape for _, shape in named))
-    except ValueError:
-        given = ", ".join(f"{name} has shape {shape}" for name, shape in named)
-        raise ArgumentError(f"{op}: {given}, which cannot be broadcast together") from None
-
-
-def common_shape(
-    op: str, arrays: Sequence[tuple[Parameter, tuple[int, ...]]], size: int | tuple[int, ...] | None
-) -> tuple[int, ...]:
-    """The shape of a call's elements: that of its arrays together, of raw ones where there are no others, or `size`.
-
-    Raises
-    ------
-    ArgumentError
-        For shapes that do not fit together, and a `size` beside arrays that tell.
-    """
-    named = [(p.name, shape) for p, shape in arrays if not p.raw]
-    if named:
-        if size is not None:
-            raise ArgumentError(f"{op}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-        return broadcast(op, named)
-    if size is not None:
-        found = integers(op, "size", size)
-        extents = (found,) if isinstance(found, int) else tuple(found or ())
-        if min(extents, default=0) < 0:
-            raise ArgumentError(f"{op}: size {shortened(size)} is negative")
-        return extents
-    if len({shape for _, shape in arrays}) > 1:
-        given = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)
-        raise ArgumentError(f"{op}: all its arrays are raw, and {given}; say how many elements: size=")
-    return arrays[0][1] if arrays else ()
 
 
 def plan(

@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import ast
-import functools
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Final, NamedTuple, Self
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Self
 
 import numpy as np
 
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits
-from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.call import Given, checked, dtype_of, is_array
+from cudakit.generate.call import GeneratedFunction, Given, checked, common_shape, dtype_of, is_array
 from cudakit.generate.declarations import (
+    Declared,
     Parameter,
     check_kernel_name,
-    complex_header,
     explained,
-    names_in,
     parse,
     placed,
-    structs_in,
-    type_variables,
+    template_arguments,
+    template_head,
 )
-from cudakit.generate.elementwise_code import common_shape
 from cudakit.jit.source.source import Source
-from cudakit.jit.specialise.options import CompileOptions, options_of
+from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
-from cudakit.types.cpp import HEADER, scalar
+from cudakit.types.checked import whole
+from cudakit.types.cpp import scalar
 
 #: Two bits of an int say how each of them lies.
 _MOST_ARGUMENTS = 15
@@ -48,30 +47,6 @@ NAMESPACES = ("cudakit", "cuda")
 
 #: The kernel's parameter for an initial value, which is a number as some inputs are.
 INITIAL = "initial_"
-
-
-class Declared(NamedTuple):
-    """Name, arguments and preamble of a generated function."""
-
-    name: str
-    inputs: tuple[Parameter, ...]
-    outputs: tuple[Parameter, ...]
-    preamble: str
-
-    @property
-    def structs(self) -> tuple[str, ...]:
-        """Structs that the preamble declares."""
-        return tuple(structs_in(self.preamble))
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Type variables, which are the kernel's first template parameters."""
-        known = self.structs
-        return tuple(name for name in type_variables(*self.inputs, *self.outputs) if name not in known)
-
-    def may_use(self, text: str, name: str) -> bool:
-        """Whether an expression, or a macro of the preamble, may mean a name that is given to it."""
-        return name in names_in(text) or ("#define" in self.preamble and name in names_in(self.preamble))
 
 
 def declared(
@@ -98,6 +73,67 @@ def declared(
     if both:
         raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
     return made
+
+
+@dataclass(frozen=True)
+class FoldRecipe(Declared):
+    """A reduction or a scan as it was declared; `acc` is None for the type that the map's values add up in."""
+
+    map: str
+    reduce: str
+    identity: str | None
+    acc: str | None
+
+    @property
+    def adds_values(self) -> bool:
+        """Whether it is of the sums of its one input, for which there are ways shorter than an addition for each."""
+        is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and "#define" not in self.preamble
+        return is_sum and [(p.name, p.raw) for p in self.inputs] == [(self.map, False)]
+
+    @property
+    def initial_type(self) -> str:
+        """The type of an initial value: of a struct that the preamble declares it, of numbers a template parameter."""
+        return self.acc if self.acc in self.structs and self.acc is not None else "Initial_"
+
+    @cached_property
+    def acc_type(self) -> str:
+        """`acc` as C++ has it: NumPy's names (``float16``) as the C++ type, all else as it is."""
+        try:
+            return parse(self.name, f"{self.acc} value", (), self.preamble)[0].type
+        except TemplateError:
+            return str(self.acc)
+
+    def heads(self, header: str, *texts: str | None) -> str:
+        """The headers that the arguments, the accumulator, the expressions and `texts` need; then the preamble."""
+        types = () if self.acc is None else (self.acc_type,)
+        texts = (self.map, self.reduce, self.identity, self.acc, *texts)
+        return self.includes(header, texts, *types) + self.placed_preamble
+
+    def kept(self, types: Mapping[str, np.dtype]) -> np.dtype | None:
+        """The number that values are kept in, where it can be told without the compiler."""
+        if self.acc is not None:
+            return scalar(self.acc_type)
+        dtypes = [types.get(p.type, p.dtype) for p in self.inputs if p.name == self.map and not p.raw]
+        if not dtypes or dtypes[0] is None or dtypes[0].names is not None:
+            return None
+        if dtypes[0].kind in "biu":
+            return np.dtype(np.int64)
+        return np.dtype(np.float32) if dtypes[0].itemsize == 2 else dtypes[0]
+
+
+def combination(
+    name: str, map: str, reduce: str, identity: str | None, acc: str | None
+) -> tuple[str, str, str | None, str | None]:
+    """The fields of a `FoldRecipe` that say what is combined, and how, once checked.
+
+    Raises
+    ------
+    TemplateError
+    """
+    mapped, reduced = expression(name, "map", map), expression(name, "reduce", reduce)
+    neutral = None if identity is None else expression(name, "identity", identity)
+    check_identity(name, reduced, neutral)
+    return mapped, reduced, neutral, None if acc is None else expression(name, "acc", acc)
 
 
 def expression(op: str, what: str, text: Any) -> str:
@@ -208,12 +244,7 @@ def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
     return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
 
 
-def initial_type(of: Declared, acc: str | None) -> str:
-    """The type of an initial value: of a struct that the preamble declares it, of numbers a template parameter."""
-    return acc if acc in of.structs and acc is not None else "Initial_"
-
-
-def initial_types(of: Declared, acc: str | None, initial: Any, kept: np.dtype | None) -> dict[str, np.dtype]:
+def initial_types(of: FoldRecipe, initial: Any, kept: np.dtype | None) -> dict[str, np.dtype]:
     """The template argument that an initial value gives, if it gives one; `kept` is what is combined, where known.
 
     Raises
@@ -221,7 +252,7 @@ def initial_types(of: Declared, acc: str | None, initial: Any, kept: np.dtype | 
     ArgumentError
         For something that is no number, and no struct where one is combined; for a number of another kind than `kept`.
     """
-    if initial is None or initial_type(of, acc) != "Initial_":
+    if initial is None or of.initial_type != "Initial_":
         return {}
     kind = dtype_of(of.name, "initial", initial)
     dtype = np.dtype(kind)
@@ -234,94 +265,9 @@ def initial_types(of: Declared, acc: str | None, initial: Any, kept: np.dtype | 
     raise ArgumentError(f"{of.name}: initial must be a number, got {type(initial).__name__}")
 
 
-def cpp_type(of: Declared, text: str) -> str:
-    """A type as C++ has it: NumPy's names (``float16``) as the C++ type, all else as it is."""
-    try:
-        return parse(of.name, f"{text} value", (), of.preamble)[0].type
-    except TemplateError:
-        return text
-
-
-class Kernels:
-    """The kernels of a generated function, by which of its inputs are numbers, and the size of what they combine.
-
-    Parameters
-    ----------
-    of : Declared
-    text_of : callable
-        The source for some inputs that are numbers.
-    options : CompileOptions
-    """
-
-    def __init__(self, of: Declared, text_of: Callable[[frozenset[str]], str], options: CompileOptions) -> None:
-        self._of, self._text_of, self._options = of, text_of, options
-        self._kernels: dict[frozenset[str], Kernel] = {}
-        self._sizes: dict[tuple[tuple[str, np.dtype], ...], int] = {}
-
-    def of_kinds(self, kinds: Sequence[Any], more: tuple[str, ...] = ()) -> Kernel:
-        """The kernel for inputs of these kinds, and `more` numbers."""
-        known = [p.name for p, kind in zip(self._of.inputs, kinds, strict=False) if type(kind) is not tuple]
-        numbers = frozenset((*known, *more))
-        kernel = self._kernels.get(numbers)
-        if kernel is None:
-            kernel = self._kernels[numbers] = self._made(self._of.name, numbers)
-        return kernel
-
-    def state_bytes(self, types: dict[str, np.dtype], text: str, acc: str | None, flags: int) -> int:
-        """Size of what is combined, of values of the map `text` kept as `acc`, `flags` beside them.
-
-        As the types say; where they do not, as the compiler does.
-        """
-        dtype = self.kept(types, text, acc)
-        if dtype is not None:
-            return dtype.itemsize * (1 + flags)
-        key = tuple(types.items())
-        found = self._sizes.get(key)
-        if found is None:
-            probe = self._made(SIZE_PROBE, frozenset())
-            compiled = (probe[types] if types else probe).compile(arch=emulator().limits().arch, target="ptx")
-            told = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
-            assert told is not None  # the probe's only parameter
-            found = self._sizes[key] = int(told[1])
-        return found
-
-    def kept(self, types: dict[str, np.dtype], text: str, acc: str | None) -> np.dtype | None:
-        """The number that values are kept in, where it can be told without the compiler."""
-        if acc is not None:
-            return scalar(cpp_type(self._of, acc))
-        kinds = [types.get(p.type, p.dtype) for p in self._of.inputs if p.name == text and not p.raw]
-        if not kinds or kinds[0] is None or kinds[0].names is not None:
-            return None
-        if kinds[0].kind in "biu":
-            return np.dtype(np.int64)
-        return np.dtype(np.float32) if kinds[0].itemsize == 2 else kinds[0]
-
-    def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
-        return of_source(Source(self._text_of(numbers), f"<{self._of.name}>"), name, self._options)
-
-
-def includes(of: Declared, header: str, acc: str | None, *expressions: str | None) -> str:
-    """The headers of the arguments' types, of the accumulator's and of the templates; then the preamble."""
-    types = {p.type.partition("<")[0] for p in (*of.inputs, *of.outputs) if p.dtype is not None}
-    types |= set() if acc is None else {cpp_type(of, acc).partition("<")[0]}
-    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), header]
-    text = "".join(f"#include <{each}>\n" for each in headers) + complex_header([*expressions, acc], of.preamble)
-    return text + (placed(of.preamble, f"<{of.name} preamble>") if of.preamble.strip() else "")
-
-
 def returned(of: Declared, what: str, text: str) -> str:
     """The body of a function that returns an expression of the user's."""
     return f" {{\n        return\n{placed(text, f'<{of.name} {what}>')}        ;\n    }}\n"
-
-
-def template_head(names: Sequence[str]) -> str:
-    """The line before a template with type parameters; nothing for none."""
-    return f"template <{', '.join(f'typename {name}' for name in names)}>\n" if names else ""
-
-
-def template_arguments(names: Sequence[str]) -> str:
-    """What stands behind a template's name."""
-    return f"<{', '.join(names)}>" if names else ""
 
 
 def seen_inputs(of: Declared) -> list[str]:
@@ -329,20 +275,20 @@ def seen_inputs(of: Declared) -> list[str]:
     return [f"const {p.stored}* {p.name}" if p.raw else f"const {p.type} {p.name}" for p in of.inputs]
 
 
-def mapped_text(of: Declared, text: str, acc: str | None, index: Sequence[str]) -> tuple[str, str]:
+def mapped_text(of: FoldRecipe, index: Sequence[str]) -> tuple[str, str]:
     """The struct with the map, and the type that its values are combined in; `index` are further parameters."""
     head, mapped = template_head(of.variables), f"cudakit_mapped{template_arguments(of.variables)}"
-    if acc is None:
+    if of.acc is None:
         # The map's own type is known once its function is: outside of its struct.
         types = (f"const {p.stored}*" if p.raw else p.type for p in of.inputs)
         values = ", ".join([*(f"cudakit::unevaluated<{each}>()" for each in types), *("0" for _ in index)])
         own, result = "", "auto"
         state = f"cudakit::accumulator_t<decltype({mapped}::cudakit_map({values}))>"
     else:
-        own = f"    using cudakit_state =\n{placed(cpp_type(of, acc), f'<{of.name} acc>')}    ;\n"
+        own = f"    using cudakit_state =\n{placed(of.acc_type, f'<{of.name} acc>')}    ;\n"
         result, state = "cudakit_state", f"{'typename ' * bool(of.variables)}{mapped}::cudakit_state"
     seen = ", ".join([*seen_inputs(of), *index])
-    function = f"    static __device__ {result} cudakit_map({seen}){returned(of, 'map', text)}"
+    function = f"    static __device__ {result} cudakit_map({seen}){returned(of, 'map', of.map)}"
     return f"{head}struct cudakit_mapped {{\n{own}{function}}};\n\n", state
 
 
@@ -364,48 +310,51 @@ def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], lis
     return types, parameters, several
 
 
-def initial_parameter(of: Declared, acc: str | None) -> tuple[list[str], str]:
+def initial_parameter(of: FoldRecipe) -> tuple[list[str], str]:
     """Of a kernel that takes an initial value: its template parameters for that, and the parameter."""
-    kind = initial_type(of, acc)
-    return [kind] * (kind not in of.structs), f"const {kind} {INITIAL}"
+    return [of.initial_type] * (of.initial_type not in of.structs), f"const {of.initial_type} {INITIAL}"
 
 
-class Folded(ArrayFunction):
+class Folded(GeneratedFunction):
     """A function of arrays that combines their elements.
 
     Who derives from it has an `_ordinary` way, which asks `_done`; that plans by `_job` what calls of a new kind do,
     and does it by `_run`.
     """
 
-    #: What it is called.
-    _KIND: ClassVar[str]
+    _TAKES_OUTPUTS = False
 
-    recipe: Any
-    options: CompileOptions
-    _kernels: Kernels
+    #: By which of the inputs are numbers.
+    _kernels: dict[frozenset[str], Kernel]
+    #: Sizes of what is combined, by types.
+    _sizes: dict[tuple[tuple[str, np.dtype], ...], int]
 
     def __new__(cls, recipe: Any, options: CompileOptions | None = None) -> Self:
-        options = options_of(recipe.of.name, options)
-        kernels = Kernels(recipe.of, functools.partial(cls._text, recipe), options)
-        return super().__new__(
-            cls, recipe.of.name, [p.name for p in recipe.of.inputs], recipe=recipe, options=options, _kernels=kernels
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.recipe, self.options)
-
-    def __repr__(self) -> str:
-        of = self.recipe.of
-        inputs, outputs = (", ".join(map(str, each)) for each in (of.inputs, of.outputs))
-        return f"<cudakit.{self._KIND} {of.name}: {inputs} → {outputs}>"
+        return super().__new__(cls, recipe, options, _kernels={}, _sizes={})
 
     @property
     def source(self) -> str:
         """CUDA C++ of the kernel, for inputs that are arrays."""
         return self._text(self.recipe, frozenset())
 
-    def _done(self, key: Any, given: Given, outs: Any, *options: Any) -> list[Target]:
-        """Do what calls like this one do, which is decided where `key` is new; where the outputs went.
+    def _options_of(self, call: Given, size: Any, initial: Any, block_size: Any) -> tuple[Given, tuple[Any, ...]]:
+        """The call with its initial value, and size, dtype of that value, threads of a block and device, checked.
+
+        Raises
+        ------
+        ArgumentError
+        """
+        of = self.recipe
+        if size is not None:
+            size = whole(f"{of.name}: size", size)
+        dtype = None
+        if initial is not None:
+            call, dtype = call._replace(initial=initial), dtype_of(of.name, "initial", initial)
+        block = block_size if block_size is None else whole_warps(of, block_size, call.place)
+        return call, (size, dtype, block, call.place.device)
+
+    def _done(self, key: Any, call: Given, outs: Any, *options: Any) -> Any:
+        """Do what calls like this one do, which is decided where `key` is new.
 
         Raises
         ------
@@ -413,17 +362,46 @@ class Folded(ArrayFunction):
             Placed in the expression.
         """
         try:
-            job = self._job_of(key, given, *options)
-            return self._run(job, given, outs)
+            job = self._job_of(key, call, *options)
+            return settled(self.recipe, call.place, self._run(job, call, outs))
         except CompileError as error:
-            raise misread(self.recipe.of, error, self._names()) from None
+            raise misread(self.recipe, error, self._names()) from None
+
+    def _state_bytes(self, types: dict[str, np.dtype], flags: int) -> int:
+        """Size of what is combined, `flags` beside it: as the types say; where they do not, as the compiler does."""
+        dtype = self.recipe.kept(types)
+        if dtype is not None:
+            return int(dtype.itemsize) * (1 + flags)
+        key = tuple(types.items())
+        size = self._sizes.get(key)
+        if size is None:
+            probe = self._made(SIZE_PROBE, frozenset())
+            compiled = (probe[types] if types else probe).compile(arch=emulator().limits().arch, target="ptx")
+            parameter = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
+            assert parameter is not None  # the probe's only one
+            size = self._sizes[key] = int(parameter[1])
+        return size
+
+    def _kernel(self, call: Given, types: dict[str, np.dtype], named: dict[str, Any]) -> tuple[Kernel, dict[str, Any]]:
+        """The kernel of a call, and its template arguments: `named`, and the type of an initial value."""
+        recipe, first = self.recipe, () if call.initial is None else (INITIAL,)
+        known = [p.name for p, layout in zip(recipe.inputs, call.kinds, strict=False) if type(layout) is not tuple]
+        numbers = frozenset((*known, *first))
+        kernel = self._kernels.get(numbers)
+        if kernel is None:
+            kernel = self._kernels[numbers] = self._made(recipe.name, numbers)
+        return kernel, named | initial_types(recipe, call.initial, recipe.kept(types))
+
+    def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
+        return of_source(Source(self._text(self.recipe, numbers), f"<{self.recipe.name}>"), name, self.options)
 
     @staticmethod
     def _text(recipe: Any, numbers: frozenset[str]) -> str:
         """CUDA C++ of the kernel, where those inputs are numbers."""
         raise NotImplementedError
 
-    def _run(self, job: Any, given: Given, outs: Any) -> list[Target]:
+    def _run(self, job: Any, call: Given, outs: Any) -> list[Target]:
+        """Launch; where the outputs went."""
         raise NotImplementedError
 
     def _names(self) -> dict[str, tuple[str, ...]]:

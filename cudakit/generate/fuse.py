@@ -15,9 +15,10 @@ from cudakit.arrays.log import current_log
 from cudakit.arrays.place import as_array
 from cudakit.arrays.repeated import Repeats
 from cudakit.errors import ArgumentError, TemplateError, shortened
+from cudakit.generate.call import broadcast
 from cudakit.generate.declarations import CPP_WORDS, Parameter
 from cudakit.generate.elementwise import Elementwise, elementwise
-from cudakit.generate.elementwise_code import ElementwiseRecipe, broadcast
+from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.outside import Outside
 from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.traced import Trace, Traced, cpp_of
@@ -271,7 +272,7 @@ class Stages:
         types = {p.type: source.dtype for p, source in zip(parameters, inputs, strict=True)}
         types |= {p.type: value.dtype for p, value in zip(outputs, values, strict=True)}
         preamble = _includes([*types.values()], body)
-        return Typed(ElementwiseRecipe(self.name, tuple(parameters), tuple(outputs), body, preamble), types)
+        return Typed(ElementwiseRecipe(self.name, tuple(parameters), tuple(outputs), preamble, body), types)
 
     def _reduction(self, inputs: Sequence[Source], name: str, values: Sequence[Value]) -> Reduction:
         """A map-reduce kernel: what was done before the reduction is its map, what was done after its post."""

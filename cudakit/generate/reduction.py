@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -12,98 +13,73 @@ from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, plan_segments, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
+from cudakit.generate.call import Given, deduce_types, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import check_set, numbered, placed, statement
 from cudakit.generate.fold import (
     INITIAL,
     SIZE_PROBE,
-    Declared,
     Folded,
-    check_identity,
+    FoldRecipe,
+    combination,
     declared,
-    expression,
-    includes,
     initial_parameter,
-    initial_types,
     kernel_inputs,
     mapped_text,
     new_target,
     output_dtypes,
     returned,
-    settled,
     shape_of,
     target,
     template_arguments,
     template_head,
-    whole_warps,
 )
 from cudakit.jit.specialise.options import CompileOptions
-from cudakit.types.checked import flag, whole
+from cudakit.types.checked import flag
 
 
-class ReductionRecipe(NamedTuple):
-    """A reduction as it was declared; `acc` is None for the type that the map's values add up in."""
+@dataclass(frozen=True)
+class ReductionRecipe(FoldRecipe):
+    """A reduction as it was declared."""
 
-    of: Declared
-    map: str
-    reduce: str
-    identity: str | None
     post: str
-    acc: str | None
-
-    @property
-    def adds_values(self) -> bool:
-        """Whether it is the sum of its one input, for which there are ways shorter than an addition for each."""
-        is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and "#define" not in self.of.preamble
-        return is_sum and [(p.name, p.raw) for p in self.of.inputs] == [(self.map, False)]
 
 
 def kernel_text(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
-    of = recipe.of
-    texts = recipe.map, recipe.reduce, recipe.identity, recipe.post
-    parts = [
-        includes(of, "cudakit/reduce/expression.cuh", recipe.acc, *texts),
-        fold_text(recipe),
-        _kernel(recipe, numbers),
-    ]
-    return numbered("\n".join(parts), f"<{of.name}>")
+    heads = recipe.heads("cudakit/reduce/expression.cuh", recipe.post)
+    return numbered("\n".join([heads, _fold(recipe), _kernel(recipe, numbers)]), f"<{recipe.name}>")
 
 
-def fold_text(recipe: ReductionRecipe) -> str:
+def _fold(of: ReductionRecipe) -> str:
     """The expressions as what <cudakit/reduce/expression.cuh> calls."""
-    of = recipe.of
-    mapped, state = mapped_text(of, recipe.map, recipe.acc, ("const long long i",))
+    mapped, state = mapped_text(of, ("const long long i",))
     head, arguments = template_head(of.variables), template_arguments(of.variables)
     outputs = ", ".join(f"{p.type}& {p.name}" for p in of.outputs)
     lines = [
         mapped,
         f"{head}struct cudakit_fold : cudakit_mapped{arguments} {{\n    using cudakit_state = {state};\n",
-        f"    static constexpr bool CUDAKIT_HAS_IDENTITY = {'false' if recipe.identity is None else 'true'};\n",
-        f"    static constexpr bool CUDAKIT_ADDS_VALUES = {'true' if recipe.adds_values else 'false'};\n",
+        f"    static constexpr bool CUDAKIT_HAS_IDENTITY = {'false' if of.identity is None else 'true'};\n",
+        f"    static constexpr bool CUDAKIT_ADDS_VALUES = {'true' if of.adds_values else 'false'};\n",
     ]
-    if recipe.identity is not None:
-        lines.append(
-            f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', recipe.identity)}"
-        )
+    if of.identity is not None:
+        lines.append(f"    static __device__ cudakit_state cudakit_identity(){returned(of, 'identity', of.identity)}")
     lines += [
         "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",
-        returned(of, "reduce", recipe.reduce),
+        returned(of, "reduce", of.reduce),
         f"    static __device__ void cudakit_post(const cudakit_state& a, const long long n, {outputs}) {{\n",
-        f"{placed(statement(of.name, 'post', recipe.post), f'<{of.name} post>')}    }}\n}};\n",
+        f"{placed(statement(of.name, 'post', of.post), f'<{of.name} post>')}    }}\n}};\n",
     ]
     return "".join(lines)
 
 
-def _kernel(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
-    of = recipe.of
+def _kernel(of: ReductionRecipe, numbers: frozenset[str]) -> str:
     types, parameters, several = kernel_inputs(of, numbers)
     fold = f"cudakit_fold{template_arguments(of.variables)}"
     reducer = f"cudakit::expressed<{fold}>"
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
     names = f"cudakit::several_of({', '.join(p.name for p in of.outputs)})"
     if INITIAL in numbers:
-        more, first = initial_parameter(of, recipe.acc)
+        more, first = initial_parameter(of)
         types, parameters, names = [*types, *more], [*parameters, first], f"{names}, {INITIAL}"
     parameters += ["const Offset_* offsets_", "unsigned char* workspace_", "Layout_ layout_"]
     return (
@@ -187,18 +163,10 @@ def reduction(
         if len(made.outputs) > 1:
             raise TemplateError(f"{name} has several outputs: say how they come of a, in post=")
         post = f"{made.outputs[0].name} = a"
-    recipe = ReductionRecipe(
-        made,
-        expression(name, "map", map),
-        expression(name, "reduce", reduce),
-        None if identity is None else expression(name, "identity", identity),
-        post,
-        None if acc is None else expression(name, "acc", acc),
-    )
-    check_identity(name, recipe.reduce, recipe.identity)
+    combined = combination(name, map, reduce, identity, acc)
     statement(name, "post", post)
     check_set(name, "post", post, [p.name for p in made.outputs], preamble)
-    return Reduction(recipe, options)
+    return Reduction(ReductionRecipe(name, made.inputs, made.outputs, preamble, *combined, post), options)
 
 
 class Reduction(Folded):
@@ -252,7 +220,7 @@ class Reduction(Folded):
     """
 
     recipe: ReductionRecipe
-    _KIND = "reduction"
+    _FAMILY = "reduction"
     _OPTIONS = MappingProxyType(
         {"axis": None, "keepdims": False, "segments": None, "size": None, "initial": None, "block_size": None}
     )
@@ -271,7 +239,7 @@ class Reduction(Folded):
         block_size: int | None = None,
     ) -> Any:
         """What a call does that is not frozen."""
-        of = self.recipe.of
+        of = self.recipe
         outs = types = None
         if out is not None:
             outs = outs_of(of, out)
@@ -283,18 +251,13 @@ class Reduction(Folded):
             axis = integers(of.name, "axis", axis)
         if keepdims.__class__ is not bool:
             keepdims = flag(f"{of.name}: keepdims", keepdims)
-        if size is not None:
-            size = whole(f"{of.name}: size", size)
-        if initial is not None:
-            given = given._replace(initial=initial)
-        kind = initial if initial is None else dtype_of(of.name, "initial", initial)
-        block = block_size if block_size is None else whole_warps(of, block_size, given.place)
-        key = given.kinds, axis, keepdims, types, size, kind, block, given.place.device
-        return settled(of, given.place, self._done(key, given, outs, axis, keepdims, types, size, block))
+        given, options = self._options_of(given, size, initial, block_size)
+        key = given.kinds, axis, keepdims, types, *options
+        return self._done(key, given, outs, axis, keepdims, types, options[0], options[2])
 
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> list[Target]:
         """Launch; where the outputs went."""
-        of, place = self.recipe.of, given.place
+        of, place = self.recipe, given.place
         if outs is None:
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
         else:
@@ -315,7 +278,7 @@ class Reduction(Folded):
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         """What the expressions have."""
-        inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.of.inputs, self.recipe.of.outputs))
+        inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.inputs, self.recipe.outputs))
         return {"map": (*inputs, "i"), "reduce": ("a", "b"), "post": (*outputs, "a", "n")}
 
     def _job(
@@ -327,7 +290,7 @@ class Reduction(Folded):
         size: int | None,
         block: int | None,
     ) -> Job:
-        recipe, of = self.recipe, self.recipe.of
+        of = self.recipe
         inputs = len(of.inputs)
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds[:inputs]), of.outputs, outs or ())
         dtypes = output_dtypes(of, types)
@@ -342,28 +305,33 @@ class Reduction(Folded):
         else:
             axes = axes_of(of.name, axis, len(shape))
             results = without(shape, axes, keepdims)
-            if recipe.identity is None and given.initial is None and any(shape[d] == 0 for d in axes):
+            if of.identity is None and given.initial is None and any(shape[d] == 0 for d in axes):
                 raise ArgumentError(
                     f"{of.name}: its inputs have shape {shape}: no elements along axis {axis}, and it has no identity"
                 )
         if 0 in results:
             return Job(results, dtypes)
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
-        flags = int(recipe.identity is None)
-        state_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
+        state_bytes = self._state_bytes(named, int(of.identity is None))
         task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device), block=block)
         if offsets is not None:
             launch = plan_segments(task, results[0], shape[0])
         else:
-            launch = plan_reduction(task, shape, axes, of.may_use(recipe.map, "i"))
+            launch = plan_reduction(task, shape, axes, of.may_use(of.map, "i"))
             named["Offset_"] = np.int64
-        first = () if given.initial is None else (INITIAL,)
-        named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))
-        kernel = self._kernels.of_kinds(given.kinds, first)[{**named, "How_": launch.how}]
+        kernel, named = self._kernel(given, types, named)
         views = [None if array is None else array.view for array in arrays]
         own = [view_of(results, row_major(results), dtype) for dtype in dtypes]
         seen = views_or_none([*views, *[None] * (offsets is not None), *own])
-        return Job(results, dtypes, kernel, launch.config, launch.scratch_bytes, (launch.layout,), seen)
+        return Job(
+            results,
+            dtypes,
+            kernel[{**named, "How_": launch.how}],
+            launch.config,
+            launch.scratch_bytes,
+            (launch.layout,),
+            seen,
+        )
 
     def _segmented(
         self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool, initial: Any
@@ -374,7 +342,7 @@ class Reduction(Folded):
         ------
         ArgumentError
         """
-        name = self.recipe.of.name
+        name = self.recipe.name
         dtype, extents, _ = offsets
         if axis is not None or keepdims:
             raise ArgumentError(f"{name}: segments= is for inputs of one dimension; leave axis and keepdims out")

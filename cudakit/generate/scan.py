@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,106 +14,94 @@ from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.plans import DIRECT, PACKED, RAW, Job, ScanTask, Writer, array_of, plan_scan, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.call import Given, deduce_types, dtype_of, dtypes_of, gather, outs_of
+from cudakit.generate.call import Given, deduce_types, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import Parameter, check_set, is_set_first, names_in, numbered, placed, statement
 from cudakit.generate.fold import (
     INITIAL,
     SIZE_PROBE,
     Declared,
     Folded,
-    check_identity,
+    FoldRecipe,
+    combination,
     declared,
     expression,
-    includes,
     initial_parameter,
-    initial_types,
     kernel_inputs,
     mapped_text,
     new_target,
     output_dtypes,
     returned,
     seen_inputs,
-    settled,
     shape_of,
     target,
     template_arguments,
     template_head,
-    whole_warps,
 )
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
-from cudakit.types.checked import whole
 
 #: Combinations of two numbers that do not depend on their order.
 _COMMUTING = frozenset(("a+b", "b+a", "a*b", "b*a", "a|b", "a&b", "a^b", "max(a,b)", "min(a,b)"))
+_IDENTITY = "    static __device__ cudakit_state cudakit_identity()"
 _INDEX = ("const long long i", "const long long n")
 
 
-class ScanRecipe(NamedTuple):
-    """A scan as it was declared; `acc` is None for the type that the map's values add up in."""
+@dataclass(frozen=True)
+class ScanRecipe(FoldRecipe):
+    """A scan as it was declared."""
 
-    of: Declared
-    map: str
-    reduce: str
-    identity: str | None
     output: str
     segments: str | None
-    acc: str | None
 
     @property
     def adds_values(self) -> bool:
         """Whether it is of the sums of its one input, of which 0 changes nothing."""
-        is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and self.identity == "0"
-        known = self.segments is None and "#define" not in self.of.preamble
-        return is_sum and known and [(p.name, p.raw) for p in self.of.inputs] == [(self.map, False)]
+        return self.identity == "0" and self.segments is None and super().adds_values
 
     @property
     def takes_last(self) -> bool:
         """Whether results are made of the last item too, so that the inputs are read twice."""
-        return self.of.may_use(self.output, "last_item")
+        return self.may_use(self.output, "last_item")
 
     @property
     def gives_item(self) -> bool:
         """Whether the one result is the item, or the one before, as it is."""
         made = "".join(self.output.split()).rstrip(";")
-        wanted = [f"{p.name}={item}" for p in self.of.outputs for item in ("item", "prev_item")]
-        return made in wanted and len(self.of.outputs) == 1 and "#define" not in self.of.preamble
+        wanted = [f"{p.name}={item}" for p in self.outputs for item in ("item", "prev_item")]
+        return made in wanted and len(self.outputs) == 1 and "#define" not in self.preamble
 
     @property
     def sees_inputs(self) -> bool:
         """Whether results are made of the inputs too."""
-        return any(self.of.may_use(self.output, p.name) for p in self.of.inputs)
+        return any(self.may_use(self.output, p.name) for p in self.inputs)
 
 
 def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
     """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
-    of = recipe.of
-    texts = recipe.map, recipe.reduce, recipe.identity, recipe.output, recipe.segments
-    parts = [includes(of, "cudakit/scan/expression.cuh", recipe.acc, *texts), _scan(recipe), _kernel(recipe, numbers)]
-    return numbered("\n".join(parts), f"<{of.name}>")
+    heads = recipe.heads("cudakit/scan/expression.cuh", recipe.output, recipe.segments)
+    return numbered("\n".join([heads, _scan(recipe), _kernel(recipe, numbers)]), f"<{recipe.name}>")
 
 
-def _scan(recipe: ScanRecipe) -> str:
+def _scan(of: ScanRecipe) -> str:
     """The expressions as what <cudakit/scan/expression.cuh> calls."""
-    of = recipe.of
-    mapped, state = mapped_text(of, recipe.map, recipe.acc, _INDEX)
+    mapped, state = mapped_text(of, _INDEX)
     head, arguments = template_head(of.variables), template_arguments(of.variables)
     seen = ", ".join([*seen_inputs(of), *_INDEX])
     lines = [
         mapped,
         f"{head}struct cudakit_scan : cudakit_mapped{arguments} {{\n    using cudakit_state = {state};\n",
-        f"    static constexpr bool CUDAKIT_IS_SEGMENTED = {_bool(recipe.segments is not None)};\n",
-        f"    static constexpr bool CUDAKIT_OUTPUT_SEES_INPUTS = {_bool(recipe.sees_inputs)};\n",
-        f"    static constexpr bool CUDAKIT_COMMUTES = {_commutes(recipe)};\n",
-        f"    static constexpr bool CUDAKIT_HAS_NEUTRAL = {_bool(recipe.adds_values)};\n",
-        f"    static constexpr bool CUDAKIT_OUTPUT_IS_ITEM = {_bool(recipe.gives_item)};\n",
+        f"    static constexpr bool CUDAKIT_IS_SEGMENTED = {_bool(of.segments is not None)};\n",
+        f"    static constexpr bool CUDAKIT_OUTPUT_SEES_INPUTS = {_bool(of.sees_inputs)};\n",
+        f"    static constexpr bool CUDAKIT_COMMUTES = {_commutes(of)};\n",
+        f"    static constexpr bool CUDAKIT_HAS_NEUTRAL = {_bool(of.adds_values)};\n",
+        f"    static constexpr bool CUDAKIT_OUTPUT_IS_ITEM = {_bool(of.gives_item)};\n",
         "    template <typename T_>\n    static __device__ T_ cudakit_neutral() { return T_(0); }\n",
-        *_identity(recipe),
+        *([] if of.identity is None else [f"{_IDENTITY}{returned(of, 'identity', of.identity)}"]),
         "    static __device__ cudakit_state cudakit_reduce(const cudakit_state& a, const cudakit_state& b)",
-        returned(of, "reduce", recipe.reduce),
+        returned(of, "reduce", of.reduce),
     ]
-    if recipe.segments is not None:
-        lines.append(f"    static __device__ bool cudakit_head({seen}){returned(of, 'segments', recipe.segments)}")
+    if of.segments is not None:
+        lines.append(f"    static __device__ bool cudakit_head({seen}){returned(of, 'segments', of.segments)}")
     own = [_member(p, "values_" + ".others" * k + ".first", of.inputs) for k, p in enumerate(of.inputs)]
     own += [_member(p, "results_" + ".others" * k + ".first", of.inputs) for k, p in enumerate(of.outputs)]
     lines += [
@@ -121,15 +110,9 @@ def _scan(recipe: ScanRecipe) -> str:
         "        const cudakit_state& item, const cudakit_state& prev_item, const cudakit_state& last_item,\n",
         f"        {', '.join(_INDEX)}, const Values_& values_, const Results_& results_) {{\n",
         *own,
-        f"{placed(statement(of.name, 'output', recipe.output), f'<{of.name} output>')}    }}\n}};\n",
+        f"{placed(statement(of.name, 'output', of.output), f'<{of.name} output>')}    }}\n}};\n",
     ]
     return "".join(lines)
-
-
-def _identity(recipe: ScanRecipe) -> list[str]:
-    if recipe.identity is None:
-        return []
-    return [f"    static __device__ cudakit_state cudakit_identity(){returned(recipe.of, 'identity', recipe.identity)}"]
 
 
 def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
@@ -142,7 +125,7 @@ def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
 def _commutes(recipe: ScanRecipe) -> str:
     """C++ for whether the combination commutes; of structs and complex numbers nothing is known."""
     # A function of the preamble may be called as one of CUDA's is.
-    known = "".join(recipe.reduce.split()) in _COMMUTING and not {"max", "min"} & names_in(recipe.of.preamble)
+    known = "".join(recipe.reduce.split()) in _COMMUTING and not {"max", "min"} & names_in(recipe.preamble)
     return "cudakit::commutes<cudakit_state>" if known else "false"
 
 
@@ -150,16 +133,15 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-def _kernel(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
-    of = recipe.of
+def _kernel(of: ScanRecipe, numbers: frozenset[str]) -> str:
     types, parameters, several = kernel_inputs(of, numbers)
     scan = f"cudakit_scan{template_arguments(of.variables)}"
-    if recipe.identity is None:
+    if of.identity is None:
         scan = f"cudakit::without_identity<{scan}>"
     parameters += [f"{p.type}* {p.name}" for p in of.outputs]
     ends = "last_"
     if INITIAL in numbers:
-        more, first = initial_parameter(of, recipe.acc)
+        more, first = initial_parameter(of)
         types, parameters, ends = [*types, *more], [*parameters, first], f"last_, {INITIAL}"
     parameters += ["unsigned char* last_", "unsigned char* status_", "Layout_ layout_"]
     names = ", ".join(p.name for p in of.outputs)
@@ -251,19 +233,12 @@ def scan(
         output = f"{made.outputs[0].name} = item"
     statement(name, "output", output)
     check_set(name, "output", output, [p.name for p in made.outputs], preamble)
-    recipe = ScanRecipe(
-        made,
-        expression(name, "map", map),
-        expression(name, "reduce", reduce),
-        None if identity is None else expression(name, "identity", identity),
-        output,
-        None if segments is None else expression(name, "segments", segments),
-        None if acc is None else expression(name, "acc", acc),
-    )
-    check_identity(name, recipe.reduce, recipe.identity)
+    combined = combination(name, map, reduce, identity, acc)
+    begins = None if segments is None else expression(name, "segments", segments)
+    recipe = ScanRecipe(name, made.inputs, made.outputs, preamble, *combined, output, begins)
     if segments is not None and recipe.takes_last:
         raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
-    if identity is None and made.may_use(output, "prev_item"):
+    if identity is None and recipe.may_use(output, "prev_item"):
         raise TemplateError(f"{name}: the first element has no prev_item, unless there is an identity; give one")
     return Scan(recipe, options)
 
@@ -314,7 +289,7 @@ class Scan(Folded):
     """
 
     recipe: ScanRecipe
-    _KIND = "scan"
+    _FAMILY = "scan"
     _OPTIONS = MappingProxyType({"axis": None, "size": None, "initial": None, "block_size": None})
     _text = staticmethod(kernel_text)
     _sets: tuple[bool, ...]
@@ -322,7 +297,7 @@ class Scan(Folded):
     def __new__(cls, recipe: ScanRecipe, options: CompileOptions | None = None) -> Self:
         self = super().__new__(cls, recipe, options)
         # An output that a statement may leave out keeps what was there; whole words would overwrite it.
-        self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.of.outputs))
+        self.__dict__.update(_sets=tuple(is_set_first(recipe.output, p.name) for p in recipe.outputs))
         return self
 
     def _ordinary(
@@ -336,33 +311,27 @@ class Scan(Folded):
         block_size: int | None = None,
     ) -> Any:
         """What a call does that is not frozen."""
-        of = self.recipe.of
+        of = self.recipe
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
         given = gather(of, args, stream)
         axis = one_axis(of.name, axis)
-        if size is not None:
-            size = whole(f"{of.name}: size", size)
         if axis is None:
             given = _flattened(of, given)
         if out is not None:
             given = given.apart(of, outs, self._may_be)
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
-        if initial is not None:
-            given = given._replace(initial=initial)
-        kind = initial if initial is None else dtype_of(of.name, "initial", initial)
-        block = block_size if block_size is None else whole_warps(of, block_size, given.place)
-        key = given.kinds, axis, kinds, steps, size, kind, block, given.place.device
-        return settled(of, given.place, self._done(key, given, outs, axis, outs, size, block))
+        given, options = self._options_of(given, size, initial, block_size)
+        return self._done((given.kinds, axis, kinds, steps, *options), given, outs, axis, outs, options[0], options[2])
 
     def _may_be(self, k: int, p: Parameter) -> bool:
         """Whether an output may be input k itself: other threads' elements are neither read nor written."""
-        return not (p.raw or self.recipe.of.inputs[k].raw)
+        return not (p.raw or self.recipe.inputs[k].raw)
 
     def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
         """Launch; where the outputs went."""
         place = given.place
-        check_apart(self.recipe.of.name, outs)
+        check_apart(self.recipe.name, outs)
         targets = [
             self._target(k, place, each, job.shape, dtype)
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
@@ -379,7 +348,7 @@ class Scan(Folded):
 
     def _target(self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Target:
         """Where output k goes."""
-        of, p = self.recipe.of, self.recipe.of.outputs[k]
+        of, p = self.recipe, self.recipe.outputs[k]
         if out is not None:
             if not p.raw and not self._sets[k] and getattr(out, "dtype", dtype) != dtype:
                 raise ArgumentError(
@@ -400,12 +369,12 @@ class Scan(Folded):
 
     def _names(self) -> dict[str, tuple[str, ...]]:
         """What the expressions have."""
-        inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.of.inputs, self.recipe.of.outputs))
+        inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.inputs, self.recipe.outputs))
         seen = (*inputs, "i", "n")
         return {"map": seen, "segments": seen, "reduce": ("a", "b"), "output": (*outputs, *seen, *_GIVEN[:3])}
 
     def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None, block: int | None) -> Job:
-        recipe, of = self.recipe, self.recipe.of
+        of = self.recipe
         kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
         types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
         dtypes = output_dtypes(of, types)
@@ -431,18 +400,15 @@ class Scan(Folded):
             packed = PACKED if self._sets[k] and word else DIRECT
             writers.append(Writer(array_of(of.name, (dtype, shape, strides), shape), packed))
         named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
-        flags = int(recipe.segments is not None) + int(recipe.identity is None)
-        item_bytes = self._kernels.state_bytes(named, recipe.map, recipe.acc, flags)
+        item_bytes = self._state_bytes(named, int(of.segments is not None) + int(of.identity is None))
         task = ScanTask(readers, writers, item_bytes, given.place.device, block=block)
         launch = plan_scan(of.name, task, shape, along)
-        first = () if given.initial is None else (INITIAL,)
-        named |= initial_types(of, recipe.acc, given.initial, self._kernels.kept(types, recipe.map, recipe.acc))
-        kernel = self._kernels.of_kinds(given.kinds, first)
+        kernel, named = self._kernel(given, types, named)
         views = views_or_none(
             [array.view if array else None for array in (*readers, *(each.array for each in writers))]
         )
         job = Job(shape, dtypes, None, launch.config, launch.scratch_bytes, (launch.layout,), views)
-        if not recipe.takes_last:
+        if not of.takes_last:
             return job._replace(kernel=kernel[{**named, "How_": launch.how.format("results")}])
         return job._replace(
             kernel=kernel[{**named, "How_": launch.how.format("results_with_last")}],

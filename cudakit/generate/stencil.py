@@ -6,6 +6,8 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self, overload
@@ -14,22 +16,33 @@ import numpy as np
 
 from cudakit.arrays.output import as_number, can_cast, check_apart, overlaps
 from cudakit.arrays.place import ArrayPlace
-from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.call import Given, checked, deduce_types, dtype_of, dtypes_of, gather, split
+from cudakit.generate.call import (
+    GeneratedFunction,
+    Given,
+    checked,
+    deduce_types,
+    delivered,
+    dtype_of,
+    dtypes_of,
+    gather_all,
+)
 from cudakit.generate.declarations import (
     CPP_WORDS,
+    Declared,
     Parameter,
     check_kernel_name,
     check_name,
     check_set,
     code_of,
-    complex_header,
     explained,
     numbered,
     parse,
     placed,
+    seen_type,
     statement,
+    template_arguments,
+    template_head,
     type_variables,
 )
 from cudakit.generate.outside import Outside
@@ -40,7 +53,7 @@ from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.kernel.kernel import Kernel, of_source
 from cudakit.types.checked import is_one_of, listed, whole
-from cudakit.types.cpp import HEADER, spelling
+from cudakit.types.cpp import spelling
 
 #: What ends the name of the kernel that does several steps.
 STEPS = "_steps"
@@ -61,7 +74,8 @@ _FUNCTIONS = frozenset(("min", "max", "abs", "pow", "fma", "ldexp"))
 _OFFSET = re.compile(r"\s*[+-]?\s*\d+\s*")
 
 
-class StencilRecipe(NamedTuple):
+@dataclass(frozen=True)
+class StencilRecipe(Declared):
     """A stencil as it was declared.
 
     Attributes
@@ -77,20 +91,16 @@ class StencilRecipe(NamedTuple):
         Beyond borders that are constant.
     """
 
-    name: str
-    inputs: tuple[Parameter, ...]
-    outputs: tuple[Parameter, ...]
     body: str
-    preamble: str
     halos: tuple[tuple[int, int, int] | None, ...]
     rank: int
     points: int
     borders: tuple[str, str, str]
     constant: float
 
-    @property
+    @cached_property
     def variables(self) -> tuple[str, ...]:
-        """Type variables, which are the kernel's first template parameters."""
+        """Type variables, which are the kernel's first template parameters; structs of the preamble too."""
         return type_variables(*self.inputs, *self.outputs)
 
     @property
@@ -139,13 +149,9 @@ def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, 
 
 def kernel_text(recipe: StencilRecipe) -> str:
     """The whole source of the kernel ``recipe.name``."""
-    types = {p.type.partition("<")[0] for p in (*recipe.inputs, *recipe.outputs) if p.dtype is not None}
-    headers = [*sorted({HEADER[name] for name in types if name in HEADER}), "cudakit/stencil/tile.cuh"]
-    parts = ["".join(f"#include <{each}>\n" for each in headers) + complex_header([recipe.body], recipe.preamble)]
-    if recipe.preamble.strip():
-        parts.append(placed(recipe.preamble, f"<{recipe.name} preamble>"))
-    parts += [_function(recipe), _kernel(recipe), *([_steps_kernel(recipe)] if recipe.can_fuse_steps else [])]
-    return numbered("\n".join(parts), f"<{recipe.name}>")
+    parts = [recipe.includes("cudakit/stencil/tile.cuh", [recipe.body]), recipe.placed_preamble]
+    parts += [_function(recipe), _kernel(recipe), _steps_kernel(recipe) if recipe.can_fuse_steps else ""]
+    return numbered("\n".join(filter(None, parts)), f"<{recipe.name}>")
 
 
 def as_statements(op: str, body: str, outputs: Sequence[Parameter]) -> str:
@@ -156,25 +162,21 @@ def as_statements(op: str, body: str, outputs: Sequence[Parameter]) -> str:
     return placed(statement(op, "expression", body), f"<{op} expression>")
 
 
-def _seen(name: str) -> str:
-    """What an expression sees of a type: its type variables are what the kernel makes of them."""
-    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
-
-
 def _function(recipe: StencilRecipe) -> str:
     """The device function that holds the expression."""
     types = [*recipe.variables]
     parameters = []
     for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
         if halo is None:
-            parameters.append(f"const {_seen(p.type)} {p.name}")
+            parameters.append(f"const {seen_type(p.type)} {p.name}")
         else:
             types.append(f"{p.name}_cell_")
             parameters.append(f"const {p.name}_cell_& {p.name}")
-    parameters += [f"{_seen(p.type)}& {p.name}" for p in recipe.outputs]
-    head = f"template <{', '.join(f'typename {each}' for each in types)}>\n" if types else ""
+    parameters += [f"{seen_type(p.type)}& {p.name}" for p in recipe.outputs]
     body = as_statements(recipe.name, recipe.body, recipe.outputs)
-    return f"{head}__device__ __forceinline__ void {recipe.name}_({', '.join(parameters)}) {{\n{body}}}\n"
+    return (
+        f"{template_head(types)}__device__ __forceinline__ void {recipe.name}_({', '.join(parameters)}) {{\n{body}}}\n"
+    )
 
 
 def _kernel(recipe: StencilRecipe) -> str:
@@ -199,7 +201,7 @@ def _kernel(recipe: StencilRecipe) -> str:
     calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
     types += ["typename Index_", "int COUNT_", "int ROWS_", "int PLANES_", "int BLOCK_"]
     parameters += ["double constant_", "Index_ depth_", "Index_ height_", "Index_ width_"]
-    of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    of = template_arguments(f"cudakit::seen_t<{name}>" for name in recipe.variables)
     lines = [
         "const cudakit::stencil_cells<Index_, COUNT_, ROWS_, PLANES_> cells_(depth_, height_, width_);",
         "if (cells_.is_empty()) return;",
@@ -212,7 +214,7 @@ def _kernel(recipe: StencilRecipe) -> str:
         *(f"        cudakit::few<cudakit::seen_t<{p.type}>, COUNT_> {p.name}_few_;" for p in recipe.outputs),
         "#pragma unroll",
         "        for (int column_ = 0; column_ < COUNT_; ++column_)",
-        f"            {recipe.name}_{f'<{of}>' if of else ''}({', '.join(calls)});",
+        f"            {recipe.name}_{of}({', '.join(calls)});",
         *(f"        cells_.store({p.name}, {p.name}_few_, plane_, row_);" for p in recipe.outputs),
         "    }",
         "}",
@@ -238,17 +240,15 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
     parameters += [f"{out.type}* {out.name}", "double constant_", "Index_ height_", "Index_ width_"]
     seen = f"cudakit::seen_t<{out.type}>"
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders[1:])
-    of = ", ".join(f"cudakit::seen_t<{name}>" for name in recipe.variables)
+    of = template_arguments(f"cudakit::seen_t<{name}>" for name in recipe.variables)
     fixed = [p for p in recipe.inputs if p.name in calls]
-    variables = ", ".join(recipe.variables)
     # A function object with a name: NVRTC 13.0 takes a generic lambda for a function of the host.
-    head = f"template <{', '.join(f'typename {name}' for name in recipe.variables)}>\n" if variables else ""
-    function = f"{recipe.name}_next_{f'<{variables}>' if variables else ''}"
+    head, function = template_head(recipe.variables), f"{recipe.name}_next_{template_arguments(recipe.variables)}"
     return (
         f"\n{head}struct {recipe.name}_next_ {{\n"
         + "".join(f"    {p.type} {p.name};\n" for p in fixed)
         + f"    template <typename Cell_>\n    __device__ void operator()(const Cell_& cell_, {seen}& next_) const {{\n"
-        f"        {recipe.name}_{f'<{of}>' if of else ''}({', '.join([*calls, 'next_'])});\n    }}\n}};\n"
+        f"        {recipe.name}_{of}({', '.join([*calls, 'next_'])});\n    }}\n}};\n"
         f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(256) {recipe.name}{STEPS}(\n"
         f"    {', '.join(parameters)}) {{\n"
         f"    using tile_type_ = cudakit::stencil_tile<\n"
@@ -351,7 +351,7 @@ class _Job(NamedTuple):
     numbers: tuple[Any, ...]
 
 
-class Stencil(ArrayFunction):
+class Stencil(GeneratedFunction):
     """A function of arrays, made by `stencil`.
 
     Called as ``f(*inputs, out=None, stream=None, steps=1)``.
@@ -383,10 +383,9 @@ class Stencil(ArrayFunction):
         Placed in the expression.
     """
 
-    _OPTIONS = MappingProxyType({"steps": 1})
+    _FAMILY, _OPTIONS = "stencil", MappingProxyType({"steps": 1})
 
     recipe: StencilRecipe
-    options: CompileOptions
     _kernel: Kernel
     _steps_kernel: Kernel | None
 
@@ -395,16 +394,7 @@ class Stencil(ArrayFunction):
         source = Source(kernel_text(recipe), f"<{recipe.name}>")
         kernel = of_source(source, recipe.name, options)
         steps = of_source(source, recipe.name + STEPS, options) if recipe.can_fuse_steps else None
-        own = {"recipe": recipe, "options": options, "_kernel": kernel, "_steps_kernel": steps}
-        inputs, outputs = ([p.name for p in group] for group in (recipe.inputs, recipe.outputs))
-        return super().__new__(cls, recipe.name, inputs, outputs, **own)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.recipe, self.options)
-
-    def __repr__(self) -> str:
-        inputs, outputs = (", ".join(map(str, group)) for group in (self.recipe.inputs, self.recipe.outputs))
-        return f"<cudakit.stencil {self.recipe.name}: {inputs} → {outputs}>"
+        return super().__new__(cls, recipe, options, _kernel=kernel, _steps_kernel=steps)
 
     @property
     def source(self) -> str:
@@ -414,18 +404,14 @@ class Stencil(ArrayFunction):
     def _ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, steps: int = 1) -> Any:
         """What a call does that is not frozen."""
         recipe, op = self.recipe, self.recipe.name
-        args, outs = split(recipe, args, out)
         times = whole(f"{op}: steps", steps, 1)
         if times > _MOST_STEPS:
             raise ArgumentError(f"{op}: steps is {_MOST_STEPS} at most, got {shortened(steps)}; call it several times")
-        more = [(f"out ({p.name})", out) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
-        call = gather(recipe, args, stream, more)
-        inputs, place, values = len(args), call.place, list(call.values[: len(args)])
+        call, outs, mine = gather_all(recipe, args, out, stream)
+        place, values = call.place, list(call.values)
         self._check_arrays(call)
-        own = iter(call.values[inputs:])
-        mine = [None if out is None else next(own) for out in outs]
         of_outs = [None if out is None else out.dtype for out in mine]
-        types = deduce_types(op, recipe.inputs, dtypes_of(call.kinds[:inputs]), recipe.outputs, of_outs)
+        types = deduce_types(op, recipe.inputs, dtypes_of(call.kinds), recipe.outputs, of_outs)
         arrays = [
             (p, value) for p, value, halo in zip(recipe.inputs, values, recipe.halos, strict=True) if halo is not None
         ]
@@ -449,12 +435,11 @@ class Stencil(ArrayFunction):
                 if halo is not None and not values[k].flags.c_contiguous:
                     values[k] = place.copied(values[k])
             self._steps(place, values, results, types, times)
-        made = [result if out is None else out for result, out in zip(results, outs, strict=True)]
-        return made[0] if len(made) == 1 else tuple(made)
+        return delivered(outs, results)
 
     def _check_arrays(self, call: Given) -> None:
         """Raise where an array stands for a number, or a number for an array."""
-        for p, halo, value, layout in zip(self.recipe.inputs, self.recipe.halos, call.values, call.kinds, strict=False):
+        for p, halo, value, layout in zip(self.recipe.inputs, self.recipe.halos, call.values, call.kinds, strict=True):
             if (type(layout) is tuple) == (halo is None):
                 wanted = "a number, for the expression has no neighbours of it" if halo is None else "an array"
                 raise ArgumentError(f"{self.recipe.name}: {p.name} must be {wanted}, got {type(value).__name__}")
@@ -719,7 +704,7 @@ def _recipe(
         beyond = float(as_number(name, "cval", cval, np.dtype(np.float64)))
     except ArgumentError as error:
         raise TemplateError(str(error)) from None
-    return StencilRecipe(name, inputs, outputs, body, preamble, halos, rank, points, modes, beyond)
+    return StencilRecipe(name, inputs, outputs, preamble, body, halos, rank, points, modes, beyond)
 
 
 def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:

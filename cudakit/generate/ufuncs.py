@@ -362,7 +362,7 @@ def _scan(name: str, kind: np.dtype) -> Scan:
 
 
 def _function(name: str, inputs: Sequence[Parameter], output: Parameter, body: str, preamble: str) -> Elementwise:
-    return Elementwise(ElementwiseRecipe(name, tuple(inputs), (output,), body, preamble), _OPTIONS)
+    return Elementwise(ElementwiseRecipe(name, tuple(inputs), (output,), preamble, body), _OPTIONS)
 
 
 _LENGTH = Parameter("length", "long long", np.dtype(np.int64))
@@ -541,7 +541,7 @@ class Ufunc(Elementwise):
         ufunc = getattr(np, name)
         inputs = tuple(Parameter(label, variable) for variable, label in _INPUTS[: ufunc.nin])
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
-        recipe = ElementwiseRecipe(name, inputs, outputs, TABLE[name].expression, _PREAMBLE)
+        recipe = ElementwiseRecipe(name, inputs, outputs, _PREAMBLE, TABLE[name].expression)
         self = super().__new__(cls, recipe, OPTIONS)
         self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={}, __doc__=_told(name, ufunc))
         return self

@@ -16,7 +16,7 @@ from cudakit.arrays.place import ArrayPlace
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError
 from cudakit.generate.elementwise import Elementwise, elementwise
-from cudakit.generate.fold import Kernels
+from cudakit.generate.fold import Folded
 from cudakit.generate.fuse import fuse
 from cudakit.generate.reduction import reduction
 from cudakit.generate.scan import scan
@@ -414,7 +414,9 @@ def faked(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
         return kernels.setdefault(form, FakeKernel(bench))
 
     monkeypatch.setattr(Elementwise, "_bound", bound)
-    monkeypatch.setattr(Kernels, "of_kinds", lambda self, kinds, more=(): kernels.setdefault(kinds, FakeKernel(bench)))
+    monkeypatch.setattr(
+        Folded, "_kernel", lambda self, call, types, named: (kernels.setdefault(call.kinds, FakeKernel(bench)), named)
+    )
     bench.kept = Array((64,), "u1")
     for kind in ("workspace", "status"):
         monkeypatch.setattr(ArrayPlace, kind, lambda self, size: bench.kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -9,12 +10,19 @@ import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.generate.declarations import check_set, complex_header, explained, is_set_first, names_in, statement
+from cudakit.generate.declarations import (
+    Declared,
+    check_set,
+    complex_header,
+    explained,
+    is_set_first,
+    names_in,
+    statement,
+)
 from cudakit.generate.fold import (
-    cpp_type,
+    FoldRecipe,
     declared,
     expression,
-    initial_type,
     initial_types,
     misread,
     output_dtypes,
@@ -23,6 +31,11 @@ from cudakit.generate.fold import (
 
 pytestmark = pytest.mark.emulator
 F2, F4, F8, I4, I8 = (np.dtype(name) for name in ("f2", "f4", "f8", "i4", "i8"))
+
+
+def with_acc(of: Declared, acc: str | None) -> FoldRecipe:
+    """A fold of these declarations, which combines values as `acc`."""
+    return FoldRecipe(of.name, of.inputs, of.outputs, of.preamble, "x", "a + b", None, acc)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +133,7 @@ def test_names_that_an_expression_may_mean() -> None:
 
 def test_what_is_combined() -> None:
     of = declared("f", "T x, half h, raw T r, int8 b, T c", "T y, float64 z", "struct pair { int a; };", (), ())
-    kernels: Any = ck.reduction(
+    function: Any = ck.reduction(
         "T x, half h, raw T r, int8 b, pair p",
         "T y",
         "x",
@@ -129,7 +142,7 @@ def test_what_is_combined() -> None:
         "y = a",
         "f",
         preamble="struct pair { int a; };",
-    )._kernels
+    )
     for text, acc, types, want in (
         ("x", None, {"T": F4}, F4),
         ("x", None, {"T": F2}, F4),
@@ -142,11 +155,11 @@ def test_what_is_combined() -> None:
         ("x + 1", "float64", {"T": F4}, F8),
         ("x", "pair", {"T": F4}, None),
     ):
-        assert kernels.kept(types, text, acc) == want
-    assert kernels.state_bytes({"T": F4}, "x", None, 0) == 4
-    assert kernels.state_bytes({"T": F4}, "x", None, 2) == 12
-    assert kernels.state_bytes({"T": F4}, "x + 1", "float64", 1) == 16
-    assert [cpp_type(of, text) for text in ("float16", "int", "pair", "decltype(1)")] == [
+        assert replace(function.recipe, map=text, acc=acc).kept(types) == want
+    assert function._state_bytes({"T": F4}, 0) == 4
+    assert function._state_bytes({"T": F4}, 2) == 12
+    assert ck.reduction("T x", "T y", "x + 1", "a + b", acc="float64")._state_bytes({"T": F4}, 1) == 16
+    assert [with_acc(of, text).acc_type for text in ("float16", "int", "pair", "decltype(1)")] == [
         "__half",
         "int",
         "pair",
@@ -157,19 +170,19 @@ def test_what_is_combined() -> None:
 
 def test_initial_values() -> None:
     of = declared("f", "T x", "T y", "struct pair { int a; };", (), ())
-    assert [initial_type(of, acc) for acc in ("pair", "float", None)] == ["pair", "Initial_", "Initial_"]
-    assert initial_types(of, None, None, F4) == {}
-    assert initial_types(of, "pair", np.zeros((), [("a", "i4")]), None) == {}
-    assert initial_types(of, None, 3, F4) == {"Initial_": I8}
-    assert initial_types(of, None, 2.5, F4) == {"Initial_": F8}
-    assert initial_types(of, None, np.float32(1), None) == {"Initial_": F4}
-    assert initial_types(of, None, True, I8) == {"Initial_": np.dtype("?")}
+    assert [with_acc(of, acc).initial_type for acc in ("pair", "float", None)] == ["pair", "Initial_", "Initial_"]
+    assert initial_types(with_acc(of, None), None, F4) == {}
+    assert initial_types(with_acc(of, "pair"), np.zeros((), [("a", "i4")]), None) == {}
+    assert initial_types(with_acc(of, None), 3, F4) == {"Initial_": I8}
+    assert initial_types(with_acc(of, None), 2.5, F4) == {"Initial_": F8}
+    assert initial_types(with_acc(of, None), np.float32(1), None) == {"Initial_": F4}
+    assert initial_types(with_acc(of, None), True, I8) == {"Initial_": np.dtype("?")}
     for value, kept in ((1.5, I8), (1j, F4), (3, np.dtype("?"))):
         with pytest.raises(ck.ArgumentError, match=rf"f: initial .* would lose as {kept}, which elements are combined"):
-            initial_types(of, None, value, kept)
+            initial_types(with_acc(of, None), value, kept)
     for wrong in (np.zeros(3), np.zeros((), [("a", "i4")])):
         with pytest.raises(ck.ArgumentError, match="f: initial must be a number, got "):
-            initial_types(of, None, wrong, None)
+            initial_types(with_acc(of, None), wrong, None)
 
 
 def test_shapes_of_inputs() -> None:
@@ -189,7 +202,7 @@ def test_how_a_reduction_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
         raise LookupError
 
     module = import_module("cudakit.generate.reduction")
-    for name in ("plan", "segments"):
+    for name in ("plan_reduction", "plan_segments"):
         monkeypatch.setattr(module, name, noted)
     function = ck.reduction("T x, T y", "T z", "x * y + i", "a + b", None, name="planned", acc="float")
     whole = ck.reduction("T x", "T z", "x", "a + b", "0", name="whole")

@@ -10,9 +10,8 @@ import pytest
 
 import cudakit as ck
 from cudakit.arrays.output import can_cast
-from cudakit.generate.call import check_dtype, deduce_types, dtype_of, is_array, promoted, split
+from cudakit.generate.call import check_dtype, common_shape, deduce_types, dtype_of, is_array, promoted, split
 from cudakit.generate.declarations import GIVEN_NAMES, parse
-from cudakit.generate.elementwise_code import common_shape
 
 pytestmark = pytest.mark.emulator
 F4, F8, I4, BF16 = np.dtype("f4"), np.dtype("f8"), np.dtype("i4"), np.dtype(ml_dtypes.bfloat16)

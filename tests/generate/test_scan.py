@@ -329,7 +329,7 @@ def test_how_outputs_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
         tasks.append((task, shape, along))
         raise LookupError
 
-    monkeypatch.setattr(import_module("cudakit.generate.scan"), "plan", noted)
+    monkeypatch.setattr(import_module("cudakit.generate.scan"), "plan_scan", noted)
     struct = np.dtype([("x", "f4"), ("y", "f4")])
     preamble = "struct pair { float x, y; };"
     for outputs, output, out, want in (
@@ -340,14 +340,14 @@ def test_how_outputs_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
         ("raw T y", "y[i] = item", np.zeros(6, "f4"), RAW),
     ):
         function = ck.scan("T x", outputs, "x", "a + b", "0", output, "stored", preamble=preamble)
-        monkeypatch.setattr(function._kernels, "state_bytes", lambda *_: 8)
+        monkeypatch.setattr(function, "_state_bytes", lambda *_: 8)
         with pytest.raises(LookupError):
             function(np.zeros((2, 3), "f4"), out=out, axis=1)
         task, shape, along = tasks[-1]
         assert [writer.writing for writer in task.writers] == [want]
         assert (shape, along, task.item_bytes, task.block) == ((2, 3), 1, 8, None)
     function = ck.scan("T x, T y", "T z", "x + y", "a + b", "0", name="stored")
-    monkeypatch.setattr(function._kernels, "state_bytes", lambda *_: 4)
+    monkeypatch.setattr(function, "_state_bytes", lambda *_: 4)
     out = np.zeros((3, 2), "f4").T
     for axis, seen in ((0, (2, 3)), (None, (6,))):
         with pytest.raises(LookupError):
@@ -398,8 +398,8 @@ def test_which_inputs_are_copied_because_an_output_overlaps_them(xp: Any, stream
     x, other = xp.asarray(whole_numbers(300, "i4")), xp.zeros(300, "i4")
 
     def is_copied(scan: Scan, args: tuple[Any, ...], out: Any) -> list[bool]:
-        given = gather(scan.recipe.of, args, stream)
-        apart = given.apart(scan.recipe.of, (out,), scan._may_be)
+        given = gather(scan.recipe, args, stream)
+        apart = given.apart(scan.recipe, (out,), scan._may_be)
         for value, former in zip(apart.values, given.values, strict=True):
             np.testing.assert_array_equal(to_host(value), to_host(former))
         return [value is not former for value, former in zip(apart.values, given.values, strict=True)]

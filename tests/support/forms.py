@@ -11,7 +11,8 @@ import numpy as np
 from support.launches import text_of
 
 import cudakit as ck
-from cudakit.generate.elementwise_code import Layout, kernel_text, plan
+from cudakit.generate.call import Layout
+from cudakit.generate.elementwise_code import kernel_text, plan
 
 FILE = Path(__file__).parents[1] / "generate" / "forms.txt"
 U1, U2, F2, F4, F8 = (np.dtype(name) for name in ("u1", "u2", "f2", "f4", "f8"))
