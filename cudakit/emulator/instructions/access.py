@@ -242,9 +242,10 @@ def st(given: Instruction, context: Context) -> Step:
     return step
 
 
-@instruction("prefetch", "prefetchu", "discard", "applypriority")
+@instruction("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch")
+@instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
 def nothing(given: Instruction, context: Context) -> Step:
-    """Hints to the caches, which there are none of."""
+    """Caches there are none of, and every access is seen by all at once: there is nothing to fetch or to order."""
     return lambda frame, index, machine: None
 
 

@@ -163,12 +163,6 @@ def nanosleep(given: Instruction, context: Context) -> Control:
     return sleep
 
 
-@instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
-def nothing(given: Instruction, context: Context) -> Step:
-    """Every access is seen by all at once here, so that there is nothing to order."""
-    return lambda frame, index, machine: None
-
-
 # ── mbarrier ──
 
 _WORD = np.dtype("u8")

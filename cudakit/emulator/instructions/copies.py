@@ -14,11 +14,11 @@ import numpy as np
 from cudakit.emulator.instructions.access import CHUNK, check_vector, parts, space_of, st, type_of
 from cudakit.emulator.instructions.atomic import COMPUTED, change, red
 from cudakit.emulator.instructions.barrier import apply, numbers_of
-from cudakit.emulator.machine.decode import DTYPES, Context, Maker, Reader, Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Maker, Reader, Step, constant_of, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import RANK_SHIFT, READ, STRONG_WRITE, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
+from cudakit.emulator.ptx.program import Instruction, Operand, Register
 from cudakit.errors import EmulationError
 
 
@@ -27,9 +27,7 @@ def cp_async(given: Instruction, context: Context) -> Step:
     target, source, size, *rest = given.operands
     if "L2::cache_hint" in given.modifiers:
         rest.pop()
-    if not isinstance(size, Immediate):
-        raise EmulationError("the size of cp.async is no constant")
-    total = size.value
+    total = constant_of(size, "the size of cp.async")
     to, of = context.address(target, "shared"), context.address(source, "global")
     ignore = used = None
     if rest and isinstance(rest[0], Register) and context.function.registers.get(rest[0].name) == "pred":
@@ -101,24 +99,13 @@ def commit(given: Instruction, context: Context) -> Step:
 def wait(given: Instruction, context: Context) -> Step:
     """Those that come later may go on; what was copied once is complete where nothing lands late."""
     kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
-    but = None
-    if "wait_group" in given.modifiers:
-        (count,) = given.operands
-        if not isinstance(count, Immediate):
-            raise EmulationError("the number of groups is no constant")
-        but = count.value
+    but = constant_of(given.operands[0], "the number of groups") if "wait_group" in given.modifiers else None
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         if machine.late is not None:
             machine.late.wait(kind, np.arange(machine.lanes) if index is None else index, but)
 
     return step
-
-
-@instruction("cp.async.bulk.prefetch")
-def nothing(given: Instruction, context: Context) -> Step:
-    """Caches there are none of."""
-    return lambda frame, index, machine: None
 
 
 @instruction("cp.async.mbarrier.arrive")

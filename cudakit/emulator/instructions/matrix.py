@@ -43,10 +43,10 @@ from cudakit.emulator.instructions.access import (
     uniform,
 )
 from cudakit.emulator.instructions.rounding import MODES, canonical, fma_f64, to_f16
-from cudakit.emulator.machine.decode import Context, Control, Reader, Step, control
+from cudakit.emulator.machine.decode import Context, Control, Reader, Step, constant_of, control
 from cudakit.emulator.machine.memory import SHARED_WINDOW, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
+from cudakit.emulator.ptx.program import Group, Instruction, Operand
 from cudakit.errors import EmulationError
 
 #: Bits of an element of each type.
@@ -512,10 +512,10 @@ def wgmma(given: Instruction, context: Context) -> Control:
     check_types(given, of_a, of_b, to)
     _, n, k = shape_of(given.modifiers)
     target, a, b, scale_d, *rest = given.operands
-    signs = [_number(operand) for operand in rest[:2]] or [1, 1]
+    signs = [constant_of(operand) for operand in rest[:2]] or [1, 1]
     if any(sign not in (1, -1) for sign in signs):
         raise EmulationError(f"a factor is multiplied by 1 or -1, not by {signs}")
-    transposed = [bool(_number(operand)) for operand in rest[2:]] or [False, False]
+    transposed = [bool(constant_of(operand)) for operand in rest[2:]] or [False, False]
     if isinstance(a, Group):
         load_a = _from_registers(context, a, k, of_a)
     else:
@@ -546,12 +546,6 @@ def _check(given: Instruction, kind: str) -> None:
     columns = 8 <= n <= 256 and n % (16 if kind in INTEGERS and n not in (8, 24) else 8) == 0
     if len(rest) != 1 or kind not in _KINDS or m != _ROWS or k * BITS[kind] != 8 * _DEPTH_BYTES or not columns:
         raise EmulationError(str(given))
-
-
-def _number(operand: Operand) -> int:
-    if not isinstance(operand, Immediate):
-        raise EmulationError(f"operand {operand} is no constant")
-    return int(operand.value)
 
 
 def _from_registers(context: Context, operand: Operand, depth: int, kind: str) -> _Load:

@@ -19,15 +19,14 @@ from cudakit.emulator.instructions.copies import (
     complete,
     destinations,
     do,
-    nothing,
     reduction,
     spaces,
 )
-from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, instruction
+from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, constant_of, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
-from cudakit.emulator.ptx.program import Address, Group, Immediate, Instruction, Operand
+from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand
 from cudakit.emulator.resources.texture import MAGIC, TENSOR_MAP, EmulatedTensorMap
 from cudakit.errors import EmulationError
 
@@ -35,8 +34,6 @@ _SHARED_ALIGNMENT = 128
 _HALF = np.dtype(f"V{TENSOR_MAP.itemsize // 2}")
 #: Each 16 bits of what is outside a tensor that is to be filled with NaN, whatever its type: so an H200 does it.
 _NAN = 0x7FF7
-
-instruction("cp.async.bulk.prefetch.tensor")(nothing)
 
 
 class _Part(NamedTuple):
@@ -257,34 +254,27 @@ _CONSTANTS: dict[str, list[int | None]] = {
 }
 
 
-def _constant(given: Instruction, operand: Operand) -> int:
-    if not isinstance(operand, Immediate):
-        raise EmulationError(f"{given} takes a constant")
-    return operand.value
-
-
 def _value(given: Instruction, name: str, operand: Operand, context: Context) -> Reader:
     """A function that reads what the field becomes."""
     if name not in _CONSTANTS:
         return context.read(operand, _FIELDS[name][1])
-    number = _constant(given, operand)
-    known = _CONSTANTS[name]
-    value = known[number] if number < len(known) else None
+    known, code = _CONSTANTS[name], constant_of(operand)
+    value = known[code] if code < len(known) else None
     if value is None:
-        raise EmulationError(f"{given} to number {number}")
+        raise EmulationError(f"{given} to number {code}")
     return lambda frame, index, machine: np.uint64(value)
 
 
 @instruction("tensormap.replace")
 def replace(given: Instruction, context: Context) -> Step:
     name, (target, *rest) = given.modifiers[2], given.operands
-    if name == "interleave_layout" and _constant(given, rest[0]) == 0:
+    if name == "interleave_layout" and constant_of(rest[0]) == 0:
         return lambda frame, index, machine: None
     assert TENSOR_MAP.fields is not None
     field, start, *_ = TENSOR_MAP.fields[_FIELDS[name][0]]
     dtype = np.dtype(f"u{field.base.itemsize}")
     if name in _BY_DIMENSION:
-        start += _constant(given, rest.pop(0)) * dtype.itemsize
+        start += constant_of(rest.pop(0)) * dtype.itemsize
     space, read = space_of(given), _value(given, name, rest[0], context)
     address = context.address(target, space)
     # A rank is PTX's number of dimensions less one.

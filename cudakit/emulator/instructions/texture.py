@@ -6,6 +6,7 @@ read and written at byte offsets.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, instr
 from cudakit.emulator.machine.memory import READ, STRONG_WRITE, WRITE, AccessError, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, Register
-from cudakit.emulator.resources.texture import SURFACES, TEXTURES, TextureObject, gather, sample
+from cudakit.emulator.resources.texture import SURFACES, TEXTURES, Handles, SurfaceObject, TextureObject, gather, sample
 from cudakit.errors import EmulationError
 
 #: Coordinates of each shape, and whether a layer's number comes before them.
@@ -168,15 +169,19 @@ _QUERIES: dict[str, Any] = {
 
 @instruction("txq")
 def txq(given: Instruction, context: Context) -> Step:
-    query = _QUERIES[next(modifier for modifier in given.modifiers if modifier != "level")]
+    return _query(given, context, TEXTURES, _QUERIES[next(part for part in given.modifiers if part != "level")])
+
+
+def _query(given: Instruction, context: Context, objects: Handles[Any], query: Callable[[Any], int]) -> Step:
+    """A step that writes what `query` says of the object that each lane names."""
     target, source = given.operands[:2]
     write, read = context.write(target, "b32"), handle_of(source, context)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         (handles,) = values_of([read], frame, index, machine)
         result = np.empty(handles.size, np.uint32)
-        for texture, lanes in TEXTURES.among(handles):
-            result[lanes] = query(texture)
+        for named, lanes in objects.among(handles):
+            result[lanes] = query(named)
         write(frame, index, result)
 
     return step
@@ -301,17 +306,11 @@ def sured(given: Instruction, context: Context) -> Step:
 @instruction("suq")
 def suq(given: Instruction, context: Context) -> Step:
     axis = ("width", "height", "depth", "array_size").index(given.modifiers[0])
-    target, source = given.operands
-    write, read = context.write(target, "b32"), handle_of(source, context)
 
-    def step(frame: Frame, index: Index, machine: Machine) -> None:
-        (handles,) = values_of([read], frame, index, machine)
-        result = np.zeros(handles.size, np.uint32)
-        for surface, lanes in SURFACES.among(handles):
-            layers, *sizes, _ = surface.array.shape
-            # Axes that there are not have size 0.
-            sizes = [*sizes[: -surface.rank - 1 : -1], *[0] * (3 - surface.rank), layers if layers > 1 else 0]
-            result[lanes] = sizes[axis]
-        write(frame, index, result)
+    def size(surface: SurfaceObject) -> int:
+        layers, *sizes, _ = surface.array.shape
+        # Axes that there are not have size 0.
+        all_sizes = (*sizes[: -surface.rank - 1 : -1], *[0] * (3 - surface.rank), layers if layers > 1 else 0)
+        return int(all_sizes[axis])
 
-    return step
+    return _query(given, context, SURFACES, size)

@@ -18,11 +18,10 @@ from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.words import KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
-from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step
+from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step, constant_of
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
-from cudakit.errors import EmulationError
 from cudakit.streams.process import make_function
 
 
@@ -371,11 +370,7 @@ def _known(source: str, operand: Operand) -> int | None:
     """What a constant is, where the meaning asks for that."""
     if source != "int" and source[-1] != "=":
         return None
-    if isinstance(operand, Immediate):
-        return operand.value
-    if source == "int":
-        raise EmulationError(f"operand {operand} is no constant")
-    return None
+    return constant_of(operand) if source == "int" or isinstance(operand, Immediate) else None
 
 
 def step(given: Instruction, context: Context) -> Step:

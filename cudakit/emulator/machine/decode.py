@@ -423,6 +423,13 @@ def _polling_loops(function: Function) -> frozenset[int]:
     return frozenset(found)
 
 
+def constant_of(operand: Operand, what: str = "") -> int:
+    """The value of an operand that must be a constant: a whole number, which messages call `what`."""
+    if not isinstance(operand, Immediate):
+        raise EmulationError(f"{what or f'operand {operand}'} is no constant")
+    return operand.value
+
+
 def immediate(operand: Immediate, dtype: np.dtype) -> Any:
     """A constant as a scalar of `dtype`."""
     if operand.float_bits:

@@ -20,25 +20,14 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
+from cudakit.emulator.machine import state
 from cudakit.emulator.machine.decode import Context, Decoded, failure
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import MOST_BYTES, Module, blocks_at_once
-from cudakit.emulator.machine.state import (
-    AT_BARRIER,
-    AT_WARP,
-    DEEPEST,
-    DONE,
-    RUNNING,
-    YIELDED,
-    Frame,
-    Geometry,
-    Machine,
-    SpecialRegisters,
-    deadlocked,
-)
+from cudakit.emulator.machine.state import Frame, Geometry, Machine, SpecialRegisters, deadlocked
 from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
 from cudakit.errors import EmulationError, LaunchError
 from cudakit.jit.compile.elf import LaunchBounds
@@ -91,7 +80,7 @@ class Drawn:
         number = self.switches
         self.switches += 1
         if self._kept is not None and number not in self._kept:
-            running = self._chosen[machine.status[self._chosen] == RUNNING]
+            running = self._chosen[machine.status[self._chosen] == state.RUNNING]
             if not running.size:
                 return None
             place = int(machine.place[running].min())
@@ -99,7 +88,7 @@ class Drawn:
         else:
             # Each switch draws by itself, so that it is the same where others are left out.
             random = np.random.default_rng((self._seed, self._first, number))
-            running = np.flatnonzero(machine.status == RUNNING)
+            running = np.flatnonzero(machine.status == state.RUNNING)
             place = int(machine.place[running[random.integers(running.size)]])
             group = running[machine.place[running] == place]
             if random.random() >= _TOGETHER:
@@ -283,17 +272,11 @@ class Launch:
 
     def of_child(self, child: Child) -> Launch:
         """The launch of a kernel that this one has launched."""
-        name = f"{child.entry.name}, launched by {self.title}"
-        parameters = child.parameters.tobytes()
+        name, parameters = f"{child.entry.name}, launched by {self.title}", child.parameters.tobytes()
         return replace(
-            self,
-            entry=child.entry,
-            geometry=child.geometry,
-            parameters=parameters,
-            name=name,
-            depth=self.depth + 1,
+            self, entry=child.entry, geometry=child.geometry, parameters=parameters, name=name, depth=self.depth + 1,
             pointers={},
-        )
+        )  # fmt: skip
 
 
 def run(launch: Launch) -> None:
@@ -393,8 +376,8 @@ class Scheduler(Machine):
         function = self.module.program.functions.get(name)
         if function is None or function.is_declaration:
             raise EmulationError(f"a call to {name}, which the module does not define and the emulator does not know")
-        if depth >= DEEPEST:
-            raise EmulationError(f"{name} calls itself more than {DEEPEST} deep")
+        if depth >= state.DEEPEST:
+            raise EmulationError(f"{name} calls itself more than {state.DEEPEST} deep")
         callee_number = self.module.symbols.numbers[name]
         callee = self.frame(depth + 1, callee_number)
         context = self.module.context(function)
@@ -460,21 +443,21 @@ class Scheduler(Machine):
 
     def choose(self) -> tuple[int, Index, bool]:
         """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
-        if self.drawn is not None and (self.status == RUNNING).any():
+        if self.drawn is not None and (self.status == state.RUNNING).any():
             drawn = self.drawn.choose(self)
             if drawn is not None:
                 return drawn
         if not self.status.any() and (lowest := int(self.place.min())) == int(self.place.max()):
             return lowest, None, False
-        standing = np.flatnonzero(self.status < DONE)
-        running = self.status[standing] == RUNNING
-        yielded = np.count_nonzero(self.status == YIELDED)
+        standing = np.flatnonzero(self.status < state.DONE)
+        running = self.status[standing] == state.RUNNING
+        yielded = np.count_nonzero(self.status == state.YIELDED)
         if not running.any():
             if not yielded:
                 if standing.size:
                     self.deadlock()
                 return -1, None, False
-            self.status[self.status == YIELDED] = RUNNING
+            self.status[self.status == state.YIELDED] = state.RUNNING
             return self.choose()
         places = self.place[standing]
         lowest = int(places[running].min())
@@ -545,8 +528,8 @@ class Scheduler(Machine):
         return self.launch.explain(function, decoded.instruction, what)
 
     def deadlock(self) -> None:
-        waiting = np.flatnonzero(self.status != DONE)
-        barrier, warp = (int((self.status == kind).sum()) for kind in (AT_BARRIER, AT_WARP))
+        waiting = np.flatnonzero(self.status != state.DONE)
+        barrier, warp = (int((self.status == kind).sum()) for kind in (state.AT_BARRIER, state.AT_WARP))
         _, number, code = self.where(int(self.place[waiting[0]]))
         function = self.module.functions[number]
         # A lane that waits stands behind the instruction that made it wait.

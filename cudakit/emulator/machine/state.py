@@ -46,6 +46,13 @@ _AXES = "xyz"
 _UNSET = re.compile(r"pm[0-7](_64)?|envreg([12]?[0-9]|3[01])|current_graph_exec")
 #: Multiprocessors of the emulated device, over which blocks go round.
 _MULTIPROCESSORS = 132
+#: By the number of a thread in its block.
+_OF_THREADS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "warpid": lambda thread: thread // 32, "laneid": lambda thread: thread % 32,
+    "lanemask_eq": lambda thread: 1 << thread % 32, "lanemask_lt": lambda thread: (1 << thread % 32) - 1,
+    "lanemask_le": lambda thread: (2 << thread % 32) - 1, "lanemask_gt": lambda thread: -2 << thread % 32,
+    "lanemask_ge": lambda thread: -1 << thread % 32,
+}  # fmt: skip
 
 
 class SpecialRegisters(dict[str, Any]):
@@ -94,35 +101,17 @@ class SpecialRegisters(dict[str, Any]):
 
     def _compute(self, name: str) -> Any:
         base, _, axis = name.partition(".")
-        one, lane = np.uint32(1), np.arange(self._threads, dtype=np.uint32) % np.uint32(32)
-        match base:
-            case "tid":
-                return self._of_threads(self._thread_at[axis])
-            case "ctaid":
-                of = self._cluster[_AXES.index(axis)]
-                return self._of_blocks(self._cluster_at[axis] * of + self._rank_at[axis])
-            case "clusterid":
-                return self._of_blocks(self._cluster_at[axis])
-            case "cluster_ctaid":
-                return self._of_blocks(self._rank_at[axis])
-            case "cluster_ctarank":
-                return self._of_blocks(self._rank)
-            case "smid":
-                return self._of_blocks(self._number % _MULTIPROCESSORS)
-            case "warpid":
-                return self._of_threads(np.arange(self._threads) // 32)
-            case "laneid":
-                return self._of_threads(lane)
-            case "lanemask_eq":
-                return self._of_threads(one << lane)
-            case "lanemask_lt":
-                return self._of_threads((one << lane) - one)
-            case "lanemask_le":
-                return self._of_threads((one << lane) - one | one << lane)
-            case "lanemask_gt":
-                return self._of_threads(~((one << lane) - one | one << lane))
-            case "lanemask_ge":
-                return self._of_threads(~((one << lane) - one))
+        of_blocks = {"clusterid": self._cluster_at, "cluster_ctaid": self._rank_at}
+        if base == "tid":
+            return self._of_threads(self._thread_at[axis])
+        if base == "ctaid":
+            return self._of_blocks(self._cluster_at[axis] * self._cluster[_AXES.index(axis)] + self._rank_at[axis])
+        if base in of_blocks:
+            return self._of_blocks(of_blocks[base][axis])
+        if base in ("cluster_ctarank", "smid"):
+            return self._of_blocks(self._rank if base == "cluster_ctarank" else self._number % _MULTIPROCESSORS)
+        if base in _OF_THREADS:
+            return self._of_threads(_OF_THREADS[base](np.arange(self._threads)))
         if _UNSET.fullmatch(base):
             return np.uint64(0)
         raise EmulationError(f"special register %{name} is not emulated")

@@ -53,28 +53,28 @@ class Group:
 Operand: TypeAlias = Register | Immediate | Symbol | Address | Group
 
 
+def _leaves(operand: Operand) -> Iterator[Operand]:
+    """An operand, or the parts of an address or a group."""
+    match operand:
+        case Address(base=base, coordinates=parts):
+            parts = (base, *parts)
+        case Group(items=parts):
+            pass
+        case _:
+            yield operand
+            return
+    for part in parts:
+        yield from _leaves(part)
+
+
 def registers_in(operand: Operand) -> Iterator[Register]:
     """The registers that an operand names, parts of addresses and groups included."""
-    if isinstance(operand, Register):
-        yield operand
-    elif isinstance(operand, Address):
-        for part in (operand.base, *operand.coordinates):
-            yield from registers_in(part)
-    elif isinstance(operand, Group):
-        for part in operand.items:
-            yield from registers_in(part)
+    return (leaf for leaf in _leaves(operand) if isinstance(leaf, Register))
 
 
 def symbols_in(operand: Operand) -> Iterator[Symbol]:
     """The names that stand in an operand, parts of addresses and groups included."""
-    if isinstance(operand, Symbol):
-        yield operand
-    elif isinstance(operand, Address):
-        for part in (operand.base, *operand.coordinates):
-            yield from symbols_in(part)
-    elif isinstance(operand, Group):
-        for part in operand.items:
-            yield from symbols_in(part)
+    return (leaf for leaf in _leaves(operand) if isinstance(leaf, Symbol))
 
 
 class Source(NamedTuple):
