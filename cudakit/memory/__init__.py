@@ -42,7 +42,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name in __all__:
-        return getattr(import_module("cudakit.memory.memory"), name)
+        module = "accounting" if name in ("Report", "limit", "report", "trim") else "memory"
+        return getattr(import_module(f"cudakit.memory.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
 
 

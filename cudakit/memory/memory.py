@@ -22,7 +22,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, shortened
 from cudakit.memory import pinned
-from cudakit.memory.accounting import Report, emulated_host_view, limit, report, tell_emulator, trim
+from cudakit.memory.accounting import emulated_host_view, tell_emulator
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.host_arrays import KINDS, Kind, host_array
 from cudakit.streams import devices
@@ -115,22 +115,6 @@ def _unlock(address: int, array: np.ndarray) -> None:
     driver.cuMemHostUnregister(address)
     count_registered(-1)
 
-
-__all__ = [
-    "Report",
-    "allocated",
-    "copy",
-    "empty",
-    "empty_pitched",
-    "host_view",
-    "limit",
-    "prefetch",
-    "register",
-    "report",
-    "to_device",
-    "to_host",
-    "trim",
-]
 
 #: Of NumPy's arrays; CuPy has fewer in some versions.
 _MOST_DIMENSIONS = 64

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 Address = Literal["clamp", "border", "wrap", "mirror"]
 _MODES = ("clamp", "border", "wrap", "mirror")
 _AXES = "xyz"
+#: What cuda.core says for `read`.
+_READS = {"element": "element_type", "normalized": "normalized_float"}
 
 
 def texture(
@@ -86,26 +88,24 @@ def texture(
             raise ArgumentError("a texture of a surface is of array memory, not linear")
         channels, layered = surface.channels, surface.layered
         array = getattr(surface, "values", surface)  # of the emulator's, its memory
-    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-        raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
-    shape = texel_shape(array, channels, "texture")
+    shape = _texel_shape("texture", array, channels)
     rank = len(shape) - layered
     modes = _modes(address, rank)
     _check_format(array.dtype, filter, read)
-    _check_shape(array, rank, memory, layered, filter, normalized)
+    _check_memory(array, shape, memory, layered, filter, normalized)
     if not normalized and not {"wrap", "mirror"}.isdisjoint(modes):
         raise ArgumentError(f"address {shortened(address)} needs normalized=True: coordinates from 0 to 1")
     refuse_masked(array)
     if not isinstance(array, np.ndarray):
-        return _on_gpu(array, shape, filter, modes, normalized, read, channels, memory, layered)
+        words: dict[str, Any] = {"filter_mode": filter, "read_mode": _READS[read], "normalized_coords": normalized}
+        words["address_mode"] = (*modes, *("clamp",) * (3 - rank))  # one row is read as one of two axes
+        return _on_gpu(array, shape, channels, memory, layered, words)
     from cudakit.emulator.face import TextureObject, order
 
     if memory == "array" and surface is None:
         order().finish_all()
     texels = array.view() if memory == "linear" or surface is not None else array.copy()
-    layers = shape[0] if layered else 1
-    inner = shape[layered:]
-    texels = texels.reshape(layers, *(1,) * (3 - rank), *inner, channels)
+    texels = texels.reshape(_box_shape(shape, channels, layered))
     texels.flags.writeable = False
     return TextureObject(
         texels,
@@ -118,13 +118,10 @@ def texture(
     )
 
 
-def texel_shape(array: Any, channels: int, noun: str) -> tuple[int, ...]:
-    """Shape of `array` counted in texels; `noun` is what it is for.
-
-    Raises
-    ------
-    ArgumentError
-    """
+def _texel_shape(noun: str, array: Any, channels: int) -> tuple[int, ...]:
+    """Shape of what a texture or a surface is made of, counted in texels."""
+    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
+        raise _no_array(noun, array)
     if whole(f"{noun}: channels", channels, 1) not in (1, 2, 4):
         raise ArgumentError(f"a texel has 1, 2 or 4 channels, got {shortened(channels)}")
     shape = tuple(array.shape)
@@ -134,6 +131,35 @@ def texel_shape(array: Any, channels: int, noun: str) -> tuple[int, ...]:
     if 0 in shape or not shape:
         raise ArgumentError(f"a {noun} needs texels, got an array of shape {tuple(array.shape)}")
     return shape
+
+
+def _no_array(noun: str, array: Any) -> ArgumentError:
+    return ArgumentError(f"a {noun} is made of a NumPy or a CuPy array, got {type(array).__name__}")
+
+
+def _require_cupy(noun: str, array: Any) -> None:
+    if type(array).__module__.partition(".")[0] != "cupy":
+        raise _no_array(noun, array)
+
+
+def _check_texels(dtype: np.dtype) -> None:
+    """Check that the hardware has such texels."""
+    if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
+        raise ArgumentError(
+            f"texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
+            "channels of 32 bits, x.view('i4')"
+        )
+
+
+def _check_rank(noun: str, array: Any, rank: int, most: int) -> None:
+    if not 1 <= rank <= most:
+        raise ArgumentError(f"a {noun} cannot have {rank} dimensions (array of shape {tuple(array.shape)})")
+
+
+def _box_shape(shape: tuple[int, ...], channels: int, layered: bool) -> tuple[int, ...]:
+    """The five axes that the emulator has of texels: layers, depth, height, width and channels."""
+    inner = shape[layered:]
+    return (shape[0] if layered else 1, *(1,) * (3 - len(inner)), *inner, channels)
 
 
 def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
@@ -151,25 +177,20 @@ def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
         raise ArgumentError(f"filter is point or linear, got {shortened(filter)}")
     if not is_one_of(read, ("element", "normalized")):
         raise ArgumentError(f"read is element or normalized, got {shortened(read)}")
-    if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
-        raise ArgumentError(
-            f"texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
-            "channels of 32 bits, x.view('i4')"
-        )
+    _check_texels(dtype)
     if read == "normalized" and (dtype.kind == "f" or dtype.itemsize > 2):
         raise ArgumentError(f"read='normalized' takes 8 and 16-bit integers, got {dtype}")
     if filter == "linear" and dtype.kind != "f" and read == "element":
         raise ArgumentError(f"linear filtering gives floats: {dtype} needs read='normalized', or x.astype('f4')")
 
 
-def _check_shape(array: Any, rank: int, memory: str, layered: bool, filter: str, normalized: bool) -> None:
+def _check_memory(
+    array: Any, shape: tuple[int, ...], memory: str, layered: bool, filter: str, normalized: bool
+) -> None:
     if not is_one_of(memory, ("array", "linear")):
         raise ArgumentError(f"memory is array or linear, got {shortened(memory)}")
-    if not 1 <= rank <= (2 if layered or memory == "linear" else 3):
-        raise ArgumentError(
-            f"a {'layered ' * layered}texture of {memory} memory cannot have {rank} dimensions (array of shape "
-            f"{tuple(array.shape)})"
-        )
+    rank, most = len(shape) - layered, 2 if layered or memory == "linear" else 3
+    _check_rank(f"{'layered ' * layered}texture of {memory} memory", array, rank, most)
     if memory == "linear":
         if layered:
             raise ArgumentError("a layered texture is of array memory, not linear")
@@ -180,30 +201,17 @@ def _check_shape(array: Any, rank: int, memory: str, layered: bool, filter: str,
 
 
 def _on_gpu(
-    array: Any,
-    shape: tuple[int, ...],
-    filter: str,
-    modes: tuple[str, ...],
-    normalized: bool,
-    read: str,
-    channels: int,
-    memory: str,
-    layered: bool,
+    array: Any, shape: tuple[int, ...], channels: int, memory: str, layered: bool, words: dict[str, Any]
 ) -> Any:
-    """cuda.core's texture object of a CuPy array."""
+    """cuda.core's texture object of a CuPy array or a surface; `words` are its options."""
     is_surface = type(array).__name__ == "SurfaceObject"
-    if not is_surface and type(array).__module__.partition(".")[0] != "cupy":
-        raise ArgumentError(f"a texture is made of a NumPy or a CuPy array, got {type(array).__name__}")
+    if not is_surface:
+        _require_cupy("texture", array)
     if layered:
         raise ArgumentError("layered textures are the emulator's only: cuda.core makes none")
     from cuda.core.texture import ResourceDescriptor, TextureObjectOptions
 
-    options = TextureObjectOptions(
-        address_mode=(*modes, *("clamp",) * (3 - len(modes))),  # a texture of one row is read as one of two axes
-        filter_mode=filter,
-        read_mode="normalized_float" if read == "normalized" else "element_type",
-        normalized_coords=normalized,
-    )
+    options = TextureObjectOptions(**words)
     with devices.on_device(array.device_id if is_surface else array.device.id):
         device = devices.current_device()
         if is_surface:
@@ -213,14 +221,9 @@ def _on_gpu(
         elif len(shape) == 1:
             resource = ResourceDescriptor.from_linear(_buffer(array), format=array.dtype, num_channels=channels)
         else:
-            resource = ResourceDescriptor.from_pitch2d(
-                _buffer(array),
-                format=array.dtype,
-                num_channels=channels,
-                width=shape[1],
-                height=shape[0],
-                pitch_bytes=array.strides[0],
-            )
+            sides = {"width": shape[1], "height": shape[0], "pitch_bytes": array.strides[0]}
+            buffer = _buffer(array)
+            resource = ResourceDescriptor.from_pitch2d(buffer, format=array.dtype, num_channels=channels, **sides)
         return device.create_texture_object(resource=resource, options=options)
 
 
@@ -284,30 +287,19 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
     >>> ck.memory.copy(result, image, stream)
     """
     layered = flag("surface: layered", layered)
-    if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-        raise ArgumentError(f"a surface is made of a NumPy or a CuPy array, got {type(array).__name__}")
-    dtype, shape = array.dtype, texel_shape(array, channels, "surface")
+    shape = _texel_shape("surface", array, channels)
+    _check_texels(array.dtype)
     rank = len(shape) - layered
-    if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
-        raise ArgumentError(
-            f"a surface has 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are two channels "
-            "of 32 bits, x.view('i4')"
-        )
-    if not 1 <= rank <= (2 if layered else 3):
-        raise ArgumentError(
-            f"a {'layered ' * layered}surface cannot have {rank} dimensions (array of shape {tuple(array.shape)})"
-        )
+    _check_rank(f"{'layered ' * layered}surface", array, rank, 2 if layered else 3)
     refuse_masked(array)
     if isinstance(array, np.ndarray):
         from cudakit.emulator.face import SurfaceObject as EmulatedSurface
         from cudakit.emulator.face import order
 
         order().finish_all()
-        layers, inner = (shape[0], shape[1:]) if layered else (1, shape)
-        texels = np.array(array, order="C").reshape(layers, *(1,) * (3 - rank), *inner, channels)
+        texels = np.array(array, order="C").reshape(_box_shape(shape, channels, layered))
         return EmulatedSurface(texels, rank, tuple(array.shape), layered)
-    if type(array).__module__.partition(".")[0] != "cupy":
-        raise ArgumentError(f"a surface is made of a NumPy or a CuPy array, got {type(array).__name__}")
+    _require_cupy("surface", array)
     from cudakit.memory.device_memory import make
 
     return make(array, shape, channels, layered)
