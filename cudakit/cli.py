@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from cudakit.errors import CudakitError, shortened
 from cudakit.jit.cache.cache import default_cache
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Ran
-    from cudakit.jit.cache.cache import Entry, Explanation, Neighbour
+    from cudakit.jit.cache.cache import Entry, Explanation
 
 _NEIGHBOURS_SHOWN: Final = 3
 _OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
@@ -60,49 +60,42 @@ def parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", help="look into the cache of compiled kernels, or clear it")
     actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    info = actions.add_parser("info", help="say where the cache is and how much it holds")
+    info = _command(actions, "info", _info, "say where the cache is and how much it holds")
     info.add_argument("--json", action="store_true", help="write JSON")
-    info.set_defaults(run=_info)
 
-    listing = actions.add_parser("list", help="list the compiled kernels, the most recently used first")
+    listing = _command(actions, "list", _list, "list the compiled kernels, the most recently used first")
     listing.add_argument("--json", action="store_true", help="write JSON, with all that each key is made of")
-    listing.set_defaults(run=_list)
 
-    explain = actions.add_parser("explain", help="say whether a kernel is in the cache and, if not, why not")
+    explain = _command(actions, "explain", _explain, "say whether a kernel is in the cache and, if not, why not")
     explain.add_argument("source", type=Path, metavar="SOURCE", help="the CUDA C++ file")
     explain.add_argument("--kernel", metavar="NAME", help="which of its kernels, if it has several")
     explain.add_argument(
         "--args", default="", metavar="LIST", help="the template arguments, separated by commas, such as float,256"
     )
     explain.add_argument("--arch", help="the architecture, such as sm_90; by default the GPU's or the emulator's")
-    explain.set_defaults(run=_explain)
 
-    clear = actions.add_parser("clear", help="remove compiled kernels from the cache")
+    clear = _command(actions, "clear", _clear, "remove compiled kernels from the cache")
     clear.add_argument(
         "pattern",
         nargs="?",
         metavar="PATTERN",
         help="only those whose file or kernel name contains this; * stands for any text",
     )
-    clear.set_defaults(run=_clear)
 
-    giving = actions.add_parser("export", help="write compiled kernels into a file, for machines without a compiler")
+    giving = _command(actions, "export", _export, "write compiled kernels into a file, for machines without a compiler")
     giving.add_argument("file", type=Path, metavar="FILE", help="the file to write")
     giving.add_argument("pattern", nargs="?", metavar="PATTERN", help="only those whose file or name contains this")
-    giving.set_defaults(run=_export)
 
-    taking = actions.add_parser("import", help="take compiled kernels from such a file; their code runs here")
+    taking = _command(actions, "import", _import, "take compiled kernels from such a file; their code runs here")
     taking.add_argument("file", type=Path, metavar="FILE", help="the file to read")
-    taking.set_defaults(run=_import)
 
-    check = commands.add_parser("check", help="run a program with its kernels on the emulator, and say what is wrong")
+    check = _command(commands, "check", _check, "run a program with its kernels on the emulator, and say what is wrong")
     _add_program(check)
     check.add_argument(
         "--schedules", type=int, default=0, metavar="N", help="look for faults in up to N further orders of threads too"
     )
-    check.set_defaults(run=_check)
 
-    prove = commands.add_parser("prove", help="say whether kernels stay in bounds and never race, for all sizes")
+    prove = _command(commands, "prove", _prove, "say whether kernels stay in bounds and never race, for all sizes")
     prove.add_argument("source", type=Path, metavar="FILE", help="the CUDA C++ file")
     prove.add_argument("--kernel", metavar="NAME", help="only this one of its kernels")
     prove.add_argument(
@@ -114,33 +107,36 @@ def parser() -> argparse.ArgumentParser:
     )
     prove.add_argument("--arch", default="sm_90", help="the architecture that is compiled for; by default sm_90")
     prove.add_argument("--json", action="store_true", help="write JSON")
-    prove.set_defaults(run=_prove)
 
-    inspect = commands.add_parser("inspect", help="run a program on the emulator, and say what its kernels do")
+    inspect = _command(commands, "inspect", _inspect, "run a program on the emulator, and say what its kernels do")
     _add_program(inspect)
     inspect.add_argument(
         "--html", nargs="?", type=Path, const=Path(), metavar="PAGE", help="write a page; by default beside the program"
     )
     inspect.add_argument("--card", default="H200", help="whose roofline is drawn; by default an H200's")
-    inspect.set_defaults(run=_inspect)
 
-    debug = commands.add_parser("debug", help="run a program on the emulator, and step through a kernel of it")
+    debug = _command(commands, "debug", _debug, "run a program on the emulator, and step through a kernel of it")
     debug.add_argument(
         "program",
         metavar="FILE[:LINE]",
         help="the Python file, and the line to stop at; by default the begin of its first kernel; its own arguments "
         "follow after --",
     )
-    debug.set_defaults(run=_debug)
 
-    demo = commands.add_parser("demo", help="take a photograph through three kernels: gray, blur, histogram")
+    demo = _command(commands, "demo", _demo, "take a photograph through three kernels: gray, blur, histogram")
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
     demo.add_argument("--arch", help="an architecture to compile the kernels for besides, such as sm_90")
     demo.add_argument(
         "--output", type=Path, default=Path(), metavar="FOLDER", help="where to put the pictures; by default here"
     )
-    demo.set_defaults(run=_demo)
     return parser
+
+
+def _command(group: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+    """A command, or an action of one, that `run` carries out."""
+    made: argparse.ArgumentParser = group.add_parser(name, help=text)
+    made.set_defaults(run=run)
+    return made
 
 
 def _add_program(command: argparse.ArgumentParser) -> None:
@@ -160,15 +156,8 @@ def _version() -> str:
 def _info(options: argparse.Namespace) -> int:
     info = default_cache().info()
     if options.json:
-        folder = None if info.folder is None else str(info.folder)
-        state = {
-            "folder": folder,
-            "entries": info.entries,
-            "blobs": info.blobs,
-            "bytes": info.bytes,
-            "max_bytes": info.max_bytes,
-        }
-        print(json.dumps(state, indent=2))
+        state = {name: getattr(info, name) for name in ("folder", "entries", "blobs", "bytes", "max_bytes")}
+        print(json.dumps(state, indent=2, default=str))
     elif info.folder is None:
         print("There is no cache on disk: CUDAKIT_CACHE_DIR is empty.")
     else:
@@ -250,7 +239,8 @@ def split_arguments(text: str) -> tuple[str | int, ...]:
 
 def _told(explanation: Explanation) -> Iterator[str]:
     if explanation.where != "miss":
-        yield f"hit: {explanation.label} is in the cache, {_place(explanation)}."
+        where = "in memory" if explanation.where == "memory" else "on disk"
+        yield f"hit: {explanation.label} is in the cache, {where}."
         return
     yield f"miss: {explanation.label} is not in the cache."
     if explanation.unstorable is not None:
@@ -259,19 +249,11 @@ def _told(explanation: Explanation) -> Iterator[str]:
         yield "Nothing of this kernel or this file is stored."
     for neighbour in explanation.neighbours[:_NEIGHBOURS_SHOWN]:
         yield f"Stored is {neighbour.entry.label}, which differs in:"
-        yield from _differences(neighbour)
+        for difference in neighbour.differences:
+            yield f"  {difference.part}: asked for {_value(difference.asked)}, stored {_value(difference.stored)}"
     more = len(explanation.neighbours) - _NEIGHBOURS_SHOWN
     if more > 0:
         yield f"And {more} more that differ at least as much."
-
-
-def _place(explanation: Explanation) -> str:
-    return "in memory" if explanation.where == "memory" else "on disk"
-
-
-def _differences(neighbour: Neighbour) -> Iterator[str]:
-    for difference in neighbour.differences:
-        yield f"  {difference.part}: asked for {_value(difference.asked)}, stored {_value(difference.stored)}"
 
 
 def _value(value: str | None) -> str:

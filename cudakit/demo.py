@@ -6,14 +6,12 @@ RGB → gray → 5×5 blur → 256-bin histogram, for ``uint8`` and for ``float3
 from __future__ import annotations
 
 import importlib.util
-import os
 import statistics
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +19,7 @@ from cuda.core import Stream
 
 import cudakit as ck
 from cudakit.jit.load.load import EmulatedAttributes
+from cudakit.pipeline.sinks import replacing
 from cudakit.types.shown import Table, text
 
 _TEMPLATES: Final = ("image/gray", "image/blur", "histogram/even")
@@ -379,18 +378,9 @@ def save_picture(pixels: np.ndarray, stages: dict[np.dtype[Any], list[Stage]], f
         row[3].set_xlabel("gray level")
         row[3].set_ylabel("pixels")
         row[3].margins(x=0)
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / _PICTURE
-    # Written beside its place and moved there: whoever looks sees the old picture or the new one, whole.
-    with NamedTemporaryFile(dir=folder, prefix=_PICTURE, suffix=".part", delete=False) as part:
-        try:
-            figure.savefig(part, format="png")
-            part.close()
-            os.replace(part.name, path)
-        except BaseException:
-            part.close()
-            os.unlink(part.name)
-            raise
+    with replacing(path) as part, part.open("wb") as file:
+        figure.savefig(file, format="png")
     return path
 
 
