@@ -182,16 +182,16 @@ class States:
         How many a vector takes, known once all code is written (`end`).
     """
 
-    at: X
+    at: str
 
     def __init__(self, b: Builder) -> None:
         self._b, self._text = b, b.text
         self._places: dict[tuple[str, str], int] = {}
         self.bytes = 64
 
-    def of(self, states: X, vector: X) -> X:
+    def of(self, states: X, vector: X) -> str:
         """The address of a vector's state."""
-        return self._text.at(states.name, self._text.binary("mul", vector, X("i64", "%state.bytes")))
+        return self._text.at(states, self._text.binary("mul", vector, X("i64", "%state.bytes")))
 
     def begin(self, states: X, vector: X) -> None:
         """Take the state of a vector for that at hand."""
@@ -204,7 +204,7 @@ class States:
 
     def resume_at(self, number: int) -> None:
         """Write where the vector is to go on."""
-        self._text.store(constant("i64", number), self.at.name)
+        self._text.store(constant("i64", number), self.at)
 
     def place(self, name: str, part: str, type_: str) -> str:
         """Where a part of a register is saved, or something else with a name."""
@@ -216,7 +216,7 @@ class States:
             align = min(64, size)
             offset = self._places[name, part] = -(-self.bytes // align) * align
             self.bytes = offset + size
-        return self._text.at(self.at.name, constant("i64", offset)).name
+        return self._text.at(self.at, offset)
 
     def save(self, names: Iterable[str]) -> None:
         """Save registers."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import NamedTuple
 
 from cudakit.emulator.compiled import Refusal
@@ -89,23 +90,35 @@ class Text:
     def select(self, chosen: X, a: X, b: X) -> X:
         return self.make(f"select {chosen}, {a}, {b}", a.type)
 
-    def call(self, name: str, type_: str, *arguments: X) -> X:
-        self.declare(name, type_, arguments)
-        return self.make(f"call {type_} @{name}({', '.join(map(str, arguments))})", type_)
+    def call(self, name: str, type_: str, *arguments: X | int | str) -> X:
+        """Call a function: a number stands for one of 64 bits, a name for a pointer."""
+        return self.make(self._called(f"@{name}", type_, arguments), type_)
 
-    def run(self, name: str, *arguments: X) -> None:
-        self.declare(name, "void", arguments)
-        self.do(f"call void @{name}({', '.join(map(str, arguments))})")
+    def run(self, name: str, *arguments: X | int | str) -> None:
+        """Call a function that gives nothing."""
+        self.do(self._called(f"@{name}", "void", arguments))
 
-    def declare(self, name: str, type_: str, arguments: tuple[X, ...]) -> None:
-        if name.startswith("llvm."):
-            self.declared.add(f"declare {type_} @{name}({', '.join(argument.type for argument in arguments)})")
+    def call_through(self, pointer: X, *arguments: X | int | str) -> X:
+        """Call a function that gives 64 bits by its address."""
+        return self.make(self._called(pointer.name, "i64", arguments), "i64")
 
-    def load(self, type_: str, pointer: str, more: str = "") -> X:
-        return self.make(f"load {type_}, ptr {pointer}{more}", type_)
+    def _called(self, callee: str, type_: str, arguments: Sequence[X | int | str]) -> str:
+        typed = [
+            X("ptr", a) if isinstance(a, str) else constant("i64", a) if isinstance(a, int) else a for a in arguments
+        ]
+        if callee.startswith("@llvm."):
+            self.declared.add(f"declare {type_} {callee}({', '.join(argument.type for argument in typed)})")
+        return f"call {type_} {callee}({', '.join(map(str, typed))})"
 
-    def store(self, value: X, pointer: str, more: str = "") -> None:
-        self.do(f"store {value}, ptr {pointer}{more}")
+    def load(self, type_: str, pointer: X | str, more: str = "") -> X:
+        return self.make(f"load {type_}, ptr {_name(pointer)}{more}", type_)
+
+    def store(self, value: X, pointer: X | str, more: str = "") -> None:
+        self.do(f"store {value}, ptr {_name(pointer)}{more}")
+
+    def fence(self) -> None:
+        """Keep accesses in their order."""
+        self.do('fence syncscope("singlethread") seq_cst')
 
     def phi(self, type_: str, *ways: tuple[X, str]) -> X:
         """A value that depends on the block one comes from."""
@@ -117,9 +130,14 @@ class Text:
     def jump(self, to: str) -> None:
         self.do(f"br label %{to}")
 
-    def at(self, base: str, offset: X) -> X:
-        """A pointer `offset` bytes behind another."""
-        return self.make(f"getelementptr i8, ptr {base}, {offset}", "ptr")
+    def at(self, base: X | str, offset: X | int, element: str = "i8") -> str:
+        """A pointer so many bytes, or elements, behind another."""
+        offset = constant("i64", offset) if isinstance(offset, int) else offset
+        return self.make(f"getelementptr {element}, ptr {_name(base)}, {offset}", "ptr").name
+
+
+def _name(x: X | str) -> str:
+    return x.name if isinstance(x, X) else x
 
 
 def _operand(a: X, b: X | int) -> str:
@@ -180,6 +198,11 @@ class Value:
     shape: Shape
     x: X
     narrow: X | None = None
+
+
+def value_of(x: X) -> Value:
+    """One value for all lanes, or a vector of any values."""
+    return Value(VARYING if x.is_vector else UNIFORM, x)
 
 
 class Reached(NamedTuple):
@@ -345,7 +368,7 @@ class Builder:
 
     def slot(self, slot: int) -> str:
         """The address of a word of the launch's."""
-        return self.text.make(f"getelementptr i64, ptr %ctx, i64 {int(slot)}", "ptr").name
+        return self.text.at("%ctx", int(slot), "i64")
 
     def word(self, slot: int, type_: str = "i64") -> X:
         """A word that does not change during a launch."""
@@ -467,8 +490,7 @@ class Builder:
         if name not in context.symbols.addresses:
             raise Refusal(f"the address of {name}")
         number = self.symbols.setdefault(name, len(self.symbols))
-        base = self.word(Slot.SYMBOLS, "ptr")
-        at = self.text.make(f"getelementptr i64, ptr {base.name}, i64 {number}", "ptr").name
+        at = self.text.at(self.word(Slot.SYMBOLS, "ptr"), number, "i64")
         address = self.text.load("i64", at, ", !invariant.load !0")
         return Value(UNIFORM, self.text.binary("add", address, offset))
 
@@ -512,6 +534,18 @@ class Builder:
         """The mask, where there is one, else of all lanes."""
         return self.mask if self.mask is not None else constant(self.vector("i1"), 1)
 
+    def lane_bits(self, mask: X | None = None) -> X:
+        """A mask, or that at hand, as 64 bits of a bit a lane."""
+        return self.text.cast("zext", self.bits(self.all_lanes() if mask is None else mask), "i64")
+
+    def among(self, lanes: X) -> X:
+        """Of lanes those of the mask."""
+        return lanes if self.mask is None else self.text.binary("and", lanes, self.mask)
+
+    def all_of(self, held: Sequence[X]) -> X:
+        """Whether all of some conditions hold."""
+        return reduce(lambda one, other: self.text.binary("and", one, other), held)
+
     def any_of(self, mask: X) -> X:
         """Whether a mask has any lane."""
         return self.text.compare("ne", self.bits(mask), 0)
@@ -554,11 +588,17 @@ class Builder:
         text.label(wrong)
         text.store(numbers, self.scratch_addresses)
         text.run(
-            "blame", X("ptr", "%ctx"), constant("i64", self.site(reached)), self.first_thread, self.block_number,
-            text.cast("zext", lanes, "i64"), X("ptr", self.scratch_addresses),
+            "blame", "%ctx", self.site(reached), self.first_thread, self.block_number,
+            text.cast("zext", lanes, "i64"), self.scratch_addresses,
         )  # fmt: skip
         text.jump("failed")
         text.label(well)
+
+    def call_back(self, mask: X, values: str) -> None:
+        """Call Python for the instruction at hand, for lanes as 64 bits, with where these have their values."""
+        back = self.text.load("ptr", self.slot(Slot.CALL))
+        failed = self.text.call_through(back, "%ctx", self.site(), self.first_thread, self.block_number, mask, values)
+        self.fail_if(self.text.compare("ne", failed, 0))
 
     def fail_if(self, failed: X) -> None:
         """Leave the kernel with an error that a helper has written down."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, NamedTuple
 
 from cudakit.emulator.compiled import Refusal
@@ -191,7 +190,7 @@ def _fetch_ahead(b: Builder, each: Reach, checked: Checked) -> None:
         place = text.binary("add", place, held_range(b, checked.range, 2))
     pointer = text.cast("inttoptr", place, "ptr")
     for line in range(0, b.width * each.size, _LINE):
-        ahead = text.at(pointer.name, constant("i64", _AHEAD + each.high - each.size + line))
+        ahead = text.at(pointer, _AHEAD + each.high - each.size + line)
         text.run("llvm.prefetch.p0", ahead, X("i32", str(int(each.use != READ))), X("i32", "3"), X("i32", "1"))
 
 
@@ -232,28 +231,24 @@ def _placed(b: Builder, each: Reach, number: int, x: X, first: X | None, last: X
     # Its own, for what is checked next to it, and what is not, may lie in other allocations, though it looks alike.
     range_ = new_range(b, ("together", number, root_of(b, each.base), each.code, extent, each.use))
     low, span = held_range(b, range_, 0), held_range(b, range_, 1)
-    inside = _all(b, [text.compare("ule", text.binary("sub", end, low), span) for end in ends])
+    inside = b.all_of([text.compare("ule", text.binary("sub", end, low), span) for end in ends])
     miss, hit = text.fresh("miss"), text.fresh("hit")
     text.do(f"br {inside}, label %{hit}, label %{miss}, !prof !2")
     text.label(miss)
     placed = text.call(
-        "place", "i1", X("ptr", "%ctx"), X("ptr", range_), start, need, constant("i64", extent),
-        constant("i64", each.use), constant("i64", each.code),
+        "place", "i1", "%ctx", range_, start, need, extent,
+        each.use, each.code,
     )  # fmt: skip
     text.do(f"br {placed}, label %{hit}, label %{otherwise}, !prof !2")
     text.label(hit)
     return Checked(range_, base)
 
 
-def _all(b: Builder, good: list[X]) -> X:
-    return reduce(lambda one, other: b.text.binary("and", one, other), good)
-
-
 def _on_if(b: Builder, good: list[X], otherwise: str) -> None:
     """Go on where all hold, else to a label."""
     if good:
         on = b.text.fresh("on")
-        b.text.do(f"br {_all(b, good)}, label %{on}, label %{otherwise}, !prof !2")
+        b.text.do(f"br {b.all_of(good)}, label %{on}, label %{otherwise}, !prof !2")
         b.text.label(on)
 
 

@@ -206,8 +206,7 @@ class Scaffold:
         ask, on = text.fresh("ask"), text.fresh("on")
         text.do(f"br {text.compare('slt', left, 0)}, label %{ask}, label %{on}, !prof !1")
         text.label(ask)
-        callback = text.load("ptr", b.slot(Slot.TICK))
-        more = text.make(f"call i64 {callback.name}()", "i64")
+        more = text.call_through(text.load("ptr", b.slot(Slot.TICK)))
         text.store(more, self.ticks)
         text.do(f"br {text.compare('eq', more, 0)}, label %stopped, label %{on}, !prof !1")
         text.label(on)
@@ -326,14 +325,14 @@ class Scaffold:
         n = text.phi("i64", (constant("i64", 0), before), (X("i64", "%reset.next"), "reset.one"))
         text.branch(text.compare("ult", n, vectors), "reset.one", "reset.done")
         text.label("reset.one")
-        text.store(constant("i64", 0), self.states.of(state, n).name)
+        text.store(constant("i64", 0), self.states.of(state, n))
         text.do(f"%reset.next = add i64 {n.name}, 1")
         text.jump("reset")
         text.label("reset.done")
 
     def _go_on(self) -> None:
         """Go on where the vector has waited."""
-        known, resume = self.known, self.text.load("i64", self.states.at.name)
+        known, resume = self.known, self.text.load("i64", self.states.at)
         alone = [number for number in known.waiting if number not in self.parted]
         ways = " ".join(
             [f"i64 {number + 1}, label %resume.b{number}" for number in alone]
@@ -355,7 +354,7 @@ class Scaffold:
             shape: Shape = VARYING if not rows else UNIFORM if axis else Affine(1)
             type_ = "i32" if rows else b.vector("i32")
             more = ", align 4, !invariant.load !0"
-            found[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at.name, place).name, more))
+            found[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at, place), more))
         for axis in range(3):
             found[f"ctaid.{_AXES[axis]}"] = Value(UNIFORM, where[axis])
             found[f"nctaid.{_AXES[axis]}"] = Value(UNIFORM, grid[axis])
@@ -511,7 +510,7 @@ class Waiting:
             return
         text.store(TRUE, scaffold.again)
         if number in self.parted:
-            text.do('fence syncscope("singlethread") seq_cst')
+            text.fence()
             waiting = scaffold.masks[scaffold.wait_of(number)]
             text.store(text.binary("or", text.load(b.mask_type, waiting), lanes), waiting)
             text.jump(scaffold.behind(place))

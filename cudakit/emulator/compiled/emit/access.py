@@ -48,7 +48,7 @@ def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> lis
             rows = []
             for lane in range(first, first + 4):
                 halves = [
-                    text.load(f"<4 x {element}>", _beyond(b, pointer, 16 * at).name, f", align {size}")
+                    text.load(f"<4 x {element}>", _beyond(b, pointer, 16 * at), f", align {size}")
                     for at in (lane, lane + 4)
                 ]
                 rows.append(_joined(b, halves))
@@ -88,8 +88,8 @@ def _turned(b: Builder, rows: list[X]) -> list[X]:
     return [_picked(b, x, y, half) for x, y in ((a, d), (c, e)) for half in (low, high)]
 
 
-def _beyond(b: Builder, pointer: X, offset: int) -> X:
-    return b.text.make(f"getelementptr i8, {pointer}, i64 {offset}", "ptr") if offset else pointer
+def _beyond(b: Builder, pointer: X, offset: int) -> str:
+    return b.text.at(pointer, offset) if offset else pointer.name
 
 
 def gather(b: Builder, pointers: X, element: str, offset: int) -> X:
@@ -116,7 +116,7 @@ def _by_fours(b: Builder, pointers: X, element: str) -> X:
     taking = text.cast("sext", b.all_lanes(), element) if b.mask is not None else constant(b.vector(element), -1)
     found = [
         text.call(
-            _GATHERS[element], type_, constant(type_, 0), X("ptr", "null"), _picked(b, places, places, four),
+            _GATHERS[element], type_, constant(type_, 0), "null", _picked(b, places, places, four),
             _picked(b, taking, taking, four), X("i8", "1"),
         )
         for first in range(0, b.width, 4)
@@ -158,10 +158,10 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
     first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), around))
     for number in range(_AT_ONCE):
         lane = text.binary("add", first, number)
-        place = text.load("ptr", text.make(f"getelementptr ptr, ptr {b.scratch_addresses}, {lane}", "ptr").name)
-        own = text.make(f"getelementptr {element}, ptr {held}, {lane}", "ptr")
+        place = text.load("ptr", text.at(b.scratch_addresses, lane, "ptr")).name
+        own = text.at(held, lane, element)
         source, target = (place, own) if value is None else (own, place)
-        text.store(text.load(element, source.name), target.name)
+        text.store(text.load(element, source), target)
     text.do(f"{following} = add {first}, {_AT_ONCE}")
     text.branch(text.compare("ult", X("i64", following), b.width), around, on)
     text.label(on)
@@ -187,7 +187,7 @@ def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
             for lane, row in enumerate(rows, first):
                 for at, places in ((lane, range(4)), (lane + 4, range(4, 8))):
                     half = _picked(b, row, row, places)
-                    text.store(half, _beyond(b, pointer, 16 * at).name, f", align {size}")
+                    text.store(half, _beyond(b, pointer, 16 * at), f", align {size}")
         return
     whole = _joined(b, values)
     packed = _picked(b, whole, whole, [number * width + lane for lane in range(width) for number in range(count)])
@@ -341,12 +341,8 @@ class Access:
             offsets = lanes if low is None else text.binary("sub", lanes, b.spread(low))
             out = text.compare("ugt", offsets, b.spread(span))
             odd = text.binary("and", lanes, b.spread(aligned))
-            bad = out
-            if self.bytes > 1:
-                bad = text.binary("or", out, text.compare("ne", odd, 0))
-            if b.mask is not None:
-                bad = text.binary("and", bad, b.mask)
-            inside = text.binary("xor", b.any_of(bad), X("i1", "true"))
+            bad = text.binary("or", out, text.compare("ne", odd, 0)) if self.bytes > 1 else out
+            inside = text.binary("xor", b.any_of(b.among(bad)), X("i1", "true"))
             return inside if enough is None else text.binary("and", inside, enough)
         first = last = self.address.x
         if self.kind == "row":
@@ -366,15 +362,7 @@ class Access:
             checks.append(text.compare("ule", offset, span))
         if self.bytes > 1:
             checks.append(text.compare("eq", text.binary("and", self.address.x, aligned), zero))
-        valid = b.valid(self.address)
-        if valid is not None:
-            checks.append(valid)
-        if enough is not None:
-            checks.append(enough)
-        inside = checks[0]
-        for check in checks[1:]:
-            inside = text.binary("and", inside, check)
-        return inside
+        return b.all_of([*checks, *filter(None, (b.valid(self.address), enough))])
 
     def _note(self, way: Way) -> None:
         """Set the flags of the bytes that are touched, where they have some."""
@@ -391,7 +379,7 @@ class Access:
                 held = gather(b, where, element, number * self.size)
                 scatter(b, where, text.binary("or", held, b.spread(pattern)), number * self.size)
         else:
-            where = text.at(way.x.name, flags)
+            where = X("ptr", text.at(way.x, flags))
             if way.kind == "row" and self.count == 1 and b.mask is not None:
                 (held,) = load_row(b, where, element, 1, self.size)
                 store_row(b, where, [text.binary("or", held, b.spread(pattern))], self.size)
@@ -407,33 +395,33 @@ class Access:
         """The access lane by lane, in a helper."""
         b, text = self.b, self.b.text
         width, element = b.width, f"i{8 * self.size}"
-        mask = text.cast("zext", b.bits(b.all_lanes()), "i64") if width < 64 else b.bits(b.all_lanes())
+        mask = b.lane_bits()
         if self.kind == "one" and self.use == READ:
             # The first lane for all; of stores the last one's value stays.
             mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
         text.store(b.lanes(self.address), b.scratch_addresses)
         for number, value in enumerate(values):
-            at = text.at(b.scratch_values, constant("i64", number * width * self.size))
-            text.store(b.spread(value), at.name, ", align 1")
+            at = text.at(b.scratch_values, number * width * self.size)
+            text.store(b.spread(value), at, ", align 1")
         failed = text.call(
-            "lanes", "i1", X("ptr", "%ctx"), constant("i64", b.site(self.reached)), b.first_thread, b.block_number,
-            mask, constant("i64", self.size), constant("i64", self.count), constant("i64", self.use),
-            constant("i64", self.code), constant("i64", width), X("ptr", b.scratch_addresses),
-            X("ptr", b.scratch_values), constant("i64", b.local_row), constant("i64", self.mark),
-            X("ptr", self.range or "null"),
+            "lanes", "i1", "%ctx", b.site(self.reached), b.first_thread, b.block_number,
+            mask, self.size, self.count, self.use,
+            self.code, width, b.scratch_addresses,
+            b.scratch_values, b.local_row, self.mark,
+            self.range or "null",
         )  # fmt: skip
         b.fail_if(failed)
         if self.use != READ:
             return []
         found = []
         for number in range(self.count):
-            at = text.at(b.scratch_values, constant("i64", number * width * self.size))
+            at = text.at(b.scratch_values, number * width * self.size)
             if self.kind == "one":
                 lane = text.call("llvm.cttz.i64", "i64", mask, X("i1", "true"))
                 lane = text.binary("mul", lane, self.size)
-                found.append(text.load(element, text.at(at.name, lane).name, ", align 1"))
+                found.append(text.load(element, text.at(at, lane), ", align 1"))
             else:
-                found.append(text.load(b.vector(element), at.name, ", align 1"))
+                found.append(text.load(b.vector(element), at, ", align 1"))
         return found
 
     def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
@@ -453,6 +441,21 @@ class Access:
         return fast(Way("each", where))
 
 
+def next_lane(b: Builder, done: str) -> tuple[str, X]:
+    """Begin a loop over the lanes of the mask: the label to go on by, and the lane at hand."""
+    text, left = b.text, b.alloca("i64", "left")
+    text.store(b.lane_bits(), left)
+    loop, body = text.fresh("lane"), text.fresh("body")
+    text.jump(loop)
+    text.label(loop)
+    bits = text.load("i64", left)
+    text.branch(text.compare("ne", bits, 0), body, done)
+    text.label(body)
+    lane = text.call("llvm.cttz.i64", "i64", bits, X("i1", "true"))
+    text.store(text.binary("and", bits, text.binary("sub", bits, 1)), left)
+    return loop, lane
+
+
 def new_range(b: Builder, key: tuple[object, ...]) -> str:
     """Where it is kept what addresses were checked against last: low, span, shift and flags."""
     if key not in b.ranges:
@@ -463,7 +466,7 @@ def new_range(b: Builder, key: tuple[object, ...]) -> str:
 
 def held_range(b: Builder, place: str, number: int) -> X:
     """One of the words of a range."""
-    return b.text.load("i64", b.text.make(f"getelementptr i64, ptr {place}, i64 {number}", "ptr").name)
+    return b.text.load("i64", b.text.at(place, number, "i64"))
 
 
 def remember(b: Builder, place: str) -> None:

@@ -10,12 +10,11 @@ from dataclasses import replace
 from functools import partial
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant
-from cudakit.emulator.compiled.emit.access import SPACES, address_of, mark_of
+from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant, value_of
+from cudakit.emulator.compiled.emit.access import SPACES, address_of, mark_of, next_lane
 from cudakit.emulator.compiled.emit.memory import load, store
 from cudakit.emulator.compiled.emit.table import by_sources, emits, varies
 from cudakit.emulator.compiled.helpers import GENERIC, READ, SHARED, WRITE
-from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Shape
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.isa.facts import sources, targets
@@ -39,7 +38,7 @@ def registers_of(given: Instruction, known: Mapping[str, str]) -> tuple[list[str
 def hosted(given: Instruction, b: Builder) -> None:
     """All lanes at once."""
     hand_over(given, b)
-    call_back(b, b.all_lanes())
+    b.call_back(b.lane_bits(), b.handed)
     take_results(given, b)
 
 
@@ -61,39 +60,21 @@ def hand_over(given: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[
     return rows
 
 
-def call_back(b: Builder, lanes: X) -> None:
-    """Let NumPy's machine do the instruction at hand for lanes, which handed their registers over."""
-    text = b.text
-    mask = b.bits(lanes)
-    mask = text.cast("zext", mask, "i64") if b.width < 64 else mask
-    _call(b, mask)
-
-
 def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
     """Do the instruction at hand for one lane after the other: by what is quick, where that can do it."""
     text = b.text
-    left = b.alloca("i64", "left")
-    mask = b.bits(b.all_lanes())
-    text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
-    loop, body, otherwise, done = (text.fresh(stem) for stem in ("lane", "body", "otherwise", "done"))
-    text.jump(loop)
-    text.label(loop)
-    bits_left = text.load("i64", left)
-    text.branch(text.compare("ne", bits_left, 0), body, done)
-    text.label(body)
-    less = text.binary("sub", bits_left, 1)
-    text.store(text.binary("and", bits_left, less), left)
-    lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
+    otherwise, done = text.fresh("otherwise"), text.fresh("done")
+    loop, lane = next_lane(b, done)
     text.do(f"br {quick(lane)}, label %{loop}, label %{otherwise}, !prof !2")
     text.label(otherwise)
-    _call(b, text.binary("shl", constant("i64", 1), lane))
+    b.call_back(text.binary("shl", constant("i64", 1), lane), b.handed)
     text.jump(loop)
     text.label(done)
 
 
 def of_lane(b: Builder, row: str, lane: X) -> X:
     """What a lane handed over in a row."""
-    return b.text.load("i64", b.text.make(f"getelementptr i64, ptr {row}, {lane}", "ptr").name)
+    return b.text.load("i64", b.text.at(row, lane, "i64"))
 
 
 def result_row(given: Instruction, b: Builder) -> str:
@@ -116,15 +97,7 @@ def _kind(b: Builder, name: str) -> str:
 
 
 def _row(b: Builder, number: int) -> str:
-    return b.text.at(b.handed, constant("i64", 8 * b.width * number)).name
-
-
-def _call(b: Builder, mask: X) -> None:
-    text = b.text
-    back = text.load("ptr", b.slot(Slot.CALL))
-    arguments = (X("ptr", "%ctx"), constant("i64", b.site()), b.first_thread, b.block_number, mask, X("ptr", b.handed))
-    failed = text.make(f"call i64 {back.name}({', '.join(map(str, arguments))})", "i64")
-    b.fail_if(text.compare("ne", failed, 0))
+    return b.text.at(b.handed, 8 * b.width * number)
 
 
 # ── barriers in shared memory (mbarrier), and copies of many bytes that complete on them ──
@@ -174,9 +147,9 @@ def _arrive(given: Instruction, b: Builder) -> None:
     tokens = result_row(given, b) if target is not None else b.scratch_addresses
 
     def quick(lane: X) -> X:
-        token = text.make(f"getelementptr i64, ptr {tokens}, {lane}", "ptr")
+        token = text.at(tokens, lane, "i64")
         columns = [of_lane(b, row, lane) for row in rows]
-        return text.call("arrive", "i1", X("ptr", "%ctx"), _code(given), *columns, token)
+        return text.call("arrive", "i1", "%ctx", _code(given), *columns, token)
 
     lane_by_lane(b, quick)
     take_results(given, b)
@@ -195,13 +168,12 @@ def _wait(given: Instruction, b: Builder) -> None:
     seen = replace(given, opcode="ld", modifiers=("volatile", *_space(given), "b64"), operands=(target, place))
     (word,) = load(b, seen, place, 8, 1)
     void = text.compare("eq", text.binary("and", word, 1 << _MADE), 0)
-    lanes = b.spread(void)
-    lanes = lanes if b.mask is None else text.binary("and", lanes, b.mask)
+    lanes = b.among(b.spread(void))
     wrong, well = text.fresh("wrong"), text.fresh("well")
     text.do(f"br {b.any_of(lanes)}, label %{wrong}, label %{well}, !prof !1")
     text.label(wrong)
     hand_over(given, b)
-    call_back(b, lanes)
+    b.call_back(b.lane_bits(lanes), b.handed)
     text.jump(well)
     text.label(well)
     phase = text.binary("lshr", word, 63)
@@ -211,7 +183,7 @@ def _wait(given: Instruction, b: Builder) -> None:
         held = told.x
     before = text.binary("and" if parity else "lshr", held, 1 if parity else 63)
     done = text.compare("ne", phase, text.cast("zext", before, "i64"))
-    b.write(target, "pred", Value(VARYING if done.is_vector else UNIFORM, done))
+    b.write(target, "pred", value_of(done))
 
 
 def _space(given: Instruction) -> tuple[str, ...]:
@@ -239,7 +211,7 @@ def bulk(given: Instruction, b: Builder) -> None:
         columns = [of_lane(b, row, lane) for row in rows]
         marks = [constant("i64", mark_of(given, use)) for use in (WRITE, READ)]
         return text.call(
-            "bulk", "i1", X("ptr", "%ctx"), thread, b.block_number, constant("i64", to), constant("i64", of),
+            "bulk", "i1", "%ctx", thread, b.block_number, to, of,
             *columns, *marks,
         )  # fmt: skip
 
@@ -338,6 +310,4 @@ def _by_bytes(b: Builder, given: Instruction, source: Operand, used: X, size: in
 def _refuse_longer(b: Builder, given: Instruction, used: X, total: int) -> None:
     """Stop where a source is said to have more bytes than are copied."""
     longer = b.text.compare("ugt", used, total)
-    if b.mask is not None:
-        longer = b.text.binary("and", longer, b.mask)
-    b.stop_where(longer, b.text.cast("zext", used, "i64"))
+    b.stop_where(b.among(longer), b.text.cast("zext", used, "i64"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import Builder, Reached, Value, X, bits_of, constant
+from cudakit.emulator.compiled.builder import Builder, Reached, Value, X, bits_of, constant, value_of
 from cudakit.emulator.compiled.emit.access import (
     SPACES,
     Access,
@@ -16,6 +16,7 @@ from cudakit.emulator.compiled.emit.access import (
     load_row,
     mark_of,
     new_range,
+    next_lane,
     remember,
     root_of,
     scatter,
@@ -54,7 +55,7 @@ def ld(given: Instruction, b: Builder) -> None:
     if space_of(given) == "param":
         if isinstance(source, Address) and isinstance(source.base, Register):
             for item, value in zip(items, _by_address(b, source, size, len(items)), strict=True):
-                b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
+                b.write(item, kind, value_of(value))
             return
         if not isinstance(source, Address) or not isinstance(source.base, Symbol):
             raise Refusal(f"instruction {given}")
@@ -62,12 +63,12 @@ def ld(given: Instruction, b: Builder) -> None:
         if start is None:
             raise Refusal("a parameter of a function")
         for number, item in enumerate(items):
-            at = text.at(b.parameters.name, constant("i64", start + source.offset + number * size))
-            value = text.load(element, at.name, ", !invariant.load !0")
+            at = text.at(b.parameters, start + source.offset + number * size)
+            value = text.load(element, at, ", !invariant.load !0")
             b.write(item, kind, Value(UNIFORM, value))
         return
     for item, value in zip(items, load(b, given, source, size, len(items)), strict=True):
-        b.write(item, kind, Value(VARYING if value.is_vector else UNIFORM, value))
+        b.write(item, kind, value_of(value))
 
 
 def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
@@ -80,12 +81,10 @@ def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
     bad = text.compare("ugt", x, span)
     odd = text.binary("and", x, size * count - 1)
     bad = b.spread(text.binary("or", bad, text.compare("ne", odd, 0)))
-    if b.mask is not None:
-        bad = text.binary("and", bad, b.mask)
-    b.stop_where(bad, b.spread(x), Reached("param", size, count, memory.READ))
+    b.stop_where(b.among(bad), b.spread(x), Reached("param", size, count, memory.READ))
     if not x.is_vector:
-        at = text.at(b.parameters.name, x).name
-        return [text.load(element, text.at(at, constant("i64", n * size)).name, ", align 1") for n in range(count)]
+        at = text.at(b.parameters, x)
+        return [text.load(element, text.at(at, n * size), ", align 1") for n in range(count)]
     where = text.make(f"getelementptr i8, {b.parameters}, {x}", b.vector("ptr"))
     return [gather(b, where, element, number * size) for number in range(count)]
 
@@ -96,21 +95,18 @@ def load(b: Builder, given: Instruction, source: Operand, size: int, count: int,
     access = Access(b, given, source, size, count, READ, piece)
     strong = is_strong(given)
     if strong:
-        text.do('fence syncscope("singlethread") seq_cst')
+        text.fence()
 
     def fast(way: Way) -> list[X]:
         if way.kind == "one":
-            return [
-                text.load(element, text.at(way.x.name, constant("i64", number * size)).name, f", align {size}")
-                for number in range(count)
-            ]
+            return [text.load(element, text.at(way.x, number * size), f", align {size}") for number in range(count)]
         if way.kind == "row":
             return load_row(b, way.x, element, count, size)
         return [gather(b, way.x, element, number * size) for number in range(count)]
 
     found = access.run(fast, [])
     if strong:
-        text.do('fence syncscope("singlethread") seq_cst')
+        text.fence()
     return found
 
 
@@ -136,8 +132,8 @@ def store(b: Builder, given: Instruction, target: Operand, size: int, values: li
     def fast(way: Way) -> list[X]:
         if way.kind == "one":
             for number, value in enumerate(values):
-                at = text.at(way.x.name, constant("i64", number * size))
-                text.store(_last(b, value), at.name, f", align {size}")
+                at = text.at(way.x, number * size)
+                text.store(_last(b, value), at, f", align {size}")
         elif way.kind == "row":
             store_row(b, way.x, [b.spread(value) for value in values], size)
         else:
@@ -147,7 +143,7 @@ def store(b: Builder, given: Instruction, target: Operand, size: int, values: li
 
     access.run(fast, values)
     if is_strong(given):
-        text.do('fence syncscope("singlethread") seq_cst')
+        text.fence()
 
 
 def _last(b: Builder, value: X) -> X:
@@ -170,7 +166,7 @@ def hint(given: Instruction, b: Builder) -> None:
 
 @emits("membar", "fence", "griddepcontrol", "setmaxnreg", "pmevent")
 def fence(given: Instruction, b: Builder) -> None:
-    b.text.do('fence syncscope("singlethread") seq_cst')
+    b.text.fence()
 
 
 # ── atomic operations: lane after lane, in their order ──
@@ -202,40 +198,29 @@ def atom(given: Instruction, b: Builder) -> None:
     where = address_of(b, address)
     values = [b.lanes(b.read(source, kind)) for source in sources]
     code = SPACES.get(space_of(given), GENERIC)
-    text.do('fence syncscope("singlethread") seq_cst')
+    text.fence()
     text.store(b.lanes(where), b.scratch_addresses)
     for number, value in enumerate(values):
-        text.store(value, text.at(b.scratch_values, constant("i64", number * b.width * size)).name)
-    olds = text.at(b.scratch_values, constant("i64", 2 * b.width * size)).name
+        text.store(value, text.at(b.scratch_values, number * b.width * size))
+    olds = text.at(b.scratch_values, 2 * b.width * size)
     reached = Reached(space_of(given), size, 1, mark_of(given, WRITE))
     held = new_range(b, (root_of(b, address), code, size, WRITE))
     done = text.fresh("done")
     is_plain = bits == 32 and operation in _SHORT and kind[0] != "f" and not b.layout.watched
     if b.mask is None and is_plain:
         _all_lanes(b, operation, kind, where, held if code != SHARED else None, olds if target else "", done)
-    left = b.alloca("i64", "left")
-    mask = b.bits(b.all_lanes())
-    text.store(text.cast("zext", mask, "i64") if b.width < 64 else mask, left)
-    loop, body, near, far, found = (text.fresh(stem) for stem in ("lane", "body", "near", "far", "found"))
-    text.jump(loop)
-    text.label(loop)
-    bits_left = text.load("i64", left)
-    text.branch(text.compare("ne", bits_left, 0), body, done)
-    text.label(body)
-    lane = text.call("llvm.cttz.i64", "i64", bits_left, X("i1", "true"))
-    less = text.binary("sub", bits_left, 1)
-    text.store(text.binary("and", bits_left, less), left)
-    at = text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name
-    place = text.load("i64", at)
+    near, far, found = (text.fresh(stem) for stem in ("near", "far", "found"))
+    loop, lane = next_lane(b, done)
+    place = text.load("i64", text.at(b.scratch_addresses, lane, "i64"))
     outside = text.compare("ugt", text.binary("sub", place, held_range(b, held, 0)), held_range(b, held, 1))
     odd = text.compare("ne", text.binary("and", place, size - 1), 0)
     text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
     text.label(far)
     host = text.call(
-        "one", "i64", X("ptr", "%ctx"), constant("i64", b.site(reached)),
+        "one", "i64", "%ctx", b.site(reached),
         text.binary("add", b.first_thread, lane),
-        b.block_number, place, constant("i64", size), constant("i64", WRITE), constant("i64", code),
-        constant("i64", b.local_row),
+        b.block_number, place, size, WRITE, code,
+        b.local_row,
     )  # fmt: skip
     b.fail_if(text.compare("eq", host, 0))
     remember(b, held)
@@ -246,28 +231,27 @@ def atom(given: Instruction, b: Builder) -> None:
     text.jump(found)
     text.label(found)
     here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
-    old = text.load(element, here.name)
+    old = text.load(element, here)
     given_values = []
     for number in range(len(values)):
-        row = text.at(b.scratch_values, constant("i64", number * b.width * size))
-        at = text.make(f"getelementptr {element}, {row}, {lane}", "ptr").name
-        given_values.append(text.load(element, at))
+        row = text.at(b.scratch_values, number * b.width * size)
+        given_values.append(text.load(element, text.at(row, lane, element)))
     if b.layout.watched and code != SHARED:
         noting, noted = text.fresh("noting"), text.fresh("noted")
         far_off = held_range(b, held, 3)
         text.branch(text.compare("ne", far_off, 0), noting, noted)
         text.label(noting)
-        flag = text.at(here.name, far_off).name
+        flag = text.at(here, far_off)
         pattern = constant(element, int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little"))
         text.store(text.binary("or", text.load(element, flag), pattern), flag)
         text.jump(noted)
         text.label(noted)
-    text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here.name)
+    text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here)
     if target is not None:
-        text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
+        text.store(old, text.at(olds, lane, element))
     text.jump(loop)
     text.label(done)
-    text.do('fence syncscope("singlethread") seq_cst')
+    text.fence()
     if target is not None and target != Register("_"):
         b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
 
@@ -299,13 +283,13 @@ def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | 
     first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), some))
     for number in range(_AT_ONCE):
         lane = text.binary("add", first, number)
-        place = text.load("i64", text.make(f"getelementptr i64, ptr {b.scratch_addresses}, {lane}", "ptr").name)
-        here = text.at(base.name, place)
-        own = text.load(element, text.make(f"getelementptr {element}, ptr {b.scratch_values}, {lane}", "ptr").name)
-        old = text.load(element, here.name)
-        text.store(_changed(b, operation, kind, old, [own], held is None), here.name)
+        place = text.load("i64", text.at(b.scratch_addresses, lane, "i64"))
+        here = text.at(base, place)
+        own = text.load(element, text.at(b.scratch_values, lane, element))
+        old = text.load(element, here)
+        text.store(_changed(b, operation, kind, old, [own], held is None), here)
         if olds:
-            text.store(old, text.make(f"getelementptr {element}, ptr {olds}, {lane}", "ptr").name)
+            text.store(old, text.at(olds, lane, element))
     text.do(f"{following} = add {first}, {_AT_ONCE}")
     text.branch(text.compare("ult", X("i64", following), b.width), some, done)
     text.label(otherwise)
@@ -372,9 +356,7 @@ def mov(given: Instruction, b: Builder) -> None:
         x = value.x if value.shape == UNIFORM else b.lanes(value)
         for number, item in enumerate(target.items):
             piece = text.binary("lshr", x, number * part)
-            b.write(
-                item, f"b{part}", Value(UNIFORM if not x.is_vector else VARYING, text.cast("trunc", piece, f"i{part}"))
-            )
+            b.write(item, f"b{part}", value_of(text.cast("trunc", piece, f"i{part}")))
         return
     if isinstance(source, Group):
         whole = bits_of(kind)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant
+from cudakit.emulator.compiled.builder import Builder, Value, X, bits_of, constant, value_of
 from cudakit.emulator.compiled.emit.access import gather
 from cudakit.emulator.compiled.emit.memory import load
 from cudakit.emulator.compiled.emit.table import emits, intrinsic, uniform, varies
@@ -47,7 +47,7 @@ def _barrier_operands(given: Instruction) -> tuple[Operand, ...]:
 def begin_barriers(b: Builder) -> None:
     """Nobody has come to any."""
     size = constant("i64", 16 * _BARRIERS)
-    b.text.run("llvm.memset.p0.i64", X("ptr", b.slot(Slot.BARRIERS)), X("i8", "0"), size, X("i1", "false"))
+    b.text.run("llvm.memset.p0.i64", b.slot(Slot.BARRIERS), X("i8", "0"), size, X("i1", "false"))
 
 
 def barrier_turn(b: Builder, given: Instruction) -> str:
@@ -91,25 +91,8 @@ def call(given: Instruction, b: Builder) -> None:
     for number, source in enumerate(sources):
         bits = bits_of(b.function.registers[source.name])  # type: ignore[union-attr]
         x = text.cast("zext", b.lanes(b.read(source, f"b{bits}")), "i64")
-        text.store(x, text.at(b.scratch_values, constant("i64", number * b.width * 8)).name)
-    mask = b.bits(b.all_lanes())
-    mask = text.cast("zext", mask, "i64") if b.width < 64 else mask
-    back = text.load("ptr", b.slot(Slot.CALL))
-    arguments = ", ".join(
-        map(
-            str,
-            (
-                X("ptr", "%ctx"),
-                constant("i64", b.site()),
-                b.first_thread,
-                b.block_number,
-                mask,
-                X("ptr", b.scratch_values),
-            ),
-        )
-    )
-    failed = text.make(f"call i64 {back.name}({arguments})", "i64")
-    b.fail_if(text.compare("ne", failed, 0))
+        text.store(x, text.at(b.scratch_values, number * b.width * 8))
+    b.call_back(b.lane_bits(), b.scratch_values)
     if target != Register("_"):
         result = text.load(b.vector("i64"), b.scratch_values, ", align 8")
         bits = bits_of(b.function.registers[target.name])  # type: ignore[union-attr]
@@ -126,7 +109,7 @@ def activemask(given: Instruction, b: Builder) -> None:
 
 @emits("bar.warp", "barrier.warp")
 def warp_barrier(given: Instruction, b: Builder) -> None:
-    b.text.do('fence syncscope("singlethread") seq_cst')
+    b.text.fence()
 
 
 def _pair(target: Operand) -> tuple[Operand, Operand | None]:
@@ -149,10 +132,6 @@ def _members(given: Instruction, b: Builder, mask: Operand | None) -> X:
 def _of_members(given: Instruction, shape: Callable[..., Shape]) -> Shape:
     """The same for all lanes that name the same lanes."""
     return UNIFORM if "sync" not in given.modifiers or shape(given.operands[-1]) in (UNIFORM, None) else VARYING
-
-
-def _shape_of(x: X) -> Shape:
-    return VARYING if x.is_vector else UNIFORM
 
 
 @emits("shfl", transfer=varies)
@@ -253,7 +232,7 @@ def vote(given: Instruction, b: Builder) -> None:
     held = b.bits(b.lanes(b.read(predicate, "pred")))
     held = text.binary("and", b.spread(held) if members.is_vector else held, members)
     if mode == "ballot":
-        b.write(target, "b32", Value(_shape_of(held), held))
+        b.write(target, "b32", value_of(held))
         return
     zero = constant(held.type, 0)
     every = text.compare("eq", held, members)
@@ -262,7 +241,7 @@ def vote(given: Instruction, b: Builder) -> None:
         "all": lambda: every,
         "uni": lambda: text.binary("or", every, text.compare("eq", held, zero)),
     }[mode]()
-    b.write(target, "pred", Value(_shape_of(found), found))
+    b.write(target, "pred", value_of(found))
 
 
 @emits("elect", transfer=varies)
