@@ -65,7 +65,7 @@ class UnderWay:
         access = Access(part.space, plan.nowhere, part.size, use)
         lanes = copies.lanes[part.positions]
         for at in self._spaces.places(part.space, part.addresses, part.size, lanes):
-            event = self._races.at(at.shadow, at.held, plan, access, at.offsets, at.lanes, None, at.name, at.itemsize)
+            event = self._races.at(at, plan, access, None)
             if at.shadow.unwritten is not None:
                 self._spaces.initialised(at, plan, access)
             places = at.shadow.places(at.offsets, part.size)

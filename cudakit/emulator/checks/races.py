@@ -13,7 +13,7 @@ import numpy as np
 from cudakit.emulator.checks.findings import Telling
 from cudakit.emulator.checks.order import Order
 from cudakit.emulator.checks.plans import Plan, Uses, Values
-from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Places, Shadow, in_shared
+from cudakit.emulator.checks.shadow import LANE, LANE_BITS, NOBODY, Accessed, Places, Shadow, in_shared
 from cudakit.emulator.instructions.access import Access
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import Index
@@ -122,15 +122,6 @@ class Unused:
 _RESERVED = 1024
 
 
-class Shown(NamedTuple):
-    """What messages call the places of an access: bytes of rows of shared memory, where there is no name."""
-
-    name: str
-    offsets: np.ndarray
-    row: int
-    itemsize: int
-
-
 class Races:
     """Compares the accesses of one machine with those before.
 
@@ -163,20 +154,15 @@ class Races:
         #: Bytes of shared memory from one block to the next; the system's own may be put behind the block's later.
         self.row: int = machine.memory.shared.shape[1] + _RESERVED
 
-    def at(
-        self, shadow: Shadow, held: np.ndarray, plan: Plan, access: Access, offsets: np.ndarray, lanes: np.ndarray,
-        frame: Frame | None, name: str, itemsize: int,
-    ) -> int:  # fmt: skip
-        """Compare accesses with those before, and note them; without a name they are shared memory's.
-
-        Their number is returned.
-        """
+    def at(self, at: Accessed, plan: Plan, access: Access, frame: Frame | None) -> int:
+        """Compare accesses with those before, and note them; their number is returned."""
         machine, order, now = self._machine, self.order, self.next_event(plan)
-        places = shadow.places(offsets, access.size)
-        if shadow.under_way is not None and self._early(shadow, plan, access, places, lanes, offsets, name, itemsize):
+        shadow, lanes, name = at.shadow, at.lanes, at.name
+        places = shadow.places(at.offsets, access.size)
+        if shadow.under_way is not None and self._early(at, plan, access, places):
             return now
         if access.use == "loads" and self._values.are_conditional:
-            self.unused.loaded(plan, now, lanes, offsets)
+            self.unused.loaded(plan, now, lanes, at.offsets)
         if name and not plan.strong:
             if shadow.defers(now, places, lanes, self.base, access.use == "stores"):
                 return now
@@ -188,24 +174,23 @@ class Races:
         floor = 0 if name else order.floor
         stamps = (now << LANE_BITS) | (each + self.base)
         written = shadow.writers(places)
-        shown = Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size)
         if access.use == "loads" and plan.strong:
             self._acquire(shadow, plan, now, places, lanes, is_own)
         if not name and not self._unseen and plan.needs_written(access):
             unset = written == 0 if written.ndim == 1 else (written == 0).all(axis=1)
             if unset.any():
-                at = int(np.flatnonzero(unset)[0])
-                text = f"{machine.name_of(int(lanes[at]))} reads {self._what(shown, at)}"
+                first = int(np.flatnonzero(unset)[0])
+                text = f"{machine.name_of(int(lanes[first]))} reads {self._what(at, first)}"
                 self._telling.tell("uninitialised", plan, f"{text}, which nobody wrote")
         if access.use == "loads":
             if plan.is_of_read_only:
-                self._written_here(plan, written.reshape(lanes.size, -1), lanes, shown)
-            self._compare(plan, written, each, lanes, floor, shown, False)
+                self._written_here(at, plan, written.reshape(lanes.size, -1))
+            self._compare(at, plan, written, each, floor, False)
             shadow.read(places, stamps, floor)
             return now
-        self._compare(plan, written, each, lanes, floor, shown, True, (held, frame))
+        self._compare(at, plan, written, each, floor, True, frame)
         for stamps_of in shadow.readers(places):
-            self._compare(plan, stamps_of, each, lanes, floor, shown, True)
+            self._compare(at, plan, stamps_of, each, floor, True)
         shadow.write(places, stamps)
         if not plan.strong and not isinstance(places.where, slice) and frame is not None:
             # Lanes at one place share all of its bytes, so that the first of them tells.
@@ -213,12 +198,12 @@ class Races:
             lost = won != stamps.reshape(lanes.size, -1)[:, 0]
             if lost.any():
                 order.fences.several.add(now)
-                self._at_once(plan, lost, won, lanes, frame, shown)
+                self._at_once(at, plan, lost, won, frame)
         elif plan.is_atomic and plan.narrow:
             won = shadow.writers(places).reshape(lanes.size, -1)[:, 0]
             apart = np.flatnonzero(self._of_other_blocks(won, lanes))
             if apart.size:
-                self._race(plan, int(apart[0]), int(won[apart[0]]), lanes, shown, True)
+                self._race(at, plan, int(apart[0]), int(won[apart[0]]), True)
         if plan.strong:
             block = machine.block_of[lanes]
             near = np.full(lanes.shape, now) if plan.releases else order.fenced[0, block]
@@ -242,25 +227,21 @@ class Races:
         self._events.append(plan)
         return len(self._events) - 1
 
-    def _early(
-        self, shadow: Shadow, plan: Plan, access: Access, places: Places, lanes: np.ndarray, offsets: np.ndarray,
-        name: str, itemsize: int,
-    ) -> bool:  # fmt: skip
+    def _early(self, at: Accessed, plan: Plan, access: Access, places: Places) -> bool:
         """Whether accesses meet asynchronous copies that are under way, which is told."""
-        assert shadow.under_way is not None
-        marks = shadow.under_way[places.where]
+        assert at.shadow.under_way is not None
+        marks = at.shadow.under_way[places.where]
         bad = marks > 0 if access.use == "loads" else marks != 0
         if not bad.any():
             return False
         place = int(np.flatnonzero(bad)[0])
-        at = place // (places.shape[1] if len(places.shape) == 2 else 1)
+        first = place // (places.shape[1] if len(places.shape) == 2 else 1)
         other = self._events[abs(int(marks[place]))]
-        what = self._what(Shown(name, offsets, self.row, itemsize if name else plan.itemsize or access.size), at)
         does = "reads" if access.use == "loads" else "writes"
         of = "writes" if marks[place] > 0 else "reads"
         text = (
-            f"{self._machine.name_of(int(lanes[at]))} {does} {what}, which the asynchronous copy at "
-            f"{'{}:{}'.format(*self._telling.place(other))} {of}, before that is waited for"
+            f"{self._machine.name_of(int(at.lanes[first]))} {does} {self._what(at, first)}, which the asynchronous "
+            f"copy at {'{}:{}'.format(*self._telling.place(other))} {of}, before that is waited for"
         )
         self._telling.tell("copy", plan, text, other)
         return True
@@ -285,18 +266,21 @@ class Races:
         return np.asarray(blocks + self.base // self._machine.threads)
 
     def _compare(
-        self, plan: Plan, stamps: np.ndarray, each: np.ndarray, lanes: np.ndarray, floor: int,
-        shown: Shown, writes: bool, over: tuple[np.ndarray, Frame | None] | None = None,
+        self, at: Accessed, plan: Plan, stamps: np.ndarray, each: np.ndarray, floor: int, writes: bool,
+        frame: Frame | None = None,
     ) -> None:  # fmt: skip
-        """Tell a race with those accesses that the stamps stand for, if it is one."""
+        """Tell a race with those accesses that the stamps stand for, if it is one.
+
+        With a frame, who stores what is there already changes nothing.
+        """
         late = stamps >= max(1, floor) << LANE_BITS
         if not late.any():
             return
-        late &= (stamps & np.int64(NOBODY)) != each + self.base
+        late &= (stamps & LANE) != each + self.base
         if not late.any():
             return
-        late &= (stamps & np.int64(NOBODY)) != NOBODY
-        chosen = np.nonzero(late)
+        late &= (stamps & LANE) != NOBODY
+        chosen, lanes = np.nonzero(late), at.lanes
         rows: np.ndarray = chosen[0]
         others = stamps[chosen]
         bad = self.order.unordered(others, lanes[rows], not writes and not plan.strong)
@@ -305,36 +289,35 @@ class Races:
         events = others >> LANE_BITS
         if plan.strong:
             numbers = np.unique(events[bad]).tolist()
-            weak = {event: not self._events[event].strong for event in numbers}
-            is_weak = np.array([weak.get(event, False) for event in events.tolist()], bool)
-            if plan.is_volatile and not shown.name:
-                trees = {event: self._is_tree(plan, self._events[event]) for event in numbers}
-                is_tree = np.array([trees.get(event, False) for event in events.tolist()], bool)
+            is_weak = self._those(events, numbers, lambda other: not other.strong)
+            if plan.is_volatile and not at.name:
                 warp_of = self._machine.warp_of
-                same = warp_of[((others & np.int64(NOBODY)) - self.base) % warp_of.size] == warp_of[lanes[rows]]
-                is_weak |= is_tree & same
+                same = warp_of[((others & LANE) - self.base) % warp_of.size] == warp_of[lanes[rows]]
+                is_weak |= self._those(events, numbers, lambda other: self._is_tree(plan, other)) & same
             if plan.is_atomic and (plan.narrow or any(self._events[event].narrow for event in numbers)):
-                near = {event: self._is_near(plan, self._events[event]) for event in numbers}
-                is_near = np.array([near.get(event, False) for event in events.tolist()], bool)
+                is_near = self._those(events, numbers, lambda other: self._is_near(plan, other))
                 is_weak |= is_near & self._of_other_blocks(others, lanes[rows])
             bad &= is_weak
             if not bad.any():
                 return
-        if over is not None and over[1] is not None and plan.values:
-            # Who stores what is there already changes nothing, whoever comes first.
-            held, frame = over[0], over[1]
+        if frame is not None and plan.values:
+            # Whoever comes first.
             stored = plan.stored(frame, lanes, self._machine)
-            bytes_at = shown.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
-            there = held[bytes_at] if shown.name else held[bytes_at // self.row, bytes_at % self.row]
+            bytes_at = at.offsets.astype(np.int64)[:, None] + np.arange(stored.shape[1])
+            there = at.held[bytes_at] if at.name else at.held[bytes_at // self.row, bytes_at % self.row]
             self.order.fences.several.add(len(self._events) - 1)
             bad &= (stored != there).any(axis=1)[rows]
             if not bad.any():
                 return
-        self._excuse(plan, bad, others, rows, lanes, shown, writes)
-        if not bad.any():
-            return
-        at = int(np.flatnonzero(bad)[0])
-        self._race(plan, int(rows[at]), int(others[at]), lanes, shown, writes)
+        self._excuse(at, plan, bad, others, rows, writes)
+        if bad.any():
+            first = int(np.flatnonzero(bad)[0])
+            self._race(at, plan, int(rows[first]), int(others[first]), writes)
+
+    def _those(self, events: np.ndarray, numbers: list[int], holds: Callable[[Plan], bool]) -> np.ndarray:
+        """Whether something holds of the instruction of each access, asked once for each of `numbers`."""
+        chosen = [event for event in numbers if holds(self._events[event])]
+        return np.isin(events, chosen)
 
     def _is_tree(self, plan: Plan, other: Plan) -> bool:
         """Whether lanes of a warp hand on data as if they ran in step; what is only compared is a flag."""
@@ -347,11 +330,11 @@ class Races:
             and any(self._values.of(each.given, each.function).is_data for each in loads)
         )
 
-    def _written_here(self, plan: Plan, written: np.ndarray, lanes: np.ndarray, shown: Shown) -> None:
+    def _written_here(self, at: Accessed, plan: Plan, written: np.ndarray) -> None:
         """Tell of a load of read-only data which the kernel has written, in whatever order."""
-        rows, columns = np.nonzero((written > 0) & ((written & np.int64(NOBODY)) != NOBODY))
+        rows, columns = np.nonzero((written > 0) & ((written & LANE) != NOBODY))
         if rows.size:
-            self._race(plan, int(rows[0]), int(written[rows[0], columns[0]]), lanes, shown, False)
+            self._race(at, plan, int(rows[0]), int(written[rows[0], columns[0]]), False)
 
     @staticmethod
     def _is_near(plan: Plan, other: Plan) -> bool:
@@ -360,66 +343,62 @@ class Races:
 
     def _of_other_blocks(self, stamps: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Whether accesses that stamps stand for are of other blocks than lanes."""
-        machine, number = self._machine, (stamps & np.int64(NOBODY)) - self.base
+        machine, number = self._machine, (stamps & LANE) - self.base
         here = (number >= 0) & (number < machine.lanes)
         return np.asarray(~here | (machine.block_of[np.where(here, number, 0)] != machine.block_of[lanes]))
 
     def _excuse(
-        self, plan: Plan, bad: np.ndarray, others: np.ndarray, rows: np.ndarray, lanes: np.ndarray, shown: Shown,
-        writes: bool,
-    ) -> None:  # fmt: skip
+        self, at: Accessed, plan: Plan, bad: np.ndarray, others: np.ndarray, rows: np.ndarray, writes: bool
+    ) -> None:
         """Races of loads that nobody has used are kept for later."""
         if not self._values.are_conditional:
             return
-        events, numbers = others >> LANE_BITS, (others & np.int64(NOBODY)) - self.base
+        lanes, events, numbers = at.lanes, others >> LANE_BITS, (others & LANE) - self.base
         here, now = (numbers >= 0) & (numbers < self._machine.lanes), len(self._events) - 1
         for event in np.unique(events[bad]).tolist():
-            other, at = self._events[event], np.flatnonzero(bad & here & (events == event))
+            other, early = self._events[event], np.flatnonzero(bad & here & (events == event))
             load, when = (other, event) if writes else (plan, now)
-            at = at[self.unused.among(load, when, numbers[at] if writes else lanes[rows[at]])]
-            if not at.size:
+            early = early[self.unused.among(load, when, numbers[early] if writes else lanes[rows[early]])]
+            if not early.size:
                 continue
-            bad[at] = False
-            places, stamps = rows[at], others[at]
+            bad[early] = False
+            places, stamps = rows[early], others[early]
             loading = lanes[places]
             if writes:
-                loading, position = self.unused.alike(load, when, shown.offsets[places])
+                loading, position = self.unused.alike(load, when, at.offsets[places])
                 places, stamps = places[position], event << LANE_BITS | loading + self.base
                 racing = self.order.unordered(stamps, lanes[places])
                 loading, places, stamps = loading[racing], places[racing], stamps[racing]
                 used = np.flatnonzero(~self.unused.among(load, when, loading))
                 if used.size:
-                    self._race(plan, int(places[used[0]]), int(stamps[used[0]]), lanes, shown, writes)
+                    self._race(at, plan, int(places[used[0]]), int(stamps[used[0]]), writes)
                     continue
 
             def tell(k: int, places: np.ndarray = places, stamps: np.ndarray = stamps) -> None:
-                self._race(plan, int(places[k]), int(stamps[k]), lanes, shown, writes)
+                self._race(at, plan, int(places[k]), int(stamps[k]), writes)
 
             self.unused.wait(load, plan if writes else other, when, loading, tell)
 
-    def _at_once(
-        self, plan: Plan, lost: np.ndarray, won: np.ndarray, lanes: np.ndarray, frame: Frame, shown: Shown,
-    ) -> None:  # fmt: skip
+    def _at_once(self, at: Accessed, plan: Plan, lost: np.ndarray, won: np.ndarray, frame: Frame) -> None:
         """Several lanes store to one place with one instruction: a race where they store different values."""
-        machine = self._machine
         if not plan.values:
             return
-        stored = plan.stored(frame, lanes, machine)
-        winner = np.minimum(np.searchsorted(lanes, (won & np.int64(NOBODY)) - self.base), lanes.size - 1)
+        stored = plan.stored(frame, at.lanes, self._machine)
+        winner = np.minimum(np.searchsorted(at.lanes, (won & LANE) - self.base), at.lanes.size - 1)
         differ = np.flatnonzero(lost & (stored != stored[winner]).any(axis=1))
         if differ.size:
-            self._race(plan, int(differ[0]), int(won[differ[0]]), lanes, shown, True)
+            self._race(at, plan, int(differ[0]), int(won[differ[0]]), True)
 
-    def _race(self, plan: Plan, at: int, stamp: int, lanes: np.ndarray, shown: Shown, writes: bool) -> None:
-        machine = self._machine
+    def _race(self, at: Accessed, plan: Plan, row: int, stamp: int, writes: bool) -> None:
+        machine, mine = self._machine, int(at.lanes[row])
         other = self._events[stamp >> LANE_BITS]
         lane = (stamp & NOBODY) - self.base
         who = machine.name_of(lane) if 0 <= lane < machine.lanes else "a thread of an earlier block"
         file, line = self._telling.place(other)
         did = "writes" if any(each.use != "loads" for each in other.accesses) else "reads"
         text = (
-            f"race: {machine.name_of(int(lanes[at]))} {'writes' if writes else 'reads'} "
-            f"{self._what(shown, at)}, which {who} {did} at {file}:{line}, and {self._why(plan, stamp, int(lanes[at]))}"
+            f"race: {machine.name_of(mine)} {'writes' if writes else 'reads'} "
+            f"{self._what(at, row)}, which {who} {did} at {file}:{line}, and {self._why(plan, stamp, mine)}"
         )
         self._telling.tell("race", plan, text, other)
 
@@ -438,12 +417,12 @@ class Races:
             return "nothing orders the two: lanes of a warp need not run in step, and volatile is no __syncwarp()"
         return "nothing orders the two"
 
-    def _what(self, shown: Shown, at: int) -> str:
-        offset = int(shown.offsets[at])
-        if shown.name:
-            return shown.name.format(offset // shown.itemsize)
-        what = in_shared(self._machine.launch, offset % shown.row, shown.itemsize)
+    def _what(self, at: Accessed, row: int) -> str:
+        offset = int(at.offsets[row])
+        if at.name:
+            return at.name.format(offset // at.itemsize)
+        what = in_shared(self._machine.launch, offset % self.row, at.itemsize)
         if self._is_cluster:
-            first = offset // shown.row * self._machine.threads
+            first = offset // self.row * self._machine.threads
             what = f"{what} of {self._machine.name_of(first).partition(', thread')[0]}"
         return what

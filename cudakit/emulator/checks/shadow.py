@@ -241,6 +241,23 @@ class Shadow:
         return made
 
 
+class Accessed(NamedTuple):
+    """A part of what lanes access: stamps and bytes of a piece of memory, offsets there, and what messages call it.
+
+    Without a name it is shared memory. `chosen` are the numbers of the lanes among those asked for, None for all;
+    `itemsize` is of the elements that messages count.
+    """
+
+    shadow: Shadow
+    held: np.ndarray
+    offsets: np.ndarray
+    lanes: np.ndarray
+    itemsize: int
+    name: str = ""
+    chosen: np.ndarray | None = None
+    address: int = 0
+
+
 _EXTENT = re.compile(r"\s*\[([^\]]*)\]")
 
 

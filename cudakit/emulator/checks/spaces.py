@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +10,7 @@ from cudakit.emulator.checks.findings import Telling
 from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
-from cudakit.emulator.checks.shadow import Shadow
+from cudakit.emulator.checks.shadow import Accessed, Shadow
 from cudakit.emulator.instructions.access import Access
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import (
@@ -26,22 +25,6 @@ from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.resources.allocations import MARKS
 
 _OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
-
-
-class Accessed(NamedTuple):
-    """A part of what lanes access: stamps and bytes of a piece of memory, offsets there, and what messages call it.
-
-    Without a name it is shared memory. `chosen` are the numbers of the lanes among those asked for, None for all.
-    """
-
-    shadow: Shadow
-    held: np.ndarray
-    offsets: np.ndarray
-    lanes: np.ndarray
-    chosen: np.ndarray | None
-    name: str
-    itemsize: int
-    address: int
 
 
 class Spaces:
@@ -114,7 +97,7 @@ class Spaces:
                         # Bytes that were taken anew are not those that others had before.
                         at.shadow.forget(at.offsets[at.shadow.unwritten[at.offsets]], access.size)
                     self.initialised(at, plan, access)
-                self._races.at(at.shadow, at.held, plan, access, at.offsets, at.lanes, frame, at.name, at.itemsize)
+                self._races.at(at, plan, access, frame)
 
     def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
         """Where asynchronous copies access memory, of blocks that are no clusters."""
@@ -127,12 +110,16 @@ class Spaces:
             rows = lanes.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
             where = offsets.reshape(machine.blocks, -1)
             if (rows == rows[0]).all() and (where == where[0]).all():
-                yield Accessed(self._shared, held, where[0], rows[0], np.arange(rows.shape[1]), "", 1, 0)
+                yield Accessed(self._shared, held, where[0], rows[0], size, chosen=np.arange(rows.shape[1]))
                 return
         if self._alike:
             self._part()
-        starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
-        yield Accessed(self._shared, held, offsets + starts, lanes, None, "", 1, 0)
+        yield self._in_rows(machine.block_of[lanes], offsets, lanes, size)
+
+    def _in_rows(self, blocks: np.ndarray, offsets: np.ndarray, lanes: np.ndarray, itemsize: int) -> Accessed:
+        """Shared memory of blocks that are told apart."""
+        starts = (blocks * self._races.row).astype(np.uint64)
+        return Accessed(self._shared, self._machine.memory.shared, offsets + starts, lanes, itemsize)
 
     def _globally(self, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
         rest, numbers = addresses, None
@@ -149,13 +136,13 @@ class Spaces:
             start = np.uint64(low)
             if low <= int(rest.min()) and int(rest.max()) <= high:
                 some = lanes if numbers is None else lanes[numbers]
-                yield Accessed(shadow, piece.data, rest - start, some, numbers, name, piece.itemsize, low)
+                yield Accessed(shadow, piece.data, rest - start, some, piece.itemsize, name, numbers, low)
                 return
             if numbers is None:
                 numbers = np.arange(rest.size)
             inside = (rest >= start) & (rest <= np.uint64(high))
             here = numbers[inside]
-            yield Accessed(shadow, piece.data, rest[inside] - start, lanes[here], here, name, piece.itemsize, low)
+            yield Accessed(shadow, piece.data, rest[inside] - start, lanes[here], piece.itemsize, name, here, low)
             rest, numbers = rest[~inside], numbers[~inside]
 
     @staticmethod
@@ -188,19 +175,18 @@ class Spaces:
             flags[places] = False
 
     def _in_shared(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        machine = self._machine
-        held = machine.memory.shared
+        machine, itemsize = self._machine, plan.itemsize or access.size
         if self._alike:
             lanes = self._first_of(active)
             if lanes is not None:
                 rows = addresses.reshape(machine.blocks, -1)
                 if (rows == rows[0]).all():
-                    self._races.at(self._shared, held, plan, access, rows[0], lanes, frame, "", 1)
+                    at = Accessed(self._shared, machine.memory.shared, rows[0], lanes, itemsize)
+                    self._races.at(at, plan, access, frame)
                     return
             self._part()
         lanes = self._everybody if active is None else active
-        starts = (machine.block_of[lanes] * self._races.row).astype(np.uint64)
-        self._races.at(self._shared, held, plan, access, addresses + starts, lanes, frame, "", 1)
+        self._races.at(self._in_rows(machine.block_of[lanes], addresses, lanes, itemsize), plan, access, frame)
 
     def _in_cluster(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
         machine = self._machine
@@ -208,9 +194,8 @@ class Spaces:
         offsets = addresses & np.uint64((1 << RANK_SHIFT) - 1)
         if int(offsets.max()) + access.size > machine.memory.shared_bytes:
             return
-        lanes = self._everybody if active is None else active
-        starts = (blocks * self._races.row).astype(np.uint64)
-        self._races.at(self._shared, machine.memory.shared, plan, access, offsets + starts, lanes, frame, "", 1)
+        at = self._in_rows(blocks, offsets, self._everybody if active is None else active, plan.itemsize or access.size)
+        self._races.at(at, plan, access, frame)
 
     def _part(self) -> None:
         """Blocks do not do the same any more; which copies are under way is not known of each, and so of none."""
