@@ -60,9 +60,7 @@ def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> A
     ArgumentError
     """
     place, (x,) = array_place("flip", stream, ("x", x))
-    dtype, shape, strides = x.dtype, x.shape, x.strides
-    axes = integers("flip", "axis", axis)
-    return moved("flip", place, x, out, lambda to: _flip_job(dtype, shape, strides, axes, to))
+    return moved("flip", place, x, out, _flip_job, integers("flip", "axis", axis))
 
 
 @functools.lru_cache(4096)
@@ -104,7 +102,6 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
         Also for numbers of shifts and axes that do not fit.
     """
     place, (x,) = array_place("roll", stream, ("x", x))
-    dtype, shape, strides = x.dtype, x.shape, x.strides
     shifts, axes = integers("roll", "shift", shift), integers("roll", "axis", axis)
     if axes is None:
         # Neighbours in the order of one dimension: only C-contiguous memory has them side by side.
@@ -112,40 +109,33 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
             return copy(roll(x, shift, stream=place.stream), out=out, stream=place.stream)
         if not x.flags.c_contiguous:
             x = copy(x, stream=place.stream)
-            strides = x.strides
-    return moved("roll", place, x, out, lambda to: _roll_job(dtype, shape, strides, shifts, axes, to))
+    return moved("roll", place, x, out, _roll_job, shifts, axes)
 
 
 @functools.lru_cache(4096)
 def _roll_job(dtype: np.dtype, shape: Ints, strides: Ints, shift: Axis, axis: Axis, out_strides: Ints | None) -> Job:
     steps = steps_of("roll", dtype, strides)
-    total = [0] * len(shape)
     if shift is None:
         raise ArgumentError("roll: shift is None; give a number of places, or one for each axis")
     if axis is None:
-        return _roll_flat(dtype, shape, shift if isinstance(shift, int) else sum(shift), out_strides)
+        # Of C-contiguous memory as one dimension.
+        if out_strides is not None:
+            raise ArgumentError("roll: out must be C-contiguous where x is rolled as one dimension (no axis)")
+        size, places = prod(shape), shift if isinstance(shift, int) else sum(shift)
+        whole = Dimension(size, size, 1, places % size if size else 0)
+        return mapped_job("roll", "rolled", dtype, (size,), (1,), [whole], None)._replace(shape=shape)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
     shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
     axes = axes * len(shifts) if len(axes) == 1 else axes
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts {shifts} for {len(axes)} axes {axes}; give one, or as many")
+    total = [0] * len(shape)
     for each, places in zip(axes, shifts, strict=True):
         total[axis_of("roll", each, len(shape))] += places
     dimensions = [
         Dimension(n, n, step, places % n if n else 0) for n, step, places in zip(shape, steps, total, strict=True)
     ]
     return mapped_job("roll", "rolled", dtype, shape, steps, dimensions, out_strides, fuses=True)
-
-
-def _roll_flat(dtype: np.dtype, shape: Ints, shift: int, out_strides: Ints | None) -> Job:
-    """A roll of C-contiguous memory as one dimension."""
-    size = prod(shape)
-    if out_strides is not None:
-        raise ArgumentError("roll: out must be C-contiguous where x is rolled as one dimension (no axis)")
-    job = mapped_job(
-        "roll", "rolled", dtype, (size,), (1,), [Dimension(size, size, 1, shift % size if size else 0)], None
-    )
-    return job._replace(shape=shape)
 
 
 # --- pad: by a map of indices, or one dimension after the other -------------------------------------------------------
@@ -218,15 +208,15 @@ def pad(
     if text_of("pad: mode", mode) not in _MODES:
         raise ArgumentError(f"pad: mode {shortened(mode)}; there are {', '.join(_MODES)}")
     place, (x,) = array_place("pad", stream, ("x", x))
-    dtype, shape, strides = x.dtype, x.shape, x.strides
+    dtype, shape = x.dtype, x.shape
     widths = width if width.__class__ is int else _pairs(width)
     if mode in _MAPS and not (mode == "constant" and isinstance(value, list | tuple | np.ndarray)):
-        fill = b"" if value.__class__ is int and value == 0 else _bytes_of(value, dtype)
-        return moved("pad", place, x, out, lambda to: pad_job(dtype, shape, strides, widths, mode, fill, to))
+        is_zero = value.__class__ is int and value == 0
+        fill = b"" if is_zero else bytes(as_number("pad", "value", value, dtype).tobytes())
+        return moved("pad", place, x, out, pad_job, widths, mode, fill)
     ends = _widths(shape, widths)
-    to = target(
-        "pad", place, out, tuple(before + n + after for n, (before, after) in zip(shape, ends, strict=True)), dtype, x
-    )
+    padded = tuple(before + n + after for n, (before, after) in zip(shape, ends, strict=True))
+    to = target("pad", place, out, padded, dtype, x)
     inner = [slice(before, before + n) for n, (before, _) in zip(shape, ends, strict=True)]
     if x.size:
         copy(x, out=to.written[tuple(inner)], stream=place.stream)
@@ -321,10 +311,6 @@ def _pairs(width: Any) -> Any:
     return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
 
 
-def _bytes_of(value: Any, dtype: np.dtype) -> bytes:
-    return bytes(as_number("pad", "value", value, dtype).tobytes())
-
-
 def _widths(shape: Ints, width: Any) -> list[list[int]]:
     """Elements before and after each dimension."""
     try:
@@ -332,8 +318,7 @@ def _widths(shape: Ints, width: Any) -> list[list[int]]:
     except ValueError:
         raise ArgumentError(
             f"pad: width {shortened(width)} does not fit an array of {len(shape)} dimensions; give an int, (before, "
-            "after), or a "
-            "pair a dimension"
+            "after), or a pair a dimension"
         ) from None
     for d, (before, after) in enumerate(widths):
         if before < 0 or after < 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -248,7 +249,7 @@ _CAST_PACKS, _CAST_BLOCK = 2, 128
 
 @functools.lru_cache(4096)
 def cast_job(
-    source: np.dtype, target: np.dtype, saturate: bool, shape: Ints, strides: Ints, out_strides: Ints | None
+    source: np.dtype, shape: Ints, strides: Ints, target: np.dtype, saturate: bool, out_strides: Ints | None
 ) -> Job:
     """out[k] = x[k] as a number of `target`; `out_strides` None stands for a C-contiguous result."""
     types = number_of("cast", source), number_of("cast", target)
@@ -291,26 +292,27 @@ def delivered(place: ArrayPlace, target: Target) -> Any:
         if written.dtype == result.dtype:
             job = copy_job("copy", written.dtype, *layout, None, to)
         else:
-            job = cast_job(written.dtype, result.dtype, False, *layout, to)
+            job = cast_job(written.dtype, *layout, result.dtype, False, to)
         job.run(place, written, result)
     return result
 
 
 def moved(
-    op: str, place: ArrayPlace, x: Any, out: Any, job_of: Callable[[Ints | None], Job], dtype: np.dtype | None = None
+    op: str, place: ArrayPlace, x: Any, out: Any, job_of: Callable[..., Job], *of: Any, dtype: np.dtype | None = None
 ) -> Any:
-    """Launch `job_of(strides of out)` on a checked `out`, or a new array; ``job_of(None)`` is for a C-contiguous one.
+    """Launch `job_of(dtype, shape and strides of x, *of, strides of out)` on a checked `out`, or a new array.
 
-    `dtype` is the result's, where it is not that of `x`.
+    For a C-contiguous result the strides are None. `dtype` is the result's, where it is not that of `x`.
     """
-    job = job_of(None)
+    kind = x.dtype, x.shape, x.strides, *of
+    job = job_of(*kind, None)
     if out is None:
         result = place.empty(job.shape, x.dtype if dtype is None else dtype)
         job.run(place, x, result)
         return result
     to = target(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
     if not to.written.flags.c_contiguous:
-        job = job_of(to.written.strides)
+        job = job_of(*kind, to.written.strides)
     job.run(place, x, to.written)
     return delivered(place, to)
 
@@ -341,8 +343,7 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
         For elements of another size, and an `out` that does not fit.
     """
     place, (x,) = array_place("copy", stream, ("x", x))
-    dtype, shape, strides = x.dtype, x.shape, x.strides
-    return moved("copy", place, x, out, lambda to: copy_job("copy", dtype, shape, strides, None, to))
+    return moved("copy", place, x, out, partial(copy_job, "copy"), None)
 
 
 @repeated("out")
@@ -377,9 +378,8 @@ def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) 
     elements, a copy one element at a time.
     """
     place, (x,) = array_place("transpose", stream, ("x", x))
-    dtype, shape, strides = x.dtype, x.shape, x.strides
-    order = _permutation(integers("transpose", "axes", axes), len(shape))
-    return moved("transpose", place, x, out, lambda to: copy_job("transpose", dtype, shape, strides, order, to))
+    order = _permutation(integers("transpose", "axes", axes), x.ndim)
+    return moved("transpose", place, x, out, partial(copy_job, "transpose"), order)
 
 
 @functools.lru_cache
@@ -431,5 +431,4 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     saturate = flag("cast: saturate", saturate)
     place, (x,) = array_place("cast", stream, ("x", x))
     target = dtype if isinstance(dtype, np.dtype) else dtype_of("cast: dtype", dtype)
-    source, shape, strides = x.dtype, x.shape, x.strides
-    return moved("cast", place, x, out, lambda to: cast_job(source, target, saturate, shape, strides, to), target)
+    return moved("cast", place, x, out, cast_job, target, saturate, dtype=target)

@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.arrays.layout import Axis, axes_in_order, axis_of, integers
 from cudakit.arrays.output import target
-from cudakit.arrays.place import ArrayPlace, array_place, multiprocessors_of
+from cudakit.arrays.place import array_place, multiprocessors_of
 from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened, told
@@ -137,8 +137,6 @@ def warp_affine(
     border = border_of(op, mode, value, x.dtype)
     own = images_of(op, x.shape, integers(op, "axes", axes))
     rows, columns = (own.height, own.width) if shape is None else _shape_of(op, shape)
-    if not (rows and columns):
-        raise ArgumentError(f"{op}: an image of {own.height} × {own.width} pixels has none to take")
     images, result = _images_and_shape(op, x.shape, integers(op, "axes", axes), rows, columns)
     x = contiguous(place, x)
     to = target(op, place, out, result, x.dtype, x, contiguous=True)
@@ -281,9 +279,8 @@ def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = No
     to = target(op, place, out, shape, x.dtype, x, contiguous=True)
     pixels = prod(shape)
     if pixels:
-        place.launch(
-            _kernel("image/gray", spelling(x.dtype)), config(-(-pixels // (4 * _BLOCK)), _BLOCK), x, to.written, pixels
-        )
+        launch = config(-(-pixels // (4 * _BLOCK)), _BLOCK)
+        place.launch(_kernel("image/gray", spelling(x.dtype)), launch, x, to.written, pixels)
     return delivered(place, to)
 
 
@@ -319,18 +316,14 @@ def equalize(image: Any, *, out: Any = None, stream: Any = None) -> Any:
     x = contiguous(place, x)
     to = target(op, place, out, x.shape, x.dtype, x, contiguous=True)
     if x.size:
-        _equalize(place, x, to.written)
+        images, size = prod(x.shape[:-2]), x.shape[-2] * x.shape[-1]
+        parts = max(1, min(_BLOCKS * multiprocessors_of(place.device) // images, size // _LEAST))
+        counts = place.empty((images, 256), np.dtype(np.uint32))
+        place.clear(counts)
+        launch = config(images * parts, _BLOCK)
+        place.launch(_kernel("equalize/levels", _BLOCK), launch, x, counts, size, parts)
+        place.launch(_kernel("equalize/equalized", _BLOCK), launch, x, counts, to.written, size, parts)
     return delivered(place, to)
-
-
-def _equalize(place: ArrayPlace, x: Any, out: Any) -> None:
-    images, size = prod(x.shape[:-2]), x.shape[-2] * x.shape[-1]
-    parts = max(1, min(_BLOCKS * multiprocessors_of(place.device) // images, size // _LEAST))
-    counts = place.empty((images, 256), np.dtype(np.uint32))
-    place.clear(counts)
-    launch = config(images * parts, _BLOCK)
-    place.launch(_kernel("equalize/levels", _BLOCK), launch, x, counts, size, parts)
-    place.launch(_kernel("equalize/equalized", _BLOCK), launch, x, counts, out, size, parts)
 
 
 @functools.cache

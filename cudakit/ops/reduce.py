@@ -515,7 +515,7 @@ def norm(
     CuPy's or NumPy's, with their precision; those of a matrix with a NaN or an infinity are NaN.
     """
     order = _order(ord)
-    matrix = order is not None and (_dimensions(x) if axis is None else _axes_in(axis)) == 2
+    matrix = order is not None and _axes_in(x, axis) == 2
     if order in ("fro", "nuc") and not matrix:
         raise ArgumentError(f"norm: ord={shortened(ord)} is of matrices; give two axes, or leave ord out")
     if not matrix or order not in (1, -1, _INF, -_INF, 2, -2, "nuc"):
@@ -567,11 +567,10 @@ def _order(given: Any) -> Any:
     raise ArgumentError(f"norm: ord must be a number, inf, -inf, 'fro' or None, got {shortened(given)}")
 
 
-def _dimensions(x: Any) -> int:
-    return int(getattr(x, "ndim", len(getattr(x, "shape", ()))))
-
-
-def _axes_in(axis: Axis) -> int:
+def _axes_in(x: Any, axis: Axis) -> int:
+    """How many axes `axis` names of x."""
+    if axis is None:
+        return int(getattr(x, "ndim", len(getattr(x, "shape", ()))))
     return len(axis) if isinstance(axis, list | tuple) else 1
 
 

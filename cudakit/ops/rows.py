@@ -426,7 +426,7 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
 
     Milakov and Gimelshein, Online normalizer calculation for softmax, 2018.
     """
-    return _slices(SOFTMAX, x, axis, False, out, stream)
+    return _applied(SOFTMAX, x, axis, out, stream)
 
 
 @repeated("out")
@@ -440,7 +440,7 @@ def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None)
     Like SciPy's: where a slice holds ∞, its finite elements give −∞ and those at ∞ NaN; NaN throughout a slice that
     holds NaN, or −∞ alone.
     """
-    return _slices(LOG_SOFTMAX, x, axis, False, out, stream)
+    return _applied(LOG_SOFTMAX, x, axis, out, stream)
 
 
 @repeated("out")
@@ -472,7 +472,7 @@ def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = N
     as SciPy gives them. Unlike SciPy's there are no weights and no complex numbers, and a sum just above 1 is not
     computed by log1p: the error is absolute, of some units in the last place of 1 + |result|.
     """
-    return _slices(LOGSUMEXP, x, axis, flag("logsumexp: keepdims", keepdims), out, stream)
+    return _applied(LOGSUMEXP, x, axis, out, stream, flag("logsumexp: keepdims", keepdims))
 
 
 @repeated("out")
@@ -518,7 +518,7 @@ def layernorm(
     Chan, Golub and LeVeque, Updating formulae and a pairwise algorithm for computing sample variances, 1979; Ba, Kiros
     and Hinton, Layer normalization, 2016.
     """
-    return _normalised(LAYERNORM, x, weight, bias, eps, axis, out, stream)
+    return _applied(LAYERNORM, x, axis, out, stream, normalised=(weight, bias, eps))
 
 
 @repeated("out")
@@ -533,44 +533,41 @@ def rmsnorm(
     -----
     Zhang and Sennrich, Root mean square layer normalization, 2019.
     """
-    return _normalised(RMSNORM, x, weight, None, eps, axis, out, stream)
+    return _applied(RMSNORM, x, axis, out, stream, normalised=(weight, None, eps))
 
 
-def _slices(op: Op, x: Any, axis: Any, keepdims: bool, out: Any, stream: Any) -> Any:
-    place, (x,) = array_place(op.name, stream, ("x", x))
-    if type(axis) is not int and axis is not None:
-        axis = axes_of(op.name, axis, x.ndim)
-    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, place.alignment(x))
-    if out is None and job.order is None:
-        result = place.empty(job.shape, job.dtype)
-        job.launch(place, x, result)
-        return result
-    job, to = _placed(job, place, out, x)
-    job.launch(place, x, to.written)
-    return delivered(place, to)
-
-
-def _normalised(op: Op, x: Any, weight: Any, bias: Any, eps: Any, axis: Any, out: Any, stream: Any) -> Any:
+def _applied(
+    op: Op,
+    x: Any,
+    axis: Any,
+    out: Any,
+    stream: Any,
+    keepdims: bool = False,
+    normalised: tuple[Any, Any, Any] = (None, None, None),
+) -> Any:
+    """The result of an op; `normalised` are weight, bias and eps of those that take them."""
+    weight, bias, eps = normalised
     place, (x,) = array_place(op.name, stream, ("x", x))
     kind = type(x)
     if (weight is not None and type(weight) is not kind) or (bias is not None and type(bias) is not kind):
         place, weight, bias = _together(op, stream, x, weight, bias)
-    if type(eps) is not float:
-        eps = _number(op, eps)
+    if op.weighted and type(eps) is not float:
+        eps = real(f"{op.name}: eps", eps)
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
     parameters = [array for array in (weight, bias) if array is not None]
     known = [None if array is None else (array.dtype, array.shape, array.strides) for array in (weight, bias)]
     alignment = place.alignment(x, *parameters)
-    job = job_of(op, x.dtype, x.shape, x.strides, axis, False, place.device, None, alignment, *known)
-    if out is None and job.order is None:
-        made = place.empty(job.shape, job.dtype)
-        to = Target(made, made)
-    else:
-        job, to = _placed(job, place, out, x, *parameters)
+    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, alignment, *known)
     if job.copies:
-        weight, bias = _contiguous(place, weight), _contiguous(place, bias)
-    job.launch(place, x, to.written, weight, bias, eps)
+        weight, bias = (None if array is None else place.contiguous(array) for array in (weight, bias))
+    numbers = (weight, bias, eps) if op.weighted else ()
+    if out is None and job.order is None:
+        result = place.empty(job.shape, job.dtype)
+        job.launch(place, x, result, *numbers)
+        return result
+    job, to = _placed(job, place, out, x, *parameters)
+    job.launch(place, x, to.written, *numbers)
     return delivered(place, to)
 
 
@@ -593,12 +590,3 @@ def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[Arra
     place, (_, *arrays) = array_place(op.name, stream, ("x", x), *named)
     found = dict(zip((name for name, _ in named), arrays, strict=True))
     return place, found.get("weight"), found.get("bias")
-
-
-def _number(op: Op, eps: Any) -> float:
-    return real(f"{op.name}: eps", eps)
-
-
-def _contiguous(place: ArrayPlace, array: Any) -> Any:
-    """A weight or a bias of any strides as the kernels take it."""
-    return None if array is None else place.contiguous(array)

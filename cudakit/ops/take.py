@@ -258,12 +258,15 @@ def _one(count: Any) -> Ints:
 @functools.lru_cache(1024)
 def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Config, int]:
     """The kernel, its launch, and bytes of status."""
-    word = word_of("compact", dtype)
     rounds, block, resident, ahead = _SHAPES[dtype.itemsize]
-    tiles = -(-size // (rounds * block * 16))
-    wide = size >= 2**32
-    kernel = Kernel.from_template("compact/selected")[
-        word, "unsigned long long" if wide else "unsigned int", rounds, block, resident, ahead
-    ]
-    blocks = max(1, min(tiles, _BLOCKS * multiprocessors_of(device)))
-    return kernel, config(blocks, block), _STATUS_HEADER + 8 * (1 + wide) * tiles
+    index, launch, status_bytes = look_back(size, rounds * block * 16, block, _BLOCKS, device)
+    names = word_of("compact", dtype), index, rounds, block, resident, ahead
+    return Kernel.from_template("compact/selected")[names], launch, status_bytes
+
+
+def look_back(size: int, tile: int, block: int, resident: int, device: int | str) -> tuple[str, Config, int]:
+    """A pass with decoupled look-back over tiles of so many elements: type of indices, launch, bytes of status."""
+    tiles, is_wide = -(-size // tile), size >= 2**32
+    blocks = max(1, min(tiles, resident * multiprocessors_of(device)))
+    index = "unsigned long long" if is_wide else "unsigned int"
+    return index, config(blocks, block), _STATUS_HEADER + 8 * (1 + is_wide) * tiles

@@ -10,7 +10,7 @@ import numpy as np
 
 from cudakit.arrays.layout import axis_of, one_axis
 from cudakit.arrays.output import target
-from cudakit.arrays.place import ArrayPlace, array_place, multiprocessors_of
+from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError, shortened
@@ -18,13 +18,12 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import cast, copy, delivered
 from cudakit.ops.sort import Sorting, argsort, lines_of, order_of, sort_rows
-from cudakit.ops.take import take
+from cudakit.ops.take import look_back, take
 from cudakit.types.checked import flag, is_one_of, text_of
 
 _INT64 = np.dtype(np.int64)
 #: Elements a thread, threads a block, blocks a multiprocessor.
 _ITEMS, _BLOCK, _BLOCKS = 8, 256, 4
-_STATUS_HEADER = 256
 
 
 def run_length(x: Any, *, return_starts: bool = False, stream: Any = None) -> tuple[Any, ...]:
@@ -203,13 +202,8 @@ def _begun(
 @functools.lru_cache(1024)
 def _launch(order: str, size: int, apart: bool, device: int | str) -> tuple[Kernel, Config, int]:
     """The kernel, its launch, and bytes of status."""
-    tiles = -(-size // (_ITEMS * _BLOCK))
-    is_wide = size >= 2**32
-    kernel = Kernel.from_template("runs/begun")[
-        order, "unsigned long long" if is_wide else "unsigned int", apart, _ITEMS, _BLOCK
-    ]
-    blocks = min(tiles, _BLOCKS * multiprocessors_of(device))
-    return kernel, config(blocks, _BLOCK), _STATUS_HEADER + 8 * (1 + is_wide) * tiles
+    index, launch, status_bytes = look_back(size, _ITEMS * _BLOCK, _BLOCK, _BLOCKS, device)
+    return Kernel.from_template("runs/begun")[order, index, apart, _ITEMS, _BLOCK], launch, status_bytes
 
 
 # --- searchsorted -----------------------------------------------------------------------------------------------------

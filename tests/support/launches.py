@@ -238,12 +238,12 @@ def _of_casts() -> Iterator[Any]:
     for source, target, saturate in ((F4, F8, False), (F8, U1, True), (U1, F4, True), (F4, I4, False)):
         for shape in ((1000,), (513, 3), (1,), (0, 4)):
             size = source.itemsize
-            yield copies.cast_job(source, target, saturate, shape, dense(*shape, itemsize=size), None)
+            yield copies.cast_job(source, shape, dense(*shape, itemsize=size), target, saturate, None)
             turned = tuple(reversed(dense(*reversed(shape), itemsize=size)))
-            yield copies.cast_job(source, target, saturate, shape, turned, None)
-    yield copies.cast_job(F4, F8, False, (2, 3), (-12, 4), (8, -16))
-    yield copies.cast_job(U1, F4, False, (2**16, 2**15 - 1), (2**15, 1), None)
-    yield copies.cast_job(U1, F4, False, (2**16, 2**15), (2**15 + 1, 1), None)
+            yield copies.cast_job(source, shape, turned, target, saturate, None)
+    yield copies.cast_job(F4, (2, 3), (-12, 4), F8, False, (8, -16))
+    yield copies.cast_job(U1, (2**16, 2**15 - 1), (2**15, 1), F4, False, None)
+    yield copies.cast_job(U1, (2**16, 2**15), (2**15 + 1, 1), F4, False, None)
 
 
 def _of_takes() -> Iterator[Any]:
