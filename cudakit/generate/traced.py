@@ -41,7 +41,7 @@ _COMBINED: dict[str, tuple[np.ufunc, Any]] = {
 
 
 class Writer(Protocol):
-    """Who writes down what is done to stand-ins: a `cudakit.generate.trace.Trace`."""
+    """Who writes down what is done to stand-ins: a `cudakit.generate.traced.Trace`."""
 
     origins: dict[str, frozenset[str]]
     views: dict[str, Any]

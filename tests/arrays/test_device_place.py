@@ -66,7 +66,7 @@ class Gpu:
         monkeypatch.setattr(place_module, "as_stream", lambda stream: ("core of", stream))
         monkeypatch.setattr(place_module, "known", self.known)
         monkeypatch.setattr(place_module, "require_stream", lambda stream: None)
-        monkeypatch.setattr(place_module.capture_state, "current", lambda stream: self.capture)
+        monkeypatch.setattr(place_module.streams, "current", lambda stream: self.capture)
         monkeypatch.setattr(place_module, "refuse_capture", self.refuse)
         monkeypatch.setattr(place_module, "order", lambda: SimpleNamespace(around=around))
         self.refused: list[Any] = []

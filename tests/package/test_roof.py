@@ -152,7 +152,7 @@ class Gpu:
             make_current=lambda device: self.done.append(("current", device)),
         )
         put(places, order=lambda: SimpleNamespace(join=lambda *given: self.done.append(("join", *given))))
-        put(places.capture_state, current=lambda given: ("capture", given), is_capturing=lambda given: ("is", given))
+        put(places.streams, current=lambda given: ("capture", given), is_capturing=lambda given: ("is", given))
         cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=5))
         self.cupy = SimpleNamespace(cuda=cuda)
         monkeypatch.setitem(__import__("sys").modules, "cupy", self.cupy)

@@ -115,8 +115,8 @@ def test_on_a_terminal(tmp_path: Path) -> None:
 
     program = """
 import cudakit as ck, numpy as np
-from cudakit.jit.cache import notice
-notice.AFTER_S = 0.0
+from cudakit.jit.cache import settings
+settings.AFTER_S = 0.0
 kernel = ck.Kernel("template <class T> __global__ void seen(T* x) { *x = 1; }")
 kernel[np.float32].compile(arch="sm_90")
 kernel[np.float32].compile(arch="sm_90")
