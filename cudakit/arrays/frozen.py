@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from cudakit.arrays.log import Cleared, Copied, Launched, Made, Source
 from cudakit.jit.launch.bind import Fragment, evaluate
-from cudakit.jit.launch.dispatch import MISSING
+from cudakit.jit.launch.dispatch import MISSING, current_stream_text, known_value_text, launch_text
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.jit.load.config import as_config
@@ -39,7 +39,7 @@ from cudakit.streams.witnesses import add_shortcut, watched
 # ones, or of those that are kept; what is passed for it follows from that one's address.
 
 _ATTEMPT = """\
-if current_cupy_stream($device) is $cupy_stream$conditions:
+if $current is $cupy_stream$conditions:
     $ways"""
 _WAY_OF_KNOWN = """\
 if (
@@ -138,7 +138,7 @@ class FrozenCall(NamedTuple):
             ways.append(_Way(names, number, made, shapes, False, settled is not None).text())
         text = fill(
             _ATTEMPT,
-            device="" if several else str(device),
+            current=current_stream_text(device, names),
             cupy_stream=f"cupy_stream_{number}",
             conditions="".join(f" and {each}" for each in conditions),
             ways="\n".join(ways),
@@ -295,7 +295,7 @@ class _Way:
         values = list(map(self._value, shape.fragments, step.passed, sources))
         given = {"launch": shape.run, "core": core, "config": config, "kernel": kernel}
         run, *first = [self._named(what, value) for what, value in given.items()]
-        text = f"{run}({', '.join([*first, *values])})"
+        text = launch_text(run, first, values)
         array = sys.modules["cupy"].ndarray
         varies = any(
             source and not isinstance(value, array) for source, value in zip(sources, step.passed, strict=True)
@@ -330,13 +330,12 @@ class _Way:
             return self._named("value", evaluate(fragment, value))
         prefix = f"number_{self.number}_{len(self.names)}_"
         self.names[f"{prefix}last"] = value
-        self.names.update({f"{prefix}{key}": constant for key, constant in fragment.constants.items()})
         seen, passed = (source, source) if isinstance(source, str) else source
-        self.guards.append(fragment.guard.format(a=seen, k=prefix))
-        text = fragment.value.format(a=passed, k=prefix)
+        guard, text = fragment.written(seen, prefix, self.names, passed)
+        self.guards.append(guard)
         if value.__class__ is float and text != passed:
             # The same float object, as a constant of a loop is: its bits are known.
-            text = f"{self._named('bits', evaluate(fragment, value))} if {seen} is {prefix}last else {text}"
+            text = known_value_text(self._named("bits", evaluate(fragment, value)), seen, f"{prefix}last", text)
         return text
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:
@@ -449,9 +448,10 @@ def _shape_of(step: Launched) -> CallShape:
 
 
 def _fits(fragment: Fragment, value: Any) -> bool:
-    names = {f"k_{key}": constant for key, constant in fragment.constants.items()}
+    names = {"a": value}
+    guard, _ = fragment.written("a", "k_", names)
     try:
-        return bool(eval(fragment.guard.format(a="a", k="k_"), {**names, "a": value}))
+        return bool(eval(guard, names))
     except (AttributeError, TypeError):
         return False
 
@@ -647,7 +647,6 @@ class Frozen:
             return
         self._made += 1
         self._names.update(call.names)
-        self._names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
         attempt.text = call.text
         attempt.settle(made.addresses)
         # From the second stream on, those of one stream are settled no more.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from types import SimpleNamespace
 from typing import Any
 
@@ -53,27 +54,32 @@ def launched(*passed: Any, sources: tuple[str | None, ...] = ()) -> Launched:
 TEXT = "launch(core, config, kernel, 1, 2)"
 
 
+def written(way: Any, run: Any, step: Launched) -> str:
+    """The launch of a step, in one line."""
+    return ast.unparse(ast.parse(way._launch(shape_of(run), step)))
+
+
 def test_parameters_that_stay_are_written_once(way: Any) -> None:
     run = Packed()
-    assert way._launch(shape_of(run), launched(1, 2)) == "bound()"
+    assert written(way, run, launched(1, 2)) == "bound()"
     assert run.bound_to == [("core", ("config of", 3), "kernel", [1, 2])]
     first, second = (Array((2,), "f4", 4096 * k) for k in (1, 2))
     way.new = [_Memory.of("x", first), _Memory.of("y", second)]
     same = "new_address_0 == 4096 and new_address_1 == 8192"
-    assert way._launch(shape_of(run), launched(1, 2)) == f"bound() if {same} else {TEXT}"
+    assert written(way, run, launched(1, 2)) == f"bound() if {same} else {TEXT}"
 
 
 def test_parameters_that_vary_are_written_at_each_call(way: Any) -> None:
     run = Packed()
-    assert way._launch(shape_of(run), launched(1, 2, sources=("a0", None))) == "launch(core, config, kernel, a0, 2)"
+    assert written(way, run, launched(1, 2, sources=("a0", None))) == "launch(core, config, kernel, a0, 2)"
     assert run.bound_to == []
     array = Array((2,), "f4", 4096)
     way._value = lambda fragment, value, source: "value"
-    assert way._launch(shape_of(run), launched(array, 2, sources=("a0", None))) == "bound()"
+    assert written(way, run, launched(array, 2, sources=("a0", None))) == "bound()"
     way.is_known = False
-    assert way._launch(shape_of(run), launched(1, 2)) == "launch(core, config, kernel, value, value)"
+    assert written(way, run, launched(1, 2)) == "launch(core, config, kernel, value, value)"
     way.is_known = True
-    assert way._launch(shape_of(print), launched(1, 2)) == "launch(core, config, kernel, value, value)"
+    assert written(way, print, launched(1, 2)) == "launch(core, config, kernel, value, value)"
     assert len(run.bound_to) == 1
     assert frozen.PackedLaunch is PackedLaunch
 

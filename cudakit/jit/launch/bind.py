@@ -139,6 +139,23 @@ class Fragment(NamedTuple):
     number: bool = False
     shaped: bool = False
 
+    def written(self, argument: str, prefix: str, names: dict[str, Any], passed: str = "") -> tuple[str, str]:
+        """Guard and value of an argument in generated code.
+
+        Parameters
+        ----------
+        argument : str
+            Expression for the argument.
+        prefix : str
+            What the names of the constants begin with.
+        names : dict
+            The code's global names, to which the constants are added.
+        passed : str
+            Expression for the argument in the value, where it is another one.
+        """
+        names.update({f"{prefix}{suffix}": constant for suffix, constant in self.constants.items()})
+        return self.guard.format(a=argument, k=prefix), self.value.format(a=passed or argument, k=prefix)
+
 
 class Callee(NamedTuple):
     """The kernel that is called, and its device: what a binding must know beside the argument and its parameter."""
@@ -150,10 +167,11 @@ class Callee(NamedTuple):
 
 def evaluate(fragment: Fragment, argument: Any) -> Any:
     """What a fragment passes on for one argument, outside the generated function."""
-    names = {**{f"k_{key}": value for key, value in fragment.constants.items()}, "a": argument}
-    if ":=" in fragment.guard:
-        eval(fragment.guard.format(a="a", k="k_"), names)  # which finds the value
-    return eval(fragment.value.format(a="a", k="k_"), names)
+    names = {"a": argument}
+    guard, value = fragment.written("a", "k_", names)
+    if ":=" in guard:
+        eval(guard, names)  # which finds the value
+    return eval(value, names)
 
 
 def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: int, weak_choice: bool) -> Fragment:

@@ -180,9 +180,7 @@ if stream is stream_seen and config is config_seen$same_streams:
     if (
         $same_arrays
     ):
-        return $launch(
-            core, resolved_config, $kernel$known_values
-        )
+        return $known_launch
 """
 _SETTLED_FOR_ANY = """\
     if (
@@ -191,9 +189,7 @@ _SETTLED_FOR_ANY = """\
     ):
         if $first_reference() is None:
             $shape.renew($values, $arguments)
-        return $launch(
-            core, resolved_config, $kernel$passed_values
-        )
+        return $passed_launch
 """
 # On the second of several streams, and on those whose launches wait for each other.
 _REPEATED = """\
@@ -209,9 +205,7 @@ if repeated is not None:
         and $same_arrays
     ):
         if again is None:
-            return $launch(
-                core, resolved_config, $kernel$known_values
-            )
+            return $known_launch
         return again(
             $known,
             $arguments,
@@ -324,13 +318,12 @@ class Dispatcher:
         guards, values = [], []
         for fragment, family, title, argument in zip(shape.fragments, shape.families, titles, arguments, strict=True):
             prefix = f"{title}_{number}_"
-            names.update({f"{prefix}{key}": value for key, value in fragment.constants.items()})
-            guard = fragment.guard.format(a=argument, k=prefix)
+            guard, value = fragment.written(argument, prefix, names)
             if len(self._shapes) > 1 and family in ("cupy", "torch"):
                 # A guard must not raise where a later shape could fit.
                 guard = f"{argument}.__class__ is {prefix}class and {guard}"
             guards.append(guard)
-            values.append(fragment.value.format(a=argument, k=prefix))
+            values.append(value)
         guards.append(f"len(extra) == {surplus}" if surplus > 0 else "not extra")
         names[f"shape_{number}"] = shape
         parts = {
@@ -357,14 +350,11 @@ def _straight(
     names: dict[str, Any],
 ) -> str:
     """Lines that launch a device's `shape` with no look at the order, where it is known that none is needed."""
-    names.update({f"launch_{number}": shape.run, f"kernel_{number}": shape.loaded.kernel})
+    run, kernel = f"launch_{number}", f"kernel_{number}"
+    names.update({run: shape.run, kernel: shape.loaded.kernel})
     same_streams = ""
     if "cupy" in shape.families:
-        names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
-        # Naming the device spares CuPy a question to the runtime; where there are several, the answer must be for the
-        # device that is current in this thread, so that a launch with another one current is not let through.
-        device = shape.device_id if devices.device_count() == 1 else ""
-        same_streams += f" and current_cupy_stream({device}) is cupy_stream"
+        same_streams += f" and {current_stream_text(shape.device_id, names)} is cupy_stream"
     if "torch" in shape.families:
         names["current_torch_stream"] = sys.modules["torch"]._C._cuda_getCurrentRawStream
         same_streams += f" and current_torch_stream({shape.device_id}) == torch_stream"
@@ -376,29 +366,51 @@ def _straight(
     for i in shape.numbers:
         checks[i] = f"({arguments[i]} is {titles[i]}_seen or {guards[i]})"
     for i in shape.converted:
-        passed[i] = f"{titles[i]}_value if {arguments[i]} is {titles[i]}_seen else {values[i]}"
+        passed[i] = known_value_text(f"{titles[i]}_value", arguments[i], f"{titles[i]}_seen", values[i])
     known = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(passed)]
     memo = [f"{title}_reference, {title}_value, " for title in fixed.values()]
     memo += [f"{titles[i]}_seen, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
     memo += [f"{titles[i]}_shape, " for i in shape.shaped]
+    first = ("core", "resolved_config", kernel)
     parts = {
         **parts,
-        "launch": f"launch_{number}",
-        "kernel": f"kernel_{number}",
         "same_streams": same_streams,
         "memo": "".join(memo).rstrip(),
         "same_arrays": "\nand ".join([same.get(i, check) for i, check in enumerate(checks)]),
         "any_arrays": "\nand ".join(checks),
         "known": _tuple(known),
-        "known_values": "".join(f",\n{value}" for value in known),
-        "passed_values": "".join(f",\n{value}" for value in passed),
+        "known_launch": launch_text(run, first, known),
+        "passed_launch": launch_text(run, first, passed),
     }
     text = fill(_SETTLED, 2, **parts)
     if not fixed:
         return text
-    first = shape.fixed[0]
-    text += fill(_SETTLED_FOR_ANY, 2, first_reference=f"{titles[first]}_reference", **parts)
-    return text + (fill(_REPEATED, 2, first=arguments[first], **parts) if shape.is_fixed else "")
+    leader = shape.fixed[0]
+    text += fill(_SETTLED_FOR_ANY, 2, first_reference=f"{titles[leader]}_reference", **parts)
+    return text + (fill(_REPEATED, 2, first=arguments[leader], **parts) if shape.is_fixed else "")
+
+
+# What functions of kernels and recorded calls (`cudakit.arrays.frozen`) are both written with. Guards and values
+# of arguments are `Fragment.written`.
+
+
+def launch_text(run: str, first: Sequence[str], values: Sequence[str]) -> str:
+    """Lines that call what launches: `first` are stream, configuration and kernel, then the kernel's arguments."""
+    listed = "".join(f",\n    {value}" for value in values)
+    return f"{run}(\n    {', '.join(first)}{listed}\n)"
+
+
+def known_value_text(known: str, argument: str, last: str, value: str) -> str:
+    """What is passed for a number: `known` where it is the `last` one, else the `value` worked out anew."""
+    return f"{known} if {argument} is {last} else {value}"
+
+
+def current_stream_text(device_id: int, names: dict[str, Any]) -> str:
+    """CuPy's current stream; `names` is given what it is asked by."""
+    names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
+    # Naming the device spares CuPy a question to the runtime; where there are several, the answer must be for the
+    # device that is current in this thread, so that a launch with another one current is not let through.
+    return f"current_cupy_stream({device_id if devices.device_count() == 1 else ''})"
 
 
 def _tuple(expressions: Sequence[str]) -> str:
