@@ -156,35 +156,15 @@ def ld(given: Instruction, context: Context) -> Step:
 
         return from_parameters
     address, strong = context.address(source, space), is_widely_strong(given)
-    chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
-        if chunk < len(items):
-            check_vector(addresses, dtype.itemsize * len(items))
-        for first in range(0, len(items), chunk):
-            where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
-            values = machine.memory.load(space, where, whole, index, strong)
-            if chunk == 1:
-                writes[first](frame, index, values)
-                continue
-            columns = values.view(dtype).reshape(-1, chunk)
-            for number in range(chunk):
-                writes[first + number](frame, index, columns[:, number])
+        check_vector(addresses, dtype.itemsize * len(items))
+        for number, write in enumerate(writes):
+            where = addresses + np.uint64(number * dtype.itemsize)
+            write(frame, index, machine.memory.load(space, where, dtype, index, strong))
 
     return step
-
-
-#: A dtype to move bytes in, by their number.
-_MOVED: dict[int, np.dtype] = {2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: CHUNK}
-
-
-def _chunks(dtype: np.dtype, items: int) -> tuple[int, np.dtype]:
-    """Elements of a vector of `items` that are moved at once, and the dtype to move them in."""
-    if items == 1:
-        return 1, dtype
-    at_once = min(items, 16 // dtype.itemsize)
-    return at_once, _MOVED[at_once * dtype.itemsize]
 
 
 #: A vector access is aligned to its whole size.
@@ -222,22 +202,13 @@ def st(given: Instruction, context: Context) -> Step:
     if space == "const":
         raise EmulationError("constant memory cannot be stored to")
     address, strong = context.address(target, space), is_widely_strong(given)
-    chunk, whole = _chunks(dtype, len(items))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
-        if chunk < len(items):
-            check_vector(addresses, dtype.itemsize * len(items))
-        for first in range(0, len(items), chunk):
-            where = addresses + np.uint64(first * dtype.itemsize) if first else addresses
-            if chunk == 1:
-                values = np.asarray(reads[first](frame, index, machine), dtype)
-            else:
-                columns = np.empty((addresses.size, chunk), dtype)
-                for number in range(chunk):
-                    columns[:, number] = reads[first + number](frame, index, machine)
-                values = columns.view(whole)[:, 0]
-            machine.memory.store(space, where, values, index, strong)
+        check_vector(addresses, dtype.itemsize * len(items))
+        for number, read in enumerate(reads):
+            values = np.asarray(read(frame, index, machine), dtype)
+            machine.memory.store(space, addresses + np.uint64(number * dtype.itemsize), values, index, strong)
 
     return step
 

@@ -19,10 +19,8 @@ from cudakit.emulator.instructions.rounding import quieted
 from cudakit.emulator.machine.decode import DTYPES, Context, Control, Reader, Step, Writer, control, instruction
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import AT_WARP, DONE, RUNNING, Frame, Machine
-from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand
+from cudakit.emulator.ptx.program import Group, Instruction, Operand
 from cudakit.errors import EmulationError
-
-FULL = np.uint32(0xFFFFFFFF)
 
 #: compute(machine, lanes, members: mask of those who take part in each lane's operation, inputs) → outputs
 Compute: TypeAlias = Callable[[Machine, Index, np.ndarray, list[Any]], tuple[Any, ...]]
@@ -119,9 +117,9 @@ def synchronised(
         else:
             given = np.asarray(mask(frame, active, machine))
             lane = machine.lane_id if active is None else machine.lane_id[active]
-            whole = given == FULL
-            if not whole.all() and not ((given >> lane) & np.uint32(1)).all():
-                bad = int(np.flatnonzero(~((given >> lane) & np.uint32(1)).astype(bool))[0])
+            own = (given >> lane) & np.uint32(1)
+            if not own.all():
+                bad = int(np.flatnonzero(own == 0)[0])
                 one = int(np.broadcast_to(given, lane.shape)[bad])
                 raise EmulationError(f"lane {int(lane[bad])} is not in its own member mask {one:#010x}")
             members = given & of_lanes(machine, active, _alive(machine))
@@ -163,14 +161,6 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
     return target, None
 
 
-def _uniform(values: Any) -> Any:
-    """The one value that all lanes have, or None."""
-    values = np.asarray(values)
-    if values.ndim == 0:
-        return values[()]
-    return values[0] if (values == values[0]).all() else None
-
-
 def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
     """Lane that `lane` reads from, and whether it is in range: the pseudo-code of PTX ISA 9.7.9.6."""
     lane, b, c = (np.asarray(x).astype(np.int32) for x in (lane, b, c))
@@ -200,25 +190,13 @@ def shfl(given: Instruction, context: Context) -> Control:
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
         values, distance, clamp = inputs
-        count = machine.lanes if lanes is None else lanes.size
-        table = by_warp(machine, lanes, values)
-        one_distance, one_clamp = _uniform(distance), _uniform(clamp)
-        if lanes is None and machine.threads % 32 == 0 and one_distance is not None and one_clamp is not None:
-            source, inside = shuffle_source(mode, np.arange(32), one_distance, one_clamp)
-            moved = np.take(table, source, axis=1).reshape(-1)
-            whole = (members == FULL).all()
-            if inside_to or not whole:
-                inside, source = (np.broadcast_to(x, (machine.lanes // 32, 32)).reshape(-1) for x in (inside, source))
-            if whole:
-                return moved, inside
-        else:
-            lane = machine.lane_id if lanes is None else machine.lane_id[lanes]
-            source, inside = shuffle_source(mode, lane, distance, clamp)
-            warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
-            moved = table.reshape(-1)[warp * 32 + source]
+        lane = machine.lane_id if lanes is None else machine.lane_id[lanes]
+        source, inside = shuffle_source(mode, lane, distance, clamp)
+        warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
+        moved = by_warp(machine, lanes, values).reshape(-1)[warp * 32 + source]
         # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
         takes_part = (members >> source.astype(np.uint32)) & np.uint32(1)
-        return moved * takes_part, np.broadcast_to(inside, (count,))
+        return moved * takes_part, inside
 
     return synchronised(str(given), mask, reads, compute, writes)
 
@@ -290,18 +268,14 @@ def redux(given: Instruction, context: Context) -> Control:
         values = np.abs(inputs[0]) if absolute else inputs[0]
         if kind == "f32":
             values = quieted(values)
-        if lanes is None and machine.threads % 32 == 0 and (members == FULL).all():
-            reduced = function.reduce(by_warp(machine, lanes, values), axis=1)
-            result = of_lanes(machine, lanes, reduced)
-        else:
-            warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
-            part = warp * 32 + _lowest(members)
-            order = np.argsort(part, kind="stable")
-            values = np.broadcast_to(values, part.shape)[order]
-            starts = np.flatnonzero(np.diff(part[order], prepend=-1))
-            reduced = function.reduceat(values, starts)
-            result = np.empty(part.size, reduced.dtype)
-            result[order] = np.repeat(reduced, np.diff(starts, append=part.size))
+        warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
+        part = warp * 32 + _lowest(members)
+        order = np.argsort(part, kind="stable")
+        values = np.broadcast_to(values, part.shape)[order]
+        starts = np.flatnonzero(np.diff(part[order], prepend=-1))
+        reduced = function.reduceat(values, starts)
+        result = np.empty(part.size, reduced.dtype)
+        result[order] = np.repeat(reduced, np.diff(starts, append=part.size))
         if kind == "f32":
             bits = np.where(np.isnan(result), np.uint32(0x7FFFFFFF), result.view(np.uint32))
             return (bits.view(np.float32),)
@@ -327,16 +301,8 @@ def elect(given: Instruction, context: Context) -> Control:
 
 def warp_barrier(given: Instruction, context: Context) -> Control:
     """``bar.warp.sync``: PTX ISA 9.7.13.2."""
-    (given_mask,) = given.operands
-    mask = context.read(given_mask, "b32")
-    alone = isinstance(given_mask, Immediate) and given_mask.value & 0xFFFFFFFF == 0xFFFFFFFF
-    meet = synchronised(str(given), mask, [], lambda machine, lanes, members, inputs: (), [])
-
-    def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> Any:
-        # All lanes are here, and each names itself: nothing to look at.
-        return True if alone and active is None else meet(machine, frame, index, active, here)
-
-    return control
+    mask = context.read(given.operands[0], "b32")
+    return synchronised(str(given), mask, [], lambda machine, lanes, members, inputs: (), [])
 
 
 @instruction("activemask")
