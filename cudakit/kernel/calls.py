@@ -8,17 +8,8 @@ from keyword import iskeyword
 from typing import Any, TypeVar
 
 from cudakit.errors import ArgumentError, CompileError, TemplateError, raise_launch_error, shortened
+from cudakit.jit.launch import code_place
 from cudakit.jit.launch.bind import evaluate
-from cudakit.jit.launch.code_place import (
-    CodePlace,
-    Ready,
-    defaults_of,
-    describe_call,
-    in_order,
-    weak_choices,
-    with_defaults,
-    wrong_count,
-)
 from cudakit.jit.launch.dispatch import MISSING, Dispatcher, Shape
 from cudakit.jit.launch.launch import CallShape, Plan, nothing
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
@@ -90,10 +81,10 @@ class Calls:
         self.explicit: dict[str, Deduced] = {}
         if given and not signature.overloads:
             self.explicit = explicit_arguments(signature, given, self.book)
-        self.defaults: dict[str, Any] = defaults_of(signature)
+        self.defaults: dict[str, Any] = code_place.defaults_of(signature)
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self.dispatcher: Dispatcher = Dispatcher(signature.name, names, self._check, self.defaults)
-        self.latest: Ready | None = None
+        self.latest: code_place.Ready | None = None
         unit.users.add(self)
 
     def forget(self) -> None:
@@ -118,7 +109,7 @@ class Calls:
         made = specialise(self.source, declarations, self.signature, found, evidence, book, arch, options, target)
         return made, book
 
-    def load(self, evidence: tuple[Evidence, ...], place: CodePlace) -> Ready:
+    def load(self, evidence: tuple[Evidence, ...], place: code_place.CodePlace) -> code_place.Ready:
         """The specialization for arguments of those types, ready to be launched at a place."""
         place.check_arch(self.signature.name, self.arch)
         wanted, book = self.specialized(evidence, self.arch or place.arch, place.target)
@@ -164,11 +155,13 @@ class Calls:
         if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
             raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
         if named:
-            given = in_order(self.signature.name, self.dispatcher.parameters, given, named)
+            given = code_place.in_order(self.signature.name, self.dispatcher.parameters, given, named)
         while given and given[-1] is MISSING:
             given = given[:-1]
         if host_arrays.among(given):
-            backend_of(stream).call(self.kernel, stream, config, with_defaults(self.signature, self.defaults, given))
+            backend_of(stream).call(
+                self.kernel, stream, config, code_place.with_defaults(self.signature, self.defaults, given)
+            )
             return
         with self.unit.lock:
             count = len(given)
@@ -193,10 +186,10 @@ class Calls:
             return choose(
                 self.signature.overloads, lambda each: self.overload(each)._shape(stream, config, given), len(given)
             )
-        given = with_defaults(self.signature, self.defaults, given)
+        given = code_place.with_defaults(self.signature, self.defaults, given)
         place = place_of(stream).code(stream)
         wanted = as_config(config)
-        described = describe_call(self.signature, given, self.book, place.describe)
+        described = code_place.describe_call(self.signature, given, self.book, place.describe)
         if is_empty(wanted):
             return wanted, None, [], given
         evidence = tuple(argument.evidence for argument in described)
@@ -205,7 +198,9 @@ class Calls:
             if len(ready.parameters) != len(described):
                 unread = "; its head was not understood, so that its default arguments are not known: give all values"
                 more = "" if self.signature.parameters is not None else unread
-                raise wrong_count(self.signature.name, len(ready.parameters), len(described), more=more)
-            shape = place.bind(ready, given, described, weak_choices(self.signature, evidence, self.explicit))
+                raise code_place.wrong_count(self.signature.name, len(ready.parameters), len(described), more=more)
+            shape = place.bind(
+                ready, given, described, code_place.weak_choices(self.signature, evidence, self.explicit)
+            )
         pairs = zip(shape.fragments, described, strict=True)
         return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs], given

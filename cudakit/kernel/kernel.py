@@ -78,7 +78,7 @@ class Module:
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        return cls._of(Unit.of(_as_wanted(source.from_text(text, depth=2), host_code, options), options, arch))
+        return cls._of_source(_as_wanted(source.from_text(text, depth=2), host_code, options), options, arch)
 
     @classmethod
     def from_file(
@@ -90,12 +90,16 @@ class Module:
         host_code: HostCode = "keep",
     ) -> Self:
         """The module of a source file; ``#include "…"`` looks beside it first."""
-        return cls._of(Unit.of(_as_wanted(source.from_file(path, None, host_code), host_code, options), options, arch))
+        return cls._of_source(_as_wanted(source.from_file(path, None, host_code), host_code, options), options, arch)
 
     @classmethod
     def from_template(cls, concept: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """That of the packaged file ``templates/<concept>.cuh``."""
-        return cls._of(Unit.of(source.from_template(concept), options, arch))
+        return cls._of_source(source.from_template(concept), options, arch)
+
+    @classmethod
+    def _of_source(cls, origin: Source, options: CompileOptions | None, arch: str | None) -> Self:
+        return cls._of(Unit.of(origin, options, arch))
 
     @classmethod
     def _of(cls, unit: Unit) -> Self:
@@ -111,7 +115,7 @@ class Module:
             return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore_module, (type(self), self.source, self.options, self.arch)
+        return type(self)._of_source, (self.source, self.options, self.arch)
 
     def __repr__(self) -> str:
         return f"<cudakit.Module {self.source.name}: {', '.join(self.kernels)}>"
@@ -332,7 +336,7 @@ class Kernel(functools.partial[None]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), self.source, self.signature.full_name, self.options, self.arch, self._calls.given)
+        return type(self)._make, (self.source, self.signature.full_name, self.options, self.arch, self._calls.given)
 
     def __repr__(self) -> str:
         explicit = self._calls.explicit.values()
@@ -556,19 +560,9 @@ def _headed(origin: Source) -> Signature:
     return binary.signature(origin)
 
 
-def _restore(
-    cls: type[Kernel], origin: Source, name: str, options: CompileOptions, arch: str | None, given: tuple[Any, ...]
-) -> Kernel:
-    return cls._make(origin, name, options, arch, given)
-
-
 def of_source(origin: Source, name: str, options: CompileOptions | None = None) -> Kernel:
     """The kernel `name` of a source that was read, or generated."""
     return Kernel._make(origin, name, options, None)
-
-
-def _restore_module(cls: type[Module], origin: Source, options: CompileOptions, arch: str | None) -> Module:
-    return cls._of(Unit.of(origin, options, arch))
 
 
 def prewarm(

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cudakit.errors import CompileError, CompileWarning, TemplateError
 from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.source import headers
-from cudakit.jit.source.closure import NOTHING_READ, TELLS_TIME, TIMES, Closure, spliced
+from cudakit.jit.source import closure, headers
 from cudakit.jit.source.preprocessor import escaped
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import GENERATED, Specialization
@@ -139,11 +138,11 @@ class Request:
 
     def __init__(self, specialization: Specialization) -> None:
         self.specialization = specialization
-        self.closure: Closure | None = None if self.includes else NOTHING_READ
-        self._key: tuple[Closure | None, str] | None = None
+        self.closure: closure.Closure | None = None if self.includes else closure.NOTHING_READ
+        self._key: tuple[closure.Closure | None, str] | None = None
         self.unstorable = reads_files(specialization.options.extra)
-        if any(name in self.written for name in TIMES):
-            self.unstorable = TELLS_TIME
+        if any(name in self.written for name in closure.TIMES):
+            self.unstorable = closure.TELLS_TIME
 
     @property
     def label(self) -> str:
@@ -164,7 +163,7 @@ class Request:
     @cached_property
     def includes(self) -> bool:
         """Whether the text may include anything: without, nothing of what headers need is looked for."""
-        return b"include" in spliced(self.written.encode()) or any(
+        return b"include" in closure.spliced(self.written.encode()) or any(
             "include" in f"{name}{value}" for name, value in self.flags_given
         )
 
@@ -240,17 +239,14 @@ class Request:
         """
         if not self.includes:
             return self._compile({})
-        # Imported here: a hit needs neither.
-        from cudakit.jit.source.closure import Unsure, Watch, all_included, closure_of
-
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
         texts = [f"{first}{self.written}".encode(), repr(self.flags_given).encode()]
-        before: Closure | None = None
+        before: closure.Closure | None = None
         try:
-            watch = Watch(folders, all_included(texts[0], folders))
-            before = closure_of(all_included(texts[0], folders), texts, watch)
-        except (Unsure, OSError) as reason:
+            watch = closure.Watch(folders, closure.all_included(texts[0], folders))
+            before = closure.closure_of(closure.all_included(texts[0], folders), texts, watch)
+        except (closure.Unsure, OSError) as reason:
             self.unstorable = self.unstorable or str(reason)
         changes: dict[str, Any] = {}
         if self.fields.get("pch"):
@@ -263,10 +259,10 @@ class Request:
         compiled = self._compile(changes)
         if before is not None and self.unstorable is None:
             try:
-                if closure_of(all_included(texts[0], folders), texts, watch) != before:
-                    raise Unsure("a header changed while it was compiled")
+                if closure.closure_of(closure.all_included(texts[0], folders), texts, watch) != before:
+                    raise closure.Unsure("a header changed while it was compiled")
                 self.closure = before
-            except (Unsure, OSError) as reason:
+            except (closure.Unsure, OSError) as reason:
                 self.unstorable = str(reason)
         return compiled
 

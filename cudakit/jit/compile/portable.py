@@ -42,7 +42,7 @@ def wanted_key(specialization: Specialization) -> str | None:
     text = "\n".join((*specialization.prelude, specialization.own_text, *specialization.postlude)).encode()
     if b"include" in spliced(text) and _has_headers(text, source.folder):
         return None
-    return _with_own_headers(written_digest(specialization))
+    return hashlib.sha256(f"{written_digest(specialization)} {_own_headers()}".encode()).hexdigest()
 
 
 def _has_headers(text: bytes, folder: Path | None) -> bool:
@@ -75,10 +75,6 @@ def written_digest(spec: Specialization) -> str:
         spec.checks,
     )
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def _with_own_headers(digest: str) -> str:
-    return hashlib.sha256(f"{digest} {_own_headers()}".encode()).hexdigest()
 
 
 @cache

@@ -13,30 +13,11 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from cudakit.jit.signature import outline
 from cudakit.jit.signature.missing import Conditionals, undeclared
-from cudakit.jit.signature.outline import (
-    Outline,
-    Piece,
-    after_template,
-    closing_angle,
-    outline,
-    record_name,
-    split,
-    without_attributes,
-    without_groups,
-)
+from cudakit.jit.source import preprocessor
 from cudakit.jit.source.flatten import MISSING, flatten
 from cudakit.jit.source.headers import headers_of
-from cudakit.jit.source.preprocessor import (
-    DIRECTIVE,
-    CalledMacros,
-    blank,
-    closing,
-    escaped,
-    qualified_names,
-    without_literals,
-    words_of_macros,
-)
 from cudakit.jit.source.source import Source
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
@@ -95,7 +76,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     if not cutter.used.isdisjoint(_GNU_WORDS):
         includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
-    text = f'{includes}{namespaces}#line 1 "{escaped(source.name)}"\n{kept}'
+    text = f'{includes}{namespaces}#line 1 "{preprocessor.escaped(source.name)}"\n{kept}'
     return replace(source, text=text, host_code="skip", left_out=tuple(flat.left_out), whole=source, origin=None)
 
 
@@ -103,10 +84,10 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
 class _Item:
     """A declaration at namespace scope: what it declares, and whether it stays."""
 
-    piece: Piece
+    piece: outline.Piece
     names: frozenset[str]
     is_root: bool
-    members: list[Piece] = field(default_factory=list)
+    members: list[outline.Piece] = field(default_factory=list)
 
 
 class _Cutter:
@@ -123,9 +104,9 @@ class _Cutter:
     def __init__(self, text: str, defined: frozenset[str]) -> None:
         self._text = text
         self._defined = defined
-        self._outline: Outline = outline(text)
-        self._macros = words_of_macros(text)
-        self._called = CalledMacros(text)
+        self._outline: outline.Outline = outline.outline(text)
+        self._macros = preprocessor.words_of_macros(text)
+        self._called = preprocessor.CalledMacros(text)
         self._braces = {macro.name for macro in self._outline.macros if macro.body.count("{") != macro.body.count("}")}
         self._annotations = self._annotating()
         self._launching = frozenset(self._named_at_launches())
@@ -154,7 +135,9 @@ class _Cutter:
         # The program has been compiled: what it refuses otherwise are other hosts than its own.
         text = _ERROR.sub(
             lambda match: (
-                match[0] if is_inside(match.start()) or conditionals.matters(match.start()) else blank(match[0])
+                match[0]
+                if is_inside(match.start()) or conditionals.matters(match.start())
+                else preprocessor.blank(match[0])
             ),
             text,
         )
@@ -163,10 +146,10 @@ class _Cutter:
             text = _MISSING.sub(
                 lambda match: self._refusal(match, is_inside(match.start()), conditionals, bool(names)), text
             )
-        text = DIRECTIVE.sub(self._without_instantiations, text)
+        text = preprocessor.DIRECTIVE.sub(self._without_instantiations, text)
         return without_gnu(text)
 
-    def _first(self, piece: Piece) -> int:
+    def _first(self, piece: outline.Piece) -> int:
         """Where `piece` begins, behind the labels of a class and macros that open or close a namespace."""
         labels = _LABELS.match(piece.text)
         first = piece.start + (labels.end() if labels else 0)
@@ -174,7 +157,7 @@ class _Cutter:
             first = word.end()
         return first
 
-    def _begin(self, piece: Piece) -> int:
+    def _begin(self, piece: outline.Piece) -> int:
         """Where the text of `piece` begins, behind what is blank."""
         text = self._outline.text[piece.start : piece.end]
         return piece.start + len(text) - len(text.lstrip())
@@ -196,7 +179,7 @@ class _Cutter:
         elif match[1].startswith('"') and not host_needs:
             reason = "no host code uses it"
         else:
-            return blank(match[0])
+            return preprocessor.blank(match[0])
         return (
             f"#error {match[1]} is not found, and {reason}: give its folder with CompileOptions(include_paths=[...]), "
             "or an empty file of that name if only the host needs it"
@@ -206,7 +189,9 @@ class _Cutter:
         """Names in host code that only a missing header can declare."""
         host = "".join(
             letter if letter == "\n" or left == " " else " "
-            for letter, left in zip(DIRECTIVE.sub(lambda match: blank(match[0]), self._text), kept, strict=True)
+            for letter, left in zip(
+                preprocessor.DIRECTIVE.sub(lambda match: preprocessor.blank(match[0]), self._text), kept, strict=True
+            )
         )
         names = {name for item in self._items for name in item.names}
         return undeclared(host, names | self._macros.keys())
@@ -248,7 +233,7 @@ class _Cutter:
         if not all(_INSTANTIATION.match(statement) for statement in statements if statement.strip()):
             return directive[0]
         start = directive.start(2) + macro.start(3) - directive.start()
-        return directive[0][:start] + blank(directive[0][start:])
+        return directive[0][:start] + preprocessor.blank(directive[0][start:])
 
     def _namespace_aliases(self) -> set[str]:
         return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
@@ -290,11 +275,11 @@ class _Cutter:
         """What template parameters of kernels stand for: ``values``, ``functions``."""
         if self._taken is None:
             heads = [
-                item.piece.text[: after_template(item.piece.text)]
+                item.piece.text[: outline.after_template(item.piece.text)]
                 for item in self._items
                 if "__global__" in self._with_macros(set(_WORD.findall(item.piece.text)))
             ]
-            parts = [part.strip() for head in heads for part in split(head[head.find("<") + 1 : -1]) if head]
+            parts = [part.strip() for head in heads for part in outline.split(head[head.find("<") + 1 : -1]) if head]
             values = [part for part in parts if not re.match(r"(?:typename|class|template)\b", part)]
             aliases = {word for part in values for word in _WORD.findall(part)}
             pointed = any(item.names & aliases and _POINTER_TO_FUNCTION.search(item.piece.text) for item in self._items)
@@ -303,7 +288,7 @@ class _Cutter:
         return self._taken
 
     def _read(self) -> Iterator[_Item]:
-        members: list[Piece] = []
+        members: list[outline.Piece] = []
         for piece in self._outline.pieces:
             if piece.in_class:
                 members.append(piece)
@@ -316,13 +301,13 @@ class _Cutter:
                     yield item
                 elif piece.text.strip():
                     self._cut.append((self._first(piece), piece.end))
-                    self._of_host.update(_DECLARED.findall(without_groups(piece.text)))
+                    self._of_host.update(_DECLARED.findall(outline.without_groups(piece.text)))
 
-    def _item(self, piece: Piece, members: list[Piece]) -> _Item | None:
+    def _item(self, piece: outline.Piece, members: list[outline.Piece]) -> _Item | None:
         """The declaration `piece`, or None for the host's."""
-        text = without_attributes(piece.text)
+        text = outline.without_attributes(piece.text)
         words = set(_WORD.findall(text))
-        flat = _without_angles(without_groups(re.sub(r"\[[^\[\]]*\]", "[]", text)))
+        flat = _without_angles(outline.without_groups(re.sub(r"\[[^\[\]]*\]", "[]", text)))
         names = frozenset(_DECLARED.findall(flat)) | frozenset(_POINTER_TO_FUNCTION.findall(text))
         if words & self._annotations:
             operator = re.search(r"\boperator\b", flat) is not None
@@ -335,11 +320,11 @@ class _Cutter:
             written = any(word in self._called for word in words & self._annotations)
             is_root = is_kernel or operator or written or not function or bool(names & self._arguments)
             return _Item(piece, names, is_root, members)
-        head = text[after_template(text) :]
+        head = text[outline.after_template(text) :]
         if _USING_NAMESPACE.search(text):
             return _Item(piece, frozenset(), True)
         if _NEUTRAL.match(head) and (piece.kind == "declaration"):
-            if (record := record_name(text.partition("{")[0])) is not None:
+            if (record := outline.record_name(text.partition("{")[0])) is not None:
                 # Bases stand beside the name.
                 tail = flat.rpartition("}")[2] if "{}" in flat else ""
                 names = frozenset({record.rpartition("::")[2], *_WORD.findall(tail)})
@@ -367,11 +352,11 @@ class _Cutter:
             return self._written(piece, self._called.expanded(text, piece.start))
         return None
 
-    def _written(self, piece: Piece, text: str) -> _Item | None:
+    def _written(self, piece: outline.Piece, text: str) -> _Item | None:
         """The call of a macro, `piece`, as one declaration of all that it writes, `text`; None for the host's."""
         if text.count("{") != text.count("}"):  # of a namespace's two braces
             return _Item(piece, frozenset(), True)
-        pieces = outline(text if text.rstrip().endswith(("}", ";")) else f"{text};").pieces
+        pieces = outline.outline(text if text.rstrip().endswith(("}", ";")) else f"{text};").pieces
         parts = [part for part in pieces if not part.in_class and part.kind != "record" and part.text.strip()]
         items = [item for part in parts if (item := self._item(part, []))]
         if not items or _OF_HOST.search(text):
@@ -387,15 +372,15 @@ class _Cutter:
             pending += more
         return reached
 
-    def _may_be_argument(self, piece: Piece, members: list[Piece]) -> bool:
+    def _may_be_argument(self, piece: outline.Piece, members: list[outline.Piece]) -> bool:
         """Whether a class may be an instance's template argument though no kernel names it, as functors and traits are.
 
         What has functions for the device, and templates with no functions that a launching function names.
         """
         functor = any(self._annotations & set(_WORD.findall(member.text)) for member in members)
         traits = (
-            after_template(piece.text)
-            and record_name(piece.text.partition("{")[0]) in self._launching
+            outline.after_template(piece.text)
+            and outline.record_name(piece.text.partition("{")[0]) in self._launching
             and not any(member.kind == "function" for member in members)
         )
         return bool(functor or traits)
@@ -450,18 +435,18 @@ class _Cutter:
         text = self._outline.text[item.piece.start : item.piece.end]
         for start, end in cut:
             low, high = start - item.piece.start, end - item.piece.start
-            text = text[:low] + blank(text[low:high]) + text[high:]
-        return qualified_names(text)
+            text = text[:low] + preprocessor.blank(text[low:high]) + text[high:]
+        return preprocessor.qualified_names(text)
 
-    def _is_host(self, member: Piece) -> bool:
+    def _is_host(self, member: outline.Piece) -> bool:
         """Whether a member of a class is a function of the host's."""
-        text = without_attributes(member.text)
+        text = outline.without_attributes(member.text)
         words = set(_WORD.findall(text))
         if member.kind == "record" or words & (
             self._annotations | {"constexpr", "virtual", "override", "using", "static_assert"}
         ):
             return False
-        flat = without_groups(text)
+        flat = outline.without_groups(text)
         if re.search(r"=\s*(?:default|delete|0)\s*$", flat):
             return False
         return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
@@ -480,14 +465,14 @@ def _of(text: str, spans: Iterable[tuple[int, int]]) -> str:
     for start, end in sorted(spans):
         start = max(start, behind)
         if start < end:
-            parts += [blank(text[behind:start]), text[start:end]]
+            parts += [preprocessor.blank(text[behind:start]), text[start:end]]
             behind = end
-    return "".join([*parts, blank(text[behind:])])
+    return "".join([*parts, preprocessor.blank(text[behind:])])
 
 
 def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
     """`text` with spaces for all that is in `cut` but directives."""
-    directives = [match.span() for match in DIRECTIVE.finditer(without_literals(text))]
+    directives = [match.span() for match in preprocessor.DIRECTIVE.finditer(preprocessor.without_literals(text))]
     parts, behind, following = [], 0, 0
     for start, end in sorted(cut):
         position = max(start, behind)
@@ -496,7 +481,7 @@ def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
                 following += 1
             low, high = directives[following] if following < len(directives) else (end, end)
             stop = min(max(low, position), end)
-            parts += [text[behind:position], blank(text[position:stop])]
+            parts += [text[behind:position], preprocessor.blank(text[position:stop])]
             behind, position = stop, max(high, stop) if low < end else end
     return "".join([*parts, text[behind:]])
 
@@ -517,17 +502,17 @@ def with_written_kernels(text: str) -> str:
     """`text` with what macros write in the place of their calls, where that is kernels."""
     if not _KERNEL_MACRO.search(text):
         return text
-    called, macros = CalledMacros(text), words_of_macros(text)
+    called, macros = preprocessor.CalledMacros(text), preprocessor.words_of_macros(text)
     writing = {"__global__"}
     while more := {name for name, words in macros.items() if name not in writing and words & writing}:
         writing |= more
-    whole = outline(text)
+    whole = outline.outline(text)
     parts, behind = [], 0
     for piece in whole.pieces:
         head = piece.text.partition("{")[0]
         for match in () if piece.in_class else _CALL.finditer(head):
             start, opening = piece.start + match.start(), piece.start + match.end() - 1
-            end = closing(whole.text, opening) + 1
+            end = preprocessor.closing(whole.text, opening) + 1
             names = set(_WORD.findall(whole.text[start:end])) & writing
             if start < behind or not end or match[1] not in called or not names - {"__global__"}:
                 continue
@@ -552,7 +537,7 @@ def _statements_called(text: str) -> str:
     position = 0
     while opening := _STATEMENTS.search(text, position):
         position = opening.end()
-        end = closing(text, position - 1, "{}")
+        end = preprocessor.closing(text, position - 1, "{}")
         behind = _BRACKET.match(text, end + 1) if end >= 0 else None
         body, semicolon, last = text[position:end].rstrip("; \t\n\\").rpartition(";")
         if behind and semicolon and "return" not in body:
@@ -569,24 +554,24 @@ _OPENING: Final = re.compile(r"\w\s*<(?!<)")
 _MOST_LONG: Final = 400
 
 
-def written_by_host(outline: Outline, annotations: Set[str]) -> tuple[set[str], set[str]]:
+def written_by_host(source: outline.Outline, annotations: Set[str]) -> tuple[set[str], set[str]]:
     """Names in the template arguments in host functions; of these, the names in arguments of kernels' launches.
 
     Parameters
     ----------
-    outline : Outline
+    source : Outline
     annotations : set of str
         Words and macros that make a function the device's.
     """
     named: set[str] = set()
     launched: set[str] = set()
-    for piece in outline.pieces:
+    for piece in source.pieces:
         if piece.kind != "function" or annotations & set(_WORD.findall(piece.text)):
             continue
-        body = outline.text[piece.start : piece.end]
+        body = source.text[piece.start : piece.end]
         for match in _OPENING.finditer(body):
             part = body[match.end() - 1 : match.end() + _MOST_LONG]
-            end = closing_angle(part, 0)
+            end = outline.closing_angle(part, 0)
             if end > 0 and "{" not in part[:end] and ";" not in part[:end]:
                 words = _WORD.findall(part[:end])
                 named.update(words)

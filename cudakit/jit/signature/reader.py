@@ -8,17 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cudakit.jit.signature import outline
 from cudakit.jit.signature.grammar import Grammar
-from cudakit.jit.signature.outline import (
-    Outline,
-    Piece,
-    after_template,
-    closing_angle,
-    outline,
-    record_name,
-    split,
-    without_attributes,
-)
 from cudakit.jit.signature.signature import Declarations, Enumeration, Signature, Symbol, TensorHead
 from cudakit.jit.source.preprocessor import blank, closing
 from cudakit.types.cpp import CppType, Named, Reference, is_tensor, names_in, with_const, without_const
@@ -50,7 +41,7 @@ def parse(text: str) -> Declarations:
     No text is refused: of a kernel whose head cannot be parsed `Signature.parameters` is None, and what else cannot
     be read is left out.
     """
-    return _Reader(outline(text)).declarations()
+    return _Reader(outline.outline(text)).declarations()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +60,7 @@ def _constant(cpp: CppType) -> CppType:
 class _Reader:
     """Turns the pieces of an outline into declarations."""
 
-    def __init__(self, source: Outline) -> None:
+    def __init__(self, source: outline.Outline) -> None:
         self._source = source
         self._enums = tuple(self._enumerations())
         self._expansions = {m.name: m.body for m in source.macros if _KERNEL.search(m.body)}
@@ -83,16 +74,16 @@ class _Reader:
         aliases: list[tuple[str, CppType | None]] = []
         for piece in self._source.pieces:
             if piece.kind == "record":
-                if name := record_name(piece.text):
+                if name := outline.record_name(piece.text):
                     structs.add(_qualify(piece, name))
             elif _KERNEL.search(piece.text) or (self._heads and self._heads.search(piece.text)):
                 if not piece.in_class and (kernel := self._kernel(piece)):
                     kernels.append(kernel)
             elif piece.kind == "declaration":
-                if forward := _FORWARD.match(piece.text[after_template(piece.text) :]):
+                if forward := _FORWARD.match(piece.text[outline.after_template(piece.text) :]):
                     structs.add(_qualify(piece, forward[1]))
                 elif not piece.in_class:
-                    if unnamed := _ANONYMOUS.match(without_attributes(piece.text)):
+                    if unnamed := _ANONYMOUS.match(outline.without_attributes(piece.text)):
                         structs.add(_qualify(piece, unnamed[1]))
                     else:
                         aliases += self._aliases(piece)
@@ -105,10 +96,10 @@ class _Reader:
             signatures, found, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)), self._source.unclosed
         )
 
-    def _kernel(self, piece: Piece) -> _Kernel | None:
+    def _kernel(self, piece: outline.Piece) -> _Kernel | None:
         begin = _first(piece)
         variants = list(itertools.islice(self._variants(piece), _MOST_VARIANTS + 1))
-        heads = [head for variant in variants if (head := _cut(without_attributes(variant)))]
+        heads = [head for variant in variants if (head := _cut(outline.without_attributes(variant)))]
         if not heads:
             return None
         readings = [self._grammar.head(head.template, head.parameters) for head in heads]
@@ -130,7 +121,7 @@ class _Reader:
             made = replace(made, heads=_tensor_head(piece, heads[0], positions))
         return _Kernel(made, begin, defined)
 
-    def _variants(self, piece: Piece) -> Iterator[str]:
+    def _variants(self, piece: outline.Piece) -> Iterator[str]:
         """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
         begin, end = _first(piece), piece.start + len(piece.text)
         # Inner conditionals stand before the outer ones, which must be chosen first.
@@ -150,10 +141,10 @@ class _Reader:
                         text = text[:low] + conditional.texts[i][: high - low] + text[high:]
             yield self._heads.sub(lambda match: self._expansions[match[0]], text) if self._heads else text
 
-    def _symbols(self, piece: Piece) -> Iterator[Symbol]:
-        specifiers, equals, rest = without_attributes(piece.text).partition("=")
+    def _symbols(self, piece: outline.Piece) -> Iterator[Symbol]:
+        specifiers, equals, rest = outline.without_attributes(piece.text).partition("=")
         storage = set(_STORAGE.findall(specifiers))
-        if not storage or after_template(specifiers) or self._is_conditional(piece):
+        if not storage or outline.after_template(specifiers) or self._is_conditional(piece):
             return
         if re.search(r"\b__shared__\b", specifiers):  # of each block: it has no address outside of kernels
             return
@@ -170,8 +161,8 @@ class _Reader:
                     managed="__managed__" in storage,
                 )
 
-    def _aliases(self, piece: Piece) -> Iterator[tuple[str, CppType | None]]:
-        text = without_attributes(piece.text)
+    def _aliases(self, piece: outline.Piece) -> Iterator[tuple[str, CppType | None]]:
+        text = outline.without_attributes(piece.text)
         if not re.match(rf"\s*(?:typedef\b|using\s+{_NAME}\s*=)", text):
             return
         undecided = self._is_conditional(piece)
@@ -226,7 +217,7 @@ class _Reader:
             for i in range(len(scopes)):
                 yield from ("::".join((*scopes[i:], enumerator)) for enumerator in enum.enumerators)
 
-    def _is_conditional(self, piece: Piece) -> bool:
+    def _is_conditional(self, piece: outline.Piece) -> bool:
         begin, end = _first(piece), piece.start + len(piece.text)
         return bool(self._source.path(begin)) or any(
             c.end > begin and c.crosses(begin, end) for c in self._source.conditionals
@@ -259,7 +250,7 @@ def _cut(text: str) -> _Head | None:
         angle = re.compile(r"\s*<").match(text, opening.end())
         if angle is None:
             return None
-        end = closing_angle(text, angle.end() - 1)
+        end = outline.closing_angle(text, angle.end() - 1)
         if not angle.end() <= end < marker:
             # A comparison in a default argument hides where the list ends.
             end = text.rfind(">", angle.end(), marker)
@@ -275,7 +266,7 @@ def _cut(text: str) -> _Head | None:
     while token := _HEAD_TOKEN.search(text, position):
         position = token.end()
         if token[0] == "<":
-            position = closing_angle(text, token.start()) + 1 or position
+            position = outline.closing_angle(text, token.start()) + 1 or position
         elif token[0] == "(":
             end = closing(text, token.start())
             if word and word[0] not in _NO_NAME:
@@ -296,12 +287,12 @@ def _cut(text: str) -> _Head | None:
     return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters, is_tile, start)
 
 
-def _tensor_head(piece: Piece, head: _Head, positions: list[int]) -> tuple[TensorHead, ...]:
+def _tensor_head(piece: outline.Piece, head: _Head, positions: list[int]) -> tuple[TensorHead, ...]:
     """Where those parameters stand, if there are any, and the body behind them."""
     if not positions:
         return ()
     found, start = [], piece.start + head.offset + 1
-    for position, part in enumerate(split(head.parameters[1:-1])):
+    for position, part in enumerate(outline.split(head.parameters[1:-1])):
         if position in positions:
             begin = start + len(part) - len(part.lstrip())
             found.append((position, begin, begin + len(part.strip())))
@@ -309,12 +300,12 @@ def _tensor_head(piece: Piece, head: _Head, positions: list[int]) -> tuple[Tenso
     return (TensorHead(tuple(found), piece.start + len(piece.text) + 1 if piece.kind == "function" else -1),)
 
 
-def _first(piece: Piece) -> int:
+def _first(piece: outline.Piece) -> int:
     """Offset where `piece` has its first character that is no space."""
     return piece.start + len(piece.text) - len(piece.text.lstrip())
 
 
-def _qualify(piece: Piece, name: str) -> str:
+def _qualify(piece: outline.Piece, name: str) -> str:
     return "::".join((*piece.scope, name))
 
 
@@ -328,7 +319,7 @@ def _settled(aliases: Iterable[tuple[str, CppType | None]]) -> Iterator[tuple[st
             yield name, only
 
 
-def _join(kernels: Iterable[_Kernel], source: Outline) -> Iterator[Signature]:
+def _join(kernels: Iterable[_Kernel], source: outline.Outline) -> Iterator[Signature]:
     """Each kernel once: prototypes joined to definitions, and definitions of which only one is compiled."""
     joined: list[_Kernel] = []
     for kernel in kernels:
@@ -341,7 +332,7 @@ def _join(kernels: Iterable[_Kernel], source: Outline) -> Iterator[Signature]:
     return (kernel.signature for kernel in joined)
 
 
-def _one(first: _Kernel, second: _Kernel, source: Outline) -> _Kernel | None:
+def _one(first: _Kernel, second: _Kernel, source: outline.Outline) -> _Kernel | None:
     """`first` and `second` as one kernel, or None where they are two."""
     kept, other = (second, first) if second.is_definition and not first.is_definition else (first, second)
     signature, spare = kept.signature, other.signature

@@ -12,17 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from cudakit.errors import TemplateError, shortened
-from cudakit.types.cpp import (
-    CppType,
-    Named,
-    Opaque,
-    Pointer,
-    Reference,
-    Value,
-    parse_type,
-    split_arguments,
-    without_const,
-)
+from cudakit.types import cpp
 
 #: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
 RECORDS_FORMAT = 10
@@ -48,7 +38,7 @@ class TemplateParameter:
 
     name: str
     kind: Literal["type", "value", "template"]
-    value_type: CppType | None = None
+    value_type: cpp.CppType | None = None
     default: str | None = None
     pack: bool = False
 
@@ -69,7 +59,7 @@ class Parameter:
     """
 
     name: str
-    type: CppType
+    type: cpp.CppType
     pack: bool = False
     default: str | None = None
 
@@ -157,7 +147,7 @@ class Symbol:
     """
 
     name: str
-    type: CppType
+    type: cpp.CppType
     extents: tuple[str, ...]
     constant: bool
     managed: bool = False
@@ -201,7 +191,7 @@ class Declarations:
     symbols: tuple[Symbol, ...] = ()
     structs: tuple[str, ...] = ()
     enums: tuple[Enumeration, ...] = ()
-    aliases: tuple[tuple[str, CppType], ...] = ()
+    aliases: tuple[tuple[str, cpp.CppType], ...] = ()
     unclosed: int | None = None
 
     @property
@@ -236,7 +226,7 @@ _RECORDS: Final = {
     record.__name__: record
     for record in (
         *(Declarations, Signature, TemplateParameter, Parameter, TensorHead, Symbol, Enumeration),
-        *(Named, Pointer, Reference, Opaque, Value),
+        *(cpp.Named, cpp.Pointer, cpp.Reference, cpp.Opaque, cpp.Value),
     )
 }
 
@@ -326,12 +316,12 @@ def _squeezed(name: str) -> str:
 def _overload(overloads: Iterable[Signature], name: str, source_name: str) -> Signature:
     """That of `overloads` whose parameters have the types in the brackets of `name`."""
     wanted = [
-        str(without_const(parse_type(text))).replace(" __restrict__", "")
-        for text in split_arguments(name.partition("(")[2].rpartition(")")[0])
+        str(cpp.without_const(cpp.parse_type(text))).replace(" __restrict__", "")
+        for text in cpp.split_arguments(name.partition("(")[2].rpartition(")")[0])
     ]
     for kernel in overloads:
-        types = [without_const(parameter.type) for parameter in kernel.parameters or ()]
-        if [str(cpp).replace(" __restrict__", "") for cpp in types] == wanted:
+        types = [cpp.without_const(parameter.type) for parameter in kernel.parameters or ()]
+        if [str(found).replace(" __restrict__", "") for found in types] == wanted:
             return kernel
     raise TemplateError(f"{source_name} has no kernel {shortened(name)}; it has {listed(overloads)}")
 

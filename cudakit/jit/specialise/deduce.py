@@ -79,10 +79,6 @@ def deduce(
     return state.finish()
 
 
-def _is_view(name: str) -> bool:
-    return name.split("::")[-1] in ("strided", "tensor")
-
-
 def pair_up(signature: Signature, evidence: Sequence[Evidence]) -> list[tuple[Parameter, Evidence]]:
     """Each argument with its parameter; a pack at the end takes all that is left."""
     parameters = list(signature.parameters or ())
@@ -132,7 +128,9 @@ class _Deduction:
                 elif known.kind == "array" and known.dtype is not None:
                     element = self.spell(known.dtype, f"argument {parameter.name}")
                     self.bind(name, f"{'const ' if known.readonly else ''}{element}*", parameter, known)
-            case Named(name, (element, rank)) if _is_view(name) and known.kind == "array":
+            case Named(name, (element, rank)) if (
+                name.split("::")[-1] in ("strided", "tensor") and known.kind == "array"
+            ):
                 if isinstance(element, Named | Pointer | Opaque | Reference) and known.dtype is not None:
                     inner = without_const(element)
                     spelled = self.spell(known.dtype, f"argument {parameter.name}")

@@ -180,10 +180,7 @@ def bound_parameter(
     if isinstance(plain, Pointer):
         return _pointer_parameter(name, plain, known, declarations, book)
     if isinstance(plain, Named):
-        dtype = scalar(shown)
-        if dtype is None and plain.name in COMPLEX_TEMPLATES and plain.arguments:
-            dtype = scalar(f"cuda::std::complex<{plain.arguments[0]}>")
-        if dtype is not None:
+        if (dtype := _number(plain)) is not None:
             return BoundParameter(name, shown, "scalar", dtype)
         if (found := vector(plain.name)) is not None:
             component, count, alignment = found
@@ -227,6 +224,12 @@ def agreed(read: BoundParameter, told: BoundParameter) -> BoundParameter:
     return read if pair and told.dtype == np.zeros(0, read.dtype).real.dtype else told
 
 
+def _number(cpp: Named) -> np.dtype | None:
+    """Dtype of a number's type, complex ones by whichever template."""
+    is_complex = cpp.name in COMPLEX_TEMPLATES and cpp.arguments
+    return scalar(f"cuda::std::complex<{cpp.arguments[0]}>" if is_complex and cpp.arguments else str(cpp))
+
+
 def _pointer_parameter(
     name: str, cpp: Pointer, known: Evidence | None, declarations: Declarations, book: TypeBook | None
 ) -> BoundParameter:
@@ -241,10 +244,7 @@ def _pointer_parameter(
     if isinstance(plain, Pointer):
         return BoundParameter(name, str(cpp), "pointer", np.dtype("u8"), const)
     if isinstance(plain, Named):
-        dtype = scalar(text)
-        if dtype is None and plain.name in COMPLEX_TEMPLATES and plain.arguments:
-            dtype = scalar(f"cuda::std::complex<{plain.arguments[0]}>")
-        if dtype is not None:
+        if (dtype := _number(plain)) is not None:
             return BoundParameter(name, str(cpp), "pointer", dtype, const)
         if (found := vector(plain.name)) is not None:
             component, count, alignment = found
