@@ -154,21 +154,6 @@ class CompileError(CudakitError, RuntimeError):
         self.options = options
         self.template_arguments = template_arguments
 
-    def __reduce__(self) -> tuple[object, ...]:
-        state = {
-            "log": self.log,
-            "source": self.source,
-            "options": self.options,
-            "template_arguments": self.template_arguments,
-        }
-        return _restore_compile_error, (str(self), state)
-
-
-def _restore_compile_error(message: str, state: dict[str, object]) -> CompileError:
-    error = CompileError(message)
-    error.__dict__.update(state)
-    return error
-
 
 class LaunchError(CudakitError, RuntimeError):
     """A launch is outside the device's limits, or the driver refused it."""
@@ -216,16 +201,9 @@ class EmulatorWarning(UserWarning):
 
 #: Words of the errors after which the driver refuses everything, as it and the runtime spell them.
 _FATAL = (
-    "ILLEGALADDRESS",
-    "ILLEGALINSTRUCTION",
-    "MISALIGNEDADDRESS",
-    "INVALIDADDRESSSPACE",
-    "INVALIDPC",
-    "HARDWARESTACKERROR",
-    "LAUNCHFAIL",
-    "LAUNCHTIMEOUT",
-    "ERRORASSERT",
-)
+    "ILLEGALADDRESS", "ILLEGALINSTRUCTION", "MISALIGNEDADDRESS", "INVALIDADDRESSSPACE", "INVALIDPC",
+    "HARDWARESTACKERROR", "LAUNCHFAIL", "LAUNCHTIMEOUT", "ERRORASSERT",
+)  # fmt: skip
 
 
 def lost_context(error: BaseException) -> LaunchError | None:

@@ -24,20 +24,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "Report",
-    "allocated",
-    "copy",
-    "empty",
-    "empty_pitched",
-    "host_view",
-    "limit",
-    "prefetch",
-    "register",
-    "report",
-    "to_device",
-    "to_host",
-    "trim",
-]
+    "Report", "allocated", "copy", "empty", "empty_pitched", "host_view", "limit", "prefetch", "register", "report",
+    "to_device", "to_host", "trim",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> object:

@@ -40,12 +40,11 @@ def set_kernel_limit(size: int | None, kind: str) -> int:
     from cudakit.emulator.face import device_limits
 
     emulated = device_limits()
+    wanted = emulated.default_of(kind) if size is None else size
     if kind == "stack":
-        former = emulated.stack_bytes
-        wanted = emulated.stack_bytes = emulated.default_of(kind) if size is None else size
+        former, emulated.stack_bytes = emulated.stack_bytes, wanted
     else:
         former = emulated.heap_bytes
-        wanted = emulated.default_of(kind) if size is None else size
         emulated.set_heap_bytes(wanted)
     return _set_on_device(wanted, kind) if devices.has_gpu() else former
 
@@ -222,12 +221,9 @@ def report() -> Report:
     order().release()  # what is held for work that is done counts no more
     spares().release()
     rows = []
-    cupy = sys.modules.get("cupy")
-    for device_id in range(devices.device_count() if cupy is not None else 0):
-        pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
-        with devices.on_device(device_id):
-            spare, most = spares().held(device_id), pool.get_limit()
-            used, free = pool.used_bytes() - spare, pool.free_bytes() + spare
+    for device_id, pool in _pools():
+        spare, most = spares().held(device_id), pool.get_limit()
+        used, free = pool.used_bytes() - spare, pool.free_bytes() + spare
         ledger.note("device", device_id, used + free)
         rows.append(Held("device", device_id, used, free, ledger.peaks["device", device_id], most or None))
     rows.append(Held("pinned", None, *pinned.pool().use()))
@@ -308,15 +304,20 @@ def trim() -> int:
     spares().drop()
     order().release()
     freed = pinned.pool().trim()
-    cupy = sys.modules.get("cupy")
-    for device_id in range(devices.device_count() if cupy is not None else 0):
-        pool = cupy.get_default_memory_pool()  # type: ignore[union-attr]  # there is no device without it
-        with devices.on_device(device_id):
-            before = pool.total_bytes()
-            ledger.note("device", device_id, before)
-            pool.free_all_blocks()
-            freed += before - pool.total_bytes()
+    for device_id, pool in _pools():
+        before = pool.total_bytes()
+        ledger.note("device", device_id, before)
+        pool.free_all_blocks()
+        freed += before - pool.total_bytes()
     return freed
+
+
+def _pools() -> Iterator[tuple[int, Any]]:
+    """CuPy's pool of each device, while the device is current; none where nobody has loaded CuPy."""
+    if cupy := sys.modules.get("cupy"):
+        for device_id in range(devices.device_count()):
+            with devices.on_device(device_id):
+                yield device_id, cupy.get_default_memory_pool()
 
 
 def out_of_device_memory(size: int, device_id: int) -> LaunchError:
@@ -355,13 +356,6 @@ def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device"
     from cudakit.emulator.face import room
 
     return room().array(shape, dtype, kind, ledger.limits[kind])
-
-
-def emulated_host_view(array: np.ndarray) -> np.ndarray:
-    """The memory of an array of the emulator's, as the host reads it."""
-    from cudakit.emulator.face import host_view
-
-    return host_view(array)
 
 
 def tell_emulator(array: np.ndarray) -> None:

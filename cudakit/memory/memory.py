@@ -22,7 +22,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, LaunchError, raise_launch_error, shortened
 from cudakit.memory import pinned
-from cudakit.memory.accounting import emulated_host_view, tell_emulator
+from cudakit.memory.accounting import tell_emulator
 from cudakit.memory.backend import backend_of, stream_or_current
 from cudakit.memory.host_arrays import KINDS, Kind, host_array
 from cudakit.streams import devices
@@ -239,8 +239,12 @@ def host_view(array: Any) -> np.ndarray:
     ArgumentError
         For an array that is not in managed memory.
     """
+    if type(array) is np.ndarray:
+        return array
     if isinstance(array, np.ndarray):
-        return array if type(array) is np.ndarray else emulated_host_view(array)
+        from cudakit.emulator import face
+
+        return face.host_view(array)
     if not hasattr(array, "__cuda_array_interface__"):
         raise ArgumentError(f"host_view takes a managed array, got {type(array).__name__}")
     from cuda.bindings import driver

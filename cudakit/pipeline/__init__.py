@@ -7,27 +7,10 @@ from cudakit.pipeline.sources import ahead, from_array, from_images, from_npy, f
 from cudakit.pipeline.stages import Stage, device, host
 
 __all__ = [
-    "Counters",
-    "Pipeline",
-    "Run",
-    "Sink",
-    "Stage",
-    "ahead",
-    "device",
-    "from_array",
-    "from_images",
-    "from_npy",
-    "from_socket",
-    "from_zarr",
-    "host",
-    "named",
-    "to_array",
-    "to_images",
-    "to_npy",
-    "to_socket",
-    "to_zarr",
+    "Counters", "Pipeline", "Run", "Sink", "Stage", "ahead", "device", "from_array", "from_images", "from_npy",
+    "from_socket", "from_zarr", "host", "named", "to_array", "to_images", "to_npy", "to_socket", "to_zarr",
     "write_image",
-]
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

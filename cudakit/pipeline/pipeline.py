@@ -6,9 +6,9 @@ import contextlib
 import inspect
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Sequence
+from functools import partial
 from itertools import groupby
 from operator import length_hint
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -141,8 +141,8 @@ class Pipeline:
                 "Pipeline: with stream= it cannot be pickled, for a stream is of its process. Leave stream= out: a "
                 "pipeline makes its own where it runs"
             )
-        options = (self.depth, self.streams, self.graph, self.progress, self.on_error, self.devices)
-        return _restore, (self.stages, *options)
+        names = ("depth", "streams", "graph", "progress", "on_error", "devices")
+        return partial(Pipeline, self.stages, **{name: getattr(self, name) for name in names}), ()
 
     def __repr__(self) -> str:
         names = ", ".join(f"host {stage.name}" if stage.on_host else stage.name for stage in self.stages)
@@ -318,9 +318,7 @@ class Pipeline:
     def __enter__(self) -> Pipeline:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _section(self, upstream: Node, stages: list[Stage], number: int, lenient: bool) -> Node:
@@ -373,19 +371,6 @@ def _require_sink(sink: Any) -> None:
         raise ArgumentError(
             f"Pipeline: a sink is what pipeline.to_array, to_npy and the like make, got {type(sink).__name__}"
         )
-
-
-def _restore(
-    stages: tuple[Stage, ...],
-    depth: int | None,
-    streams: int | None,
-    graph: bool,
-    progress: Any,
-    on_error: Any,
-    devices: Sequence[int] | None,
-) -> Pipeline:
-    options: Any = {"graph": graph, "progress": progress, "on_error": on_error, "devices": devices}
-    return Pipeline(stages, depth=depth, streams=streams, **options)
 
 
 def _checked_devices(given: Any, stream: Any, graph: bool) -> tuple[int, ...]:
