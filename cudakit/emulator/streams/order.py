@@ -35,7 +35,7 @@ from cudakit.streams.clocks import Clocks
 from cudakit.streams.order import order as streams_order
 from cudakit.streams.segments import Range, Touched, Use, host_span
 from cudakit.streams.witnesses import Work, call_site
-from cudakit.types.arguments import as_numpy, pointer_of
+from cudakit.types.arguments import Exported, as_numpy, pointer_of
 
 if TYPE_CHECKING:
     from cudakit.emulator.tile.machine import TileLaunch
@@ -697,7 +697,7 @@ def _owner(array: np.ndarray) -> Any:
     while True:
         # A torch tensor's memory, and that of `as_strided`, is shown by an object of the moment, which holds the owner.
         held = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-        inner = getattr(owner, "tensor", None) if held is None else held
+        inner = owner.owner if isinstance(owner, Exported) else held
         if inner is None or not _can_be_watched(inner):
             return owner
         owner = inner
