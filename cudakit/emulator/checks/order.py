@@ -37,8 +37,6 @@ class Clusters:
         No lane is ordered after fewer accesses of its cluster.
     """
 
-    floor: int
-
     def __init__(self, block_of: np.ndarray, size: int) -> None:
         self._block_of, self._cluster_of, self._everybody = block_of, block_of // size, np.arange(block_of.size)
         #: How many barriers each lane has arrived at, and each block passed.
@@ -47,7 +45,7 @@ class Clusters:
         #: Up to which access each lane has published, with its last arrival at an even and at an odd one.
         self._published = np.zeros((2, block_of.size), np.int64)
         self._waited = np.zeros(self._passed.size, np.int64)
-        self.floor = 0
+        self.floor: int = 0
 
     def arrive(self, lanes: Index, upto: int | np.ndarray) -> None:
         """Lanes arrive, having published so much."""
@@ -107,15 +105,11 @@ class Warps:
         The same by lanes of the warp, (lanes, 32); None until a mask names a part of a warp.
     """
 
-    masks: np.ndarray
-    whole: np.ndarray
-    part: np.ndarray | None
-
     def __init__(self, machine: Machine, block: np.ndarray) -> None:
         self._machine, self._block = machine, block
-        self.masks = np.full(machine.lanes, WHOLE, np.uint32)
-        self.whole = np.zeros(machine.lanes, np.int64)
-        self.part = None
+        self.masks: np.ndarray = np.full(machine.lanes, WHOLE, np.uint32)
+        self.whole: np.ndarray = np.zeros(machine.lanes, np.int64)
+        self.part: np.ndarray | None = None
         #: Whether lanes of one warp may know different things of their block.
         self.is_uneven = False
         #: Lanes and masks of the last collective, if of parts of warps, and the columns that those of each lane have.
@@ -241,13 +235,10 @@ class Groups:
         Warp in its block of each thread.
     """
 
-    table: np.ndarray | None
-    warp_of: np.ndarray
-
     def __init__(self, machine: Machine, block: np.ndarray, warps: Warps) -> None:
         self._machine, self._block, self._warps = machine, block, warps
-        self.warp_of = np.arange(machine.lanes // machine.blocks) // 32
-        self.table = None
+        self.warp_of: np.ndarray = np.arange(machine.lanes // machine.blocks) // 32
+        self.table: np.ndarray | None = None
         #: The barrier that each lane came to last, and of each the arrivals of warps that did not wait.
         self._at = np.full(machine.lanes, -1)
         self._arrived: dict[int, np.ndarray] = {}
@@ -315,13 +306,12 @@ class Fences:
     """
 
     covered: np.ndarray
-    several: set[int]
 
     def __init__(self, machine: Machine, block: np.ndarray, warps: Warps, groups: Groups) -> None:
         self._machine, self._block, self._warps, self._groups = machine, block, warps, groups
         #: Each lane's last fence, and what it knew of its block then.
         self._own, self._knew, self.covered = (np.zeros((2, machine.lanes), np.int64) for _ in range(3))
-        self.several = set()
+        self.several: set[int] = set()
         self._warp_of = groups.warp_of
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
@@ -403,17 +393,13 @@ class Order:
 
     machine: Machine
     base: int
-    floor: int
-    warps: Warps
-    groups: Groups
-    fences: Fences
 
     def __init__(self, machine: Machine, base: int) -> None:
         self.machine, self.base = machine, base
         self.block: np.ndarray = np.zeros(machine.lanes, np.int64)
-        self.warps = Warps(machine, self.block)
-        self.groups = Groups(machine, self.block, self.warps)
-        self.fences = Fences(machine, self.block, self.warps, self.groups)
+        self.warps: Warps = Warps(machine, self.block)
+        self.groups: Groups = Groups(machine, self.block, self.warps)
+        self.fences: Fences = Fences(machine, self.block, self.warps, self.groups)
         #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
         self.told: np.ndarray = np.zeros(machine.blocks, np.int64)
         self.acquired: np.ndarray = np.zeros(machine.blocks, np.int64)
@@ -424,7 +410,7 @@ class Order:
         #: The last fence of each block, of any scope and of the whole device's.
         self.fenced: np.ndarray = np.zeros((2, machine.blocks), np.int64)
         #: No lane of the machine is ordered after fewer accesses of those that share its block's memory.
-        self.floor = 0
+        self.floor: int = 0
         cluster = machine.memory.cluster
         self._clusters = Clusters(machine.block_of, cluster) if cluster > 1 else None
 

@@ -140,16 +140,14 @@ class Races:
     """
 
     base: int
-    order: Order
-    unused: Unused
 
     def __init__(
         self, machine: Scheduler, telling: Telling, events: list[Plan], base: int, unseen: bool, values: Values
     ) -> None:
         self._machine, self._telling, self._events, self.base = machine, telling, events, base
         self._unseen, self._values = unseen, values
-        self.unused = Unused(machine, values)
-        self.order = Order(machine, base)
+        self.unused: Unused = Unused(machine, values)
+        self.order: Order = Order(machine, base)
         self._is_cluster = machine.memory.cluster > 1
         #: Bytes of shared memory from one block to the next; the system's own may be put behind the block's later.
         self.row: int = machine.memory.shared.shape[1] + _RESERVED

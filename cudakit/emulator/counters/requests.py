@@ -36,9 +36,7 @@ class Group:
         Whether all lanes of its warps are there.
     """
 
-    lanes: int
     warps: int
-    is_full: bool
 
     def __init__(self, machine: Machine, index: Index) -> None:
         self._machine, self._index = machine, index
@@ -48,12 +46,12 @@ class Group:
         else:
             # Where blocks have whole warps, a shift is several times quicker than to look it up.
             self.warp = index >> 5 if whole else machine.warp_of[index]
-        self.lanes = self.warp.size
+        self.lanes: int = self.warp.size
         if index is None and whole:
             self.warps = self.lanes // WARP
         else:
             self.warps = int(np.count_nonzero(self.is_first))
-        self.is_full = self.lanes == self.warps * WARP
+        self.is_full: bool = self.lanes == self.warps * WARP
 
     @cached_property
     def is_first(self) -> np.ndarray:

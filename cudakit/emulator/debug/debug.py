@@ -38,6 +38,26 @@ _BREAK = re.compile(
     r"(?P<line>.*?)(?:\s+block\s+(?P<block>\d+))?(?:\s+thread\s+(?P<thread>\d+))?(?:\s+if\s+(?P<when>.+))?$"
 )
 
+#: Commands that move, or look elsewhere: what they do with their argument, and what help says of them.
+_MOVES: Final[dict[str, tuple[Callable[[Session, str], Session], str]]] = {
+    "run": (lambda at, _: at.run(), "run: run to the next breakpoint, error, or the end."),
+    "continue": (lambda at, _: at.continue_(), "continue: the same, from a stop on."),
+    "step": (lambda at, n: at.step(int(n or 1)), "Step [N]: run the warp to its next line, into functions."),
+    "next": (lambda at, n: at.next(int(n or 1)), "Next [N]: run the warp to its next line, over functions."),
+    "stepi": (lambda at, _: at.step_instruction(), "stepi: run one instruction."),
+    "until": (
+        lambda at, n: at.until(int(n) if n.isdigit() else n),
+        "Until LINE|TEXT: run the warp until it comes to a line.",
+    ),
+    "finish": (lambda at, _: at.finish(), "finish: run the warp until it has left the function."),
+    "back": (lambda at, n: at.back(int(n or 1)), "Back [N], or reverse-step: go back by a line of the warp."),
+    "backi": (lambda at, _: at.back_instruction(), "backi, or reverse-stepi: go back by an instruction."),
+    "rewind": (lambda at, _: at.rewind(), "rewind: go back to the begin."),
+    "block": (lambda at, n: at.block(int(n)), "Block N: look at another block."),
+    "warp": (lambda at, n: at.warp(int(n)), "Warp N: look at another warp of the block."),
+    "thread": (lambda at, n: at.thread(int(n)), "Thread N: look at the warp of a thread of the block."),
+}
+
 
 class Terminal(cmd.Cmd):
     """Takes commands for a session.
@@ -117,60 +137,6 @@ class Terminal(cmd.Cmd):
         """Delete [NUMBER]: remove a breakpoint or watch, or all."""
         self.session.clear(int(given) if given else None)
 
-    # ── forward ──
-
-    def do_run(self, given: str) -> None:
-        """run: run to the next breakpoint, error, or the end."""
-        self.session.run()
-        self._show()
-
-    def do_continue(self, given: str) -> None:
-        """continue: the same, from a stop on."""
-        self.session.continue_()
-        self._show()
-
-    def do_step(self, given: str) -> None:
-        """Step [N]: run the warp to its next line, into functions."""
-        self.session.step(int(given or 1))
-        self._show()
-
-    def do_next(self, given: str) -> None:
-        """Next [N]: run the warp to its next line, over functions."""
-        self.session.next(int(given or 1))
-        self._show()
-
-    def do_stepi(self, given: str) -> None:
-        """stepi: run one instruction."""
-        self.session.step_instruction()
-        self._show()
-
-    def do_until(self, given: str) -> None:
-        """Until LINE|TEXT: run the warp until it comes to a line."""
-        self.session.until(int(given) if given.isdigit() else given)
-        self._show()
-
-    def do_finish(self, given: str) -> None:
-        """finish: run the warp until it has left the function."""
-        self.session.finish()
-        self._show()
-
-    # ── back ──
-
-    def do_back(self, given: str) -> None:
-        """Back [N], or reverse-step: go back by a line of the warp."""
-        self.session.back(int(given or 1))
-        self._show()
-
-    def do_backi(self, given: str) -> None:
-        """backi, or reverse-stepi: go back by an instruction."""
-        self.session.back_instruction()
-        self._show()
-
-    def do_rewind(self, given: str) -> None:
-        """rewind: go back to the begin."""
-        self.session.rewind()
-        self._show()
-
     # ── looking ──
 
     def do_where(self, given: str) -> None:
@@ -213,24 +179,22 @@ class Terminal(cmd.Cmd):
         else:
             self._say("info lanes|locals|shared|registers|breakpoints")
 
-    def do_block(self, given: str) -> None:
-        """Block N: look at another block."""
-        self.session.block(int(given))
-        self._show()
-
-    def do_warp(self, given: str) -> None:
-        """Warp N: look at another warp of the block."""
-        self.session.warp(int(given))
-        self._show()
-
-    def do_thread(self, given: str) -> None:
-        """Thread N: look at the warp of a thread of the block."""
-        self.session.thread(int(given))
-        self._show()
-
     def do_quit(self, given: str) -> bool:
         """quit: leave; the kernel stays where it is."""
         return True
+
+
+def _command(move: Callable[[Session, str], Session], text: str) -> Callable[[Terminal, str], None]:
+    def command(terminal: Terminal, given: str) -> None:
+        move(terminal.session, given)
+        terminal._show()
+
+    command.__doc__ = text
+    return command
+
+
+for _name, _move in _MOVES.items():
+    setattr(Terminal, f"do_{_name}", _command(*_move))
 
 
 def interact(session: Session) -> None:

@@ -220,17 +220,13 @@ class Scope:
     program: Program
     stepper: Stepper
     front: Front
-    lanes: np.ndarray
-    function: Function
-    context: Context
-    frame: Frame
 
     def __init__(self, program: Program, stepper: Stepper, front: Front) -> None:
         self.program, self.stepper, self.front = program, stepper, front
-        self.lanes = front.lanes
-        self.function = stepper.module.functions[front.function]
-        self.context = stepper.module.context(self.function)
-        self.frame = stepper.frame(front.depth, front.function)
+        self.lanes: np.ndarray = front.lanes
+        self.function: Function = stepper.module.functions[front.function]
+        self.context: Context = stepper.module.context(self.function)
+        self.frame: Frame = stepper.frame(front.depth, front.function)
         #: Where the kernel's shared variables lie.
         self.offsets = stepper.launch.shared.offsets
 

@@ -314,12 +314,11 @@ class Timeline:
     """
 
     stepper: Stepper
-    launch: Launch
     tick: int
     known: int
 
     def __init__(self, launch: Launch, observers: Sequence[Observer] = ()) -> None:
-        self.launch = launch
+        self.launch: Launch = launch
         self.tick = self.known = 0
         self._observers, self._output = tuple(observers), launch.output
         self._undo, self._most_bytes = Undo(), MOST_BYTES

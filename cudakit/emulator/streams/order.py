@@ -241,10 +241,8 @@ class Order:
         Whether a piece of work is on in the thread that holds the lock: nothing may be forgotten meanwhile.
     """
 
-    lock: threading.RLock
-
     def __init__(self) -> None:
-        self.lock = threading.RLock()
+        self.lock: threading.RLock = threading.RLock()
         self.clocks: Clocks = Clocks()
         self.step: int = 0
         self.now_on: Use | None = None

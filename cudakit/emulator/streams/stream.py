@@ -72,8 +72,6 @@ class EmulatedStream:
     schedule: DrawnOrder | None
     strict: bool
 
-    observers: tuple[Observer, ...]
-
     __slots__ = (
         "__weakref__", "_clock", "arch", "block_order", "check", "handle", "machine", "observers", "order", "output",
         "recorder", "schedule", "step_budget", "strict",
@@ -92,7 +90,7 @@ class EmulatedStream:
     ) -> None:
         self.arch, self.step_budget, self.output, self.block_order = arch, step_budget, output, block_order
         self.machine, self.check, self.schedule, self.strict = machine, check, schedule, strict
-        self.observers = ()
+        self.observers: tuple[Observer, ...] = ()
         self._clock = 0
         self.recorder: Recorder | None = None
         self.order: Order = order()
