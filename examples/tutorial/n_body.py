@@ -51,7 +51,7 @@ __global__ void drift(float4* body, const float4* velocity, int n, float by) {
 """
 accelerate, kick, drift = (ck.Kernel(SOURCE, name) for name in ("accelerate", "kick", "drift"))
 
-n, steps, dt, softening = 4096, 400 if ck.has_gpu() else 20, 0.005, 0.05
+(n, steps), dt, softening = (4096, 400) if ck.has_gpu() else (2048, 20), 0.005, 0.05
 rng = np.random.default_rng(4)
 start = np.zeros((n, 4), np.float32)
 start[:, :3] = rng.normal(size=(n, 3)) * [1, 1, 0.1]
