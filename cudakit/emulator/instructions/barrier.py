@@ -122,11 +122,8 @@ def bar(given: Instruction, context: Context) -> Control:
             raise EmulationError(f"barrier {int(which.max())} of {_BARRIERS}")
         held = predicate(frame, active, machine) if predicate else False
         together = active is None or active.size == np.count_nonzero(machine.status != DONE)
-        if count is None and together and (which == which.flat[0]).all() and _is_untouched(machine):
-            if write is not None:
-                block = machine.block_of if active is None else machine.block_of[active]
-                true = np.bincount(block, np.broadcast_to(held, block.shape), machine.blocks)
-                write(frame, active, _REDUCE[reduction](true, np.bincount(block, minlength=machine.blocks))[block])
+        plain = count is None and write is None and together
+        if plain and (which == which.flat[0]).all() and _is_untouched(machine):
             return True
         lanes = np.arange(machine.lanes) if active is None else active
         expected = np.asarray(count(frame, active, machine) if count else 0).astype(np.int64)
