@@ -30,6 +30,13 @@ _CONVERSION = re.compile(
 )
 
 
+def _numbers(rows: np.ndarray, dtype: str, count: int = 1) -> list[Any]:
+    """An argument of numbers, one or a tuple a lane."""
+    size = np.dtype(dtype).itemsize * count
+    found = rows[:, :size].copy().view(dtype)
+    return found[:, 0].tolist() if count == 1 else list(map(tuple, found.tolist()))
+
+
 def _bytes_at(machine: Machine, address: int) -> bytes:
     """The zero-ended string at a generic address."""
     out = bytearray()
@@ -99,44 +106,36 @@ class _Arguments:
 
 def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """``int vprintf(const char* format, void* arguments)``: as C's, to the launch's output, in the order of lanes."""
-    formats, arguments = (rows[:, :8].copy().view(np.uint64)[:, 0] for rows in given)
-    counts = np.zeros(lanes.size, np.uint32)
-    for position, lane in enumerate(lanes):
-        taken = _Arguments(machine, int(lane), int(arguments[position]))
-        text = _CONVERSION.sub(taken.convert, _bytes_at(machine, int(formats[position])))
-        machine.output(text.decode(errors="replace"))
-        counts[position] = taken.count
-    return counts
+    counts = []
+    for lane, text, arguments in zip(lanes, *(_numbers(rows, "u8") for rows in given), strict=True):
+        taken = _Arguments(machine, int(lane), arguments)
+        machine.output(_CONVERSION.sub(taken.convert, _bytes_at(machine, text)).decode(errors="replace"))
+        counts.append(taken.count)
+    return np.array(counts, np.uint32)
 
 
 def assertfail(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """A failed ``assert``: the first lane's message ends the launch."""
-    message, file, function = (int(given[i][0, :8].copy().view(np.uint64)[0]) for i in (0, 1, 3))
-    place = machine.placed(_string(machine, file), int(given[2][0, :4].copy().view(np.uint32)[0]))
+    message, file, function = (_numbers(given[i], "u8")[0] for i in (0, 1, 3))
+    place = machine.placed(_string(machine, file), _numbers(given[2], "u4")[0])
     raise EmulationError(
         f"{place}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
         f"`{_string(machine, message)}` failed"
     )
 
 
-def _wide(rows: np.ndarray) -> list[int]:
-    """An argument of eight bytes, one a lane."""
-    values: list[int] = rows[:, :8].copy().view(np.uint64)[:, 0].tolist()
-    return values
-
-
 def malloc(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """``void* malloc(size_t)``, and for ``new`` with an alignment; a null pointer where none is left."""
     heap = device_limits().heap
     machine.memory.add_heap(heap)
-    aligns = _wide(given[1]) if len(given) > 1 else [1] * lanes.size
-    blocks = [heap.take(size, align) for size, align in zip(_wide(given[0]), aligns, strict=True)]
+    aligns = _numbers(given[1], "u8") if len(given) > 1 else [1] * lanes.size
+    blocks = [heap.take(size, align) for size, align in zip(_numbers(given[0], "u8"), aligns, strict=True)]
     return np.array(blocks, np.uint64)
 
 
 def free(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """``void free(void*)``."""
-    for lane, address in zip(lanes, _wide(given[0]), strict=True):
+    for lane, address in zip(lanes, _numbers(given[0], "u8"), strict=True):
         try:
             device_limits().heap.give_back(address)
         except EmulationError as error:
@@ -197,13 +196,6 @@ def stackrestore(given: Instruction, context: Context) -> Step:
 _FIRST_STREAM = 0x1000
 
 
-def _numbers(rows: np.ndarray, dtype: str, count: int = 1) -> list[Any]:
-    """An argument of numbers, one or a tuple a lane."""
-    size = np.dtype(dtype).itemsize * count
-    found = rows[:, :size].copy().view(dtype)
-    return found[:, 0].tolist() if count == 1 else list(map(tuple, found.tolist()))
-
-
 def get_parameter_buffer(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """``void* cudaGetParameterBufferV2(void* function, dim3 grid, dim3 block, unsigned shared)``."""
     pointers, shared = _numbers(given[0], "u8"), _numbers(given[3], "u4")
@@ -222,7 +214,7 @@ def launch_device(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) 
 def create_stream(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
     """``cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags)``; what runs is in one order."""
     handles = np.arange(_FIRST_STREAM, _FIRST_STREAM + lanes.size, dtype=np.uint64)
-    machine.memory.store("generic", given[0][:, :8].copy().view(np.uint64)[:, 0], handles, lanes)
+    machine.memory.store("generic", np.array(_numbers(given[0], "u8"), np.uint64), handles, lanes)
     return np.uint32(0)
 
 

@@ -153,12 +153,10 @@ def synchronised(
     return meet
 
 
-def _pair(target: Operand) -> tuple[Operand, Operand | None]:
-    """``d|p``, or ``d`` alone."""
-    if isinstance(target, Group) and target.kind == "pair":
-        first, second = target.items
-        return first, second
-    return target, None
+def _writers(context: Context, target: Operand) -> list[Writer]:
+    """Writers of ``d|p``, or of ``d`` alone."""
+    items = target.items if isinstance(target, Group) and target.kind == "pair" else (target,)
+    return [context.write(item, kind) for item, kind in zip(items, ("b32", "pred"), strict=False)]
 
 
 def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
@@ -183,8 +181,6 @@ def shfl(given: Instruction, context: Context) -> Control:
     target, a, b, c, *rest = given.operands
     mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
     mask = context.read(rest[0], "b32") if "sync" in given.modifiers else None
-    to, inside_to = _pair(target)
-    writes = [context.write(to, "b32")] + ([context.write(inside_to, "pred")] if inside_to else [])
     word = np.dtype("u4")
     reads = [(context.read(x, "b32"), word) for x in (a, b, c)]
 
@@ -198,7 +194,7 @@ def shfl(given: Instruction, context: Context) -> Control:
         takes_part = (members >> source.astype(np.uint32)) & np.uint32(1)
         return moved * takes_part, inside
 
-    return synchronised(str(given), mask, reads, compute, writes)
+    return synchronised(str(given), mask, reads, compute, _writers(context, target))
 
 
 @control("vote")
@@ -224,7 +220,6 @@ def vote(given: Instruction, context: Context) -> Control:
 def match(given: Instruction, context: Context) -> Control:
     target, a, given_mask = given.operands
     kind = type_of(given)
-    to, same_to = _pair(target)
     every = "all" in given.modifiers
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
@@ -241,9 +236,8 @@ def match(given: Instruction, context: Context) -> Control:
         bits = np.packbits(equal.reshape(-1, 32), axis=1, bitorder="little").view("<u4").reshape(-1)
         return (bits[machine.slots if lanes is None else machine.slots[lanes]] & members,)
 
-    writes = [context.write(to, "b32")] + ([context.write(same_to, "pred")] if same_to else [])
     reads = [(context.read(a, kind), DTYPES[kind])]
-    return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, writes)
+    return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, _writers(context, target))
 
 
 _REDUCE: dict[str, Any] = {
@@ -289,14 +283,12 @@ def redux(given: Instruction, context: Context) -> Control:
 @control("elect")
 def elect(given: Instruction, context: Context) -> Control:
     target, given_mask = given.operands
-    to, chosen_to = _pair(target)
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
         leader = _lowest(members).astype(np.uint32)
         return leader, leader == (machine.lane_id if lanes is None else machine.lane_id[lanes])
 
-    writes = [context.write(to, "b32")] + ([context.write(chosen_to, "pred")] if chosen_to else [])
-    return synchronised(str(given), context.read(given_mask, "b32"), [], compute, writes)
+    return synchronised(str(given), context.read(given_mask, "b32"), [], compute, _writers(context, target))
 
 
 def warp_barrier(given: Instruction, context: Context) -> Control:

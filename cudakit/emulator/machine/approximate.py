@@ -7,6 +7,7 @@ compiled kernels on vectors. Functions of mathematics libraries differ from one 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import factorial, log, pi
 from typing import Any, Protocol
 
@@ -160,10 +161,4 @@ _ARRAYS = _Arrays()
 
 def of_arrays(opcode: str) -> Callable[[Any], Any]:
     """An approximate function of arrays of float64."""
-    recipe = RECIPES[opcode]
-
-    def function(values: Any) -> Any:
-        with np.errstate(all="ignore"):
-            return recipe(_ARRAYS, values)
-
-    return function
+    return np.errstate(all="ignore")(partial(RECIPES[opcode], _ARRAYS))

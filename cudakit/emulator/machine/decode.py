@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from cudakit.emulator.isa.facts import polls, sources
-from cudakit.emulator.machine.kernel_memory import frame_bytes
+from cudakit.emulator.machine.kernel_memory import frame_bytes, laid_out
 from cudakit.emulator.machine.memory import Index, Memory
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import (
@@ -199,6 +199,8 @@ class Context:
 
     symbols: Symbols
     function: Function
+    local: dict[str, int]
+    parameter_offsets: dict[str, int]
 
     def __init__(self, symbols: Symbols, function: Function, shared: Mapping[str, int] = _NOWHERE) -> None:
         self.symbols, self.function = symbols, function
@@ -210,16 +212,11 @@ class Context:
         self.storage: list[np.dtype] = [STORAGE[kind] for kind in registers.values()]
         #: Registers that nothing has been written to.
         self.blank: list[np.ndarray] = [np.zeros(1, dtype) for dtype in self.storage]
-        self.local: dict[str, int] = {}
-        end = 0
-        for variable in function.variables.values():
-            if variable.space == "local":
-                end = -(-end // variable.align) * variable.align
-                self.local[variable.name] = end
-                end += variable.size
+        local = [variable for variable in function.variables.values() if variable.space == "local"]
+        self.local, end = laid_out(local)
         self.local_bytes: int = -(-end // 16) * 16
         #: What the function's frame begins at a multiple of.
-        self.local_align: int = max((v.align for v in function.variables.values() if v.space == "local"), default=1)
+        self.local_align: int = max((variable.align for variable in local), default=1)
         #: Memory of a lane in this function, in bytes.
         self.lane_bytes: int = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
         self.parameter_sizes: dict[str, int] = {
@@ -228,12 +225,7 @@ class Context:
             if v.space == "param"
         }
         #: Addresses of a kernel's parameters; those of other functions have none.
-        self.parameter_offsets: dict[str, int] = {}
-        end = 0
-        for variable in function.parameters if function.is_entry else ():
-            end = -(-end // variable.align) * variable.align
-            self.parameter_offsets[variable.name] = end
-            end += variable.size
+        self.parameter_offsets, _ = laid_out(function.parameters if function.is_entry else ())
         #: Instructions where lanes that took different ways may meet.
         self.leaders: frozenset[int] = frozenset(function.labels.values())
         #: Steps that compute each lane's result from the same lane's operands, and nothing else.

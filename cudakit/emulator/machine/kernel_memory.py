@@ -199,6 +199,15 @@ class SharedLayout(NamedTuple):
         return self.static_bytes + dynamic if dynamic else self.end
 
 
+def laid_out(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
+    """Where each variable begins if they lie one after the other, and where the last ends."""
+    offsets, end = dict[str, int](), 0
+    for variable in variables:
+        offsets[variable.name] = start = -(-end // variable.align) * variable.align
+        end = start + variable.size
+    return offsets, end
+
+
 def shared_layout(program: Program, kernel: Function) -> SharedLayout:
     """The layout of a kernel: of its own variables, then the program's, then those of functions that it may come to.
 
@@ -206,15 +215,9 @@ def shared_layout(program: Program, kernel: Function) -> SharedLayout:
     always count, and lie at the end where no code names them. Compilers leave such variables out; ptxas may order
     several of them in another way.
     """
-    offsets, end = dict[str, int](), 0
-    dynamic: list[str] = []
-    for variable in _used(program, kernel):
-        if variable.size:
-            end = -(-end // variable.align) * variable.align
-            offsets[variable.name] = end
-            end += variable.size
-        else:
-            dynamic.append(variable.name)
+    used = list(_used(program, kernel))
+    offsets, end = laid_out(variable for variable in used if variable.size)
+    dynamic = [variable.name for variable in used if not variable.size]
     start = end
     # ptxas rounds up for any dynamic variable of the program, whichever kernel has it.
     for variable in _shared(program.variables) if end else ():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from cudakit.emulator.ptx.body import Body, Sources, attribute, variable
@@ -107,29 +107,21 @@ class _Module:
         self.own: set[str] = set()
 
     def parse(self) -> None:
-        tokens = self.tokens
+        directives: dict[str, Callable[[], None]] = {
+            ".target": self.target, ".address_size": self.address_size, ".file": self.file, ".section": self.section,
+            ".alias": self.alias, ".pragma": lambda: self.tokens.skip_past(";"),
+            **dict.fromkeys((*_LINKING, ".entry", ".func", ".global", ".const", ".shared", ".tex"), self.linked),
+        }  # fmt: skip
         self.version()
-        while token := tokens.token:
-            if token == ".target":
-                self.target()
-            elif token == ".address_size":
-                tokens.take()
-                if tokens.take() != "64":
-                    raise tokens.error("only addresses of 64 bits are emulated")
-            elif token == ".file":
-                self.file()
-            elif token == ".section":
-                self.section()
-            elif token in _LINKING or token in (".entry", ".func"):
-                self.linked()
-            elif token in (".global", ".const", ".shared", ".tex"):
-                self.variable(extern=False)
-            elif token == ".alias":
-                self.alias()
-            elif token == ".pragma":
-                tokens.skip_past(";")
-            else:
-                raise tokens.error(f"unknown directive {shortened(token)}")
+        while token := self.tokens.token:
+            if token not in directives:
+                raise self.tokens.error(f"unknown directive {shortened(token)}")
+            directives[token]()
+
+    def address_size(self) -> None:
+        self.tokens.take()
+        if self.tokens.take() != "64":
+            raise self.tokens.error("only addresses of 64 bits are emulated")
 
     def version(self) -> None:
         tokens = self.tokens
@@ -196,7 +188,7 @@ class _Module:
         else:
             self.variable(".extern" in linking, several)
 
-    def variable(self, extern: bool, several: bool = False) -> None:
+    def variable(self, extern: bool, several: bool) -> None:
         found = variable(self.tokens, extern)
         self.tokens.take(";")
         if found.space == "shared":
@@ -209,7 +201,7 @@ class _Module:
             self.program.variables[found.name] = found
             self.own.add(found.name)
 
-    def function(self, several: bool = False) -> None:
+    def function(self, several: bool) -> None:
         tokens = self.tokens
         is_entry = tokens.take() == ".entry"
         if tokens.skip(".attribute"):
