@@ -27,16 +27,7 @@ from cudakit.errors import ArgumentError, TemplateError, raise_launch_error
 from cudakit.memory import device_memory, host_arrays, pinned, staging
 from cudakit.memory.accounting import spares
 from cudakit.memory.device_memory import Box, SurfaceObject, box_of, boxes_of, copy_box, device_array
-from cudakit.memory.host_arrays import (
-    Callee,
-    HostArray,
-    Kind,
-    check_copy,
-    check_fits,
-    host_array,
-    output,
-    refuse_captured_copy,
-)
+from cudakit.memory.host_arrays import Callee, HostArray, Kind
 from cudakit.memory.staging import bounds_of, courier, has_courier
 from cudakit.streams import devices, segments, streams
 from cudakit.streams.order import order
@@ -356,7 +347,7 @@ class OnDevice:
         target = known(stream)
         with devices.on_device(target.device_id):
             if streams.is_captured(target.handle) and not staging.is_direct(host):
-                refuse_captured_copy("to_device", stream)
+                host_arrays.refuse_captured_copy("to_device", stream)
             if out is None:
                 out = found = device_array(host.shape, host.dtype, target)
             else:
@@ -378,7 +369,7 @@ class OnDevice:
     def across(self, array: Any, stream: Any, out: Any) -> Any:
         target, source = known(stream), _as_device_array("to_device: array", array)
         if streams.is_captured(target.handle):
-            refuse_captured_copy("to_device", stream)
+            host_arrays.refuse_captured_copy("to_device", stream)
         found = device_array(source.shape, source.dtype, target) if out is None else _output(out, source, target)
         made = found if out is None else out
         if source.device.id == target.device_id:
@@ -408,9 +399,9 @@ class OnDevice:
         target = known(stream)
         with devices.on_device(target.device_id):
             if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
-                refuse_captured_copy("to_host", stream)
+                host_arrays.refuse_captured_copy("to_host", stream)
             found = source = _as_device_array("to_host: array", array)
-            made = output(out, found.shape, found.dtype)
+            made = host_arrays.output(out, found.shape, found.dtype)
             use = order().before(target, (segments.cupy_span(found),), (), _producers(target))
             if not found._c_contiguous:
                 with streams.cupy_stream(target.core):
@@ -439,7 +430,7 @@ class OnDevice:
     def transfer(self, target: Any, source: Any, stream: Any) -> None:
         place = known(stream)
         sides = [_side(name, value) for name, value in (("target", target), ("source", source))]
-        check_copy(*sides)
+        host_arrays.check_copy(*sides)
         written, given = sides
         on_device = [side for side in sides if not isinstance(side, np.ndarray)]
         if not on_device:
@@ -546,7 +537,7 @@ def _as_device_array(what: str, value: Any) -> Any:
 def _side(name: str, value: Any) -> Any:
     """What is copied from or to: a host array, a surface, or the CuPy array that it is."""
     if isinstance(value, np.ndarray):
-        return host_array("copy", name, value)
+        return host_arrays.host_array("copy", name, value)
     return value if isinstance(value, SurfaceObject) else _as_device_array(f"copy: {name}", value)
 
 
@@ -581,7 +572,7 @@ def _output(out: Any, host: np.ndarray, target: Known) -> Any:
     found = _as_device_array("to_device: out", out)
     if found is not out and describe(out).evidence.readonly:
         raise ArgumentError("to_device: out is read-only; give another array")
-    check_fits("to_device", found, host.shape, host.dtype)
+    host_arrays.check_fits("to_device", found, host.shape, host.dtype)
     if found.device.id != target.device_id:
         raise ArgumentError(
             f"to_device: out is on device {found.device.id}, and the stream is of device {target.device_id}; give an "

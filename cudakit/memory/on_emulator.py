@@ -9,20 +9,9 @@ import numpy as np
 
 from cudakit.emulator.face import SurfaceObject, as_device, handed_out, order
 from cudakit.errors import ArgumentError
+from cudakit.memory import host_arrays
 from cudakit.memory.accounting import emulated_array
-from cudakit.memory.host_arrays import (
-    Callee,
-    HostArray,
-    Kind,
-    check,
-    check_copy,
-    check_host_output,
-    host_array,
-    output,
-    refuse_captured_call,
-    refuse_captured_copy,
-    refuse_written,
-)
+from cudakit.memory.host_arrays import Callee, HostArray, Kind
 from cudakit.memory.staging import is_direct
 from cudakit.places import emulator
 from cudakit.streams.witnesses import doing
@@ -41,27 +30,27 @@ class OnEmulator:
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """All memory is the host's."""
-        host_array("prefetch", "array", array)
+        host_arrays.host_array("prefetch", "array", array)
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
         if not is_direct(host):
-            refuse_captured_copy("to_device", stream)
+            host_arrays.refuse_captured_copy("to_device", stream)
         copied = self.empty(host.shape, host.dtype, "device", stream) if out is None else as_numpy(out)
         if copied is None:
             raise ArgumentError(f"to_device: out is {type(out).__name__}, and a NumPy array is wanted")
-        check_host_output("to_device", copied, host.shape, host.dtype)
+        host_arrays.check_host_output("to_device", copied, host.shape, host.dtype)
         self._copy("to_device", host, copied, stream)
         return copied if out is None else out
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
         """No array is of a GPU."""
-        return self.to_device(host_array("to_device", "array", array), stream, out)
+        return self.to_device(host_arrays.host_array("to_device", "array", array), stream, out)
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         if wait or out is None or not is_direct(out):
-            refuse_captured_copy("to_host", stream)
-        given = host_array("to_host", "array", array)
-        made = output(out, given.shape, given.dtype)
+            host_arrays.refuse_captured_copy("to_host", stream)
+        given = host_arrays.host_array("to_host", "array", array)
+        made = host_arrays.output(out, given.shape, given.dtype)
         if out is None and not wait:
             made = handed_out(made, stream)
         captured = self._copy("to_host", given, made, stream, not wait)
@@ -89,17 +78,19 @@ class OnEmulator:
             np.copyto(target, source.reshape(target.shape))
 
     def transfer(self, target: Any, source: Any, stream: Any) -> None:
-        given = host_array("copy", "source", source.values if isinstance(source, SurfaceObject) else source)
-        written = host_array("copy", "target", target.values if isinstance(target, SurfaceObject) else target)
-        check_copy(written, given)
+        given, written = (
+            host_arrays.host_array("copy", name, side.values if isinstance(side, SurfaceObject) else side)
+            for name, side in (("source", source), ("target", target))
+        )
+        host_arrays.check_copy(written, given)
         self._copy("copy", given, written, stream)
 
     def mark(self, stream: Any) -> None:
         """What the stream was given is done."""
 
     def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
-        check(kernel, given)
-        refuse_captured_call(kernel, stream, given)
+        host_arrays.check(kernel, given)
+        host_arrays.refuse_captured_call(kernel, stream, given)
         arguments = list(given)
         back, kept = [], []
         for position, value in enumerate(given):
@@ -121,7 +112,7 @@ class OnEmulator:
                 kept.append((position, copied, copied.tobytes()))
         kernel(stream, config, *arguments)
         for position, copied, before in kept:
-            refuse_written(kernel, position, copied, before)
+            host_arrays.refuse_written(kernel, position, copied, before)
         for name, copied, host in back:
             with doing("copy", name, stream, (copied,), (host,), host.nbytes):
                 order().arrive(stream, name, host, copied.copy())  # which counts as no memory of the device

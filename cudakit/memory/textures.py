@@ -306,6 +306,12 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
 
 
 _MOST_DIMENSIONS, _MOST_BOX, _MOST_ELEMENT_STRIDE = 5, 256, 8
+_TENSOR_WORDS = {
+    "swizzle": ("none", "32B", "64B", "128B"),
+    "fill": ("zero", "nan"),
+    "interleave": ("none", "16B", "32B"),
+    "l2_promotion": ("none", "64B", "128B", "256B"),
+}
 #: Addresses, strides and rows of a box are multiples of this many bytes.
 _UNIT = 16
 _MOST_STRIDE = 2**40
@@ -354,13 +360,9 @@ def tensor_map(
     ArgumentError
         For what no tensor map can describe.
     """
-    for name, value, known in (
-        ("swizzle", swizzle, ("none", "32B", "64B", "128B")),
-        ("fill", fill, ("zero", "nan")),
-        ("interleave", interleave, ("none", "16B", "32B")),
-        ("l2_promotion", l2_promotion, ("none", "64B", "128B", "256B")),
-    ):
-        if not is_one_of(value, known):
+    words = {"swizzle": swizzle, "fill": fill, "interleave": interleave, "l2_promotion": l2_promotion}
+    for name, value in words.items():
+        if not is_one_of(value, known := _TENSOR_WORDS[name]):
             raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, known))}, got {shortened(value)}")
     box = _numbers("box", box)
     steps = None if element_strides is None else _numbers("element_strides", element_strides)
@@ -368,7 +370,7 @@ def tensor_map(
     if host is None:
         if isinstance(shape := getattr(array, "shape", None), tuple):
             _check_numbers(len(shape), box, steps or (1,) * len(shape))
-        return _on_device(array, box, steps, swizzle, fill, interleave, l2_promotion)
+        return _on_device(array, box, steps, words)
     if interleave != "none":
         raise ArgumentError(
             f"tensor_map: the emulator has no interleaved tensors, got interleave={shortened(interleave)}"
@@ -423,23 +425,14 @@ def _check_numbers(ndim: int, box: tuple[int, ...], steps: tuple[int, ...]) -> N
             raise ArgumentError(f"tensor_map: {name} is {ndim} numbers of 1 to {most}, got {values}")
 
 
-def _on_device(
-    array: Any,
-    box: tuple[int, ...],
-    steps: tuple[int, ...] | None,
-    swizzle: str,
-    fill: str,
-    interleave: str,
-    l2_promotion: str,
-) -> Any:
+def _on_device(array: Any, box: tuple[int, ...], steps: tuple[int, ...] | None, words: dict[str, str]) -> Any:
     """cuda.core's descriptor, which the driver makes and checks."""
     from cuda.core.utils import StridedMemoryView
 
     try:
         view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-        words = _core_words(swizzle, fill, interleave, l2_promotion)
         with devices.on_device(view.device_id):
-            return view.as_tensor_map(box, element_strides=steps, **words)
+            return view.as_tensor_map(box, element_strides=steps, **_core_words(**words))
     except (TypeError, ValueError, BufferError) as error:
         raise ArgumentError(f"tensor_map of {type(array).__name__}: {error}") from error
 
