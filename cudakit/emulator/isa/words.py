@@ -21,6 +21,15 @@ BITS: Final = {**INTEGERS, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "pred": 
 Number: TypeAlias = "Word | int"
 
 
+def _with(name: str, kind: str = "") -> Callable[[Word, Number], Word]:
+    """An operation with another word, or a constant, of the same type."""
+    return lambda word, other: word.do(name, kind or word.kind, word.of(other))
+
+
+def _alone(name: str) -> Callable[[Word], Word]:
+    return lambda word: word.do(name, word.kind)
+
+
 class Word(ABC):
     """The values of all lanes, of one type; operators are PTX's, with integers that wrap around.
 
@@ -89,44 +98,13 @@ class Word(ABC):
 
     # ── arithmetic and logic ──
 
-    def __add__(self, other: Number) -> Word:
-        return self._with("add", other)
-
-    def __sub__(self, other: Number) -> Word:
-        return self._with("sub", other)
+    __add__, __sub__, __mul__ = _with("add"), _with("sub"), _with("mul")
+    __and__, __or__, __xor__ = _with("and"), _with("or"), _with("xor")
+    min, max = _with("min"), _with("max")
+    __invert__, __neg__, __abs__ = _alone("not"), _alone("neg"), _alone("abs")
 
     def __rsub__(self, other: int) -> Word:
         return self.of(other) - self
-
-    def __mul__(self, other: Number) -> Word:
-        return self._with("mul", other)
-
-    def __and__(self, other: Number) -> Word:
-        return self._with("and", other)
-
-    def __or__(self, other: Number) -> Word:
-        return self._with("or", other)
-
-    def __xor__(self, other: Number) -> Word:
-        return self._with("xor", other)
-
-    def __invert__(self) -> Word:
-        return self.do("not", self.kind)
-
-    def __neg__(self) -> Word:
-        return self.do("neg", self.kind)
-
-    def __abs__(self) -> Word:
-        return self.do("abs", self.kind)
-
-    def min(self, other: Number) -> Word:
-        return self._with("min", other)
-
-    def max(self, other: Number) -> Word:
-        return self._with("max", other)
-
-    def _with(self, name: str, other: Number) -> Word:
-        return self.do(name, self.kind, self.of(other))
 
     def __lshift__(self, by: Number) -> Word:
         return self._shifted("shl", by)
@@ -147,23 +125,8 @@ class Word(ABC):
 
     # ── comparisons ──
 
-    def eq(self, other: Number) -> Word:
-        return self.test("eq", other)
-
-    def ne(self, other: Number) -> Word:
-        return self.test("ne", other)
-
-    def __lt__(self, other: Number) -> Word:
-        return self.test("lt", other)
-
-    def __le__(self, other: Number) -> Word:
-        return self.test("le", other)
-
-    def __gt__(self, other: Number) -> Word:
-        return self.test("gt", other)
-
-    def __ge__(self, other: Number) -> Word:
-        return self.test("ge", other)
+    eq, ne = _with("eq", "pred"), _with("ne", "pred")
+    __lt__, __le__, __gt__, __ge__ = (_with(name, "pred") for name in ("lt", "le", "gt", "ge"))
 
     def test(self, name: str, other: Number) -> Word:
         """A comparison by its name; of floats those hold where neither is NaN, but for ``ne``."""
