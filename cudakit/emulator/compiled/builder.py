@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
@@ -115,6 +116,23 @@ class Text:
 
     def store(self, value: X, pointer: X | str, more: str = "") -> None:
         self.do(f"store {value}, ptr {_name(pointer)}{more}")
+
+    def shuffled(self, x: X, places: Iterable[int], other: X | None = None) -> X:
+        """Elements of a vector, and of another that follows it, by their numbers."""
+        items = [f"i32 {place}" for place in places]
+        order = f"<{len(items)} x i32> <{', '.join(items)}>"
+        type_ = f"<{len(items)} x {x.element}>"
+        return self.make(f"shufflevector {x}, {other or X(x.type, 'poison')}, {order}", type_)
+
+    @contextmanager
+    def when(self, chosen: X, do: str = "do", skip: str = "skip") -> Iterator[None]:
+        """What is done where a condition holds."""
+        do, skip = self.fresh(do), self.fresh(skip)
+        self.branch(chosen, do, skip)
+        self.label(do)
+        yield
+        self.jump(skip)
+        self.label(skip)
 
     def fence(self) -> None:
         """Keep accesses in their order."""
@@ -318,12 +336,11 @@ class Builder:
 
     def iota(self, element: str, stride: int = 1) -> X:
         """0, stride, 2 · stride, … over the lanes."""
-        bits = int(element[1:])
-        items = []
-        for lane in range(self.width):
-            value = (lane * stride) & ((1 << bits) - 1)
-            items.append(f"{element} {value - (1 << bits) if value >> (bits - 1) else value}")
-        return X(self.vector(element), f"<{', '.join(items)}>")
+        return self.each(element, (lane * stride for lane in range(self.width)))
+
+    def each(self, element: str, values: Iterable[int]) -> X:
+        """A constant for each lane."""
+        return X(self.vector(element), f"<{', '.join(str(constant(element, value)) for value in values)}>")
 
     def spread(self, x: X) -> X:
         """The same in all lanes."""
@@ -426,6 +443,12 @@ class Builder:
                 return None
             operand = made[0].operands[1]
         return operand.value if isinstance(operand, Immediate) else None
+
+    def holds(self, guard: tuple[Register, bool]) -> Value:
+        """Whether a guard holds."""
+        register, negated = guard
+        chosen = self.read(register, "pred")
+        return Value(chosen.shape, self.text.binary("xor", chosen.x, 1)) if negated else chosen
 
     def canonical(self, value: Value) -> Value:
         """A value of float32 whose NaN are the one that the hardware gives."""
@@ -605,6 +628,3 @@ class Builder:
         after = self.text.fresh("fine")
         self.text.do(f"br {failed}, label %failed, label %{after}, !prof !1")
         self.text.label(after)
-
-
-__all__ = ["Builder", "Value", "bits_of", "lanes_of", "like"]

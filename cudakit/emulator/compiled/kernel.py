@@ -24,7 +24,7 @@ from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range,
 from cudakit.emulator.compiled.emit.meanings import held_verdict
 from cudakit.emulator.compiled.emit.table import entry_of
 from cudakit.emulator.compiled.helpers import DECLARED, GENERIC, READ, SHARED, WRITE
-from cudakit.emulator.compiled.layout import Layout
+from cudakit.emulator.compiled.layout import Effort, Layout, effort_of
 from cudakit.emulator.compiled.scaffold import Scaffold, Waiting
 from cudakit.emulator.compiled.shapes import UNIFORM, Affine
 from cudakit.emulator.instructions.access import parts, space_of, type_of
@@ -285,10 +285,6 @@ class Made(NamedTuple):
     facts: Facts
 
 
-#: Instructions of a kernel from which on a second body for each block takes longer to compile than it gains.
-_LONG = 1000
-
-
 def make(context: Context, layout: Layout, quick: bool = False) -> Made:
     """The IR of a kernel for a layout: as it runs quickest, or to be compiled quickly.
 
@@ -296,14 +292,13 @@ def make(context: Context, layout: Layout, quick: bool = False) -> Made:
     ------
     Refusal
     """
-    single = quick or len(context.function.code) > _LONG
-    return _Kernel(Analysis(context, layout), single).made()
+    return _Kernel(Analysis(context, layout), effort_of(len(context.function.code), quick)).made()
 
 
 class _Kernel:
-    def __init__(self, known: Analysis, single: bool) -> None:
+    def __init__(self, known: Analysis, effort: Effort) -> None:
         self.known, self.flow, self.parted, self.code = known, known.flow, known.shapes.parted, known.function.code
-        self.scaffold = Scaffold(known, single)
+        self.scaffold = Scaffold(known, effort)
         self.waiting = Waiting(self.scaffold)
         self.b, self.text = self.scaffold.b, self.scaffold.text
         self.ordered = bool(known.polling)
@@ -503,21 +498,13 @@ class _Kernel:
         if given.guard is None:
             emit()
             return
-        register, negated = given.guard
-        chosen = b.read(register, "pred")
-        held = text.binary("xor", chosen.x, 1) if negated else chosen.x
-        do, skip = text.fresh("do"), text.fresh("skip")
-        if chosen.shape == UNIFORM:
-            text.branch(held, do, skip)
-        else:
-            b.mask = b.both(mask, held)
-            b.guarded = True
-            assert b.mask is not None
-            text.branch(b.any_of(b.mask), do, skip)
-        text.label(do)
-        emit()
-        text.jump(skip)
-        text.label(skip)
+        held = b.holds(given.guard)
+        some = held.x
+        if held.shape != UNIFORM:
+            b.mask, b.guarded = held.x if mask is None else text.binary("and", mask, held.x), True
+            some = b.any_of(b.mask)
+        with text.when(some):
+            emit()
 
     def _leave(self, place: int, number: int, mask: X | None) -> None:
         """How a block ends."""
@@ -534,19 +521,19 @@ class _Kernel:
         if len(set(block.successors)) == 1:  # a branch to what comes next parts no lanes
             self._go(place, number, block.successors[0], mask)
             return
-        register, negated = given.guard  # type: ignore[misc]
-        chosen = b.read(register, "pred")
-        held = text.binary("xor", chosen.x, 1) if negated else chosen.x
+        assert given.guard is not None
+        register, negated = given.guard
+        held = b.holds(given.guard)
         then, otherwise = block.successors
-        if chosen.shape == UNIFORM:
-            self._either(held, place, number, then, mask)
+        if held.shape == UNIFORM:
+            self._either(held.x, place, number, then, mask)
             self._go(place, number, otherwise, mask)
             return
         known = held_verdict(b, register)
         if known is not None:
             self._either(known.none if negated else known.all, place, number, then, mask)
             self._either(known.all if negated else known.none, place, number, otherwise, mask)
-        bits = b.bits(held)
+        bits = b.bits(held.x)
         if known is None and mask is None:
             self._either(text.compare("eq", bits, -1), place, number, then, mask)
             self._either(text.compare("eq", bits, 0), place, number, otherwise, mask)

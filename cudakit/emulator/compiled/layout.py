@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 from cudakit.emulator.machine.state import Geometry
 
@@ -47,6 +48,31 @@ def layout_of(
             strips = free and y * z > 1 and geometry.grid[0] > 1
             return Layout(width, True, geometry.threads % width == 0, watched, strips, masks, gathers)
     return Layout(widths[0], False, geometry.threads % widths[0] == 0, watched, masks=masks, gathers=gathers)
+
+
+class Effort(NamedTuple):
+    """What is done for the code of a kernel, by its length."""
+
+    #: Whether blocks have one body, and none beside it for vectors all of whose lanes are there.
+    single: bool
+    #: Whether what is live over blocks stays in memory: else LLVM hands it on wherever ways meet, which takes long.
+    in_memory: bool
+
+
+#: Instructions of a kernel up to which vectors take four registers each rather than two: what is done once for a vector
+#: counts for more than what no longer fits into the registers. Those up to which LLVM may take registers out of memory
+#: over all of it; and those up to which a second body for each block gains more than it takes longer to compile.
+_SMALL, _SHORT, _LONG = 80, 300, 1000
+
+
+def effort_of(size: int, quick: bool) -> Effort:
+    """What is done for so many instructions, which are to run as quickly as they can, or to be compiled quickly."""
+    return Effort(quick or size > _LONG, size > _SHORT)
+
+
+def lanes_at_once(native: int, size: int) -> int:
+    """Lanes of a vector, at most, of a kernel of so many instructions; `native` are those of a register."""
+    return native * (4 if size <= _SMALL else 2)
 
 
 class Slot(IntEnum):

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from cudakit.emulator.compiled import Refusal, native
 from cudakit.emulator.compiled.analysis import Traits, traits_of
-from cudakit.emulator.compiled.layout import Layout, layout_of
+from cudakit.emulator.compiled.layout import Layout, lanes_at_once, layout_of
 from cudakit.emulator.compiled.native import Compiled
 from cudakit.emulator.compiled.session import Session
 from cudakit.emulator.compiled.source import Source
@@ -67,7 +67,7 @@ class Machine:
             contexts = [module.context(each) for each in module.reached(entry)]
             traits = made.traits[entry.name] = traits_of(contexts)
         processor = native.processor()
-        most = processor.native * (4 if traits.size <= _SMALL else 2)
+        most = lanes_at_once(processor.native, traits.size)
         layout = layout_of(
             geometry, traits.uses_warps, most, key[2], traits.is_free, processor.masks, processor.gathers
         )
@@ -120,9 +120,6 @@ class Machine:
 
 #: Threads of a block, of whose places there is room.
 _MOST_THREADS = 1024
-#: Instructions of a kernel whose vectors take four registers each rather than two: what is done once for a vector
-#: counts for more than what no longer fits into the registers.
-_SMALL = 80
 #: Instructions of kernels that are optimised at once, and what it takes to optimise those with more, by the
 #: instruction: seconds.
 _SHORT, _OPTIMISING = 80, 5e-3

@@ -12,7 +12,7 @@ from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.analysis import Analysis, Saves, States
 from cudakit.emulator.compiled.builder import Builder, Value, X, constant
 from cudakit.emulator.compiled.emit.warps import barrier_of, barrier_turn, begin_barriers, come_to_barrier, is_counted
-from cudakit.emulator.compiled.layout import DONE, PARTED, STRIP, Ending, Slot
+from cudakit.emulator.compiled.layout import DONE, PARTED, STRIP, Effort, Ending, Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Instruction
@@ -102,8 +102,6 @@ def _following(block: X, count: X) -> str:
 
 #: Sweeps over a block in which nothing comes on, before others are let run.
 _PATIENCE = 16
-#: Instructions of a kernel whose registers LLVM may take out of memory over all of it.
-_SHORT = 300
 _AXES = "xyz"
 TRUE, FALSE = X("i1", "true"), X("i1", "false")
 
@@ -114,17 +112,16 @@ class Scaffold:
     Parameters
     ----------
     known : Analysis
-    single : bool
-        Whether blocks have one body, and none beside it for vectors all of whose lanes are there.
+    effort : Effort
     """
 
     #: The lanes that there are; None: all.
     full: X | None
     _turns: Turns
 
-    def __init__(self, known: Analysis, single: bool) -> None:
-        self.known, self.flow, self.parted = known, known.flow, known.shapes.parted
-        b = self.b = Builder(known.context, known.shapes, known.layout, known.raw, single)
+    def __init__(self, known: Analysis, effort: Effort) -> None:
+        self.known, self.flow, self.parted, self.effort = known, known.flow, known.shapes.parted, effort
+        b = self.b = Builder(known.context, known.shapes, known.layout, known.raw, effort.single)
         b.lasting = known.lasting
         self.text = b.text
         self.states = States(b)
@@ -222,8 +219,7 @@ class Scaffold:
                 lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
         for number, place in self.masks.items():
             lines.append(f"  {place} = alloca {b.mask_type}, align 8 ; of block {number}")
-        if len(known.function.code) > _SHORT:
-            # What is live over blocks stays in memory: else LLVM hands it on wherever ways meet, which takes long.
+        if self.effort.in_memory:
             lines.append(f"  %kept.there = getelementptr i64, ptr %ctx, i64 {int(Slot.KEPT)}")
             lines += [f"  store ptr {place}, ptr %kept.there" for place in self._over_blocks()]
         return [*lines, *b.starts, "  br label %setup"]

@@ -397,34 +397,26 @@ class Session:
             held = np.ctypeslib.as_array((ctypes.c_uint8 * (threads * rows)).from_address(words[Slot.LOCAL]))
             memory.local = held.reshape(threads, rows)
 
+    def tick(self) -> int:
+        """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
+        try:
+            self.asked += 1
+            return 0 if self.stops else _PERIOD
+        except BaseException as error:
+            self.failure, self.stops = error, True
+            return 0
+
 
 #: The launch at hand, which callbacks are for; others wait for it.
 _sessions: list[Session] = []
-
-
-def _reach(words: int, address: int, size: int, use: int) -> int:
-    return _sessions[-1].reach(words, address, size, use)
-
-
-def _tick() -> int:
-    """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
-    session = _sessions[-1]
-    try:
-        session.asked += 1
-        return 0 if session.stops else _PERIOD
-    except BaseException as error:
-        session.failure, session.stops = error, True
-        return 0
-
-
-def _call(words: int, site: int, first: int, block: int, mask: int, values: int) -> int:
-    return _sessions[-1].call(words, site, first, block, mask, values)
-
-
-_Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _Call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-_kept: list[Any] = [_Reach(_reach), _Tick(_tick), _Call(_call)]
+_kept: list[Any] = [
+    _Reach(lambda *asked: _sessions[-1].reach(*asked)),
+    _Tick(lambda: _sessions[-1].tick()),
+    _Call(lambda *asked: _sessions[-1].call(*asked)),
+]
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.instructions.access import parts, space_of, type_of
@@ -23,7 +24,6 @@ from cudakit.emulator.ptx.program import (
     Program,
     Register,
     Symbol,
-    Variable,
 )
 
 # ── calls ──
@@ -195,29 +195,27 @@ class _Renamer:
         guard = given.guard
         if guard is not None:
             guard = (Register(self._prefix + guard[0].name), guard[1])
-        operands = tuple(self._operand(operand) for operand in given.operands)
+        operands = tuple(_mapped(operand, self._renamed) for operand in given.operands)
         return Instruction(given.opcode, given.modifiers, operands, guard, given.line, given.source)
 
-    def _operand(self, operand: Operand) -> Operand:
+    def _renamed(self, operand: Register | Symbol) -> Register | Symbol:
+        name = operand.name
         if isinstance(operand, Register):
-            known = operand.name in self._function.registers
-            return Register(self._prefix + operand.name) if known else operand
-        if isinstance(operand, Symbol):
-            return replace(operand, name=self._named(operand.name))
-        if isinstance(operand, Address):
-            base = self._operand(operand.base)
-            assert not isinstance(base, Address | Group)
-            coordinates = tuple(self._operand(each) for each in operand.coordinates)
-            return Address(base, operand.offset, coordinates)
-        if isinstance(operand, Group):
-            return Group(operand.kind, tuple(self._operand(each) for each in operand.items))
-        return operand
-
-    def _named(self, name: str) -> str:
-        return self._names.get(name) or (self._prefix + name if name in self._own else name)
+            return Register(self._prefix + name) if name in self._function.registers else operand
+        return replace(operand, name=self._names.get(name) or (self._prefix + name if name in self._own else name))
 
 
-__all__ = ["Inlined", "Variable"]
+def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | Symbol]) -> Operand:
+    """An operand with its registers and symbols renamed."""
+    if isinstance(operand, Register | Symbol):
+        return renamed(operand)
+    if isinstance(operand, Address):
+        base = _mapped(operand.base, renamed)
+        assert not isinstance(base, Address | Group)
+        return Address(base, operand.offset, tuple(_mapped(each, renamed) for each in operand.coordinates))
+    if isinstance(operand, Group):
+        return Group(operand.kind, tuple(_mapped(each, renamed) for each in operand.items))
+    return operand
 
 
 # ── registers that are several: what one instruction writes and others alone read gets a name of its own ──
@@ -323,21 +321,15 @@ def _rewrite(
 
 
 def _renamed(given: Instruction, number: int, names: dict[tuple[int, str], str]) -> Instruction:
-    written = set(targets(given))
+    def name(use: int, operand: Register | Symbol) -> Register | Symbol:
+        renamed = names.get((use, operand.name))
+        return Register(renamed) if renamed and isinstance(operand, Register) else operand
 
-    def operand(each: Operand, writes: bool) -> Operand:
-        if isinstance(each, Register):
-            return Register(names.get((-1 - number if writes else number, each.name), each.name))
-        if isinstance(each, Address):
-            base = operand(each.base, False)
-            assert not isinstance(base, Address | Group)
-            return Address(base, each.offset, tuple(operand(one, False) for one in each.coordinates))
-        if isinstance(each, Group):
-            return Group(each.kind, tuple(operand(one, writes) for one in each.items))
-        return each
-
-    operands = tuple(operand(each, place == 0 and bool(written)) for place, each in enumerate(given.operands))
-    guard = given.guard and (operand(given.guard[0], False), given.guard[1])
+    uses = [number] * len(given.operands)
+    if targets(given):
+        uses[0] = -1 - number
+    operands = tuple(_mapped(operand, partial(name, use)) for use, operand in zip(uses, given.operands, strict=True))
+    guard = given.guard and (name(number, given.guard[0]), given.guard[1])
     if operands == given.operands and guard == given.guard:
         return given
     return replace(given, operands=operands, guard=guard)  # type: ignore[arg-type]

@@ -680,12 +680,13 @@ def test_nothing_is_registered_with_the_unwinder() -> None:
 
 def test_long_kernels_have_one_body_a_block_when_they_are_optimised_too(monkeypatch: pytest.MonkeyPatch) -> None:
     from cudakit.emulator.compiled import kernel
+    from cudakit.emulator.compiled import layout as layouts
     from cudakit.emulator.compiled.layout import Layout
 
     context, layout = summing(), Layout(8, True, False)
     quick = kernel.make(context, layout, True).text
     assert kernel.make(context, layout).text.count("\nwhole.b") > quick.count("\nwhole.b") == 0
-    monkeypatch.setattr(kernel, "_LONG", len(context.function.code) - 1)
+    monkeypatch.setattr(layouts, "_LONG", len(context.function.code) - 1)
     assert kernel.make(context, layout).text == quick
 
 

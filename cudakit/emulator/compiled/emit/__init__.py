@@ -3,10 +3,4 @@
 from cudakit.emulator.compiled.emit import hosted, meanings, memory, warps
 from cudakit.emulator.compiled.emit.table import EMITTERS
 
-__all__ = [
-    "EMITTERS",
-    "hosted",
-    "meanings",
-    "memory",
-    "warps",
-]
+__all__ = ["EMITTERS", "hosted", "meanings", "memory", "warps"]

@@ -6,7 +6,7 @@ is looked at. Where they do not, a helper looks at each lane, does its part, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cudakit.emulator.compiled import Refusal
@@ -55,7 +55,7 @@ def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> lis
             groups.append(_turned(b, rows))
         return [_joined(b, each) for each in zip(*groups, strict=True)]
     whole = text.load(f"<{width * count} x {element}>", pointer.name, f", align {size}")
-    return [_picked(b, whole, whole, range(number, width * count, count)) for number in range(count)]
+    return [b.text.shuffled(whole, range(number, width * count, count), whole) for number in range(count)]
 
 
 def _by_quarters(b: Builder, element: str, count: int) -> bool:
@@ -63,29 +63,21 @@ def _by_quarters(b: Builder, element: str, count: int) -> bool:
     return count == 4 and element == "i32" and b.width % 8 == 0 and not b.layout.masks
 
 
-def _picked(b: Builder, low: X, high: X, places: Iterable[int]) -> X:
-    listed = list(places)
-    mask = ", ".join(f"i32 {place}" for place in listed)
-    return b.text.make(
-        f"shufflevector {low}, {high}, <{len(listed)} x i32> <{mask}>", f"<{len(listed)} x {low.element}>"
-    )
-
-
 def _joined(b: Builder, parts: Sequence[X]) -> X:
     """All in a row, two by two."""
     lanes = lanes_of(parts[0].type)
     while len(parts) > 1:
         lanes *= 2
-        parts = [_picked(b, *pair, range(lanes)) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        parts = [b.text.shuffled(pair[0], range(lanes), pair[1]) for pair in zip(parts[::2], parts[1::2], strict=True)]
     return parts[0]
 
 
 def _turned(b: Builder, rows: list[X]) -> list[X]:
     """Four rows of eight as the columns of both halves, by instructions that stay within a half."""
     low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
-    (a, c), (d, e) = ([_picked(b, x, y, half) for half in (low, high)] for x, y in (rows[:2], rows[2:]))
+    (a, c), (d, e) = ([b.text.shuffled(x, half, y) for half in (low, high)] for x, y in (rows[:2], rows[2:]))
     low, high = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
-    return [_picked(b, x, y, half) for x, y in ((a, d), (c, e)) for half in (low, high)]
+    return [b.text.shuffled(x, half, y) for x, y in ((a, d), (c, e)) for half in (low, high)]
 
 
 def _beyond(b: Builder, pointer: X, offset: int) -> str:
@@ -116,8 +108,8 @@ def _by_fours(b: Builder, pointers: X, element: str) -> X:
     taking = text.cast("sext", b.all_lanes(), element) if b.mask is not None else constant(b.vector(element), -1)
     found = [
         text.call(
-            _GATHERS[element], type_, constant(type_, 0), "null", _picked(b, places, places, four),
-            _picked(b, taking, taking, four), X("i8", "1"),
+            _GATHERS[element], type_, constant(type_, 0), "null", b.text.shuffled(places, four, places),
+            b.text.shuffled(taking, four, taking), X("i8", "1"),
         )
         for first in range(0, b.width, 4)
         for four in [range(first, first + 4)]
@@ -183,14 +175,14 @@ def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
     element = values[0].element
     if _by_quarters(b, element, count):
         for first in range(0, width, 8):
-            rows = _turned(b, [_picked(b, value, value, range(first, first + 8)) for value in values])
+            rows = _turned(b, [b.text.shuffled(value, range(first, first + 8), value) for value in values])
             for lane, row in enumerate(rows, first):
                 for at, places in ((lane, range(4)), (lane + 4, range(4, 8))):
-                    half = _picked(b, row, row, places)
+                    half = b.text.shuffled(row, places, row)
                     text.store(half, _beyond(b, pointer, 16 * at), f", align {size}")
         return
     whole = _joined(b, values)
-    packed = _picked(b, whole, whole, [number * width + lane for lane in range(width) for number in range(count)])
+    packed = b.text.shuffled(whole, [number * width + lane for lane in range(width) for number in range(count)], whole)
     text.store(packed, pointer.name, f", align {size}")
 
 
@@ -368,9 +360,12 @@ class Access:
         """Set the flags of the bytes that are touched, where they have some."""
         b, text = self.b, self.b.text
         flags = held_range(b, self.range, 3)
-        noting, noted = text.fresh("noting"), text.fresh("noted")
-        text.branch(text.compare("ne", flags, 0), noting, noted)
-        text.label(noting)
+        with text.when(text.compare("ne", flags, 0), "noting", "noted"):
+            self._set(way, flags)
+
+    def _set(self, way: Way, flags: X) -> None:
+        """Set the flags, so far behind the bytes."""
+        b, text = self.b, self.b.text
         element = f"i{8 * self.size}"
         pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
         if way.kind == "each":
@@ -388,8 +383,6 @@ class Access:
                 type_ = f"<{count} x {element}>"
                 held = text.load(type_, where.name, f", align {self.size}")
                 text.store(text.binary("or", held, int(pattern.name)), where.name, f", align {self.size}")
-        text.jump(noted)
-        text.label(noted)
 
     def _by_lanes(self, values: list[X]) -> list[X]:
         """The access lane by lane, in a helper."""

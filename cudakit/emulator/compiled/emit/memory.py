@@ -237,15 +237,10 @@ def atom(given: Instruction, b: Builder) -> None:
         row = text.at(b.scratch_values, number * b.width * size)
         given_values.append(text.load(element, text.at(row, lane, element)))
     if b.layout.watched and code != SHARED:
-        noting, noted = text.fresh("noting"), text.fresh("noted")
         far_off = held_range(b, held, 3)
-        text.branch(text.compare("ne", far_off, 0), noting, noted)
-        text.label(noting)
-        flag = text.at(here, far_off)
-        pattern = constant(element, int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little"))
-        text.store(text.binary("or", text.load(element, flag), pattern), flag)
-        text.jump(noted)
-        text.label(noted)
+        with text.when(text.compare("ne", far_off, 0), "noting", "noted"):
+            flag, pattern = text.at(here, far_off), int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little")
+            text.store(text.binary("or", text.load(element, flag), pattern), flag)
     text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here)
     if target is not None:
         text.store(old, text.at(olds, lane, element))

@@ -144,15 +144,13 @@ def shfl(given: Instruction, b: Builder) -> None:
     value = b.lanes(b.read(source, "b32"))
     steps, clamps = b.known(by), b.known(clamp)
     if steps is not None and clamps is not None:
-        places = [_source(lane, mode, steps & 31, clamps) for lane in range(b.width)]
-        order = f"<{b.width} x i32> <{', '.join(f'i32 {place}' for place, _ in places)}>"
-        moved = _ordered(b, value, order)
+        places, fits = zip(*(_source(lane, mode, steps & 31, clamps) for lane in range(b.width)), strict=True)
+        moved = text.shuffled(value, places)
         if members.is_vector:
-            items = ", ".join(f"i32 {place}" for place, _ in places)
-            part = _takes_part(b, members, X(members.type, f"<{items}>"))
+            part = _takes_part(b, members, b.each("i32", places))
         else:
-            part = _ordered(b, b.from_bits(members), order)
-        inside = X(b.vector("i1"), f"<{', '.join('i1 ' + ('true' if fits else 'false') for _, fits in places)}>")
+            part = text.shuffled(b.from_bits(members), places)
+        inside = b.each("i1", fits)
     else:
         at, inside = _places(b, mode, b.lanes(b.read(by, "b32")), b.lanes(b.read(clamp, "b32")))
         moved = _permuted(b, value, at)
@@ -203,11 +201,6 @@ def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
             at = text.binary("add" if mode == "down" else "xor", lane, distance)
         inside = text.compare("sle", at, most)
     return text.select(inside, at, lane), inside
-
-
-def _ordered(b: Builder, value: X, order: str) -> X:
-    """The values of other lanes, in an order that is known."""
-    return b.text.make(f"shufflevector {value}, {value.type} poison, {order}", value.type)
 
 
 def _permuted(b: Builder, value: X, at: X) -> X:
@@ -345,12 +338,6 @@ def _whole_warp(b: Builder) -> None:
         b.mask = None
 
 
-def _shuffled(b: Builder, x: X, y: X, order: np.ndarray) -> X:
-    """Lanes of two vectors, one after the other, by their numbers."""
-    places = ", ".join(f"i32 {place}" for place in order)
-    return b.text.make(f"shufflevector {x}, {y}, <{_WARP} x i32> <{places}>", x.type)
-
-
 @emits("ldmatrix", transfer=varies)
 def ldmatrix(given: Instruction, b: Builder) -> None:
     """Matrices of 8 × 8 halves, of which a lane names a row of 16 bytes and gets two halves."""
@@ -360,8 +347,7 @@ def ldmatrix(given: Instruction, b: Builder) -> None:
         raise Refusal(f"instruction {given}")
     _whole_warp(b)
     if len(items) < 4:
-        lanes = ", ".join(f"i1 {'true' if lane < 8 * len(items) else 'false'}" for lane in range(_WARP))
-        b.mask = X(b.vector("i1"), f"<{lanes}>")
+        b.mask = b.each("i1", (lane < 8 * len(items) for lane in range(_WARP)))
     words = [b.spread(word) for word in load(b, replace(given, modifiers=("shared", "b32")), source, 4, 4, 8)]
     b.mask = None
     lane = np.arange(_WARP)
@@ -369,15 +355,15 @@ def ldmatrix(given: Instruction, b: Builder) -> None:
 
     def picked(row: np.ndarray, word: np.ndarray) -> X:
         """Words of rows."""
-        low, high = (_shuffled(b, words[at], words[at + 1], row + _WARP * (word & 1)) for at in (0, 2))
-        return _shuffled(b, low, high, lane + _WARP * (word >> 1))
+        low, high = (text.shuffled(words[at], row + _WARP * (word & 1), words[at + 1]) for at in (0, 2))
+        return text.shuffled(low, lane + _WARP * (word >> 1), high)
 
     for number, item in enumerate(items):
         first = 8 * number
         if "trans" not in given.modifiers:
             b.write(item, "b32", Value(VARYING, picked(first + group, member)))
             continue
-        shift = X(b.vector("i32"), f"<{', '.join(f'i32 {16 * (place & 1)}' for place in group)}>")
+        shift = b.each("i32", (16 * (int(place) & 1) for place in group))
         both = []
         for part in (0, 1):
             word = text.binary("lshr", picked(first + 2 * member + part, group // 2), shift)
@@ -438,7 +424,7 @@ class _Matrix:
             if (element != element[0]).any():
                 raise Refusal("a matrix whose elements are spread over registers in another way")
             held = self._held[int(element[0])]
-            moved = _shuffled(self._b, held, held, lane)
+            moved = self._b.text.shuffled(held, lane, held)
             self._found[key] = self._b.text.cast("fpext", moved, "double") if held.element == "float" else moved
         return self._found[key]
 

@@ -327,23 +327,17 @@ def _join(a: LaneWord, kind: str, count: int) -> X:
     return a.b.text.make(f"bitcast {a.x} to {type_}", type_)
 
 
-def _shuffled(a: LaneWord, b: X, places: list[int]) -> X:
-    type_ = f"<{len(places)} x {a.x.element}>"
-    mask = f"<{len(places)} x i32> <{', '.join(f'i32 {place}' for place in places)}>"
-    return a.b.text.make(f"shufflevector {a.x}, {b}, {mask}", type_)
-
-
 def _part(a: LaneWord, kind: str, number: int, count: int) -> X:
     if a.lanes == 1:
         return a.b.text.make(f"extractelement {a.x}, i64 {number}", a.x.element)
-    return _shuffled(a, X(a.x.type, "poison"), [lane * count + number for lane in range(a.lanes)])
+    return a.b.text.shuffled(a.x, [lane * count + number for lane in range(a.lanes)])
 
 
 def _pick(a: LaneWord, kind: str, other: LaneWord, places: tuple[int, ...]) -> X:
     count = lanes_of(a.x.type) // a.lanes
     whole = a.lanes * count
     chosen = [place if place < count else whole - count + place for place in places]
-    return _shuffled(a, other.x, [lane * count + place for lane in range(a.lanes) for place in chosen])
+    return a.b.text.shuffled(a.x, [lane * count + place for lane in range(a.lanes) for place in chosen], other.x)
 
 
 def _repeat(a: LaneWord, kind: str, count: int) -> X:
@@ -351,7 +345,7 @@ def _repeat(a: LaneWord, kind: str, count: int) -> X:
         type_ = f"<{count} x {a.x.type}>"
         one = a.b.text.make(f"insertelement {type_} poison, {a.x}, i64 0", type_)
         return a.b.text.make(f"shufflevector {one}, {type_} poison, <{count} x i32> zeroinitializer", type_)
-    return _shuffled(a, X(a.x.type, "poison"), [lane for lane in range(a.lanes) for _ in range(count)])
+    return a.b.text.shuffled(a.x, [lane for lane in range(a.lanes) for _ in range(count)])
 
 
 _OPERATIONS: Final[dict[str, Callable[..., LaneWord | X]]] = {
