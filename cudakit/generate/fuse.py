@@ -16,13 +16,13 @@ from cudakit.arrays.place import as_array
 from cudakit.arrays.repeated import Repeats
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.call import broadcast
-from cudakit.generate.declarations import CPP_WORDS, Parameter
+from cudakit.generate.declarations import CPP_WORDS, Parameter, cpp_of, declared_name
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.outside import Outside
 from cudakit.generate.reduction import Reduction, reduction
-from cudakit.generate.traced import Trace, Traced, cpp_of
-from cudakit.generate.ufuncs import OPTIONS
+from cudakit.generate.traced import Trace, Traced
+from cudakit.generate.ufuncs import OPTIONS, accumulated
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.types import scalars
 from cudakit.types.checked import text_of
@@ -278,7 +278,7 @@ class Stages:
         """A map-reduce kernel: what was done before the reduction is its map, what was done after its post."""
         fold, trace = self.trace.folds[name], self.trace
         is_place = fold.kind.startswith("arg")
-        mapped = _accumulator(fold.of if is_place else fold.dtype)
+        mapped = accumulated(fold.of if is_place else fold.dtype)
         lines = trace.lines(fold.x)
         after = trace.lines(*(value.name for value in values))
         heads = ", ".join(f"const {cpp_of(source.dtype)} {source.name}" for source in inputs)
@@ -297,8 +297,8 @@ class Stages:
         result = f"const {cpp_of(fold.dtype)} {name} = cudakit::as<{cpp_of(fold.dtype)}>({post});"
         ends = [f"z{k} = cudakit::as<{spelling(value.dtype)}>({value.name});" for k, value in enumerate(values)]
         return reduction(
-            ", ".join(f"{_declared(source.dtype)} {source.name}" for source in inputs),
-            ", ".join(f"{_declared(value.dtype)} z{k}" for k, value in enumerate(values)),
+            ", ".join(f"{declared_name(source.dtype)} {source.name}" for source in inputs),
+            ", ".join(f"{declared_name(value.dtype)} z{k}" for k, value in enumerate(values)),
             call,
             reduce,
             identity,
@@ -308,17 +308,6 @@ class Stages:
             acc="cudakit_best" if is_place else mapped,
             options=OPTIONS,
         )
-
-
-def _declared(dtype: np.dtype) -> str:
-    return "bool" if dtype.kind == "b" else dtype.name
-
-
-def _accumulator(dtype: np.dtype) -> str:
-    """The type that elements are combined in: the result's, for half and bfloat16 float."""
-    name = spelling(dtype)
-    assert name is not None  # as was checked when the reduction was traced
-    return "float" if name in ("__half", "__nv_bfloat16") else name
 
 
 def _includes(dtypes: Sequence[np.dtype], text: str) -> str:

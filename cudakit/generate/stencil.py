@@ -47,7 +47,7 @@ from cudakit.generate.declarations import (
 )
 from cudakit.generate.outside import Outside
 from cudakit.generate.traced import OWN, Trace, Traced
-from cudakit.generate.ufuncs import OPTIONS
+from cudakit.generate.ufuncs import OPTIONS, PREAMBLE
 from cudakit.jit.load.config import Config, config
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions, options_of
@@ -261,8 +261,6 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
 
 # A Python function of neighbours, run once on stand-ins, as the declarations and the body of a stencil.
 
-#: What the body's functions are declared in.
-PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
 _INSIDE = re.compile(r"(?:[tx]|fold|view|out)\d*")
 
 

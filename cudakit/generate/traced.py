@@ -8,15 +8,15 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from cudakit.arrays.layout import axes_of, without
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.call import check_dtype, promoted
-from cudakit.generate.ufuncs import MISSING, TABLE, held, resolved
-from cudakit.types.cpp import spelling
+from cudakit.generate.declarations import cpp_of
+from cudakit.generate.ufuncs import MISSING, NAMESPACE, TABLE, held, resolved
 
 #: What a Python number is computed as while only Python numbers meet it.
 OWN: dict[type, np.dtype] = {
@@ -40,27 +40,23 @@ _COMBINED: dict[str, tuple[np.ufunc, Any]] = {
 }
 
 
-class Writer(Protocol):
-    """Who writes down what is done to stand-ins: a `cudakit.generate.traced.Trace`."""
-
-    origins: dict[str, frozenset[str]]
-    views: dict[str, Any]
-    written: list[Traced]
-
-    def refuse(self, what: str) -> NoReturn: ...
-    def new(self, kind: np.dtype | type, text: str, like: Iterable[str] = ()) -> Traced: ...
-    def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any: ...
-    def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced: ...
-    def choose(self, condition: Any, x: Any, y: Any) -> Traced: ...
-    def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced: ...
-    def view(self, x: Traced, look: Callable[[Any], Any], is_dense: bool = False) -> Traced: ...
-    def shape_of(self, x: Traced) -> tuple[int, ...]: ...
-
-
 def _refusing(what: str) -> Callable[..., NoReturn]:
     def method(self: Traced, *_: Any, **__: Any) -> NoReturn:
         self.trace.refuse(what.format(self.shown))
 
+    return method
+
+
+def _folding(name: str) -> Callable[..., Any]:
+    """A reduction as a method, whose parameters come in NumPy's order."""
+    _, *names = inspect.signature(getattr(np, name)).parameters
+
+    def method(self: Traced, *args: Any, **named: Any) -> Any:
+        if len(args) > len(names):
+            raise TypeError(f"{name}() takes {len(names)} arguments: {', '.join(names)}; got {len(args)}")
+        return _fold(self.trace, name, self, **dict(zip(names, args, strict=False)), **named)
+
+    method.__name__, method.__doc__ = name, f"The reduction `numpy.{name}`."
     return method
 
 
@@ -69,14 +65,14 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     Attributes
     ----------
-    trace : Writer
+    trace : Trace
     kind : dtype or class
         A Python number's class; such a value is weak.
     name : str
         Of the C++ variable.
     """
 
-    trace: Writer
+    trace: Trace
     kind: np.dtype | type
     name: str
     argument: str | None
@@ -86,7 +82,7 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(
         self,
-        trace: Writer,
+        trace: Trace,
         kind: np.dtype | type,
         name: str,
         *,
@@ -230,65 +226,15 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         """Two axes exchanged."""
         return self.trace.view(self, lambda array: array.swapaxes(axis1, axis2))
 
-    def sum(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
-        """The sum."""
-        return _fold(self.trace, "sum", self, axis, dtype, out, keepdims, initial, where)
-
-    def prod(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
-        """The product."""
-        return _fold(self.trace, "prod", self, axis, dtype, out, keepdims, initial, where)
-
-    def mean(
-        self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None
-    ) -> Any:
-        """The mean."""
-        if any(where is each for each in (None, True, _ABSENT)):
-            return _fold(self.trace, "mean", self, axis, dtype, out, keepdims)
-        return _mean_where(self.trace, self, axis, dtype, out, keepdims is not _ABSENT and keepdims, where)
-
-    def max(
-        self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
-    ) -> Any:
-        """The greatest."""
-        return _fold(self.trace, "max", self, axis, None, out, keepdims, initial, where)
-
-    def min(
-        self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = None, where: Any = None
-    ) -> Any:
-        """The least."""
-        return _fold(self.trace, "min", self, axis, None, out, keepdims, initial, where)
-
-    def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
-        """Whether any holds."""
-        return _fold(self.trace, "any", self, axis, None, out, keepdims, None, where)
-
-    def all(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = None) -> Any:
-        """Whether all hold."""
-        return _fold(self.trace, "all", self, axis, None, out, keepdims, None, where)
-
-    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: Any = False, dtype: Any = None) -> Any:
-        """Number of the first of the greatest."""
-        return _fold(self.trace, "argmax", self, axis, dtype, out, keepdims)
-
-    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: Any = False, dtype: Any = None) -> Any:
-        """Number of the first of the least."""
-        return _fold(self.trace, "argmin", self, axis, dtype, out, keepdims)
+    sum: Callable[..., Any] = _folding("sum")
+    prod: Callable[..., Any] = _folding("prod")
+    mean: Callable[..., Any] = _folding("mean")
+    max: Callable[..., Any] = _folding("max")
+    min: Callable[..., Any] = _folding("min")
+    any: Callable[..., Any] = _folding("any")
+    all: Callable[..., Any] = _folding("all")
+    argmax: Callable[..., Any] = _folding("argmax")
+    argmin: Callable[..., Any] = _folding("argmin")
 
     def __getitem__(self, key: Any) -> Traced:
         if _is_all(key):
@@ -339,7 +285,7 @@ def _in_tuple(out: Any) -> dict[str, Any]:
     return {} if out is None else {"out": out if isinstance(out, tuple) else (out,)}
 
 
-def _assign(trace: Writer, target: Any, value: Any, casting: Any = "same_kind") -> None:
+def _assign(trace: Trace, target: Any, value: Any, casting: Any = "same_kind") -> None:
     """What ``y += x`` and ``y[...] = x`` do."""
     if not isinstance(target, Traced):
         trace.refuse("it writes into something that is no array of this function; give it as an argument")
@@ -352,7 +298,7 @@ def _assign(trace: Writer, target: Any, value: Any, casting: Any = "same_kind") 
         trace.written.append(target)
 
 
-def _put(trace: Writer, out: Any, value: Any) -> Any:
+def _put(trace: Trace, out: Any, value: Any) -> Any:
     """`value`, or `out` once it is written there."""
     if isinstance(out, tuple):
         (out,) = out
@@ -363,7 +309,7 @@ def _put(trace: Writer, out: Any, value: Any) -> Any:
 
 
 def _fold(
-    trace: Writer,
+    trace: Trace,
     kind: str,
     x: Any,
     axis: Any = None,
@@ -378,6 +324,8 @@ def _fold(
     keepdims, has_initial = keepdims is not absent[2] and bool(keepdims), not any(initial is each for each in absent)
     combine, nothing = _COMBINED.get(kind, (None, None))
     if not any(where is each for each in absent):
+        if kind == "mean":
+            return _mean_where(trace, x, axis, dtype, out, keepdims, where)
         nothing = initial if nothing is None and has_initial else nothing
         if nothing is None:
             trace.refuse(f"{kind}(where=) cannot be fused" + (", but with initial=" if combine else ""))
@@ -388,7 +336,7 @@ def _fold(
     return _put(trace, out, made)
 
 
-def _mean_where(trace: Writer, x: Traced, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any) -> Any:
+def _mean_where(trace: Trace, x: Traced, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any) -> Any:
     """The mean of those elements that a mask chooses."""
     result = np.mean(np.ones(1, x.dtype), dtype=dtype).dtype
     kept = np.dtype("f4") if result.itemsize == 2 else result
@@ -401,7 +349,7 @@ def _mean_where(trace: Writer, x: Traced, axis: Any, dtype: Any, out: Any, keepd
 def _method(name: str) -> Callable[..., Any]:
     """A function that is a method of its first argument."""
 
-    def call(trace: Writer, x: Any, *args: Any, **named: Any) -> Any:
+    def call(trace: Trace, x: Any, *args: Any, **named: Any) -> Any:
         if not isinstance(x, Traced):
             trace.refuse(f"numpy.{name} of {type(x).__name__} cannot be fused")
         return getattr(x, name)(*args, **named)
@@ -412,14 +360,14 @@ def _method(name: str) -> Callable[..., Any]:
 def _viewing(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that has the elements of its first argument in another shape."""
 
-    def call(trace: Writer, x: Traced, *args: Any, **named: Any) -> Any:
+    def call(trace: Trace, x: Traced, *args: Any, **named: Any) -> Any:
         return trace.view(x, lambda array: function(array, *args, **named))
 
     return call
 
 
 def _without_nan(name: str, nothing: int) -> Callable[..., Any]:
-    def call(trace: Writer, x: Traced, *args: Any, **named: Any) -> Any:
+    def call(trace: Trace, x: Traced, *args: Any, **named: Any) -> Any:
         if x.dtype.kind not in "biu":
             x = trace.choose(trace.apply(np.isnan, (x,)), nothing, x)
         return getattr(x, name)(*args, **named)
@@ -427,20 +375,20 @@ def _without_nan(name: str, nothing: int) -> Callable[..., Any]:
     return call
 
 
-def _angle(trace: Writer, z: Traced, deg: bool = False) -> Any:
+def _angle(trace: Trace, z: Traced, deg: bool = False) -> Any:
     imaginary = z.imag if z.dtype.kind == "c" else 0
     angle = trace.apply(np.arctan2, (imaginary, z.real))
     return angle * (180 / np.pi) if deg else angle
 
 
-def _sinc(trace: Writer, x: Traced) -> Any:
+def _sinc(trace: Trace, x: Traced) -> Any:
     x = trace.apply(np.multiply, (np.pi, x))
     least = np.finfo(x.dtype).eps if x.dtype.kind == "f" else 1e-20
     y = trace.choose(x, x, least)
     return np.sin(y) / y
 
 
-def _clip(trace: Writer, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **named: Any) -> Any:
+def _clip(trace: Trace, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **named: Any) -> Any:
     low, high = named.get("min", a_min), named.get("max", a_max)
     if low is not None:
         x = trace.apply(np.maximum, (x, low))
@@ -448,7 +396,7 @@ def _clip(trace: Writer, x: Any, a_min: Any = None, a_max: Any = None, out: Any 
 
 
 def _filled(value: int) -> Callable[..., Traced]:
-    def make(trace: Writer, x: Any, dtype: Any = None) -> Traced:
+    def make(trace: Trace, x: Any, dtype: Any = None) -> Traced:
         return trace.cast(value, x.dtype if dtype is None else np.dtype(dtype), (x.name,))
 
     return make
@@ -479,7 +427,6 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 # The trace: a Python function of array expressions, run once on such stand-ins.
 
-_NAMESPACE = "cudakit::ufunc::"
 _PYTHON = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 #: Exponents that arrays raise to by other functions, as NumPy's ``**`` does.
 _POWERS = {2: "square", 1: "positive", -1: "reciprocal", 0.5: "sqrt"}
@@ -488,13 +435,6 @@ _LIBRARIES = tuple(
     os.path.dirname(os.path.abspath(path)) + os.sep
     for path in (np.__file__, os.path.dirname(os.path.abspath(__file__)))
 )
-
-
-def cpp_of(dtype: np.dtype) -> str:
-    """The C++ type that a traced value has."""
-    name = spelling(dtype)
-    assert name is not None  # as was checked when the value was made
-    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
 
 
 def literal(value: Any, dtype: np.dtype) -> str:
@@ -654,13 +594,13 @@ class Trace:
         listed = ", ".join(texts)
         if ufunc.nout == 1:
             own = {"rad2deg": "degrees", "deg2rad": "radians"}.get(name, name)
-            return self.new(results[0], f"{_NAMESPACE}{own}({listed})")
+            return self.new(results[0], f"{NAMESPACE}{own}({listed})")
         if name == "divmod":
             return tuple(
-                self.new(kind, f"{_NAMESPACE}{part}({listed})")
+                self.new(kind, f"{NAMESPACE}{part}({listed})")
                 for kind, part in zip(results, ("floor_divide", "remainder"), strict=True)
             )
-        return self._call(f"{_NAMESPACE}{name}", listed, results)
+        return self._call(f"{NAMESPACE}{name}", listed, results)
 
     def kind_of(self, operand: Any) -> np.dtype | type:
         """The dtype of an operand, or the class of a Python number."""
@@ -697,7 +637,7 @@ class Trace:
         dtype = promoted(self.op, "numpy.where", [("x", self.kind_of(x)), ("y", self.kind_of(y))])
         kind = self.kind_of(condition)
         truth = self.text_of(condition, kind if isinstance(kind, np.dtype) else OWN[kind])
-        text = f"{_NAMESPACE}holds({truth}) ? {self.text_of(x, dtype)} : {self.text_of(y, dtype)}"
+        text = f"{NAMESPACE}holds({truth}) ? {self.text_of(x, dtype)} : {self.text_of(y, dtype)}"
         return self.new(dtype, text)
 
     def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced:

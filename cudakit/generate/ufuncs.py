@@ -16,7 +16,7 @@ from cudakit.arrays.output import Casting, as_number, can_cast, checked_output
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.call import check_dtype, dtype_of
-from cudakit.generate.declarations import Parameter
+from cudakit.generate.declarations import Parameter, cpp_of, declared_name
 from cudakit.generate.elementwise import Elementwise
 from cudakit.generate.elementwise_code import ElementwiseRecipe
 from cudakit.generate.reduction import Reduction, reduction
@@ -29,8 +29,9 @@ from cudakit.types.cpp import HEADER, spelling
 # scans from expressions do, all of the device on each result. Other functions, in which the order matters, go through
 # each line in one thread, from its first element to its last.
 
-_NAMESPACE = "cudakit::ufunc::"
-_OPTIONS = CompileOptions(extra={"fma": False})
+NAMESPACE = "cudakit::ufunc::"
+#: What is rounded once must not become part of a fused multiply-add.
+OPTIONS = CompileOptions(extra={"fma": False})
 #: Of functions whose order does not matter: what combines a and b, and what changes nothing, of type A.
 _COMBINED = {
     "add": ("a + b", "static_cast<A>(0)"),
@@ -83,142 +84,6 @@ def sum_dtype(dtype: np.dtype) -> np.dtype:
     if dtype.kind in "bi":
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
-
-
-def reduce(
-    function: Any,
-    x: Any,
-    axis: Axis,
-    dtype: Any,
-    out: Any,
-    keepdims: bool,
-    initial: Any,
-    where: Any,
-    stream: Any,
-) -> Any:
-    """What `numpy.ufunc.reduce` does; `function` is the `Ufunc`."""
-    ufunc: np.ufunc = function.ufunc
-    op = f"{ufunc.__name__}.reduce"
-    where, keepdims = None if where is True else where, flag(f"{op}: keepdims", keepdims)
-    place, (x, *masks) = array_place(op, stream, ("x", x), *([] if where is None else [("where", where)]))
-    kind = types_of(ufunc, "reduce", x.dtype, dtype, out)
-    axes = axes_of(op, axis, x.ndim)
-    is_ordered = _combination(ufunc.__name__, kind) is None
-    if is_ordered and len(axes) != 1 and ufunc.__name__ not in _REORDERABLE:
-        raise ArgumentError(f"{op}: the order of its elements matters, so that it takes one axis, not {axes}")
-    if ufunc.identity is None and initial is None and (masks or any(x.shape[d] == 0 for d in axes)):
-        raise ArgumentError(f"{op}: there may be no elements, for which it has no result; give initial=")
-    masks = [_mask(op, place, mask, x) for mask in masks]
-    first = () if initial is None else (as_number(op, "initial", initial, kind),)
-    made = place.empty(without(x.shape, axes, keepdims), kind)
-    if is_ordered:
-        order = [*(d for d in range(x.ndim) if d not in axes), *axes]
-        # Where there is an identity NumPy begins with it.
-        start = first or (() if ufunc.identity is None else (kind.type(ufunc.identity),))
-        lines = [array.transpose(order) for array in (x, *masks)]
-        kept, length = without(x.shape, axes, False), prod(x.shape[d] for d in axes)
-        if len(axes) != 1:
-            lines = [place.copied(array).reshape((*kept, length)) for array in lines]
-        line = _line_reduce(ufunc.__name__, len(kept), bool(masks), bool(start))
-        line(*lines, *start, length, out=made.reshape(kept), stream=place.stream)
-    else:
-        _reduction(ufunc.__name__, kind, bool(masks))(
-            x, *masks, axis=axes, keepdims=keepdims, out=made, stream=place.stream
-        )
-        if first:
-            function(first[0], made, out=made, stream=place.stream)
-    return _given(op, place, made, out)
-
-
-def accumulate(ufunc: np.ufunc, x: Any, axis: int, dtype: Any, out: Any, stream: Any) -> Any:
-    """What `numpy.ufunc.accumulate` does."""
-    op = f"{ufunc.__name__}.accumulate"
-    place, (x,) = array_place(op, stream, ("x", x))
-    kind = types_of(ufunc, "accumulate", x.dtype, dtype, out)
-    along = axis_of(op, axis, x.ndim)
-    made = place.empty(x.shape, kind)
-    if _combination(ufunc.__name__, kind) is not None:
-        _scan(ufunc.__name__, kind)(x, axis=along, out=made, stream=place.stream)
-    elif made.size:
-        order = [*(d for d in range(x.ndim) if d != along), along]
-        lines = without(x.shape, (along,), False)
-        line = _line_accumulate(ufunc.__name__, x.ndim - 1)
-        line(x.transpose(order), x.shape[along], out=made.transpose(order), stream=place.stream, size=lines)
-    return _given(op, place, made, out)
-
-
-def reduceat(ufunc: np.ufunc, x: Any, indices: Any, axis: int, dtype: Any, out: Any, stream: Any) -> Any:
-    """What `numpy.ufunc.reduceat` does."""
-    op = f"{ufunc.__name__}.reduceat"
-    place, (x,) = array_place(op, stream, ("x", x))
-    kind = types_of(ufunc, "reduceat", x.dtype, dtype, out)
-    along = axis_of(op, axis, x.ndim)
-    bounds = _indices(op, place, indices)
-    if bounds.ndim != 1:
-        raise ArgumentError(f"{op}: indices has shape {bounds.shape}; it has one dimension")
-    if isinstance(indices, list | tuple) and any(not 0 <= index < x.shape[along] for index in indices):
-        raise ArgumentError(f"{op}: indices {indices} are not all from 0 to {x.shape[along] - 1}")
-    made = place.empty((*x.shape[:along], bounds.size, *x.shape[along + 1 :]), kind)
-    if made.size:
-        order = [*(d for d in range(x.ndim) if d != along), along]
-        line = _line_reduceat(ufunc.__name__, x.ndim - 1)
-        line(x.transpose(order), bounds, x.shape[along], out=made.transpose(order), stream=place.stream)
-    return _given(op, place, made, out)
-
-
-def outer(ufunc: Any, x: Any, y: Any, named: dict[str, Any]) -> Any:
-    """What `numpy.ufunc.outer` does: ``f(x[i…, None…], y[j…])``."""
-    op = f"{ufunc.recipe.name}.outer"
-    if ufunc.ufunc.nin != 2:
-        raise ArgumentError(f"{op}: only functions of two arrays have it")
-    found: list[Any] = [
-        value if isinstance(value, bool | int | float | complex) else as_array(op, name, value)[0]
-        for name, value in (("x", x), ("y", y))
-    ]
-    dimensions = getattr(found[1], "ndim", 0)
-    if hasattr(found[0], "reshape"):
-        found[0] = found[0].reshape((*found[0].shape, *(1,) * dimensions))
-    return ufunc(*found, **named)
-
-
-def at(ufunc: np.ufunc, types: Sequence[np.dtype], x: Any, indices: Any, y: Any, stream: Any) -> None:
-    """What `numpy.ufunc.at` does; `types` are those of the function's arguments and result."""
-    op = f"{ufunc.__name__}.at"
-    numbers = isinstance(y, bool | int | float | complex) or y is None
-    place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
-    if not can_cast(types[-1], x.dtype, "same_kind"):
-        raise ArgumentError(f"{op}: the result is of {types[-1]}, which x of {x.dtype} would lose")
-    parts = indices if isinstance(indices, tuple) else (indices,)
-    if any(_is_part(index) for index in parts) or not parts:
-        x = x.reshape(1) if x.ndim == 0 else x
-        chosen = _numbers_of(op, place, x, parts)
-    else:
-        chosen = [_indices(op, place, index) for index in parts]
-    if not 0 < len(chosen) <= x.ndim:
-        raise ArgumentError(f"{op}: {len(chosen)} indices for an array of {x.ndim} dimensions")
-    try:
-        shape = np.broadcast_shapes(*(index.shape for index in chosen))
-    except ValueError:
-        shapes = ", ".join(str(index.shape) for index in chosen)
-        raise ArgumentError(f"{op}: indices of shapes {shapes} cannot be broadcast together") from None
-    rest = x.shape[len(chosen) :]
-    full = (*shape, *rest)
-    if 0 in full:
-        return
-    if any(n == 0 for n in x.shape[: len(chosen)]):
-        raise ArgumentError(f"{op}: there is nothing at any index of an empty axis")
-    with place.inside():
-        chosen = [place.xp.broadcast_to(index.reshape((*index.shape, *(1,) * len(rest))), full) for index in chosen]
-    given = values or ([] if y is None else [y])
-    size = x.dtype.itemsize
-    target = x
-    if size == 1:
-        target = place.empty(x.shape, np.int32)
-        assign(x, out=target, stream=place.stream)
-    each = _each(ufunc.__name__, x.ndim, len(chosen), len(shape), tuple(types), x.dtype)
-    each(*chosen, *given, out=target, stream=place.stream)
-    if target is not x:
-        assign(target, out=x, stream=place.stream)
 
 
 def _given(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
@@ -290,24 +155,12 @@ def _preamble(*dtypes: np.dtype) -> str:
     return "".join(f"#include <{header}>\n" for header in (*headers, "cudakit/monoid.cuh", "cudakit/ufunc/all.cuh"))
 
 
-def _kept(dtype: np.dtype) -> str:
+def accumulated(dtype: np.dtype) -> str:
     """The C++ type that elements are combined in: float for half and bfloat16."""
     name = spelling(dtype)
     if name is None:
         raise ArgumentError(f"{dtype} has no C++ equivalent")
     return "float" if name in ("__half", "__nv_bfloat16") else name
-
-
-def _named(dtype: np.dtype) -> str:
-    """What declarations call a dtype."""
-    return "bool" if dtype.kind == "b" else dtype.name
-
-
-def _seen(dtype: np.dtype) -> str:
-    """The C++ type that functions of elements take."""
-    name = spelling(dtype)
-    assert name is not None  # as was checked
-    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
 
 
 def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:
@@ -316,53 +169,53 @@ def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:
     if name in ("fmax", "fmin") and kind.kind != "c":
         nothing = _COMBINED["maximum" if name == "fmax" else "minimum"][1]
         found = (
-            f"{_NAMESPACE}{name}(a, b)",
+            f"{NAMESPACE}{name}(a, b)",
             nothing if kind.kind in "biu" else "static_cast<A>(__int_as_float(0x7fc00000))",
         )
     if found is None:
         return None
-    return found[0], found[1].replace("A", _kept(kind))
+    return found[0], found[1].replace("A", accumulated(kind))
 
 
 @functools.cache
 def _reduction(name: str, kind: np.dtype, masked: bool) -> Reduction:
-    found, kept = _combination(name, kind), _kept(kind)
+    found, kept = _combination(name, kind), accumulated(kind)
     assert found is not None  # those that have none go through lines
     combine, identity = found
     value = f"cudakit::as<{kept}>(x)"
     return reduction(
         "X x" + ", bool w" * masked,
-        f"{_named(kind)} y",
+        f"{declared_name(kind)} y",
         map=f"w ? {value} : static_cast<{kept}>({identity})" if masked else value,
         reduce=combine,
         identity=identity,
         name=f"{name}_reduce",
         acc=kept,
         preamble=_preamble(kind),
-        options=_OPTIONS,
+        options=OPTIONS,
     )
 
 
 @functools.cache
 def _scan(name: str, kind: np.dtype) -> Scan:
-    found, kept = _combination(name, kind), _kept(kind)
+    found, kept = _combination(name, kind), accumulated(kind)
     assert found is not None  # those that have none go through lines
     combine, identity = found
     return scan(
         "X x",
-        f"{_named(kind)} y",
+        f"{declared_name(kind)} y",
         map=f"cudakit::as<{kept}>(x)",
         reduce=combine,
         identity=identity,
         name=f"{name}_accumulate",
         acc=kept,
         preamble=_preamble(kind),
-        options=_OPTIONS,
+        options=OPTIONS,
     )
 
 
 def _function(name: str, inputs: Sequence[Parameter], output: Parameter, body: str, preamble: str) -> Elementwise:
-    return Elementwise(ElementwiseRecipe(name, tuple(inputs), (output,), preamble, body), _OPTIONS)
+    return Elementwise(ElementwiseRecipe(name, tuple(inputs), (output,), preamble, body), OPTIONS)
 
 
 _LENGTH = Parameter("length", "long long", np.dtype(np.int64))
@@ -385,7 +238,7 @@ for (long long k = 0; k < length; ++k) {{
     {f"if (!w({at})) continue;" if masked else ""}
     const R value = cudakit::as<R>(x({at}));
     if (begins) a = value;
-    else a = {_NAMESPACE}{name}(a, value);
+    else a = {NAMESPACE}{name}(a, value);
     begins = false;
 }}
 y = a"""
@@ -401,7 +254,7 @@ R a = cudakit::as<R>(0);
 for (long long k = 0; k < length; ++k) {{
     const R value = cudakit::as<R>(x({at}));
     if (k == 0) a = value;
-    else a = {_NAMESPACE}{name}(a, value);
+    else a = {NAMESPACE}{name}(a, value);
     y({at}) = a;
 }}"""
     inputs = [Parameter("x", "X", raw=True), _LENGTH]
@@ -417,7 +270,7 @@ const long long j = _ind[{kept}];
 const long long end = j + 1 < at.size() ? min(static_cast<long long>(at[j + 1]), length) : length;
 long long k = max(min(static_cast<long long>(at[j]), length - 1), 0ll);
 R a = cudakit::as<R>(x({at}));
-for (++k; k < end; ++k) a = {_NAMESPACE}{name}(a, cudakit::as<R>(x({at})));
+for (++k; k < end; ++k) a = {NAMESPACE}{name}(a, cudakit::as<R>(x({at})));
 y = a"""
     inputs = [Parameter("x", "X", raw=True), Parameter("at", "J", raw=True), _LENGTH]
     return _function(f"{name}_reduceat", inputs, Parameter("y", "R"), body, _preamble())
@@ -433,13 +286,12 @@ def _each(name: str, ndim: int, chosen: int, counted: int, types: tuple[np.dtype
         lines.append(f"const long long extent{d} = x.shape({d}), rest{d} = static_cast<long long>(i{d}) % extent{d};")
         lines.append(f"const long long at{d} = rest{d} < 0 ? rest{d} + extent{d} : rest{d};")
     at = ", ".join([f"at{d}" for d in range(chosen)] + [f"_ind[{counted + d}]" for d in range(ndim - chosen)])
-    operands = f"cudakit::as<{_seen(types[0])}>(cudakit::as<{_seen(of)}>(old))"
+    operands = f"cudakit::as<{cpp_of(types[0])}>(cudakit::as<{cpp_of(of)}>(old))"
     if values:
-        operands += f", cudakit::as<{_seen(types[1])}>(y)"
-    result = f"cudakit::as<{_seen(types[-1])}>({_NAMESPACE}{name}({operands}))"
-    lines.append(
-        f"cudakit::ufunc::change(&x({at}), [&](T old) {{ return cudakit::as<T>(cudakit::as<{_seen(of)}>({result})); }})"
-    )
+        operands += f", cudakit::as<{cpp_of(types[1])}>(y)"
+    result = f"cudakit::as<{cpp_of(types[-1])}>({NAMESPACE}{name}({operands}))"
+    changed = f"cudakit::as<T>(cudakit::as<{cpp_of(of)}>({result}))"
+    lines.append(f"cudakit::ufunc::change(&x({at}), [&](T old) {{ return {changed}; }})")
     preamble = _preamble(of, *types) + "#include <cudakit/ufunc/at.cuh>\n"
     return _function(f"{name}_at", [*indices, *values], Parameter("x", "T", raw=True), "\n".join(lines), preamble)
 
@@ -452,12 +304,10 @@ assign: Elementwise = _function(
 
 #: Type variables and names of a function's inputs, and of its outputs.
 _INPUTS, _OUTPUTS = (("A", "x"), ("B", "y")), (("R", "z"), ("S", "w"))
-_PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
+PREAMBLE = "#include <cudakit/ufunc/all.cuh>"
 _COMPARISONS = ("less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 #: What any floating point holds.
 _HALF_MOST = 65504
-#: What is rounded once must not become part of a fused multiply-add.
-OPTIONS = CompileOptions(extra={"fma": False})
 
 
 class Entry(NamedTuple):
@@ -541,7 +391,7 @@ class Ufunc(Elementwise):
         ufunc = getattr(np, name)
         inputs = tuple(Parameter(label, variable) for variable, label in _INPUTS[: ufunc.nin])
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
-        recipe = ElementwiseRecipe(name, inputs, outputs, _PREAMBLE, TABLE[name].expression)
+        recipe = ElementwiseRecipe(name, inputs, outputs, PREAMBLE, TABLE[name].expression)
         self = super().__new__(cls, recipe, OPTIONS)
         self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={}, __doc__=_told(name, ufunc))
         return self
@@ -603,14 +453,57 @@ class Ufunc(Elementwise):
         ------
         ArgumentError
         """
-        return reduce(self, x, axis, dtype, out, keepdims, initial, where, stream)
+        ufunc = self.ufunc
+        op = f"{ufunc.__name__}.reduce"
+        where, keepdims = None if where is True else where, flag(f"{op}: keepdims", keepdims)
+        place, (x, *masks) = array_place(op, stream, ("x", x), *([] if where is None else [("where", where)]))
+        kind = types_of(ufunc, "reduce", x.dtype, dtype, out)
+        axes = axes_of(op, axis, x.ndim)
+        is_ordered = _combination(ufunc.__name__, kind) is None
+        if is_ordered and len(axes) != 1 and ufunc.__name__ not in _REORDERABLE:
+            raise ArgumentError(f"{op}: the order of its elements matters, so that it takes one axis, not {axes}")
+        if ufunc.identity is None and initial is None and (masks or any(x.shape[d] == 0 for d in axes)):
+            raise ArgumentError(f"{op}: there may be no elements, for which it has no result; give initial=")
+        masks = [_mask(op, place, mask, x) for mask in masks]
+        first = () if initial is None else (as_number(op, "initial", initial, kind),)
+        made = place.empty(without(x.shape, axes, keepdims), kind)
+        if is_ordered:
+            order = [*(d for d in range(x.ndim) if d not in axes), *axes]
+            # Where there is an identity NumPy begins with it.
+            start = first or (() if ufunc.identity is None else (kind.type(ufunc.identity),))
+            lines = [array.transpose(order) for array in (x, *masks)]
+            kept, length = without(x.shape, axes, False), prod(x.shape[d] for d in axes)
+            if len(axes) != 1:
+                lines = [place.copied(array).reshape((*kept, length)) for array in lines]
+            line = _line_reduce(ufunc.__name__, len(kept), bool(masks), bool(start))
+            line(*lines, *start, length, out=made.reshape(kept), stream=place.stream)
+        else:
+            _reduction(ufunc.__name__, kind, bool(masks))(
+                x, *masks, axis=axes, keepdims=keepdims, out=made, stream=place.stream
+            )
+            if first:
+                self(first[0], made, out=made, stream=place.stream)
+        return _given(op, place, made, out)
 
     def accumulate(self, x: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
         """out[k] = what x[0] … x[k] come to along `axis`, as `numpy.ufunc.accumulate` has it.
 
         Parameters are those of `reduce`.
         """
-        return accumulate(self.ufunc, x, axis, dtype, out, stream)
+        ufunc = self.ufunc
+        op = f"{ufunc.__name__}.accumulate"
+        place, (x,) = array_place(op, stream, ("x", x))
+        kind = types_of(ufunc, "accumulate", x.dtype, dtype, out)
+        along = axis_of(op, axis, x.ndim)
+        made = place.empty(x.shape, kind)
+        if _combination(ufunc.__name__, kind) is not None:
+            _scan(ufunc.__name__, kind)(x, axis=along, out=made, stream=place.stream)
+        elif made.size:
+            order = [*(d for d in range(x.ndim) if d != along), along]
+            lines = without(x.shape, (along,), False)
+            line = _line_accumulate(ufunc.__name__, x.ndim - 1)
+            line(x.transpose(order), x.shape[along], out=made.transpose(order), stream=place.stream, size=lines)
+        return _given(op, place, made, out)
 
     def reduceat(
         self, x: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None
@@ -620,11 +513,36 @@ class Ufunc(Elementwise):
         Parameters are those of `reduce`. A thread does a stretch, so that long ones take their time. Indices in device
         memory are not looked at before: what is out of range is cut to it.
         """
-        return reduceat(self.ufunc, x, indices, axis, dtype, out, stream)
+        ufunc = self.ufunc
+        op = f"{ufunc.__name__}.reduceat"
+        place, (x,) = array_place(op, stream, ("x", x))
+        kind = types_of(ufunc, "reduceat", x.dtype, dtype, out)
+        along = axis_of(op, axis, x.ndim)
+        bounds = _indices(op, place, indices)
+        if bounds.ndim != 1:
+            raise ArgumentError(f"{op}: indices has shape {bounds.shape}; it has one dimension")
+        if isinstance(indices, list | tuple) and any(not 0 <= index < x.shape[along] for index in indices):
+            raise ArgumentError(f"{op}: indices {indices} are not all from 0 to {x.shape[along] - 1}")
+        made = place.empty((*x.shape[:along], bounds.size, *x.shape[along + 1 :]), kind)
+        if made.size:
+            order = [*(d for d in range(x.ndim) if d != along), along]
+            line = _line_reduceat(ufunc.__name__, x.ndim - 1)
+            line(x.transpose(order), bounds, x.shape[along], out=made.transpose(order), stream=place.stream)
+        return _given(op, place, made, out)
 
     def outer(self, x: Any, y: Any, **named: Any) -> Any:
         """out[i…, j…] = f(x[i…], y[j…]), as `numpy.ufunc.outer` has it, with the keywords of a call."""
-        return outer(self, x, y, named)
+        op = f"{self.recipe.name}.outer"
+        if self.ufunc.nin != 2:
+            raise ArgumentError(f"{op}: only functions of two arrays have it")
+        operands: list[Any] = [
+            value if isinstance(value, bool | int | float | complex) else as_array(op, name, value)[0]
+            for name, value in (("x", x), ("y", y))
+        ]
+        dimensions = getattr(operands[1], "ndim", 0)
+        if hasattr(operands[0], "reshape"):
+            operands[0] = operands[0].reshape((*operands[0].shape, *(1,) * dimensions))
+        return self(*operands, **named)
 
     def at(self, x: Any, indices: Any, y: Any = None, *, stream: Any = None) -> None:
         """x[indices] = f(x[indices], y) for each index, those that come again too, as `numpy.ufunc.at` has it.
@@ -650,14 +568,47 @@ class Ufunc(Elementwise):
         Elements are changed one after the other in no order that is said: floating-point sums may differ in their last
         bits from run to run. 16 bytes an element take compute capability 9.0.
         """
-        values = () if self.ufunc.nin == 1 else (y,)
-        if self.ufunc.nout != 1 or (self.ufunc.nin == 2) is (y is None):
-            raise ArgumentError(f"{self.recipe.name}.at: give x, indices" + ", y" * (self.ufunc.nin - 1))
-        kinds = [
-            dtype_of(f"{self.recipe.name}.at", name, value) for name, value in zip("xy", (x, *values), strict=False)
-        ]
-        types = resolved(self.ufunc, list(zip("xy", kinds, strict=False)))
-        at(self.ufunc, types, x, indices, y, stream)
+        ufunc = self.ufunc
+        op = f"{ufunc.__name__}.at"
+        if ufunc.nout != 1 or (ufunc.nin == 2) is (y is None):
+            raise ArgumentError(f"{op}: give x, indices" + ", y" * (ufunc.nin - 1))
+        named = list(zip("xy", (x,) if ufunc.nin == 1 else (x, y), strict=False))
+        types = resolved(ufunc, [(name, dtype_of(op, name, value)) for name, value in named])
+        numbers = isinstance(y, bool | int | float | complex) or y is None
+        place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
+        if not can_cast(types[-1], x.dtype, "same_kind"):
+            raise ArgumentError(f"{op}: the result is of {types[-1]}, which x of {x.dtype} would lose")
+        parts = indices if isinstance(indices, tuple) else (indices,)
+        if any(_is_part(index) for index in parts) or not parts:
+            x = x.reshape(1) if x.ndim == 0 else x
+            chosen = _numbers_of(op, place, x, parts)
+        else:
+            chosen = [_indices(op, place, index) for index in parts]
+        if not 0 < len(chosen) <= x.ndim:
+            raise ArgumentError(f"{op}: {len(chosen)} indices for an array of {x.ndim} dimensions")
+        try:
+            shape = np.broadcast_shapes(*(index.shape for index in chosen))
+        except ValueError:
+            shapes = ", ".join(str(index.shape) for index in chosen)
+            raise ArgumentError(f"{op}: indices of shapes {shapes} cannot be broadcast together") from None
+        rest = x.shape[len(chosen) :]
+        full = (*shape, *rest)
+        if 0 in full:
+            return
+        if any(n == 0 for n in x.shape[: len(chosen)]):
+            raise ArgumentError(f"{op}: there is nothing at any index of an empty axis")
+        with place.inside():
+            chosen = [place.xp.broadcast_to(index.reshape((*index.shape, *(1,) * len(rest))), full) for index in chosen]
+        second = values or ([] if y is None else [y])
+        size = x.dtype.itemsize
+        target = x
+        if size == 1:
+            target = place.empty(x.shape, np.int32)
+            assign(x, out=target, stream=place.stream)
+        change = _each(ufunc.__name__, x.ndim, len(chosen), len(shape), tuple(types), x.dtype)
+        change(*chosen, *second, out=target, stream=place.stream)
+        if target is not x:
+            assign(target, out=x, stream=place.stream)
 
     def _other(self, dtype: Any, casting: str) -> Ufunc:
         """The same with another dtype of results, or another rule of casting."""

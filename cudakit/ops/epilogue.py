@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import ArgumentError, TemplateError, shortened
-from cudakit.generate.declarations import numbered, placed, statement
+from cudakit.generate.declarations import cpp_of, numbered, placed, statement
 from cudakit.generate.outside import Outside
-from cudakit.generate.traced import Trace, Traced, cpp_of
+from cudakit.generate.traced import Trace, Traced
 from cudakit.jit.source import source
 from cudakit.kernel.kernel import Kernel
 from cudakit.types.checked import is_one_of
