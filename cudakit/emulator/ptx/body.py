@@ -26,7 +26,17 @@ from cudakit.emulator.ptx.program import (
     Symbol,
     Variable,
 )
-from cudakit.emulator.ptx.tokens import Scope, Tokens, constant, integer, is_name, is_number, literal, read_operands
+from cudakit.emulator.ptx.tokens import (
+    Scope,
+    Tokens,
+    constant,
+    integer,
+    is_name,
+    is_number,
+    literal,
+    offset_behind,
+    read_operands,
+)
 from cudakit.errors import shortened
 
 # ── variables and parameters, and their initialisers ──
@@ -164,10 +174,7 @@ def _address(tokens: Tokens) -> Symbol:
     if name == "generic" and tokens.skip("("):
         name = tokens.name()
         tokens.take(")")
-    offset = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
-    if offset.float_bits:
-        raise tokens.error("an offset must be a whole number")
-    return Symbol(name, offset.value)
+    return Symbol(name, offset_behind(tokens))
 
 
 def _bytes(tokens: Tokens, found: Immediate, kind: str) -> bytes:

@@ -407,9 +407,7 @@ def _plain(tokens: Tokens, scope: Scope) -> Operand:
     if not is_name(tokens.token) or tokens.token == "WARP_SZ":
         return constant(tokens)
     found = _named(tokens, scope)
-    if isinstance(found, Symbol) and tokens.token in ("+", "-"):
-        return Symbol(found.name, _offset(tokens))
-    return found
+    return Symbol(found.name, offset_behind(tokens)) if isinstance(found, Symbol) else found
 
 
 def _named(tokens: Tokens, scope: Scope) -> Operand:
@@ -428,16 +426,17 @@ def _address(tokens: Tokens, scope: Scope) -> Address:
     base = _named(tokens, scope) if is_name(tokens.token) else constant(tokens)
     if not isinstance(base, Register | Symbol | Immediate):
         raise tokens.error("an address must begin with a register, a variable or a number")
-    offset = _offset(tokens) if tokens.token in ("+", "-") else 0
+    distance = offset_behind(tokens)
     coordinates: list[Operand] = []
     while tokens.skip(","):
         coordinates.append(_vector(tokens, scope) if tokens.token == "{" else _plain(tokens, scope))
     tokens.take("]")
-    return Address(base, offset, tuple(coordinates))
+    return Address(base, distance, tuple(coordinates))
 
 
-def _offset(tokens: Tokens) -> int:
-    found = constant(tokens)
+def offset_behind(tokens: Tokens) -> int:
+    """The ``+ constant`` at hand; 0 where there is none."""
+    found = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
     if found.float_bits:
         raise tokens.error("an offset must be a whole number")
     return found.value
