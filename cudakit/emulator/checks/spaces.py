@@ -11,12 +11,10 @@ from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Accessed, Shadow
-from cudakit.emulator.instructions.access import Access
+from cudakit.emulator.instructions.access import Access, by_space
 from cudakit.emulator.machine.machine import Scheduler
 from cudakit.emulator.machine.memory import (
-    LOCAL_WINDOW,
     RANK_SHIFT,
-    SHARED_WINDOW,
     WINDOW_BITS,
     Allocation,
     Index,
@@ -57,47 +55,26 @@ class Spaces:
 
     def access(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
         """Lanes access memory at addresses."""
-        machine = self._machine
-        space = access.space
-        if access.by_rows:
-            count = next((int(m[1:]) for m in plan.given.modifiers if m in ("x1", "x2", "x4")), 1)
-            lanes = self._everybody if active is None else active
-            naming = machine.lane_id[lanes] < 8 * count
-            addresses, active = addresses[naming], lanes[naming]
-            space = "shared" if space == "generic" else space
-            addresses = addresses & _OFFSET
-        if space == "generic" and int(addresses.max()) >= SHARED_WINDOW:
-            lanes = self._everybody if active is None else active
-            window = addresses >> np.uint64(WINDOW_BITS)
-            for name, base in (("shared", SHARED_WINDOW), ("local", LOCAL_WINDOW)):
-                inside = window == base >> WINDOW_BITS
-                if inside.any():
-                    self._in(name, plan, access, addresses[inside] & _OFFSET, lanes[inside], frame)
-            inside = addresses < SHARED_WINDOW
-            if inside.any():
-                self._in("global", plan, access, addresses[inside], lanes[inside], frame)
-            return
-        self._in("global" if space == "generic" else space, plan, access, addresses, active, frame)
+        for space, offsets, lanes in by_space(access, plan.given, addresses, active, self._machine):
+            if space == "local":
+                self._in_local(plan, access, offsets, lanes)
+            elif space == "global":
+                self._in_global(plan, access, offsets, self._everybody if lanes is None else lanes, frame)
+            elif self._is_cluster and space in ("shared", "cluster"):
+                self._in_cluster(plan, access, offsets, lanes, frame)
+            elif space in ("shared", "cluster") and (
+                int(offsets.max()) + access.size <= self._machine.memory.shared_bytes  # else the machine says so
+            ):
+                self._in_shared(plan, access, offsets, lanes, frame)
 
-    def _in(self, space: str, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        machine = self._machine
-        if space == "local":
-            self._in_local(plan, access, addresses, active)
-        elif self._is_cluster and space in ("shared", "cluster"):
-            self._in_cluster(plan, access, addresses, active, frame)
-        elif space in ("shared", "cluster"):
-            if int(addresses.max()) + access.size > machine.memory.shared_bytes:
-                return  # the machine says so
-            self._in_shared(plan, access, addresses, active, frame)
-        elif space == "global":
-            lanes = self._everybody if active is None else active
-            for at in self._globally(addresses, access.size, lanes):
-                if at.shadow.unwritten is not None:
-                    if at.shadow.is_of_heap:
-                        # Bytes that were taken anew are not those that others had before.
-                        at.shadow.forget(at.offsets[at.shadow.unwritten[at.offsets]], access.size)
-                    self.initialised(at, plan, access)
-                self._races.at(at, plan, access, frame)
+    def _in_global(self, plan: Plan, access: Access, addresses: np.ndarray, lanes: np.ndarray, frame: Frame) -> None:
+        for at in self._globally(addresses, access.size, lanes):
+            if at.shadow.unwritten is not None:
+                if at.shadow.is_of_heap:
+                    # Bytes that were taken anew are not those that others had before.
+                    at.shadow.forget(at.offsets[at.shadow.unwritten[at.offsets]], access.size)
+                self.initialised(at, plan, access)
+            self._races.at(at, plan, access, frame)
 
     def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
         """Where asynchronous copies access memory, of blocks that are no clusters."""

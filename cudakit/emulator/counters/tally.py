@@ -27,11 +27,11 @@ from cudakit.emulator.counters.requests import (
     sectors,
     wavefronts,
 )
-from cudakit.emulator.instructions.access import Access, accesses_of, space_of
+from cudakit.emulator.instructions.access import Access, accesses_of, by_space, space_of
 from cudakit.emulator.isa.facts import Category, facts_of
 from cudakit.emulator.machine.decode import Decoded
 from cudakit.emulator.machine.machine import Launch, Scheduler
-from cudakit.emulator.machine.memory import LOCAL_WINDOW, READ, SHARED_WINDOW, WINDOW_BITS, Index
+from cudakit.emulator.machine.memory import READ, Index
 from cudakit.emulator.machine.state import Frame, Geometry
 from cudakit.emulator.ptx.program import Function, Instruction, Program, Source
 
@@ -281,36 +281,9 @@ class Tally:
         self, record: Record, access: Access, machine: Scheduler, frame: Frame, index: Index, group: Group
     ) -> None:
         addresses = access.address(frame, index, machine)
-        if access.by_rows:
-            self._matrix(record, access, machine, addresses, index)
-            return
-        space = access.space
-        if space == "generic":
-            if int(addresses.max()) < SHARED_WINDOW:
-                space = "global"
-            else:
-                self._generic(record, access, machine, addresses, index)
-                return
-        self._count(record, access, space, machine, addresses, group)
-
-    def _generic(self, record: Record, access: Access, machine: Scheduler, addresses: np.ndarray, index: Index) -> None:
-        lanes = np.arange(machine.lanes) if index is None else index
-        window = addresses >> np.uint64(WINDOW_BITS)
-        in_shared, in_local = (window == base >> WINDOW_BITS for base in (SHARED_WINDOW, LOCAL_WINDOW))
-        in_global = addresses < np.uint64(SHARED_WINDOW)
-        for space, chosen, base in (("shared", in_shared, SHARED_WINDOW), ("local", in_local, LOCAL_WINDOW),
-                                    ("global", in_global, 0)):  # fmt: skip
-            if chosen.any():
-                group = Group(machine, lanes[chosen])
-                self._count(record, access, space, machine, addresses[chosen] - np.uint64(base), group)
-
-    def _matrix(self, record: Record, access: Access, machine: Scheduler, addresses: np.ndarray, index: Index) -> None:
-        """Rows of 16 bytes, of which each eight lanes name those of a matrix."""
-        count = next((int(m[1:]) for m in record.given.modifiers if m in ("x1", "x2", "x4")), 1)
-        lanes = np.arange(machine.lanes) if index is None else index
-        naming = machine.lane_id[lanes] < 8 * count
-        offsets = addresses[naming] & _RANK
-        self._count(record, access, "shared", machine, offsets, Group(machine, lanes[naming]))
+        for space, where, lanes in by_space(access, record.given, addresses, index, machine):
+            of = group if lanes is index or lanes is None else Group(machine, lanes)
+            self._count(record, access, space, machine, where, of)
 
     def _count(
         self, record: Record, access: Access, space: str, machine: Scheduler, addresses: np.ndarray, group: Group
@@ -322,7 +295,7 @@ class Tally:
         counted.requests += group.warps
         counted.lanes += group.lanes
         counted.bytes += group.lanes * access.size
-        if space == "cluster":
+        if space == "cluster" or access.by_rows:
             addresses = addresses & _RANK
         if access.use == "atomics":
             self._atomics(record, counted, key[0], addresses, access.size, group)

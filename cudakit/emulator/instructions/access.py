@@ -6,7 +6,7 @@ memory (`accesses_of`), and the tables of registers of instructions that a warp 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -232,6 +232,33 @@ class Access(NamedTuple):
     use: str
     #: Whether lanes name the rows of matrices that the warp moves together.
     by_rows: bool = False
+
+
+def by_space(
+    access: Access, given: Instruction, addresses: np.ndarray, active: Index, machine: Machine
+) -> Iterator[tuple[str, np.ndarray, Index]]:
+    """Where lanes access memory, for observers: a space, addresses in it, and lanes; generic ones may be of several.
+
+    Of matrices that are moved together only those lanes count that name a row.
+    """
+    space = access.space
+    if not access.by_rows and (space != "generic" or int(addresses.max()) < SHARED_WINDOW):
+        yield "global" if space == "generic" else space, addresses, active
+        return
+    lanes = np.arange(machine.lanes) if active is None else active
+    window, offsets = addresses >> np.uint64(WINDOW_BITS), addresses & np.uint64((1 << WINDOW_BITS) - 1)
+    if access.by_rows:
+        count = next((int(m[1:]) for m in given.modifiers if m in ("x1", "x2", "x4")), 1)
+        naming = machine.lane_id[lanes] < 8 * count
+        yield "shared" if space == "generic" else space, offsets[naming], lanes[naming]
+        return
+    for name, inside, where in (
+        ("shared", window == SHARED_WINDOW >> WINDOW_BITS, offsets),
+        ("local", window == LOCAL_WINDOW >> WINDOW_BITS, offsets),
+        ("global", addresses < SHARED_WINDOW, addresses),
+    ):
+        if inside.any():
+            yield name, where[inside], lanes[inside]
 
 
 def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
