@@ -26,6 +26,7 @@ from cudakit.proof.terms import (
     at_least,
     equal,
     everything,
+    limits,
     negation,
     polynomial,
     some,
@@ -287,12 +288,11 @@ class Execution:
                 registers.write(target, Opaque(reason), condition)
                 return
             bits, signed = INTEGERS[kind]
-            low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
             stated = self.problem.element(address, bits // 8, registers.numbers) if given.opcode == "ld" else None
             if stated is not None:
                 registers.write(target, registers.numbers.canonical(stated, bits, signed), condition)
                 return
-            registers.write(target, registers.numbers.unknown(reason, low, high), condition)
+            registers.write(target, registers.numbers.unknown(reason, *limits(bits, signed)), condition)
 
         fill(given.operands[0])
 
@@ -429,7 +429,7 @@ class Execution:
             if not isinstance(value, Polynomial) or change is None or not change.terms or value.bases().terms:
                 continue
             bits = int("".join(filter(str.isdigit, self.function.registers[register])) or 32)
-            for low, high in ((-(1 << bits - 1), (1 << bits - 1) - 1), (0, (1 << bits) - 1)):
+            for low, high in (limits(bits, True), limits(bits, False)):
                 candidates[everything((at_least(value, low), at_least(high, value)))] = None
         name = self.loops[-1].name
         earlier = Renaming({name}, {number: polynomial(number) - 1})

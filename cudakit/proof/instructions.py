@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from cudakit.emulator.face import facts, program, words
 from cudakit.errors import EmulationError
+from cudakit.proof import terms
 from cudakit.proof.solver import Solver
 from cudakit.proof.terms import (
     FALSE,
@@ -87,8 +88,7 @@ class Numbers:
 
     def canonical(self, value: Polynomial, bits: int, signed: bool) -> Polynomial:
         """The number that a register's bits are as a signed or an unsigned one."""
-        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-        return self.in_range(value, low, high)
+        return self.in_range(value, *terms.limits(bits, signed))
 
     def in_range(self, value: Polynomial, low: int, high: int) -> Polynomial:
         """The number from `low` to `high` that is equal to a value modulo the size of that range."""
@@ -136,23 +136,7 @@ class Numbers:
                 return whole, rest
         key = (rest, divisor)
         if key not in self._quotients:
-            varies = rest.varies | divisor.varies
-            low, high = rest.range
-            number = divisor.constant
-            quotient = Symbol("quotient", None, None, varies)
-            if number is not None:
-                quotient.low = None if low is None else low // number
-                quotient.high = None if high is None else high // number
-            elif low is not None and low >= 0:
-                quotient.low, quotient.high = 0, high
-            left = Symbol("rest", 0, None if number is None else number - 1, varies)
-            laws = (
-                equal(rest, divisor * polynomial(quotient) + polynomial(left)),
-                at_least(divisor - 1, polynomial(left)),
-            )
-            # It says nothing where the divisor is none, so that it never excludes that.
-            quotient.definition = left.definition = tuple(implies(at_least(divisor, 1), law) for law in laws)
-            self._quotients[key] = polynomial(quotient), polynomial(left)
+            self._quotients[key] = terms.divided(rest, divisor)
         quotient_of_rest, left_of_rest = self._quotients[key]
         return whole + quotient_of_rest, left_of_rest
 
@@ -186,8 +170,7 @@ class Numbers:
         if operator in ("eq", "ne"):
             difference = left - right
             self.compared.append(difference)
-            half = 1 << bits - 1
-            same = equal(self.in_range(difference, -half, half - 1), 0)
+            same = equal(self.canonical(difference, bits, True), 0)
             return same if operator == "eq" else negation(same)
         if signed or operator in ("lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"):
             left, right = self.canonical(left, bits, signed), self.canonical(right, bits, signed)
@@ -313,8 +296,7 @@ class Registers:
         if isinstance(found, Polynomial):
             return found
         if isinstance(found, Opaque):
-            bits = self.bits_of(operand, 64)
-            made = self.numbers.unknown(found.reason, -(1 << bits - 1), (1 << bits - 1) - 1)
+            made = self.numbers.unknown(found.reason, *terms.limits(self.bits_of(operand, 64), True))
             if isinstance(operand, program.Register) and operand.name in self.types:
                 self.values[operand.name] = made
             return made
@@ -507,7 +489,7 @@ def _not(a: NumberWord, kind: str) -> Value:
 
 def _absolute(a: NumberWord, kind: str) -> Value:
     if kind[0] == "f":
-        value = a.value if isinstance(a.value, Polynomial) else a.unknown(-(1 << a.bits - 1), (1 << a.bits - 1) - 1)
+        value = a.value if isinstance(a.value, Polynomial) else a.unknown(*terms.limits(a.bits, True))
         return _masked(a.numbers, value, (1 << a.bits - 1) - 1, a.bits)
     value = a.canonical
     positive = at_least(value, 0)
@@ -655,7 +637,7 @@ def _with_nan(a: NumberWord, kind: str, *sources: NumberWord) -> Value:
     bits, is_number = _float(a)
     nan = polynomial(0x7FFF_FFFF)
     if sources:
-        nan = a.unknown(0, (1 << a.bits) - 1)
+        nan = a.unknown(*terms.limits(a.bits, False))
         (symbol,) = nan.symbols
         symbol.definition = (negation(_float(a._made(nan, kind))[1]),)
     return a.numbers.chosen(((is_number, bits), (negation(is_number), nan)))
@@ -680,7 +662,7 @@ def _converted(a: NumberWord, kind: str) -> Value:
     if a.kind == "pred":
         return a.numbers.chosen(((a.truth, polynomial(1)), (negation(a.truth), polynomial(0))))
     if a.kind not in INTEGERS:
-        return a.unknown(-(1 << bits - 1), (1 << bits - 1) - 1) if signed else a.unknown(0, (1 << bits) - 1)
+        return a.unknown(*terms.limits(bits, signed))
     if bits > a.bits:
         return a.canonical
     return a.numbers.narrowed(a.number, bits) if bits < a.bits else a.number

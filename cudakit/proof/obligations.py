@@ -25,6 +25,7 @@ from cudakit.proof.terms import (
     Symbol,
     at_least,
     cone,
+    divided,
     equal,
     everything,
     negation,
@@ -245,8 +246,7 @@ def _reach(access: Access, problem: Problem, numbers: Numbers) -> Reached:
         raise Unsupported(f"its address is not known to lie in one array: {why}")
     numbers.path = access.path
     # The address wraps around where its register does, and so does what is added to the array's beginning.
-    half = 1 << access.bits - 1
-    offset = numbers.in_range(access.address - bases, -half, half - 1)
+    offset = numbers.canonical(access.address - bases, access.bits, True)
     return Reached(access, problem.arrays[products[0][0][0]], offset)
 
 
@@ -262,18 +262,11 @@ def _inside(reached: Reached) -> Iterator[Obligation]:
     if array.align % access.size:
         raise Unsupported(f"{array.name} is aligned to {array.align} bytes, and {access.size} are taken at once")
     if rest.terms:
-        left = _rest_of(rest, access.size)
+        left = divided(rest, polynomial(access.size))[1]
         what = f"{verb} {access.size} bytes of {array.name} at an address that is no multiple of {access.size}"
         yield Obligation(
             "alignment", access.given, access.given, what, (everything((path, at_least(left, 1))),), (offset,)
         )
-
-
-def _rest_of(value: Polynomial, divisor: int) -> Polynomial:
-    quotient, rest = Symbol("quotient", varies=value.varies), Symbol("rest", 0, divisor - 1, value.varies)
-    laws = (equal(value, polynomial(quotient) * divisor + polynomial(rest)),)
-    quotient.definition = rest.definition = laws
-    return polynomial(rest)
 
 
 def _reached_by_all(barrier: Barrier) -> Iterator[Obligation]:

@@ -29,9 +29,11 @@ from cudakit.proof.terms import (
     Symbol,
     at_least,
     cone,
+    divided,
     equal,
     everything,
     implies,
+    limits,
     negation,
     polynomial,
     some,
@@ -156,19 +158,7 @@ class Statements:
             if right.constant is not None and right.constant < 1:
                 raise self._error(text, "a divisor must be above 0")
             self.implied.append(at_least(right, 1))
-            varies = left.varies | right.varies
-            quotient, rest = Symbol("quotient", varies=varies), Symbol("rest", 0, varies=varies)
-            low, high = left.range
-            if right.constant is not None:
-                quotient.low = None if low is None else low // right.constant
-                quotient.high = None if high is None else high // right.constant
-                rest.high = right.constant - 1
-            laws = (
-                equal(left, right * polynomial(quotient) + polynomial(rest)),
-                at_least(right - 1, polynomial(rest)),
-            )
-            quotient.definition = rest.definition = tuple(implies(at_least(right, 1), law) for law in laws)
-            return polynomial(quotient if isinstance(node.op, ast.FloorDiv) else rest)
+            return divided(left, right)[isinstance(node.op, ast.Mod)]
         raise self._error(text, "it has another operator than + - * // %")
 
 
@@ -559,9 +549,7 @@ class Problem:
         if key not in self._parts:
             reason = f"it depends on a part of the parameter {parameter.name}, which is no integer and no pointer"
             if kind in INTEGERS and parameter.kind != "scalar":
-                bits, signed = INTEGERS[kind]
-                low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-                self._parts[key] = polynomial(Symbol(parameter.name, low, high, reason=reason))
+                self._parts[key] = polynomial(Symbol(parameter.name, *limits(*INTEGERS[kind]), reason=reason))
             else:
                 self._parts[key] = Opaque(f"it depends on the argument {parameter.name}")
         return self._parts[key]

@@ -161,6 +161,11 @@ def range_of(product: Monomial) -> tuple[int | None, int | None]:
     return low, high
 
 
+def limits(bits: int, signed: bool) -> tuple[int, int]:
+    """The least and the largest integer of so many bits."""
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+
+
 @dataclass(frozen=True)
 class Atom:
     """``value >= 0``, or ``value == 0``."""
@@ -272,6 +277,25 @@ def some(items: Iterable[Formula]) -> Formula:
 def implies(condition: Formula, then: Formula) -> Formula:
     """Either not the one, or the other."""
     return some((negation(condition), then))
+
+
+def divided(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """Quotient, rounded down, and rest, as symbols; of a divisor that is above 0."""
+    varies, number, (low, high) = value.varies | divisor.varies, divisor.constant, value.range
+    quotient = Symbol("quotient", None, None, varies)
+    if number is not None:
+        quotient.low = None if low is None else low // number
+        quotient.high = None if high is None else high // number
+    elif low is not None and low >= 0:
+        quotient.low, quotient.high = 0, high
+    rest = Symbol("rest", 0, None if number is None else number - 1, varies)
+    laws = (
+        equal(value, divisor * polynomial(quotient) + polynomial(rest)),
+        at_least(divisor - 1, polynomial(rest)),
+    )
+    # It says nothing where the divisor is none, so that it never excludes that.
+    quotient.definition = rest.definition = tuple(implies(at_least(divisor, 1), law) for law in laws)
+    return polynomial(quotient), polynomial(rest)
 
 
 def atoms(item: Formula) -> Iterator[Atom | Flag]:
