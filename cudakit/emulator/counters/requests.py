@@ -28,6 +28,7 @@ class Group:
 
     Attributes
     ----------
+    machine : Machine
     lanes, warps : int
         How many.
     lane : numpy.ndarray
@@ -39,7 +40,8 @@ class Group:
     warps: int
 
     def __init__(self, machine: Machine, index: Index) -> None:
-        self._machine, self._index = machine, index
+        self.machine: Machine = machine
+        self._index = index
         whole = machine.threads % WARP == 0
         if index is None:
             self.warp = machine.warp_of
@@ -64,14 +66,14 @@ class Group:
     @cached_property
     def of_first_block(self) -> Group | None:
         """Those of the first block, if all blocks have the same."""
-        blocks, threads = self._machine.blocks, self._machine.threads
+        blocks, threads = self.machine.blocks, self.machine.threads
         if blocks == 1 or self.lanes % blocks:
             return None
         if self._index is None:
-            return Group(self._machine, np.arange(threads))
+            return Group(self.machine, np.arange(threads))
         by_block = self._index.reshape(blocks, -1)
         same = (by_block - by_block[0] == np.arange(0, blocks * threads, threads)[:, None]).all()
-        return Group(self._machine, by_block[0]) if same else None
+        return Group(self.machine, by_block[0]) if same else None
 
     @cached_property
     def sizes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +83,7 @@ class Group:
 
     @cached_property
     def lane(self) -> np.ndarray:
-        return np.asarray(self._machine.lane_id if self._index is None else self._machine.lane_id[self._index])
+        return np.asarray(self.machine.lane_id if self._index is None else self.machine.lane_id[self._index])
 
     @cached_property
     def places(self) -> np.ndarray:

@@ -199,20 +199,20 @@ class Tally:
         else:
             record.lanes += machine.lanes if active is None else active.size
             if record.kind == "branch":
-                self._part(record, machine, group, active)
+                self._part(record, group, active)
                 return
             if active is not None and active.size == 0:
                 return
             group = self._group(machine, active) if record.accesses else group
         for access in record.accesses:
-            self._access(record, access, machine, frame, active, group)
+            self._access(record, access, frame, active, group)
 
-    def _part(self, record: Record, machine: Scheduler, group: Group, active: Index) -> None:
+    def _part(self, record: Record, group: Group, active: Index) -> None:
         """Warps of `group` of which some lanes are active, and not all."""
         if active is None or active.size == 0:
             record.alternates = False
             return
-        taking = Group(machine, active)
+        taking = Group(group.machine, active)
         (all_of_them, lanes), (taken, chosen) = group.sizes, taking.sizes
         parted = int(np.count_nonzero(chosen < lanes[np.searchsorted(all_of_them, taken)]))
         record.parted += parted
@@ -277,17 +277,14 @@ class Tally:
             known = self._kernel.places[found] = _place(found, launch)
         return known
 
-    def _access(
-        self, record: Record, access: Access, machine: Scheduler, frame: Frame, index: Index, group: Group
-    ) -> None:
+    def _access(self, record: Record, access: Access, frame: Frame, index: Index, group: Group) -> None:
+        machine = group.machine
         addresses = access.address(frame, index, machine)
         for space, where, lanes in by_space(access, record.given, addresses, index, machine):
             of = group if lanes is index or lanes is None else Group(machine, lanes)
-            self._count(record, access, space, machine, where, of)
+            self._count(record, access, space, where, of)
 
-    def _count(
-        self, record: Record, access: Access, space: str, machine: Scheduler, addresses: np.ndarray, group: Group
-    ) -> None:
+    def _count(self, record: Record, access: Access, space: str, addresses: np.ndarray, group: Group) -> None:
         key = space if space != "cluster" else "shared", access.use
         counted = record.spaces.get(key)
         if counted is None:
@@ -301,12 +298,10 @@ class Tally:
             self._atomics(record, counted, key[0], addresses, access.size, group)
             return
         if key[0] == "global":
-            taken, least = self._global(counted, machine, addresses, access.size, group)
+            taken, least = self._global(counted, addresses, access.size, group)
         elif key[0] == "shared":
-            is_load = access.use == "loads" and not access.by_rows
-            taken, least = self._shared(
-                load_wavefronts if is_load else wavefronts, counted, machine, addresses, access.size, group
-            )
+            count = load_wavefronts if access.use == "loads" and not access.by_rows else wavefronts
+            taken, least = self._shared(count, counted, addresses, access.size, group)
         elif space == "local":
             taken, least = local_sectors(group, addresses, access.size)
             self._local(record, addresses)
@@ -315,7 +310,7 @@ class Tally:
         counted.taken += taken
         counted.least += least
         if space != "local":
-            self._note(record, key[0], machine, addresses, group, access.size, taken > least)
+            self._note(record, key[0], addresses, group, access.size, taken > least)
 
     def _atomics(
         self, record: Record, counted: Space, space: str, addresses: np.ndarray, size: int, group: Group
@@ -329,9 +324,7 @@ class Tally:
         if space == "global":
             counted.taken += taken
 
-    def _global(
-        self, counted: Space, machine: Scheduler, addresses: np.ndarray, size: int, group: Group
-    ) -> tuple[int, int]:
+    def _global(self, counted: Space, addresses: np.ndarray, size: int, group: Group) -> tuple[int, int]:
         """Sectors, and the least of them."""
         if group.is_full and evenly_apart(addresses):
             ends, shift, is_one = self._alignment.of(addresses[:: addresses.size - 1], size)
@@ -349,13 +342,7 @@ class Tally:
         return self._counted(lambda: sectors(group, addresses, size, shift), counted, group, base, addresses)
 
     def _shared(
-        self,
-        count: Callable[[Group, np.ndarray, int], tuple[int, int]],
-        counted: Space,
-        machine: Scheduler,
-        addresses: np.ndarray,
-        size: int,
-        group: Group,
+        self, count: Callable[..., tuple[int, int]], counted: Space, addresses: np.ndarray, size: int, group: Group
     ) -> tuple[int, int]:
         """Wavefronts, and the least of them."""
         times, first = 1, group.of_first_block
@@ -363,7 +350,7 @@ class Tally:
             by_block = addresses.reshape(-1, first.lanes)
             # The last differs from the first in most that are not all alike.
             if all((some == by_block[0]).all() for some in (by_block[-1], by_block)):
-                times, group, addresses = machine.blocks, first, by_block[0]
+                times, group, addresses = group.machine.blocks, first, by_block[0]
         base = int(addresses[0]) & BANK_BYTES - 1
         taken, least = self._counted(lambda: count(group, addresses, size), counted, group, base, addresses)
         return times * taken, times * least
@@ -390,22 +377,13 @@ class Tally:
         self._seen[id(of)] = Seen(group, base, apart, count(), known.missed + 1)
         return self._seen[id(of)].found
 
-    def _note(
-        self,
-        record: Record,
-        space: str,
-        machine: Scheduler,
-        addresses: np.ndarray,
-        group: Group,
-        size: int,
-        wastes: bool,
-    ) -> None:
+    def _note(self, record: Record, space: str, addresses: np.ndarray, group: Group, size: int, wastes: bool) -> None:
         pattern = record.patterns.get(space)
         if pattern is None:
             pattern = record.patterns[space] = Pattern()
         if pattern.launch != self._kernel.launches and space == "global":
             _, shift, _ = self._alignment.of(addresses[:1], size)
-            piece = machine.memory.piece(int(addresses[0]), size, READ)
+            piece = group.machine.memory.piece(int(addresses[0]), size, READ)
             pattern.meet(piece, shift, self._kernel.launches)
         if wastes:
             pattern.add(group, addresses)
