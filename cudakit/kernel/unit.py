@@ -66,7 +66,8 @@ class Unit:
         key = origin, options, arch, files
         with _units.lock:
             found: Unit | None = _units.known.get(key)
-        if found is None or not found._is_current():
+        # A header may have changed since it was loaded.
+        if found is None or not all(image.is_current() for image in tuple(found._images.values())):
             made = cls(origin, options, arch)
             with _units.lock:
                 # Another thread may have made it meanwhile.
@@ -77,10 +78,6 @@ class Unit:
                 if made.declarations.symbols:
                     _units.lasting.add(made)
         return found
-
-    def _is_current(self) -> bool:
-        """Whether no header has changed since it was loaded."""
-        return all(image.is_current() for image in tuple(self._images.values()))
 
     def _place(self, stream: Any) -> CodePlace:
         """Where its variables are: of a stream's kernels; without one, where a kernel was launched last."""

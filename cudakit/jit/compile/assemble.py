@@ -268,8 +268,6 @@ class Assembly:
         ------
         CompileError
         """
-        pass  # a hit starts no program
-
         return assembled(self._specialization, self._own, [str(assembler().program), *_flags(self._specialization)])
 
 

@@ -303,14 +303,13 @@ class Resources(NamedTuple):
 def resources(cubin: bytes, kernel: str) -> Resources:
     """What a kernel uses, by its mangled name; errors are those of `symbols`."""
     sections = _sections(cubin)
-    info = b"".join(_content(cubin, header) for name, header in sections if name == ".nv.info")
     names: list[str] = []
     for _, header in sections:
         if header[1] == _SYMBOL_TABLE:
             texts = sections[header[6]][1]
             names = [_text(cubin, texts[4] + row[0]) for row in _SYMBOL.iter_unpack(_content(cubin, header))]
     found = dict.fromkeys((_REGISTERS, _STACK), 0)
-    for attribute, value in _attributes(info):
+    for attribute, value in _attributes(cubin, ".nv.info"):
         if attribute in found and len(value) == 8:
             symbol, number = struct.unpack("<II", value)
             if symbol < len(names) and names[symbol] == kernel:
@@ -324,8 +323,9 @@ def resources(cubin: bytes, kernel: str) -> Resources:
 @_reading()
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
     """Bytes of each parameter of a kernel, by its mangled name; errors are those of `symbols`."""
-    content = next((_content(cubin, header) for name, header in _sections(cubin) if name == f".nv.info.{kernel}"), b"")
-    return tuple(size for _, size in sorted(_parameters(content)))
+    attributes = _attributes(cubin, f".nv.info.{kernel}")
+    rows = (struct.unpack("<IHHI", value) for attribute, value in attributes if attribute == _PARAMETER)
+    return tuple(flags >> 18 for _, _, _, flags in sorted(rows, key=lambda row: row[1]))
 
 
 @_reading()
@@ -333,26 +333,18 @@ def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
     """The bounds of a kernel's launches, by its mangled name; none in other code. Errors are those of `symbols`."""
     if code[:5] != _ELF:
         return LaunchBounds()
-    content = next((_content(code, header) for name, header in _sections(code) if name == f".nv.info.{kernel}"), b"")
     return LaunchBounds.of(
         {
             _BOUNDS[attribute]: struct.unpack(f"<{len(value) // 4}I", value[: len(value) // 4 * 4])
-            for attribute, value in _attributes(content)
+            for attribute, value in _attributes(code, f".nv.info.{kernel}")
             if attribute in _BOUNDS
         }
     )
 
 
-def _parameters(info: bytes) -> Iterator[tuple[int, int]]:
-    """Ordinal and size of each parameter that a kernel's ``.nv.info`` tells of."""
-    for attribute, value in _attributes(info):
-        if attribute == _PARAMETER:
-            _, ordinal, _, flags = struct.unpack("<IHHI", value)
-            yield ordinal, flags >> 18
-
-
-def _attributes(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """Attributes and their values; those of a number that lies in the head have no bytes."""
+def _attributes(cubin: bytes, section: str) -> Iterator[tuple[int, bytes]]:
+    """Attributes of a section and their values; those of a number that lies in the head have no bytes."""
+    info = b"".join(_content(cubin, header) for name, header in _sections(cubin) if name == section)
     position = 0
     while position + 4 <= len(info):
         form, attribute, size = struct.unpack_from("<BBH", info, position)

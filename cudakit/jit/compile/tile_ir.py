@@ -107,7 +107,7 @@ class Operation:
     Attributes
     ----------
     attributes : dict
-        By the names of `tile_forms`; flags are among them, as bools.
+        By the names of the table in `tile_bytecode`; flags are among them, as bools.
     optional : dict
         Operands that need not be there, by name.
     """

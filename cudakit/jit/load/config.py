@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from cudakit.errors import ArgumentError, LaunchError, shortened
@@ -78,9 +77,8 @@ def config(
     flags = _flag("cooperative", cooperative), _flag("programmatic", programmatic)
     is_plain = type(grid) is type(block) is int or (_is_plain(grid) and _is_plain(block))
     if is_plain and type(shared_bytes) is int and cluster is None:
-        return _config_of_numbers(grid, block, shared_bytes, *flags)
-    made: Config = _same(_config(grid, block, shared_bytes, cluster, *flags))
-    return made
+        return _config_of_numbers(grid, block, shared_bytes, None, *flags)
+    return _config(grid, block, shared_bytes, cluster, *flags)
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -98,14 +96,6 @@ def _is_plain(given: Any) -> bool:
     return kind is int or given is None or (kind is tuple and _ONLY_INT.issuperset(map(type, given)))
 
 
-@functools.lru_cache(_MOST_KEPT)
-def _config_of_numbers(
-    grid: Extent, block: Extent | None, shared_bytes: int, cooperative: bool, programmatic: bool
-) -> Config:
-    made: Config = _same(_config(grid, block, shared_bytes, None, cooperative, programmatic))
-    return made
-
-
 def _config(
     grid: Extent, block: Extent | None, shared_bytes: int, cluster: Extent | None, cooperative: bool, programmatic: bool
 ) -> Config:
@@ -115,7 +105,11 @@ def _config(
         raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
     if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
         raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shortened(shared_bytes)}")
-    return Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic)
+    made: Config = _same(Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic))
+    return made
+
+
+_config_of_numbers = functools.lru_cache(_MOST_KEPT)(_config)
 
 
 @functools.lru_cache(_MOST_KEPT)
@@ -148,12 +142,7 @@ def cover(shape: Extent, block: Extent | None = None, *, tile: Extent | None = N
     return _cover(shape, block, tile)
 
 
-@functools.lru_cache(_MOST_KEPT)
-def _cover_of_numbers(shape: Extent, block: Extent | None = None, tile: Extent | None = None) -> Cover:
-    return _cover(shape, block, tile)
-
-
-def _cover(shape: Extent, block: Extent | None, tile: Extent | None) -> Cover:
+def _cover(shape: Extent, block: Extent | None = None, tile: Extent | None = None) -> Cover:
     if hasattr(shape, "shape") and shape.shape != ():
         raise LaunchError("cover takes a shape or a size, got an array; give its .size, or its .shape")
     extents = _extents(shape)
@@ -166,6 +155,9 @@ def _cover(shape: Extent, block: Extent | None, tile: Extent | None) -> Cover:
     block3 = None if block is None else _three(block, "block", 1)
     made: Cover = _same(Cover(tuple(int(e) for e in extents), block3, tile_extents))
     return made
+
+
+_cover_of_numbers = functools.lru_cache(_MOST_KEPT)(_cover)
 
 
 def _extents(given: Extent) -> tuple[int, ...]:
@@ -301,8 +293,3 @@ def _block_for(rank: int, threads: int) -> tuple[int, int, int]:
 def is_empty(given: Config | Cover) -> bool:
     """Whether the configuration launches nothing."""
     return 0 in given.grid if isinstance(given, Config) else 0 in given.shape
-
-
-def threads(block: tuple[int, int, int]) -> int:
-    """Threads in a block."""
-    return prod(block)

@@ -254,15 +254,9 @@ def load(
         info = kernel.arguments_info
     except Exception:
         # cuFuncGetParamInfo came with driver 12.4; an older one leaves only the signature to check against.
-        return Loaded(
-            specialization,
-            compiled,
-            code,
-            kernel,
-            parameters,
-            tuple(parameter_size(parameter) or 8 for parameter in parameters),
-        )
-    sizes = check_sizes(specialization, parameters, tuple(parameter.size for parameter in info))
+        sizes = tuple(parameter_size(parameter) or 8 for parameter in parameters)
+    else:
+        sizes = check_sizes(specialization, parameters, tuple(parameter.size for parameter in info))
     return Loaded(specialization, compiled, code, kernel, parameters, sizes)
 
 

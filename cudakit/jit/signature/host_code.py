@@ -22,7 +22,6 @@ from cudakit.jit.source.source import Source
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__"})
-_VARIABLES: Final = frozenset({"__constant__", "__managed__"})
 _LABELS: Final = re.compile(r"\s*(?:(?:public|private|protected)\s*:(?!:)\s*)*")
 _DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)(\([^)]*\))?((?s:.*))")
 #: What a declaration begins with that is neither a variable nor a function.
@@ -124,7 +123,7 @@ class _Cutter:
         staying = {id(item) for item in self._kept}
         cut = [*self._cut, *((self._first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         text = _without(self._text, cut)
-        bodies = [(self._begin(item.piece), item.piece.end) for item in self._kept]
+        bodies = [(item.piece.first, item.piece.end) for item in self._kept]
         conditionals = Conditionals(text, _of(text, bodies), self.used)
 
         def is_inside(offset: int) -> bool:
@@ -156,11 +155,6 @@ class _Cutter:
         while (word := _LEADING_WORD.match(self._outline.text, first, piece.end)) and word[1] in self._braces:
             first = word.end()
         return first
-
-    def _begin(self, piece: outline.Piece) -> int:
-        """Where the text of `piece` begins, behind what is blank."""
-        text = self._outline.text[piece.start : piece.end]
-        return piece.start + len(text) - len(text.lstrip())
 
     def _refusal(self, match: re.Match[str], is_inside: bool, conditionals: Conditionals, host_needs: bool) -> str:
         """An ``#error`` for a header that is missing, or nothing where only host code needs it.

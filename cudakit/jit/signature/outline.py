@@ -74,6 +74,11 @@ class Piece:
     scope: tuple[str, ...]
     in_class: bool
 
+    @property
+    def first(self) -> int:
+        """Offset of its first character that is no space."""
+        return self.start + len(self.text) - len(self.text.lstrip())
+
 
 @dataclass(frozen=True, slots=True)
 class Outline:

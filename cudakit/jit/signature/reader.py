@@ -97,7 +97,7 @@ class _Reader:
         )
 
     def _kernel(self, piece: outline.Piece) -> _Kernel | None:
-        begin = _first(piece)
+        begin = piece.first
         variants = list(itertools.islice(self._variants(piece), _MOST_VARIANTS + 1))
         heads = [head for variant in variants if (head := _cut(outline.without_attributes(variant)))]
         if not heads:
@@ -123,7 +123,7 @@ class _Reader:
 
     def _variants(self, piece: outline.Piece) -> Iterator[str]:
         """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
-        begin, end = _first(piece), piece.start + len(piece.text)
+        begin, end = piece.first, piece.start + len(piece.text)
         # Inner conditionals stand before the outer ones, which must be chosen first.
         crossing = [c for c in reversed(self._source.conditionals) if c.end > begin and c.crosses(begin, end)]
         for choice in itertools.product(*(range(len(c.branches)) for c in crossing)):
@@ -218,7 +218,7 @@ class _Reader:
                 yield from ("::".join((*scopes[i:], enumerator)) for enumerator in enum.enumerators)
 
     def _is_conditional(self, piece: outline.Piece) -> bool:
-        begin, end = _first(piece), piece.start + len(piece.text)
+        begin, end = piece.first, piece.start + len(piece.text)
         return bool(self._source.path(begin)) or any(
             c.end > begin and c.crosses(begin, end) for c in self._source.conditionals
         )
@@ -298,11 +298,6 @@ def _tensor_head(piece: outline.Piece, head: _Head, positions: list[int]) -> tup
             found.append((position, begin, begin + len(part.strip())))
         start += len(part) + 1
     return (TensorHead(tuple(found), piece.start + len(piece.text) + 1 if piece.kind == "function" else -1),)
-
-
-def _first(piece: outline.Piece) -> int:
-    """Offset where `piece` has its first character that is no space."""
-    return piece.start + len(piece.text) - len(piece.text.lstrip())
 
 
 def _qualify(piece: outline.Piece, name: str) -> str:
