@@ -445,12 +445,8 @@ def concatenate(
     wanted = None if dtype is None else as_dtype("concatenate", dtype)
     if not is_one_of(casting, CASTINGS):
         raise ArgumentError(f"concatenate: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
-    job = _job(
-        tuple([(each.dtype, each.shape, each.strides) for each in given]),
-        one_axis("concatenate", axis),
-        wanted,
-        casting,
-    )
+    kinds = tuple([(each.dtype, each.shape, each.strides) for each in given])
+    job = _job(kinds, one_axis("concatenate", axis), wanted, casting)
     to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting, contiguous=True)
     for j in job.copied:
         same = given[j].dtype == job.dtype

@@ -201,23 +201,12 @@ def mapped_job(
         divisor=[_divisor(d.extent) if narrow else 0 for d in kept],
         fill=np.frombuffer(fill.ljust(16, b"\0"), np.int64),
     )
-    names = {
-        "W": word,
-        "RANK": len(kept),
-        "Map": f"cudakit::{mapping}",
-        "Index": "int" if narrow else "long long",
-        "DENSE": dense,
-    }
+    index = "int" if narrow else "long long"
+    names = {"W": word, "RANK": len(kept), "Map": f"cudakit::{mapping}", "Index": index, "DENSE": dense}
     each = _PACK // dtype.itemsize if dense else 1
     views = views_or_none((view_of(x_shape, x_steps), view_of(shape, to)))
-    return Job(
-        shape,
-        (),
-        Kernel.from_template("move/mapped")[names],
-        config(-(-size // (each * _BLOCK)), _BLOCK),
-        numbers=(below + start, count, out_below, size, layout),
-        views=views,
-    )
+    launch, numbers = config(-(-size // (each * _BLOCK)), _BLOCK), (below + start, count, out_below, size, layout)
+    return Job(shape, (), Kernel.from_template("move/mapped")[names], launch, numbers=numbers, views=views)
 
 
 def _divisor(extent: int) -> int:
@@ -304,15 +293,15 @@ def moved(
 
     For a C-contiguous result the strides are None. `dtype` is the result's, where it is not that of `x`.
     """
-    kind = x.dtype, x.shape, x.strides, *of
-    job = job_of(*kind, None)
+    key = x.dtype, x.shape, x.strides, *of
+    job = job_of(*key, None)
     if out is None:
         result = place.empty(job.shape, x.dtype if dtype is None else dtype)
         job.run(place, x, result)
         return result
     to = target(op, place, out, job.shape, x.dtype if dtype is None else dtype, x)
     if not to.written.flags.c_contiguous:
-        job = job_of(*kind, to.written.strides)
+        job = job_of(*key, to.written.strides)
     job.run(place, x, to.written)
     return delivered(place, to)
 

@@ -211,17 +211,9 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
         each = min(each, 4)
     rows = max(_ROWS[wide == 1] if images.size >= _BUSY * each else 0, high) // high * high
     across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
-    kernel = Kernel.from_template("window/near")[
-        spelling(pixels.dtype),
-        spelling(result),
-        window,
-        images.channels,
-        each,
-        rows,
-        aligned,
-        mode == _CONSTANT,
-        "unsigned" if images.height * width < 2**32 else "long long",
-    ]
+    types = spelling(pixels.dtype), spelling(result), window
+    index = "unsigned" if images.height * width < 2**32 else "long long"
+    kernel = Kernel.from_template("window/near")[*types, images.channels, each, rows, aligned, mode == _CONSTANT, index]
     launch = config(images.batch * across * down, (32, _WARPS))
     numbers = images.height, width, mode, fill, weights
     return Pass(Job((), (), kernel, launch, numbers=numbers), result)

@@ -244,30 +244,12 @@ def product(
         for lines, each in ((tile.m, of_a), (tile.n, of_b))
     )
     is_aligned = gcd(out_alignment, n * made.itemsize) >= _PACK
-    kernel = kernel_with("matmul", "matmul", activation.text)[
-        stored,
-        form,
-        by.value,
-        by.scale,
-        made,
-        activation.name,
-        tile.stages,
-        of_a.is_deep,
-        of_a.at_once,
-        of_b.is_deep,
-        of_b.at_once,
-        *extras,
-        is_aligned,
-        tile.blocks,
-    ]
+    names = stored, form, by.value, by.scale, made, activation.name, tile.stages, *of_a, *of_b, *extras, is_aligned
+    kernel = kernel_with("matmul", "matmul", activation.text)[*names, tile.blocks]
     count = prod(batch.extents) * -(-m // tile.m) * -(-n // tile.n)
     extent, left, right = ((0,) * (_AXES - len(each)) + each for each in batch)
-    numbers = (
-        *(m, n, k, a.line, a.depth, b.depth, b.line, a.begin, b.begin),
-        *(max(1, each) for each in extent[1:]),
-        *left,
-        *right,
-    )
+    around = *(max(1, each) for each in extent[1:]), *left, *right
+    numbers = m, n, k, a.line, a.depth, b.depth, b.line, a.begin, b.begin, *around
     return Product(kernel, config(count, 32 * prod(tile.warps), tile.stages * shared), numbers)
 
 
@@ -436,12 +418,8 @@ def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation
         return f"{dtype} is none of {', '.join((*_HALVES, *_FP8))}, and float32 as TF32, which tile kernels take"
     if activation.tile_text is None:
         return f"the activation {activation.shown} has operations that tile kernels lack"
-    if (
-        by is None
-        and activation.is_own
-        and "cuda_tile" not in activation.tile_text
-        and "tile_functions" not in activation.tile_text
-    ):
+    of_tiles = any(header in activation.tile_text for header in ("cuda_tile", "tile_functions"))
+    if by is None and activation.is_own and not of_tiles:
         return "the activation is C++ of an element"
     return None
 
@@ -477,18 +455,10 @@ def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any)
     n, k = b.shape[-1], a.shape[-1]
     by = multiplier_of(a.dtype, call.made, call.precision, device_limits(place.device).compute_capability)
     tile, why = choose(by.row, prod(batch.extents), m, n, k, place.device)
-    made = product(
-        a.dtype,
-        call.made,
-        call.activation,
-        (left, right),
-        batch,
-        (m, n, k),
-        (extras[0] is not None, extras[1] is not None),
-        place.alignment(*(each for each in (*extras, written) if each is not None)),
-        by,
-        tile,
-    )
+    present = extras[0] is not None, extras[1] is not None
+    alignment = place.alignment(*(each for each in (*extras, written) if each is not None))
+    sides, sizes = (left, right), (m, n, k)
+    made = product(a.dtype, call.made, call.activation, sides, batch, sizes, present, alignment, by, tile)
     warps = prod(tile.warps)
     lines = [f"{tile.m} × {tile.n} × {tile.k}, {warps} warps, {by.shown}: {why}"]
     for name, side, count, other in (("a", left, m, "m"), ("b", right, n, "n")):
@@ -518,12 +488,8 @@ def _sides(place: ArrayPlace, a: Any, b: Any) -> tuple[Batch, Side, Side, int] |
     batch = batch_of(shape, around, of_b)
     if batch is None:
         return None
-    return (
-        batch,
-        Side(line, depth, batch.a, begins[0], alignments[0]),
-        Side(column, deep, batch.b, begins[1], alignments[1]),
-        m,
-    )
+    left = Side(line, depth, batch.a, begins[0], alignments[0])
+    return batch, left, Side(column, deep, batch.b, begins[1], alignments[1]), m
 
 
 def _extra(name: str, place: ArrayPlace, x: Any, shape: Ints, dtype: np.dtype) -> Any:

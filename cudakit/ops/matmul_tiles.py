@@ -205,26 +205,10 @@ def product(
     out_align = gcd(addresses[1], *(each * made.itemsize for each in (c.pitch, c.step, n)))
     count = batches * -(-m // tiles.m) * -(-n // tiles.n)
     blocks = min(count, max(1, device_limits(device).multiprocessors // tiles.ctas)) if tiles.persistent else count
-    kernel = kernel_with("tile/matmul", "matmul", activation.tile_text or "")[
-        stored,
-        "__nv_tf32" if stored == np.float32 else stored,
-        made,
-        activation.name,
-        index,
-        tiles.m,
-        tiles.n,
-        tiles.k,
-        tiles.warps,
-        tiles.ctas,
-        align,
-        out_align,
-        a.turned,
-        b.turned,
-        batches > 1,
-        *extras,
-        tiles.persistent,
-        tiles.swapped,
-    ]
+    types = stored, "__nv_tf32" if stored == np.float32 else stored, made, activation.name, index
+    extents, aligned = tiles[:5], (align, out_align)  # with warps and CTAs
+    ways = a.turned, b.turned, batches > 1, *extras, tiles.persistent, tiles.swapped
+    kernel = kernel_with("tile/matmul", "matmul", activation.tile_text or "")[*types, *extents, *aligned, *ways]
     numbers = (*sizes, a.pitch, b.pitch, c.pitch, a.step, b.step, c.step)
     return Product(kernel, config(blocks), numbers)
 
@@ -289,17 +273,10 @@ def tiled(
     choice = choose(kind(a.dtype.itemsize, left.lying.turned, right.lying.turned), batches, m, n, k, place.device)
     read = [x for x, taken in ((a, left), (b, right)) if taken.reason is None]
     others = [x for x in (*extras, written) if x is not None]
-    found = product(
-        a.dtype,
-        made,
-        activation,
-        (left.lying, right.lying, of_c),
-        (batches, m, n, k),
-        (place.alignment(*(flat_of(x) for x in read)), place.alignment(*others)),
-        (extras[0] is not None, extras[1] is not None),
-        choice.tiles,
-        place.device,
-    )
+    addresses = place.alignment(*(flat_of(x) for x in read)), place.alignment(*others)
+    sides, sizes = (left.lying, right.lying, of_c), (batches, m, n, k)
+    present = extras[0] is not None, extras[1] is not None
+    found = product(a.dtype, made, activation, sides, sizes, addresses, present, choice.tiles, place.device)
     return Tiled(a, b, copied, left, right, choice, found)
 
 

@@ -110,14 +110,8 @@ def unique(
     the device, to know how many there are. Of −0 and 0 the first that occurs is given.
     """
     op = "unique"
-    wants = [
-        flag(f"{op}: {name}", value)
-        for name, value in (
-            ("return_index", return_index),
-            ("return_inverse", return_inverse),
-            ("return_counts", return_counts),
-        )
-    ]
+    asked = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
+    wants = [flag(f"{op}: {name}", value) for name, value in asked.items()]
     apart = not flag(f"{op}: equal_nan", equal_nan)
     if (along := one_axis(op, axis)) is not None:
         return _slices(op, x, along, *wants, stream=stream)
