@@ -234,14 +234,7 @@ def pad(
 
 
 def _fill_end(
-    place: ArrayPlace,
-    mode: str,
-    region: Any,
-    axis: int,
-    side: int,
-    sizes: tuple[int, int, int],
-    number: Any,
-    length: int | None,
+    place: ArrayPlace, mode: str, region: Any, axis: int, side: int, sizes: Ints, number: Any, length: int | None
 ) -> None:
     """Set the elements before (`side` 0) or after (1) the own ones.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from math import inf, log2, prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,10 @@ _MOST_Y = 65_535
 _L2_BYTES = 32 << 20
 #: From so many keys on blocks with many of them and blocks with few differ more than what L2 saves.
 _LONG = 4096
+
+
+#: Heads, heads that share keys, queries, keys.
+Sizes: TypeAlias = tuple[int, int, int, int]
 
 
 class Tiles(NamedTuple):
@@ -83,7 +87,7 @@ def width_of(d: int) -> int:
 
 
 @functools.lru_cache(1024)
-def choose(d: int, causal: bool, sizes: tuple[int, int, int, int], device: int | str) -> Choice:
+def choose(d: int, causal: bool, sizes: Sizes, device: int | str) -> Choice:
     """The tiles for one kind of call; `sizes` are heads, heads that share keys, queries, keys."""
     heads, shared, queries, keys = sizes
     units = device_limits(device).multiprocessors
@@ -101,9 +105,7 @@ def choose(d: int, causal: bool, sizes: tuple[int, int, int, int], device: int |
 
 
 @functools.lru_cache(1024)
-def attention_of(
-    dtype: np.dtype, d: int, causal: bool, scale: float, sizes: tuple[int, int, int, int], choice: Choice
-) -> Product:
+def attention_of(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, choice: Choice) -> Product:
     """The launch for one kind of call; `sizes` as `choose` has them, `scale` that of the products."""
     tiles, heads_first, _ = choice
     kernel = Kernel.from_template("tile/attention/attention")[
@@ -115,9 +117,7 @@ def attention_of(
 
 
 @functools.lru_cache(1024)
-def threaded_attention(
-    dtype: np.dtype, d: int, causal: bool, scale: float, sizes: tuple[int, int, int, int], heads_first: bool
-) -> Product:
+def threaded_attention(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, heads_first: bool) -> Product:
     """The launch of the kernel of threads."""
     width = width_of(d)
     warps, keys = BLOCKS[max(width, 64)]
@@ -205,7 +205,7 @@ def _is_taken(place: ArrayPlace, x: Any) -> bool:
     return bool(x.flags.c_contiguous) and place.alignment(x) == _ROW_BYTES
 
 
-def _sizes(arrays: list[Any], causal: bool) -> tuple[tuple[int, int, int, int], int]:
+def _sizes(arrays: list[Any], causal: bool) -> tuple[Sizes, int]:
     """Heads, how many of them share keys, queries and keys; and the length of rows."""
     q, k, v = arrays
     if q.dtype.name not in _DTYPES or not q.dtype == k.dtype == v.dtype:
@@ -241,13 +241,7 @@ def _check_way(place: ArrayPlace, by: Way | None) -> None:
 
 
 def _launch(
-    place: ArrayPlace,
-    dtype: np.dtype,
-    d: int,
-    causal: bool,
-    scale: float,
-    sizes: tuple[int, int, int, int],
-    by: Way | None,
+    place: ArrayPlace, dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, by: Way | None
 ) -> tuple[Product, str]:
     """The launch for one kind of call, and which kernel it is of, and why."""
     choice = choose(d, causal, sizes, place.device)

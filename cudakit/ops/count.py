@@ -343,7 +343,7 @@ def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
     counts = to.written
     if bins.number == 0:
         return to.result
-    x = _flat(x)
+    x = _flat(place, x)
     values = _values(place, x)
     edges = counts if bins.edges is None else bins.edges
     shown = bins.shown if bins.policy == "even" else edges
@@ -381,7 +381,7 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
     if bins.number == 0:
         return to.result
     if not bins.found:
-        _find_range(place, _flat(x), bins.edges, bins.number)
+        _find_range(place, _flat(place, x), bins.edges, bins.number)
     elif bins.policy == "even":
         place.copy(bins.edges, bins.shown)
     whole = weights.dtype.kind in "biu"
@@ -389,9 +389,9 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
     place.clear(sums)
     range = place.empty(2, _DOUBLE)
     if not whole:
-        _find_range(place, _flat(weights), range, 0)
+        _find_range(place, _flat(place, weights), range, 0)
     edges = range if bins.edges is None else bins.edges
-    alone, (x, weights) = x, _together(x, weights)
+    alone, (x, weights) = x, _together(place, x, weights)
     values = Values(x.dtype, None if x is alone else x.ndim, x.size, place.device)
     job, settle = weighing_passes(values, weights.dtype, bins.policy, edges.dtype, bins.number, dtype)
     place.launch(job.kernel, job.config, x, weights, edges, range, sums, bins.number, job.table_at, x.size)
@@ -430,7 +430,7 @@ def _range_of(x: Any, *, stream: Any = None) -> Any:
     if x.size == 0:
         return None
     range = place.empty(2, x.dtype)
-    _find_range(place, _flat(x), range, 0)
+    _find_range(place, _flat(place, x), range, 0)
     return range
 
 
@@ -523,30 +523,22 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
     return number
 
 
-def _flat(x: Any) -> Any:
+def _flat(place: ArrayPlace, x: Any) -> Any:
     """The elements of `x`, in an order that memory likes best, in few dimensions."""
     if x.flags.c_contiguous:
         return x
     steps = x.strides
     x = x.transpose(sorted(range(x.ndim), key=lambda d: -abs(steps[d])))
     x = x[tuple(slice(None, None, -1 if step < 0 else 1) for step in x.strides)]
-    return x if x.flags.c_contiguous else _together(x)[0]
+    return x if x.flags.c_contiguous else _together(place, x)[0]
 
 
-def _together(*arrays: Any) -> tuple[Any, ...]:
+def _together(place: ArrayPlace, *arrays: Any) -> tuple[Any, ...]:
     """Arrays of one shape as they are where all are C-contiguous, else with their dimensions merged."""
     if all(array.flags.c_contiguous for array in arrays):
         return arrays
     shape, *strides = merged(arrays[0].shape, *map(element_strides, arrays))
     return tuple(
-        _as_strided(array, shape, [step * array.dtype.itemsize for step in steps])
+        place.xp.lib.stride_tricks.as_strided(array, shape, [step * array.dtype.itemsize for step in steps])
         for array, steps in zip(arrays, strides, strict=True)
     )
-
-
-def _as_strided(array: Any, shape: tuple[int, ...], strides: list[int]) -> Any:
-    if isinstance(array, np.ndarray):
-        return np.lib.stride_tricks.as_strided(array, shape, strides)
-    import cupy
-
-    return cupy.lib.stride_tricks.as_strided(array, shape, strides)

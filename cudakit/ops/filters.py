@@ -9,7 +9,7 @@ import contextlib
 import functools
 from collections.abc import Callable
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -53,6 +53,10 @@ _WARPS, _BUSY, _ROWS = 4, 1 << 20, (10, 20)
 _FAR_WARPS, _FAR_ROWS = 8, 8
 
 
+#: Number of a border mode, and the number outside.
+Border: TypeAlias = tuple[int, float]
+
+
 class Images(NamedTuple):
     """An array as images: how many, their extents in pixels, and the elements of a pixel that lie side by side."""
 
@@ -72,7 +76,7 @@ class Pixels(NamedTuple):
 
     images: Images
     dtype: np.dtype
-    border: tuple[int, float]
+    border: Border
     alignment: int
 
 
@@ -83,6 +87,10 @@ class Pass(NamedTuple):
     dtype: np.dtype
     weights: np.ndarray | None = None
     is_far: bool = False
+
+
+#: Names the passes over images.
+Planner: TypeAlias = Callable[[Pixels], tuple[Pass, ...]]
 
 
 @functools.lru_cache(1024)
@@ -116,14 +124,14 @@ def check_dtype(op: str, dtype: np.dtype) -> None:
         )
 
 
-def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, more: dict[str, int] | None = None) -> tuple[int, float]:
+def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = False) -> Border:
     """The number of a border mode, and the number outside, which is one of the image's dtype.
 
     Raises
     ------
     ArgumentError
     """
-    modes = {**MODES, **(more or {})}
+    modes = {**MODES, **VALID} if valid else MODES
     if text_of(f"{op}: mode", mode) not in modes:
         raise ArgumentError(f"{op}: mode {shortened(mode)}; there are {', '.join(modes)}")
     return modes[mode], float(as_number(op, "value", value, dtype))
@@ -234,23 +242,16 @@ def far_pass(
 
 
 def filtered(
-    op: str,
-    image: Any,
-    axes: tuple[int, int],
-    out: Any,
-    stream: Any,
-    outside: tuple[Any, Any],
-    plan: Callable[[Pixels], tuple[Pass, ...]],
-    more: dict[str, int] | None = None,
+    op: str, image: Any, axes: Axis, out: Any, stream: Any, outside: tuple[Any, Any], plan: Planner, valid: bool = False
 ) -> Any:
     """The result of passes over an image, each over what the one before made.
 
     `plan(pixels)` names them; the result has the shape of `image` and the dtype of the last.
-    `outside` is a border's mode, of `MODES` or `more`, and value.
+    `outside` is a border's mode and value; `valid` says that it may be the mode of that name.
     """
     place, (x,) = array_place(op, stream, ("image", image))
     check_dtype(op, x.dtype)
-    border = border_of(op, *outside, x.dtype, more)
+    border = border_of(op, *outside, x.dtype, valid)
     pixels = Pixels(images_of(op, x.shape, integers(op, "axes", axes)), x.dtype, border, 16)
     x = contiguous(place, x)
     to = target(op, place, out, x.shape, plan(pixels)[-1].dtype, x, contiguous=True)
@@ -343,7 +344,7 @@ def gaussian_blur(
         weights = tuple(_gaussian(n, s, in_bytes) for n, s in zip(sizes, sigmas, strict=True))
         return _smoothing(op, weights, 1.0 / _ONE**2 if in_bytes else 1.0, pixels)
 
-    return filtered(op, image, axes, out, stream, (mode, value), plan, VALID)
+    return filtered(op, image, axes, out, stream, (mode, value), plan, valid=True)
 
 
 @repeated("out")
@@ -381,7 +382,7 @@ def box_blur(
     sizes = size_of(op, size)
     weights = tuple((1.0,) * (n // 2 + 1) for n in sizes)
     plan = functools.partial(_smoothing, op, weights, 1.0 / (sizes[0] * sizes[1]))
-    return filtered(op, image, axes, out, stream, (mode, value), plan, VALID)
+    return filtered(op, image, axes, out, stream, (mode, value), plan, valid=True)
 
 
 @repeated("out")

@@ -18,7 +18,7 @@ from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import Ints, delivered
-from cudakit.ops.filters import AXES, Images, border_of, check_dtype, contiguous, images_of, number_type
+from cudakit.ops.filters import AXES, Border, Images, border_of, check_dtype, contiguous, images_of, number_type
 from cudakit.types.checked import flag, text_of, whole
 from cudakit.types.cpp import spelling
 
@@ -211,13 +211,7 @@ def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: b
 
 @functools.lru_cache(1024)
 def _warped(
-    images: Images,
-    dtype: np.dtype,
-    rows: int,
-    columns: int,
-    linear: bool,
-    border: tuple[int, float],
-    back: tuple[float, ...],
+    images: Images, dtype: np.dtype, rows: int, columns: int, linear: bool, border: Border, back: tuple[float, ...]
 ) -> Job:
     # Places of float images have 24 bits of a part, and 27 before it.
     number = number_type(dtype) if max(images.height, images.width) < 1 << 26 else "double"

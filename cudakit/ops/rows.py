@@ -537,13 +537,7 @@ def rmsnorm(
 
 
 def _applied(
-    op: Op,
-    x: Any,
-    axis: Any,
-    out: Any,
-    stream: Any,
-    keepdims: bool = False,
-    normalised: tuple[Any, Any, Any] = (None, None, None),
+    op: Op, x: Any, axis: Any, out: Any, stream: Any, keepdims: bool = False, normalised: Sequence[Any] = (None,) * 3
 ) -> Any:
     """The result of an op; `normalised` are weight, bias and eps of those that take them."""
     weight, bias, eps = normalised

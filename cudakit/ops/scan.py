@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -137,19 +137,21 @@ def cummax(
     return _CUMMAX(x, keys, axis, exclusive, reverse, initial, None, out, stream)
 
 
-class _Rule(NamedTuple):
-    """What is combined, as the templates name it, and whether sums of integers have 64 bits."""
-
-    inclusive: str
-    exclusive: str
-    widens: bool
-
-
 class _NamedScan:
-    """A scan of one array, or of one by keys."""
+    """A scan of one array, or of one by keys.
 
-    def __init__(self, op: str, rule: _Rule) -> None:
-        self._op, self._rule = op, rule
+    Parameters
+    ----------
+    op : str
+        Its name.
+    inclusive, exclusive : str
+        What is combined, as the templates name it.
+    widens : bool
+        Whether sums of integers have 64 bits.
+    """
+
+    def __init__(self, op: str, inclusive: str, exclusive: str, widens: bool = False) -> None:
+        self._op, self._inclusive, self._exclusive, self._widens = op, inclusive, exclusive, widens
         self._job_of = functools.lru_cache(4096)(self._job)
 
     def __call__(
@@ -200,7 +202,7 @@ class _NamedScan:
     ) -> Job:
         """`shapes` are those of the inputs, `kinds` of what the kernel sees of them: with no axis, one dimension."""
         op, (dtype, shape, _) = self._op, kinds[0]
-        result = _result(op, self._rule, dtype, wanted)
+        result = _result(op, self._widens, dtype, wanted)
         at = 0 if axis is None else axis_of(op, axis, len(shape))
         for of_keys, _, _ in kinds[1:]:
             cpp(op, of_keys, "keys")
@@ -222,13 +224,8 @@ class _NamedScan:
         launch = plan_scan(
             op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, keys[0] if keys else None), shape, at
         )
-        types = (
-            *(kind[0] for kind in kinds),
-            result,
-            kept,
-            self._rule.exclusive if exclusive and not starts else self._rule.inclusive,
-            bool(exclusive),
-        )
+        combined = self._exclusive if exclusive and not starts else self._inclusive
+        types = *(kind[0] for kind in kinds), result, kept, combined, bool(exclusive)
         name = "scanned_by_keys" if keys else "scanned"
         kernel = Kernel.from_template(f"scan/{name}{'_from' * starts}")[(*types, launch.how.format("results"))]
         views = views_or_none([each.view for each in (x, *keys, to)])
@@ -256,11 +253,11 @@ def _keys_of(op: str, kind: tuple[Any, ...], shape: Ints, axis: int) -> Array:
     return array._replace(steps=tuple(array.steps[0] if d == axis else 0 for d in range(len(shape))))
 
 
-def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
+def _result(op: str, widens: bool, dtype: np.dtype, wanted: Any) -> np.dtype:
     """Dtype of a scan: as asked for, or NumPy's, where sums of integers have 64 bits."""
     cpp(op, dtype)
     if wanted is None:
-        if not rule.widens or dtype.kind not in "biu" or dtype.itemsize == 8:
+        if not widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
     result = as_dtype(op, wanted)
@@ -270,7 +267,7 @@ def _result(op: str, rule: _Rule, dtype: np.dtype, wanted: Any) -> np.dtype:
     return result
 
 
-_CUMSUM = _NamedScan("cumsum", _Rule("cudakit::running_plus", "cudakit::plus", True))
-_CUMPROD = _NamedScan("cumprod", _Rule("cudakit::times", "cudakit::times", True))
-_CUMMIN = _NamedScan("cummin", _Rule("cudakit::minimum", "cudakit::minimum", False))
-_CUMMAX = _NamedScan("cummax", _Rule("cudakit::maximum", "cudakit::maximum", False))
+_CUMSUM = _NamedScan("cumsum", "cudakit::running_plus", "cudakit::plus", widens=True)
+_CUMPROD = _NamedScan("cumprod", "cudakit::times", "cudakit::times", widens=True)
+_CUMMIN = _NamedScan("cummin", "cudakit::minimum", "cudakit::minimum")
+_CUMMAX = _NamedScan("cummax", "cudakit::maximum", "cudakit::maximum")
