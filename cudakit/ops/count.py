@@ -81,14 +81,6 @@ def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: i
     return f"cudakit::even_bins<{value}, {key}, {spelling(edge)}, {guess}>"
 
 
-def _table_bytes(policy: Policy, edge: np.dtype, bins: int) -> tuple[int, bool]:
-    """Shared memory for finding bins, and whether the edges are copied there."""
-    if policy != "any":
-        return 0, False
-    own = bins < _NEAR_EDGES
-    return _CELL_BYTES + own * (bins + 1) * edge.itemsize, own
-
-
 def _copies(bytes_each: int) -> int:
     """Copies of all counters that `_FEW_BYTES` have room for: a power of two, at most a lane's."""
     return 1 << max(0, min(32, _FEW_BYTES // bytes_each).bit_length() - 1)
@@ -115,7 +107,9 @@ def range_pass(values: Values, edge: np.dtype) -> Pass:
 def value_pass(values: Values, policy: Policy, edge: np.dtype, bins: int) -> Pass:
     """Counts of values in bins, in shared memory where they fit."""
     parts, counter_bytes = 1, 0
-    table_bytes, own_edges = _table_bytes(policy, edge, bins)
+    # Shared memory for finding bins; where there is room the edges are copied there, too.
+    own_edges = policy == "any" and bins < _NEAR_EDGES
+    table_bytes = (_CELL_BYTES if policy == "any" else 0) + own_edges * (bins + 1) * edge.itemsize
     # Bins that one block counts; the rest is for tickets.
     halves = (device_limits(values.device).shared_bytes - 1024 - table_bytes) // 2
     if 4 * bins <= _MOST_BYTES:

@@ -45,15 +45,12 @@ class Activation(NamedTuple):
         The same for tile kernels; None where they cannot have it.
     shown : str
         What messages call it.
-    is_text : bool
-        Whether the caller wrote it as C++.
     """
 
     name: str
     text: str = ""
     tile_text: str | None = ""
     shown: str = "none"
-    is_text: bool = False
 
     @property
     def is_own(self) -> bool:
@@ -89,13 +86,8 @@ def _written(op: str, text: str) -> Activation:
     returns = "" if re.search(r"\breturn\b", text) else "return\n"
     body = f"{returns}{placed(statement(op, 'activation', text), f'<{op} activation>')}"
     name = f"activation_{sha256(text.encode()).hexdigest()[:16]}"
-    return Activation(
-        name,
-        _struct(name, "__device__", body),
-        "namespace ct = cuda::tiles;\n" + _struct(name, "__tile__", body),
-        text,
-        True,
-    )
+    of_tiles = "namespace ct = cuda::tiles;\n" + _struct(name, "__tile__", body)
+    return Activation(name, _struct(name, "__device__", body), of_tiles, text)
 
 
 @functools.lru_cache(256)

@@ -364,7 +364,11 @@ def matmul(
         if isinstance(found, Tiled):
             found.run(place, extras[0], extras[1], to.written, call.scale)
         else:
-            _run_threads(place, call, extras, to.written)
+            launch, a, b, _ = _by_threads(place, call, extras, to.written)
+            # What the instance does not read may be anything.
+            operands = flat_of(a), flat_of(b), *(to.written if each is None else each for each in extras), to.written
+            factor = call.scale if call.made.kind not in "biu" else int(call.scale)
+            place.launch(launch.kernel, launch.config, *operands, factor, *launch.numbers)
     return delivered(place, to)
 
 
@@ -387,7 +391,9 @@ def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, 
     if not is_one_of(by, (None, "tiles", "threads")):
         raise ArgumentError(f"matmul: by {shortened(by)}; there are 'tiles' and 'threads'")
     made = _result_dtype(a.dtype, b.dtype, precision, dtype)
-    named = activation_of("matmul", activation, _value_dtype(made))
+    # What follows a sum is computed in that.
+    value = made if made.kind in "biuc" or made.itemsize == 8 else np.dtype(np.float32)
+    named = activation_of("matmul", activation, value)
     fits = made.kind == "f" or made.name in _HALVES or named.is_own or (activation == "relu" and made.kind in "iu")
     if activation is not None and (not fits or (named.is_own and made.kind in "biu")):
         raise ArgumentError(f"matmul: activation {named.shown} of {made}; give dtype= of floating point")
@@ -400,11 +406,6 @@ def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, 
     if by == "tiles" and why:
         raise ArgumentError(f"matmul: {why}")
     return _Call(left, right, shape, made, named, scale, precision, by, why)
-
-
-def _value_dtype(made: np.dtype) -> np.dtype:
-    """What follows a sum is computed as."""
-    return made if made.kind in "biuc" or made.itemsize == 8 else np.dtype(np.float32)
 
 
 def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation, by: Way | None) -> str | None:
@@ -431,14 +432,6 @@ def _by_tiles(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -
     found = tiled(place, call.a, call.b, call.made, call.activation, extras, written)
     why = missing(found.product.kernel, place.device) if call.by is None else None
     return found if why is None else why
-
-
-def _run_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> None:
-    found, a, b, _ = _by_threads(place, call, extras, written)
-    bias, residual = (written if each is None else each for each in extras)
-    scale = call.scale if call.made.kind not in "biu" else int(call.scale)
-    arrays = flat_of(a), flat_of(b), bias, residual, written
-    place.launch(found.kernel, found.config, *arrays, scale, *found.numbers)
 
 
 def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> tuple[Product, Any, Any, str]:

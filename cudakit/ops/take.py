@@ -230,7 +230,10 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
         raise ArgumentError(f"compact: out must have one dimension, got shape {room}")
     dtype = x.dtype
     result = place.empty(room, dtype) if out is None else checked_output("compact", place, out, room, dtype)
-    counted = target("compact", place, count, () if count is None else _one(count), _INT64, x, where, most=x.size)
+    shape: Ints = () if count is None else as_array("compact", "count", count)[0].shape
+    if shape not in ((), (1,)):
+        raise ArgumentError(f"compact: count must have one element, got shape {shape}")
+    counted = target("compact", place, count, shape, _INT64, x, where, most=x.size)
     check_apart("compact", (out, count))
     if not result.flags.c_contiguous:
         raise ArgumentError(f"compact: out has strides {result.strides}; give contiguous memory")
@@ -245,14 +248,6 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     kernel, launch, status_bytes = _launch(x.dtype, size, place.device)
     place.launch(kernel, launch, x, where, result, counted.written, place.status(status_bytes), size, room[0])
     return result, delivered(place, counted)
-
-
-def _one(count: Any) -> Ints:
-    """Shape of an array of one element."""
-    shape: Ints = as_array("compact", "count", count)[0].shape
-    if shape not in ((), (1,)):
-        raise ArgumentError(f"compact: count must have one element, got shape {shape}")
-    return shape
 
 
 @functools.lru_cache(1024)
