@@ -13,15 +13,4 @@ from cudakit.emulator.instructions import (
     words,
 )
 
-__all__ = [
-    "access",
-    "atomic",
-    "barrier",
-    "control",
-    "copies",
-    "matrix",
-    "tensor_copies",
-    "texture",
-    "warp",
-    "words",
-]
+__all__ = ["access", "atomic", "barrier", "control", "copies", "matrix", "tensor_copies", "texture", "warp", "words"]

@@ -186,7 +186,12 @@ def complete(
 
 
 def destinations(given: Instruction, context: Context, to: str, operands: list[Operand]) -> Destinations:
-    """A function that gives each block's part of a copy to shared memory; takes its operands off the list."""
+    """A function that gives each block's part of a copy to shared memory; takes its operands off the list.
+
+    A copy to global memory is one part, and counts on no mbarrier.
+    """
+    if to == "global":
+        return lambda machine, frame, index, targets: iter([(np.arange(targets.size), targets, targets[:0])])
     barrier = context.address(operands.pop(0), to)
     mask: Reader | None = None
     if "multicast::cluster" in given.modifiers:
@@ -250,7 +255,7 @@ def bulk(given: Instruction, context: Context) -> Step:
     to, of = spaces(given)
     target, source, size, *rest = given.operands
     write_at, read_at, length = context.address(target, to), context.address(source, of), context.read(size, "u32")
-    each = destinations(given, context, to, rest) if to != "global" else None
+    each = destinations(given, context, to, rest)
     dtype, reduce = CHUNK, None
     if given.modifiers[0] == "reduce":
         kind = type_of(given)
@@ -276,24 +281,20 @@ def bulk(given: Instruction, context: Context) -> Step:
             else:
                 reduce(machine, there[copy] + offset, data, held)
 
-        copy, offset = _spread(sizes, dtype.itemsize)
-        reads = (Part(of, copy, sources[copy] + offset, dtype.itemsize),)
-        if each is None:
-            writes = (Part(to, copy, targets[copy] + offset, dtype.itemsize),)
-            do(machine, Copies(given, "bulk", lanes, lambda some: move(some, targets[some]), reads, writes))
-            return
-        for positions, there, barriers in each(machine, frame, index, targets):
-            chosen, held, ends = positions, there.copy(), barriers.copy()
+        for chosen, there, barriers in each(machine, frame, index, targets):
+            held, ends = there.copy(), barriers.copy()
 
             def land(some: np.ndarray, chosen: Any = chosen, held: Any = held, ends: Any = ends) -> None:
                 move(chosen[some], held[some])
-                complete(machine, to, ends[some], lanes[chosen[some]], held[some], sizes[chosen[some]])
+                if ends.size:
+                    complete(machine, to, ends[some], lanes[chosen[some]], held[some], sizes[chosen[some]])
 
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
             reads = (Part(of, copy, sources[chosen[copy]] + offset, dtype.itemsize),)
             writes = (Part(to, copy, held[copy] + offset, dtype.itemsize),)
-            numbers = numbers_of(machine, to, ends, lanes[chosen])
-            do(machine, Copies(given, "mbarrier", lanes[chosen], land, reads, writes, numbers))
+            numbers = numbers_of(machine, to, ends, lanes[chosen]) if ends.size else None
+            awaited: Awaited = "mbarrier" if ends.size else "bulk"
+            do(machine, Copies(given, awaited, lanes[chosen], land, reads, writes, numbers))
 
     return step
 

@@ -14,14 +14,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import CHUNK, space_of
 from cudakit.emulator.instructions.barrier import numbers_of
-from cudakit.emulator.instructions.copies import (
-    check_multiple,
-    complete,
-    destinations,
-    do,
-    reduction,
-    spaces,
-)
+from cudakit.emulator.instructions.copies import check_multiple, complete, destinations, do, reduction, spaces
 from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, constant_of, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index

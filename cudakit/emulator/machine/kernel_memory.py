@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from cudakit.emulator.isa.facts import facts_of, sources, targets
@@ -41,21 +42,17 @@ def names_in(function: Function) -> Iterator[str]:
 
 def recurses(program: Program, entry: Function) -> bool:
     """Whether a function that `entry` reaches may call itself; one called through a pointer may."""
-    open_, closed = [(entry.name, iter(_callees(entry)))], set[str]()
-    path = {entry.name}
+    graph, open_ = dict[str, list[str]](), [entry.name]
     while open_:
-        name, callees = open_[-1]
-        callee = next(callees, None)
-        if callee is None:
-            open_.pop()
-            path.discard(name)
-            closed.add(name)
-        elif callee == "" or callee in path:
-            return True
-        elif callee not in closed and callee in program.functions:
-            path.add(callee)
-            open_.append((callee, iter(_callees(program.functions[callee]))))
-    return False
+        name = open_.pop()
+        if name not in graph and name in program.functions:
+            graph[name] = _callees(program.functions[name])
+            open_ += graph[name]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError:
+        return True
+    return any("" in callees for callees in graph.values())
 
 
 def _callees(function: Function) -> list[str]:

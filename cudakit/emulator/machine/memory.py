@@ -422,15 +422,13 @@ class Memory:
         check_aligned(addresses, size)
         if space == "generic":
             return self._generic(addresses, dtype, index, use)
-        if space == "shared":
-            start = _starts(self.shared, self._rows(self.block_of, index))
-            return [self._window(self.shared, start, addresses, dtype, "shared memory")]
-        if space == "cluster":
-            row = self.blocks_at(addresses, index)
-            return [self._window(self.shared, _starts(self.shared, row), addresses & _OFFSET, dtype, "shared memory")]
+        if space in ("shared", "cluster"):
+            row = self._rows(self.block_of, index) if space == "shared" else self.blocks_at(addresses, index)
+            offsets = addresses if space == "shared" else addresses & _OFFSET
+            return [self._window(self.shared, _starts(self.shared, row), offsets, dtype, "shared memory")]
         if space == "local":
-            lanes = np.arange(self.local.shape[0]) if index is None else index
-            return [self._window(self.local, _starts(self.local, lanes), addresses, dtype, "local memory")]
+            row = self._rows(np.arange(self.local.shape[0]), index)
+            return [self._window(self.local, _starts(self.local, row), addresses, dtype, "local memory")]
         if space == "param":
             if use >= WRITE:
                 raise AccessError("a kernel's parameters are read-only")

@@ -36,11 +36,7 @@ class Module:
     """
 
     def __init__(
-        self,
-        program: Program,
-        memory: Memory,
-        read: Callable[[], Program] | None = None,
-        linked: Linked | None = None,
+        self, program: Program, memory: Memory, read: Callable[[], Program] | None = None, linked: Linked | None = None
     ) -> None:
         self.program = program
         self.memory = memory
