@@ -18,13 +18,16 @@ from cudakit.bridges.derivative import derivatives
 from cudakit.bridges.work import (
     Work,
     check_gradients,
+    gradient_kernel,
+    gradients_in_order,
     library,
-    missing_gradient,
     names_of,
     of_elementwise,
     of_function,
     of_kernel,
     picked,
+    places_of,
+    refuse_options,
     roles,
     taking,
 )
@@ -369,8 +372,7 @@ def call(
         outputs = [f"out{k}" for k in range(len(out))] if several else ["out"]
         work = of_function(name, function, outputs, numbers, (), _itself)
         extra = {"config": config, "values": values, "aliases": aliases}
-    if given := [each for each, value in extra.items() if value]:
-        raise ArgumentError(f"{name}: {given[0]}= is not for {type(function).__name__}")
+    refuse_options(name, function, extra)
     if out is None and work.outputs and not isinstance(function, Elementwise):
         raise ArgumentError(f"{name}: shapes and dtypes of {', '.join(work.outputs)} are not known; give out=")
     specs: Callable[..., Any] = functools.partial(_constant, () if out is None else out)
@@ -518,10 +520,8 @@ class _Function:
             return self._derived(numbers)
         if isinstance(backward, Kernel):
             name = backward.name
-            written = [role.name for role in roles(name, backward) if role.kind == "written"]
-            own = of_kernel(name, backward, written)
+            own, sources = gradient_kernel(name, backward)
             taken, made = [role.name for role in own.takes], own.outputs
-            sources = [taken.index(each[1:]) if each[1:] in taken else own.arrays[0] for each in written]
             apply: Callable[..., Any] = _Function(
                 jax, name, backward, own, lambda *every: [every[k] for k in sources], self._vmap
             )
@@ -533,25 +533,13 @@ class _Function:
             taken, made = list(names_of(self._name, "backward", backward)), ()
             apply = backward
         check_gradients(self._name, made, inputs)
-        if unknown := [each for each in taken if each not in known]:
-            raise ArgumentError(f"{self._name}: backward takes {', '.join(unknown)}; there are {', '.join(known)}")
+        places = places_of(self._name, "backward", taken, known)
 
         def of(arrays: Any, found: Any, given: Any) -> tuple[Any, ...]:
             found, given = (each if isinstance(each, tuple | list) else (each,) for each in (found, given))
             every = [*self._every(arrays, numbers), *found, *given]
-            gradients = apply(*[every[known.index(each)] for each in taken])
-            several = gradients if isinstance(gradients, tuple | list) else (gradients,)
-            if made:
-                by_name = dict(zip(made, several, strict=True))
-                for each, array in zip(inputs, arrays, strict=True):
-                    if f"d{each}" not in made and jax.numpy.issubdtype(array.dtype, np.inexact):
-                        raise missing_gradient(self._name, each)
-                several = [by_name.get(f"d{each}") for each in inputs]
-            if len(several) != len(inputs):
-                raise ArgumentError(
-                    f"{self._name}: backward returned {len(several)} gradients; it is one for each of "
-                    f"{', '.join(inputs)}, None where there is none"
-                )
+            needed = [jax.numpy.issubdtype(array.dtype, np.inexact) for array in arrays]
+            several = gradients_in_order(self._name, apply(*[every[place] for place in places]), inputs, made, needed)
             return tuple(_fitted(jax, each, array) for each, array in zip(several, arrays, strict=True))
 
         return of

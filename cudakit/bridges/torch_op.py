@@ -14,13 +14,16 @@ from cudakit.bridges.work import (
     Role,
     Work,
     check_gradients,
+    gradient_kernel,
+    gradients_in_order,
     library,
-    missing_gradient,
     names_of,
     of_elementwise,
     of_function,
     of_kernel,
     picked,
+    places_of,
+    refuse_options,
     roles,
     taken,
     taking,
@@ -390,35 +393,20 @@ def given_gradient(name: str, work: Work, backward: Any) -> Gradient:
     inputs = work.inputs
     known = (*work.names, *(f"d{each}" for each in work.outputs))
     is_op = isinstance(backward, Kernel | Elementwise)
+    written: tuple[str, ...] = ()
     if is_op:
-        op, own = _gradient_op(f"{name}_backward", backward, work)
-        function, taken = op, [role.name for role in own.takes]
+        function, own = _gradient_op(f"{name}_backward", backward, work)
+        names, written = [role.name for role in own.takes], own.outputs
     else:
-        function, taken = backward, [*names_of(name, "backward", backward)]
-    if unknown := [each for each in taken if each not in known]:
-        raise ArgumentError(f"{name}: backward takes {', '.join(unknown)}; there are {', '.join(known)}")
-    places = [known.index(each) for each in taken]
+        function, names = backward, [*names_of(name, "backward", backward)]
+    places = places_of(name, "backward", names, known)
     given = len(work.names)
 
     def of(values: Mapping[int, Any], gradients: Sequence[Any], needed: Sequence[bool]) -> Sequence[Any]:
         arguments = [values[k] if k < given else gradients[k - given] for k in places]
         if is_op:  # kernels take memory as it lies, and gradients come as torch has them
             arguments = [each.contiguous() if k >= given else each for k, each in zip(places, arguments, strict=True)]
-        found = function(*arguments)
-        several = found if isinstance(found, tuple | list) else (found,)
-        if is_op:
-            by_name = dict(zip(own.outputs, several, strict=True))
-            if lacking := [
-                each for each, is_needed in zip(inputs, needed, strict=True) if is_needed and f"d{each}" not in by_name
-            ]:
-                raise missing_gradient(name, lacking[0])
-            return [by_name.get(f"d{each}") for each in inputs]
-        if len(several) != len(inputs):
-            raise ArgumentError(
-                f"{name}: backward returned {len(several)} gradients; it is one for each of {', '.join(inputs)}, None "
-                "where there is none"
-            )
-        return several
+        return gradients_in_order(name, function(*arguments), inputs, written, needed)
 
     return Gradient(tuple(k for k in places if k < given), of)
 
@@ -427,12 +415,7 @@ def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple
     """An op of gradients, and what it does: its outputs ``dx`` are like the arguments x."""
     torch = library("torch", name, "pip install torch")
     if isinstance(function, Kernel):
-        written = [role.name for role in roles(name, function) if role.kind == "written"]
-        own = of_kernel(name, function, written)
-        names = [role.name for role in own.takes]
-        # Where x is no argument, dx is as the first array is, which then is a gradient.
-        sources = [names.index(each[1:]) if each[1:] in names else own.arrays[0] for each in written]
-
+        own, sources = gradient_kernel(name, function)
         made: Callable[..., Any] = functools.partial(_alike, sources)
     else:
         numbers = {role.name for role in work.takes if role.kind == "number"}
@@ -583,8 +566,7 @@ def op(
                 f"{name}: shapes and dtypes of results are not known; give out=lambda x: ck.torch.like(x), or the "
                 "arguments that are changed in place in mutates="
             )
-    if given := [each for each, value in extra.items() if value]:
-        raise ArgumentError(f"{name}: {given[0]}= is not for {type(function).__name__}")
+    refuse_options(name, function, extra)
     made: Callable[..., Any] | None = None
     if out is not None:
         made = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))

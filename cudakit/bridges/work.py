@@ -151,11 +151,32 @@ def picked(op: str, what: str, function: Callable[..., Any], names: Sequence[str
     ArgumentError
         For a parameter that is called otherwise.
     """
-    wanted = names_of(op, what, function)
-    unknown = [name for name in wanted if name not in names]
-    if unknown:
+    return Picked(function, places_of(op, what, names_of(op, what, function), names))
+
+
+def places_of(op: str, what: str, wanted: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+    """The places among `names` of those that a function takes.
+
+    Raises
+    ------
+    ArgumentError
+        For one that is none of them.
+    """
+    if unknown := [name for name in wanted if name not in names]:
         raise ArgumentError(f"{op}: {what} takes {', '.join(unknown)}; there are {', '.join(names)}")
-    return Picked(function, tuple(names.index(name) for name in wanted))
+    return tuple(names.index(name) for name in wanted)
+
+
+def refuse_options(op: str, function: Any, options: Mapping[str, Any]) -> None:
+    """Raise where an option has a value that a function of its type has no use for.
+
+    Raises
+    ------
+    ArgumentError
+    """
+    for name, value in options.items():
+        if value:
+            raise ArgumentError(f"{op}: {name}= is not for {type(function).__name__}")
 
 
 def roles(op: str, kernel: Kernel) -> tuple[Role, ...]:
@@ -440,11 +461,49 @@ def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> N
         )
 
 
-def missing_gradient(op: str, name: str) -> ArgumentError:
-    """What to raise where a gradient is asked for that a kernel does not write."""
-    return ArgumentError(
-        f"{op}: backward writes no d{name}; where there is none, give a function that returns None for it"
-    )
+def gradient_kernel(op: str, kernel: Kernel) -> tuple[Work, list[int]]:
+    """The work of a kernel that writes gradients ``dx``, and which of its arguments each is like.
+
+    Where x is no argument, dx is as the first array is, which then is a gradient.
+    """
+    written = [role.name for role in roles(op, kernel) if role.kind == "written"]
+    work = of_kernel(op, kernel, written)
+    names = [role.name for role in work.takes]
+    return work, [names.index(name[1:]) if name[1:] in names else work.arrays[0] for name in written]
+
+
+def gradients_in_order(
+    op: str, result: Any, inputs: Sequence[str], written: Sequence[str], needed: Sequence[bool]
+) -> Sequence[Any]:
+    """A gradient, or None, for each of `inputs`, from what a backward function gave.
+
+    Parameters
+    ----------
+    written : sequence of str
+        Names of its results; none where they come in the order of the inputs.
+    needed : sequence of bool
+        Which gradients are asked for.
+
+    Raises
+    ------
+    ArgumentError
+        For a gradient that is asked for and not written, and for another number of results.
+    """
+    several = result if isinstance(result, tuple | list) else (result,)
+    if written:
+        by_name = dict(zip(written, several, strict=True))
+        for name, is_needed in zip(inputs, needed, strict=True):
+            if is_needed and f"d{name}" not in by_name:
+                raise ArgumentError(
+                    f"{op}: backward writes no d{name}; where there is none, give a function that returns None for it"
+                )
+        return [by_name.get(f"d{name}") for name in inputs]
+    if len(several) != len(inputs):
+        raise ArgumentError(
+            f"{op}: backward returned {len(several)} gradients; it is one for each of {', '.join(inputs)}, None where "
+            "there is none"
+        )
+    return several
 
 
 def taken(op: str, names: Sequence[str], numbers: Sequence[str], mutates: Sequence[str] = ()) -> tuple[Role, ...]:

@@ -14,7 +14,7 @@ from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, plan_segments, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtypes_of, gather, outs_of
-from cudakit.generate.declarations import check_set, numbered, placed, statement
+from cudakit.generate.declarations import check_set, numbered, placed, statement, template_arguments, template_head
 from cudakit.generate.fold import (
     INITIAL,
     SIZE_PROBE,
@@ -30,8 +30,6 @@ from cudakit.generate.fold import (
     returned,
     shape_of,
     target,
-    template_arguments,
-    template_head,
 )
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import flag

@@ -15,11 +15,21 @@ from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.plans import DIRECT, PACKED, RAW, Job, ScanTask, Writer, array_of, plan_scan, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
 from cudakit.generate.call import Given, deduce_types, dtypes_of, gather, outs_of
-from cudakit.generate.declarations import Parameter, check_set, is_set_first, names_in, numbered, placed, statement
+from cudakit.generate.declarations import (
+    Declared,
+    Parameter,
+    check_set,
+    is_set_first,
+    names_in,
+    numbered,
+    placed,
+    statement,
+    template_arguments,
+    template_head,
+)
 from cudakit.generate.fold import (
     INITIAL,
     SIZE_PROBE,
-    Declared,
     Folded,
     FoldRecipe,
     combination,
@@ -34,8 +44,6 @@ from cudakit.generate.fold import (
     seen_inputs,
     shape_of,
     target,
-    template_arguments,
-    template_head,
 )
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing

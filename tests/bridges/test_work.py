@@ -9,7 +9,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.bridges import work
-from cudakit.bridges.work import Role, Work, check_gradients, missing_gradient, of_elementwise, of_function, taken
+from cudakit.bridges.work import Role, Work, check_gradients, gradients_in_order, of_elementwise, of_function, taken
 
 pytestmark = pytest.mark.emulator
 
@@ -41,9 +41,15 @@ def test_gradients_are_of_arguments() -> None:
     for wrong in ("da", "x", "xx"):
         with pytest.raises(ck.ArgumentError, match=f"op: {wrong} is no gradient of an argument; it writes dx, dy$"):
             check_gradients("op", ["dx", wrong], ["x", "y"])
-    assert str(missing_gradient("op", "x")) == (
-        "op: backward writes no dx; where there is none, give a function that returns None for it"
-    )
+    assert gradients_in_order("op", (1, 2), ["x", "y", "z"], ["dy", "dx"], [True, True, False]) == [2, 1, None]
+    assert gradients_in_order("op", 1, ["x"], [], [True]) == (1,)
+    message = "op: backward writes no dx; where there is none, give a function that returns None for it$"
+    with pytest.raises(ck.ArgumentError, match=message):
+        gradients_in_order("op", 1, ["x", "y"], ["dy"], [True, True])
+    with pytest.raises(
+        ck.ArgumentError, match="op: backward returned 2 gradients; it is one for each of x, None where"
+    ):
+        gradients_in_order("op", (1, 2), ["x"], [], [True])
 
 
 class Twice:
