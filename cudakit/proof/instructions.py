@@ -462,18 +462,21 @@ def _results(given: program.Instruction, registers: Registers, reason: str) -> l
             read.append(operand.value if isinstance(operand, program.Immediate) else None)
             continue
         kind = words.KINDS.get(words.source_kind(entry.form, source), "")
-        read.append(NumberWord(registers.numbers, _operand(registers, operand, kind), kind, reason))
+        # Branches on the sizes of floats choose what is read with their bits.
+        value = _operand(registers, operand, kind, given.opcode == "abs")
+        read.append(NumberWord(registers.numbers, value, kind, reason))
     made = entry.meaning.function(entry.form, *read)
     return list(zip(entry.targets, words.results_of(made, len(entry.targets)), strict=True))
 
 
-def _operand(registers: Registers, operand: program.Operand, kind: str) -> Value:
+def _operand(registers: Registers, operand: program.Operand, kind: str, is_followed: bool) -> Value:
+    """The value of an operand; where it is not followed, that of a float of which nothing is known stays so."""
     if kind == "pred":
         return registers.predicate(operand)
     if isinstance(operand, program.Immediate) and operand.float_bits:
         return polynomial(operand.value) if operand.float_bits == words.BITS[kind] else registers.read(operand)
-    # Nothing is made of floats that are not followed.
-    return registers.read(operand) if kind[0] == "f" or registers.is_float(operand) else registers.number(operand)
+    is_float = kind[0] == "f" or registers.is_float(operand)
+    return registers.read(operand) if is_float and not is_followed else registers.number(operand)
 
 
 # ── operations on words ──
@@ -489,8 +492,7 @@ def _not(a: NumberWord, kind: str) -> Value:
 
 def _absolute(a: NumberWord, kind: str) -> Value:
     if kind[0] == "f":
-        value = a.value if isinstance(a.value, Polynomial) else a.unknown(*terms.limits(a.bits, True))
-        return _masked(a.numbers, value, (1 << a.bits - 1) - 1, a.bits)
+        return _masked(a.numbers, a.number, (1 << a.bits - 1) - 1, a.bits)
     value = a.canonical
     positive = at_least(value, 0)
     return a.numbers.chosen(((positive, value), (negation(positive), -value)))
@@ -592,7 +594,7 @@ def _quotient(is_rest: bool) -> Callable[..., NumberWord]:
             positive = at_least(x, 0)
             made = numbers.chosen(((positive, made), (negation(positive), -numbers.divided(-x, y)[is_rest])))
         word = a._made(made, kind)
-        word.impossible = b.eq(0).truth
+        word.impossible = b.do("eq", "pred", b.constant(0, b.kind)).truth
         return word
 
     return do
