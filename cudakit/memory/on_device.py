@@ -59,12 +59,8 @@ class _Temporary:
     def __init__(self, block: Any, pointer: int, host: np.ndarray, readonly: bool) -> None:
         self.block = block
         # A dtype stands for its own typestr, and unlike that can be any.
-        self.__cuda_array_interface__ = {
-            "data": (pointer, readonly),
-            "shape": host.shape,
-            "typestr": host.dtype,
-            "version": 3,
-        }
+        data, shape, typestr = (pointer, readonly), host.shape, host.dtype
+        self.__cuda_array_interface__ = {"data": data, "shape": shape, "typestr": typestr, "version": 3}
 
 
 _SHOWN: dict[str, Any] = {kind: type(kind, (_Temporary,), {}) for kind in ("In", "Out", "InOut")}

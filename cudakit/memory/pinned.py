@@ -18,6 +18,7 @@ import numpy as np
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, process
 from cudakit.streams.streams import Known
+from cudakit.types.arguments import Exported
 
 _LEAST = 4096
 #: Sizes up to this are rounded up to a power of two, others to a multiple of it.
@@ -253,20 +254,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "OUT_OF_MEMORY" in str(error) or "MemoryAllocation" in str(error)
 
 
-class Exported:
+class _PageLocked(Exported):
     """Memory of a cuda.core Buffer as NumPy reads it; the arrays made of it keep the buffer."""
 
     is_page_locked = True
-
-    def __init__(self, buffer: Any) -> None:
-        self.buffer = buffer
-        address, size = int(buffer.handle), int(buffer.size)
-        self.__array_interface__: dict[str, Any] = {
-            "data": (address, False),
-            "shape": (size,),
-            "typestr": "|u1",
-            "version": 3,
-        }
 
 
 class Lease:
@@ -285,12 +276,8 @@ class Lease:
         self._block, self._tally = block, tally
         self.after: Any = None
         tally[0] += 1
-        self.__array_interface__: dict[str, Any] = {
-            "data": (block.address, False),
-            "shape": shape,
-            "typestr": dtype.str,
-            "version": 3,
-        }
+        interface = {"data": (block.address, False), "shape": shape, "typestr": dtype.str, "version": 3}
+        self.__array_interface__: dict[str, Any] = interface
 
     def __del__(self) -> None:
         self._tally[0] -= 1
@@ -310,7 +297,9 @@ def _allocate(size: int) -> np.ndarray:
     from cuda.core import LegacyPinnedMemoryResource
 
     devices.current_device()
-    return np.asarray(Exported(LegacyPinnedMemoryResource().allocate(size)))
+    buffer = LegacyPinnedMemoryResource().allocate(size)
+    interface = {"data": (int(buffer.handle), False), "shape": (int(buffer.size),), "typestr": "|u1", "version": 3}
+    return np.asarray(_PageLocked(buffer, interface))
 
 
 def _kept() -> int:

@@ -360,7 +360,7 @@ def tensor_map(
     ArgumentError
         For what no tensor map can describe.
     """
-    words = {"swizzle": swizzle, "fill": fill, "interleave": interleave, "l2_promotion": l2_promotion}
+    words: dict[str, str] = {"swizzle": swizzle, "fill": fill, "interleave": interleave, "l2_promotion": l2_promotion}
     for name, value in words.items():
         if not is_one_of(value, known := _TENSOR_WORDS[name]):
             raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, known))}, got {shortened(value)}")

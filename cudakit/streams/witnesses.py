@@ -113,12 +113,6 @@ class _Watch:
         self.witnesses: tuple[Witness, ...] = ()
         self.names: dict[int, str] = {}
 
-    def add_shortcut(self, shortcut: Watched) -> None:
-        with self.lock:
-            self.shortcuts.add(shortcut)
-            if self.witnesses:
-                shortcut.watch(True)
-
     def change(self, add: tuple[Witness, ...] = (), remove: tuple[Witness, ...] = ()) -> None:
         with self.lock:
             former = self.witnesses
@@ -138,7 +132,10 @@ def watched() -> bool:
 
 def add_shortcut(shortcut: Watched) -> None:
     """Tell `shortcut` from now on when witnesses come and go; at once where there are some."""
-    _watch.add_shortcut(shortcut)
+    with _watch.lock:
+        _watch.shortcuts.add(shortcut)
+        if _watch.witnesses:
+            shortcut.watch(True)
 
 
 def name_stream(identity: int, name: str | None) -> None:

@@ -45,7 +45,7 @@ def real(where: str, value: Any) -> float:
             return float(value)
     except OverflowError:  # an int that is greater than every float
         pass
-    raise ArgumentError(f"{where} must be a number, got {type(value).__name__}: {shortened(value)}")
+    raise _other(f"{where} must be a number", value)
 
 
 def flag(where: str, value: Any) -> bool:
@@ -147,7 +147,7 @@ def path_of(where: str, value: Any) -> Path:
     """
     if isinstance(value, str | os.PathLike):
         return Path(value)
-    raise ArgumentError(f"{where} is a path, got {type(value).__name__}: {shortened(value)}")
+    raise _other(f"{where} is a path", value)
 
 
 def text_of(where: str, value: Any) -> str:
@@ -159,4 +159,8 @@ def text_of(where: str, value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    raise ArgumentError(f"{where} is a str, got {type(value).__name__}: {shortened(value)}")
+    raise _other(f"{where} is a str", value)
+
+
+def _other(clause: str, value: Any) -> ArgumentError:
+    return ArgumentError(f"{clause}, got {type(value).__name__}: {shortened(value)}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import math
+import operator
 import re
 import struct
 import sys
@@ -330,6 +331,7 @@ _NUMBER: Final = re.compile(
     r"(?<![\w.])(0[xX][\da-fA-F']+|0[bB][01']+|(?:\d[\d']*\.?[\d']*|\.\d[\d']*)(?:[eE][+-]?\d+)?)([uUlLzZ]*|[fF])(?![\w.])"
 )
 _LETTER: Final = re.compile(r"(?<!\w)'([A-Za-z0-9_+\-.!?@$%^&|~])'")
+_OPERATORS: Final = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 _WORDS: Final = {"true": True, "false": False, "nullptr": None, "NULL": None}
 
 
@@ -368,17 +370,10 @@ def _value(node: ast.expr) -> int | float:
 
 
 def _applied(operation: ast.operator, left: int | float, right: int | float) -> int | float:
-    match operation, left, right:
-        case ast.Add(), _, _:
-            return left + right
-        case ast.Sub(), _, _:
-            return left - right
-        case ast.Mult(), _, _:
-            return left * right
-        case ast.Div(), int(), int():
-            return math.trunc(left / right)
-        case ast.Div(), _, _:
-            return left / right
-        case ast.LShift(), int(), int():
-            return left << min(right, 64)
-    raise ValueError("no constant")
+    if isinstance(operation, ast.LShift) and isinstance(left, int) and isinstance(right, int):
+        return left << min(right, 64)
+    if type(operation) not in _OPERATORS:
+        raise ValueError("no constant")
+    value: int | float = _OPERATORS[type(operation)](left, right)
+    # C++ cuts the quotient of two integers off.
+    return math.trunc(value) if isinstance(left, int) and isinstance(right, int) else value
