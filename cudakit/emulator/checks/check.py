@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
-from cudakit.emulator.checks.findings import Finding, Report, is_benign, own_source, raise_it, warn_of
+from cudakit.emulator.checks.findings import Finding, Report, is_benign, place_of, raise_it, warn_of
 from cudakit.emulator.isa.facts import is_atomic
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, run
 from cudakit.emulator.ptx.program import Function, Instruction
@@ -119,11 +119,7 @@ class _Tries:
         launch = self._launch
         code = launch.entry.code
         given = at or next((each for each in code if each.source is not None and each.source.caller is None), code[0])
-        own = own_source(given)
-        if own is None:
-            return Finding(kind, launch.title, f"PTX of {launch.title}", given.line, "", text)
-        file, _, line = launch.placed(own.file, own.line).rpartition(":")
-        return Finding(kind, launch.title, file, int(line), "", text)
+        return Finding(kind, launch.title, *place_of(launch, given), "", text)
 
 
 def _shrunk(tries: _Tries, seed: int, found: Finding) -> Finding:

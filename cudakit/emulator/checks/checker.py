@@ -41,8 +41,16 @@ class Barriers:
 
     def meeting(self, plan: Plan, masks: np.ndarray, active: Index) -> None:
         """Lanes come to an instruction of their warp, with masks."""
-        if self._machine.alive < self._machine.lanes:
-            self._masked(plan, masks, active)
+        machine = self._machine
+        if machine.alive == machine.lanes:
+            return
+        lanes = self._everybody if active is None else active
+        gone = self._bits(np.flatnonzero(machine.status == DONE))
+        named = np.broadcast_to(masks, lanes.shape) & gone[machine.warp_of[lanes]]
+        if named.any():
+            at = int(np.flatnonzero(named)[0])
+            absent = int(named[at]).bit_length() - 1
+            self._names_absent(plan, int(lanes[at]), absent)
 
     def whole(self, plan: Plan, active: Index) -> None:
         """Lanes come to a barrier of their whole block, of which some have exited."""
@@ -121,16 +129,6 @@ class Barriers:
     def _never_reached(self, plan: Plan, lane: int) -> None:
         what = f"a barrier of the whole block, which {self._machine.name_of(lane)} exits without reaching"
         self._telling.tell("barrier", plan, what)
-
-    def _masked(self, plan: Plan, masks: np.ndarray, active: Index) -> None:
-        machine = self._machine
-        lanes = self._everybody if active is None else active
-        gone = self._bits(np.flatnonzero(machine.status == DONE))
-        named = np.broadcast_to(masks, lanes.shape) & gone[machine.warp_of[lanes]]
-        if named.any():
-            at = int(np.flatnonzero(named)[0])
-            absent = int(named[at]).bit_length() - 1
-            self._names_absent(plan, int(lanes[at]), absent)
 
 
 class Checker:

@@ -6,7 +6,6 @@ import linecache
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
 
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, Scheduler
@@ -14,9 +13,6 @@ from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.ptx.program import Instruction, Source
 from cudakit.errors import EmulationError
 from cudakit.types.shown import Part, Reported
-
-Mode: TypeAlias = Literal["raise", "warn", "off"]
-MODES = ("raise", "warn", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +102,15 @@ def own_source(given: Instruction) -> Source | None:
     return next((source for source in chain if source.file == chain[-1].file), None)
 
 
+def place_of(launch: Launch, given: Instruction) -> tuple[str, int]:
+    """File and line of an instruction: the user's own; where there is none, of the PTX."""
+    own = own_source(given)
+    if own is None:
+        return f"PTX of {launch.title}", given.line
+    file, _, line = launch.placed(own.file, own.line).rpartition(":")
+    return file, int(line)
+
+
 def is_benign(launch: Launch, given: Instruction, kind: str = "race") -> bool:
     """Whether the line of an instruction, or one that it is inlined at, says that findings of a kind are meant."""
     if kind not in BENIGN:
@@ -151,11 +156,7 @@ class Telling:
 
     def place(self, plan: Plan) -> tuple[str, int]:
         """The user's own line of an instruction."""
-        own = own_source(plan.given)
-        if own is None:
-            return f"PTX of {self.launch.title}", plan.given.line
-        file, _, line = self.launch.placed(own.file, own.line).rpartition(":")
-        return file, int(line)
+        return place_of(self.launch, plan.given)
 
     def tell(self, kind: str, plan: Plan, text: str, other: Plan | None = None) -> None:
         """Tell a finding, once for its lines."""

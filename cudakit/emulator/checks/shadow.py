@@ -49,19 +49,9 @@ class Shadow:
     size: int
 
     __slots__ = (
-        "_first",
-        "_last",
-        "_runs",
-        "grain",
-        "is_of_heap",
-        "released",
-        "released_by",
-        "released_near",
-        "size",
-        "under_way",
-        "unwritten",
-        "written",
-    )
+        "_first", "_last", "_runs", "grain", "is_of_heap", "released", "released_by", "released_near", "size",
+        "under_way", "unwritten", "written",
+    )  # fmt: skip
 
     def __init__(self, size: int, grain: int) -> None:
         self.size, self.grain = size, grain

@@ -209,9 +209,8 @@ class Session:
 
     def _move(self, warp: int, arrived: Callable[[], str]) -> Self:
         """Go on until something is to be told."""
-        self._check()
+        self._leave()
         time = self._time
-        self._remember()
         follows = warp != ALL
         for stop in self.stops:
             stop.settle(time.stepper) if isinstance(stop, Breakpoint) else stop.settle(self._cursor.scope_or_none())
@@ -272,23 +271,20 @@ class Session:
     def back(self, count: int = 1) -> Self:
         """Go back to where the warp began with the line before, or with this one where it is in its midst."""
         for _ in range(count):
-            self._check()
-            self._remember()
+            self._leave()
             tick = self._cursor.line_before()
             self._settle(tick, "begin" if tick == 0 else "step")
         return self
 
     def back_instruction(self) -> Self:
         """Go back by one instruction, whichever warp it was of."""
-        self._check()
-        self._remember()
+        self._leave()
         self._settle(max(0, self._time.tick - 1), "step")
         return self
 
     def rewind(self) -> Self:
         """Go back to the begin; what the kernel wrote to memory is undone."""
-        self._check()
-        self._remember()
+        self._leave()
         self._settle(0, "begin")
         return self
 
@@ -392,14 +388,16 @@ class Session:
         """What each lane of the warp does."""
         return view.lanes(self._cursor)
 
-    def _remember(self) -> None:
-        self._before = self.variables
-
     # ── the end ──
 
     def _check(self) -> None:
         if self._is_closed:
             raise ArgumentError("the session is closed")
+
+    def _leave(self) -> None:
+        """Remember what is seen, before moving on or back."""
+        self._check()
+        self._before = self.variables
 
     def close(self) -> None:
         """Let go of the launch: what the kernel has written until here stays."""

@@ -168,44 +168,36 @@ def _passes(frame: FrameType) -> bool:
     return root == "numpy" or root in sys.stdlib_module_names or name in (__name__, ToldApart.__module__)
 
 
-def _reading(name: str, verb: str = "read") -> Callable[..., Any]:
-    original = getattr(np.ndarray, name)
+def _reading(verb: str, array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    _look((array, *arguments), verb)
+    return original(_plain(array), *arguments, **named)
+
+
+def _taking(array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    others = {key: value for key, value in named.items() if key not in ("dtype", "out")}
+    array._use("read", lambda flags: original(flags, *arguments, **others))
+    return original(_plain(array), *arguments, **named)
+
+
+def _copying(array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    return array._viewed(original(array, *arguments, **named))
+
+
+def _method(original: Callable[..., Any], use: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of NumPy's arrays, by way of what looks at the elements that it uses."""
 
     @functools.wraps(original)
     def method(self: AwaitedArray, *arguments: Any, **named: Any) -> Any:
-        _look((self, *arguments), verb)
-        return original(_plain(self), *arguments, **named)
+        return use(self, original, *arguments, **named)
 
     return method
 
 
-def _taking(name: str) -> Callable[..., Any]:
-    original = getattr(np.ndarray, name)
-
-    @functools.wraps(original)
-    def method(self: AwaitedArray, *arguments: Any, **named: Any) -> Any:
-        others = {key: value for key, value in named.items() if key not in ("dtype", "out")}
-        self._use("read", lambda flags: original(flags, *arguments, **others))
-        return original(_plain(self), *arguments, **named)
-
-    return method
-
-
-def _copying(name: str) -> Callable[..., Any]:
-    original = getattr(np.ndarray, name)
-
-    @functools.wraps(original)
-    def method(self: AwaitedArray, *arguments: Any, **named: Any) -> Any:
-        return self._viewed(original(self, *arguments, **named))
-
-    return method
-
-
-for _name in _READING:
-    setattr(AwaitedArray, _name, _reading(_name))
-for _name in _WRITING:
-    setattr(AwaitedArray, _name, _reading(_name, "written"))
-for _name in _TAKING:
-    setattr(AwaitedArray, _name, _taking(_name))
-for _name in _COPYING:
-    setattr(AwaitedArray, _name, _copying(_name))
+for _names, _use in (
+    (_READING, functools.partial(_reading, "read")),
+    (_WRITING, functools.partial(_reading, "written")),
+    (_TAKING, _taking),
+    (_COPYING, _copying),
+):
+    for _name in _names:
+        setattr(AwaitedArray, _name, _method(getattr(np.ndarray, _name), _use))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -40,10 +41,11 @@ COVERS = np.array(
 _PATTERN = 0x0101_0101_0101_0101
 
 
+@dataclass(slots=True, eq=False)
 class Touch:
     """Bytes that pieces of work touch of one array or variable.
 
-    Parameters
+    Attributes
     ----------
     name : str
         Of the parameter or variable.
@@ -57,28 +59,18 @@ class Touch:
         How each byte is accessed, by `cudakit.emulator.machine.memory`'s flags; a number where all are the same.
     owner : object
         The array, or what its memory belongs to; None where that is known already.
-
-    Attributes
-    ----------
     uses : dict of stream to (Use, Doer)
-        Who touches them so, the last of each stream; several are readers. See `watch_history.History`.
+        Who touches them so, the last of each stream; several are readers. See `History`.
     """
 
-    __slots__ = ("address", "flags", "itemsize", "name", "owner", "start", "stop", "uses")
-
-    def __init__(
-        self,
-        name: str,
-        address: int,
-        itemsize: int,
-        start: int,
-        stop: int,
-        flags: np.ndarray | int,
-        owner: Any = None,
-    ) -> None:
-        self.name, self.address, self.itemsize = name, address, itemsize
-        self.start, self.stop, self.flags, self.owner = start, stop, flags, owner
-        self.uses: dict[Any, Any] = {}
+    name: str
+    address: int
+    itemsize: int
+    start: int
+    stop: int
+    flags: np.ndarray | int
+    owner: Any = None
+    uses: dict[Any, Any] = field(default_factory=dict)
 
     def within(self, start: int, stop: int) -> Any:
         """The flags of the bytes from `start` to `stop`, which have some."""

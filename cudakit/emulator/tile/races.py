@@ -26,12 +26,7 @@ _AGAINST: Final = {
     WRITE: (WRITE, STRONG_WRITE, READ, STRONG_READ),
     STRONG_WRITE: (WRITE, READ),
 }
-_VERBS: Final = {
-    READ: "reads",
-    STRONG_READ: "reads atomically",
-    WRITE: "writes",
-    STRONG_WRITE: "changes atomically",
-}
+_VERBS: Final = {READ: "reads", STRONG_READ: "reads atomically", WRITE: "writes", STRONG_WRITE: "changes atomically"}
 _least: Final = np.minimum.reduce
 _NONE: Final = np.iinfo(np.int32).max
 #: The first and the last of no bytes.
