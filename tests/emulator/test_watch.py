@@ -20,6 +20,7 @@ from cudakit.emulator.streams.order import _owner, memory_of
 from cudakit.emulator.streams.watch import CONFLICTS, COVERS, Doer, History, Touch, Watch, touch_of
 from cudakit.streams.segments import Segment, Use
 from cudakit.streams.witnesses import Witness, Work, witnessing
+from cudakit.types.arguments import Exported
 
 pytestmark = pytest.mark.emulator
 USES = (READ, STRONG_READ, WRITE, STRONG_WRITE)
@@ -277,13 +278,8 @@ def test_the_owner_of_memory_is_what_lives_as_long() -> None:
     data = bytearray(16)
     assert _owner(np.frombuffer(data, np.uint8)) is not data  # which cannot be watched
     tensor = np.zeros(3)
-
-    class Held:
-        def __init__(self) -> None:
-            self.tensor, self.__array_interface__ = tensor, tensor.__array_interface__
-
-    held: Any = Held()
-    assert _owner(np.asarray(held)) is tensor
+    exported = Exported(tensor, tensor.__array_interface__)
+    assert _owner(np.asarray(exported)) is tensor
     assert memory_of(array) is array
     assert memory_of(EmulatedTensorMap(array, (1,), (1,), "none", False)) is array
     assert memory_of(3) is None
