@@ -142,11 +142,11 @@ def _require_cupy(noun: str, array: Any) -> None:
         raise _no_array(noun, array)
 
 
-def _check_texels(dtype: np.dtype) -> None:
+def _check_texels(noun: str, dtype: np.dtype) -> None:
     """Check that the hardware has such texels."""
     if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
         raise ArgumentError(
-            f"texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
+            f"a {noun}'s texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
             "channels of 32 bits, x.view('i4')"
         )
 
@@ -177,7 +177,7 @@ def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
         raise ArgumentError(f"filter is point or linear, got {shortened(filter)}")
     if not is_one_of(read, ("element", "normalized")):
         raise ArgumentError(f"read is element or normalized, got {shortened(read)}")
-    _check_texels(dtype)
+    _check_texels("texture", dtype)
     if read == "normalized" and (dtype.kind == "f" or dtype.itemsize > 2):
         raise ArgumentError(f"read='normalized' takes 8 and 16-bit integers, got {dtype}")
     if filter == "linear" and dtype.kind != "f" and read == "element":
@@ -288,7 +288,7 @@ def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False
     """
     layered = flag("surface: layered", layered)
     shape = _texel_shape("surface", array, channels)
-    _check_texels(array.dtype)
+    _check_texels("surface", array.dtype)
     rank = len(shape) - layered
     _check_rank(f"{'layered ' * layered}surface", array, rank, 2 if layered else 3)
     refuse_masked(array)
