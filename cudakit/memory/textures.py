@@ -146,8 +146,8 @@ def _check_texels(noun: str, dtype: np.dtype) -> None:
     """Check that the hardware has such texels."""
     if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
         raise ArgumentError(
-            f"a {noun}'s texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are read as two "
-            "channels of 32 bits, x.view('i4')"
+            f"a {noun}'s texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are "
+            "read as two channels of 32 bits, x.view('i4')"
         )
 
 
