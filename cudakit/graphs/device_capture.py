@@ -149,34 +149,22 @@ class KernelNode(Node):
             if call is not None and kind in VALUES:
                 if texture_handle(call.arguments[position]) is not None:
                     named.refuse_inside(span_of(call.arguments[position])[0], self.name, "texture")
-                self._find_number(named, call, position, offset)
+                self._find_number_at(named, call, position, offset)
             elif kind == "tensor_map":
                 for place, *_ in named.addresses_in(self._view[offset : offset + width]):
                     named.refuse_inside(ADDRESS.unpack_from(self._view, offset + place)[0], self.name, "tensor map")
             else:
-                self._find_addresses(named, offset, width)
+                view = self._view[offset : offset + width]
+                self.find_addresses(named, view, functools.partial(ADDRESS.pack_into, view))
 
-    def _find_addresses(self, named: Named, offset: int, width: int) -> None:
-        view = self._view[offset : offset + width]
-        for place, name, distance in named.addresses_in(view):
+    def _find_number_at(self, named: Named, call: Call, position: int, offset: int) -> None:
+        parameter, view = call.target.parameters[position], self._view
 
-            def write(address: int, place: int = place, distance: int = distance) -> None:
-                ADDRESS.pack_into(view, place, address + distance)
+        def put(value: Any, converted: Any) -> None:
+            data = scalars.to_bytes(converted, parameter.dtype)
+            view[offset : offset + len(data)] = data
 
-            self.uses.append((name, write))
-
-    def _find_number(self, named: Named, call: Call, position: int, offset: int) -> None:
-        parameter = call.target.parameters[position]
-        use = self.number_of(named, parameter, call.arguments[position])
-        if use is not None:
-            name, convert = use
-            view = self._view
-
-            def write(value: Any) -> None:
-                data = scalars.to_bytes(convert(value), parameter.dtype)
-                view[offset : offset + len(data)] = data
-
-            self.uses.append((name, write))
+        self.find_number(named, parameter, call.arguments[position], put)
 
 
 class CopyNode(Node):

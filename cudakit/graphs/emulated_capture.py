@@ -33,7 +33,6 @@ from cudakit.places import using
 from cudakit.streams.streams import require_stream
 from cudakit.streams.witnesses import Work, doing, witnessing
 from cudakit.types.arguments import as_numpy
-from cudakit.types.scalars import Converter
 
 
 class Play:
@@ -107,35 +106,31 @@ class Launch(Node):
             elif self._find_array(named, argument, position, self._values, self._arguments, value=shape.value):
                 continue
             elif kind not in VALUES and isinstance(value, bytes | int):
-                self._find_addresses(position, value, named)
-            elif (use := self.number_of(named, shape.emulated.parameters[position], argument)) is not None:
-                self._find_number(position, *use)
+                self._find_addresses_in(position, value, named)
+            else:
+                self._find_number_at(position, argument, named)
 
-    def _find_addresses(self, position: int, value: bytes | int, named: Named) -> None:
+    def _find_addresses_in(self, position: int, value: bytes | int, named: Named) -> None:
         """Addresses in a struct, and one that is given as it is."""
         values = self._values
+
+        def put(place: int, address: int) -> None:
+            now = values[position]
+            if isinstance(now, bytes):
+                values[position] = now[:place] + ADDRESS.pack(address) + now[place + ADDRESS.size :]
+            else:
+                values[position] = address
+
         data = value if isinstance(value, bytes) else ADDRESS.pack(value)
+        self.find_addresses(named, data, put, lambda array: _address_of(as_numpy(array)))
 
-        for place, name, distance in named.addresses_in(data):
-
-            def put(array: Any, place: int = place, distance: int = distance) -> None:
-                address = ADDRESS.pack(_address_of(as_numpy(array)) + distance)
-                now = values[position]
-                if isinstance(now, bytes):
-                    values[position] = now[:place] + address + now[place + len(address) :]
-                else:
-                    (values[position],) = ADDRESS.unpack(address)
-
-            self.uses.append((name, put))
-
-    def _find_number(self, position: int, name: str, convert: Converter) -> None:
+    def _find_number_at(self, position: int, argument: Any, named: Named) -> None:
         shape, values, arguments = self._shape, self._values, self._arguments
 
-        def put(value: Any) -> None:
-            convert(value)
+        def put(value: Any, converted: Any) -> None:
             values[position], arguments[position] = shape.value(position, value), value
 
-        self.uses.append((name, put))
+        self.find_number(named, shape.emulated.parameters[position], argument, put)
 
     def run(self, play: Play) -> None:
         self._shape.run(play.streams[self._stream], self._config, self._values, self._arguments, put_in=False)

@@ -17,7 +17,6 @@ from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.places import place_of
 from cudakit.streams.witnesses import Witness, Work
 from cudakit.types.arguments import as_numpy, describe, refuse_masked, texture_handle
-from cudakit.types.scalars import Converter
 
 #: An address as it lies in a kernel's parameters.
 ADDRESS = struct.Struct("<Q")
@@ -418,8 +417,21 @@ class Step:
         self.name = name
         self.uses: list[tuple[str, Write]] = []
 
-    def number_of(self, named: Named, parameter: BoundParameter, argument: Any) -> tuple[str, Converter] | None:
-        """The named number that a parameter was given, and what converts others to the parameter's type.
+    def find_addresses(
+        self, named: Named, data: Any, put: Callable[[int, int], None], address_of: Callable[[Any], int] = int
+    ) -> None:
+        """Find named arrays by their addresses in a parameter's bytes; `put` writes at a place another address."""
+        for place, name, distance in named.addresses_in(data):
+
+            def write(value: Any, place: int = place, distance: int = distance) -> None:
+                put(place, address_of(value) + distance)
+
+            self.uses.append((name, write))
+
+    def find_number(
+        self, named: Named, parameter: BoundParameter, argument: Any, put: Callable[[Any, Any], None]
+    ) -> None:
+        """Find the named number that a parameter was given; `put` writes another, as given and as the parameter's type.
 
         Raises
         ------
@@ -428,13 +440,14 @@ class Step:
         """
         name = named.number_named(argument)
         if name is None:
-            return None
+            return
         where = f"{self.name}'s parameter {parameter.name} ({parameter.cpp})"
         if parameter.kind != "scalar" or parameter.dtype is None:
             raise ArgumentError(
                 f"graph: {name} goes to {where}; what can be changed at a launch is an array or a number"
             )
-        return name, converter(parameter, f"graph: {name}, {where},")
+        convert = converter(parameter, f"graph: {name}, {where},")
+        self.uses.append((name, lambda value: put(value, convert(value))))
 
 
 class Executable:
