@@ -300,13 +300,11 @@ class DeviceCapture(Recording):
     """
 
     def __init__(self, target: Known, named: Named) -> None:
-        super().__init__(named)
         import cupy
 
         if target.handle == _LEGACY:
             raise ArgumentError("capture: the driver does not capture the legacy default stream; take ck.stream()")
-        if streams.is_capturing(target.core):
-            raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
+        super().__init__(named, streams.is_capturing(target.core))
         self.target = target
         self.calls: dict[int, Call] = {}
         self.loaded: list[Any] = []  # the kernels in it
@@ -544,9 +542,7 @@ class DeviceGraph(Executable):
         if outer is None and not watched():
             self._launch(target, graph)
             return
-        capture = self._capture
-        reads, writes = capture.touched(capture.reads), capture.touched(capture.writes)
-        with doing("graph", "graph", target.core, reads, writes, 0, graph):
+        with doing("graph", "graph", target.core, self.reads, self.writes, 0, graph):
             if outer is None:
                 self._launch(target, graph)
             else:
@@ -567,7 +563,7 @@ class DeviceGraph(Executable):
             checked(start(), "its launch")
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
                 self._settled = (target.given, start, current)
-            ordered.after(use, (graph, self._capture.touched(self._capture.reads)))
+            ordered.after(use, (graph, self.reads))
 
     def _start_on(self, core: Stream) -> Callable[[], Any]:
         """The driver's own launch, outside the interpreter's lock.

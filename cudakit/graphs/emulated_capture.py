@@ -299,9 +299,7 @@ class EmulatedCapture(Recording):
     """A capture that is open on a stream of the emulator."""
 
     def __init__(self, stream: EmulatedStream, named: Named) -> None:
-        super().__init__(named)
-        if stream.recorder is not None:
-            raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
+        super().__init__(named, stream.recorder is not None)
         self.stream = stream
         self.nodes: list[Node] = []
         self.streams: list[EmulatedStream] = []
@@ -341,7 +339,7 @@ class EmulatedCapture(Recording):
         inner = outer.alike()
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
         self._add(outer, node)
-        self.reads.update(self.placed((flag,)))
+        self.touch((flag,))
         self._bodies.append(node.body)
         self._enter(inner, node.body)
         try:
@@ -364,17 +362,14 @@ class EmulatedCapture(Recording):
         node = Launch(id(stream), shape, config, values, arguments, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        used = accesses(shape.emulated.parameters, arguments)
-        for found, arrays in zip((self.reads, self.writes), used, strict=True):
-            found.update(self.placed(arrays))
+        self.touch(*accesses(shape.emulated.parameters, arguments))
 
     def copy(self, stream: EmulatedStream, source: Any, target: Any) -> None:
         """Record a copy of elements."""
         node = Copy(id(stream), source, target, self.named)
         self.check_place(stream, node.name)
         self._add(stream, node)
-        self.reads.update(self.placed((source,)))
-        self.writes.update(self.placed((target,)))
+        self.touch((source,), (target,))
 
     def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
         """Record another graph's launch, with the arguments that it has now."""
@@ -469,16 +464,6 @@ class EmulatedGraph(Executable):
         }
         self.others.update(capture.inner_streams)
 
-    @property
-    def reads(self) -> tuple[Any, ...]:
-        """Arrays that the graph reads, with the named ones as they are now."""
-        return self._capture.touched(self._capture.reads)
-
-    @property
-    def writes(self) -> tuple[Any, ...]:
-        """Arrays that it may write."""
-        return self._capture.touched(self._capture.writes)
-
     def launch(self, stream: Any, graph: Any) -> None:
         if not isinstance(stream, EmulatedStream):
             require_stream(stream)
@@ -489,8 +474,7 @@ class EmulatedGraph(Executable):
             outer = stream.recorder.capture
             outer.kept.append(graph)
             outer.embed(stream, self)
-            outer.reads.update(outer.placed(self.reads))
-            outer.writes.update(outer.placed(self.writes))
+            outer.touch(self.reads, self.writes)
             return
         with doing("graph", "graph", stream, self.reads, self.writes, 0, graph):
             self.play(stream)

@@ -279,6 +279,8 @@ class Recording(Witness):
     Parameters
     ----------
     named : Named
+    is_captured : bool
+        Whether the stream is of another capture, which is refused.
 
     Attributes
     ----------
@@ -288,7 +290,9 @@ class Recording(Witness):
         What lives as long as the graph.
     """
 
-    def __init__(self, named: Named) -> None:
+    def __init__(self, named: Named, is_captured: bool = False) -> None:
+        if is_captured:
+            raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
         self.named = named
         self.reads: dict[Any, Any] = {}
         self.writes: dict[Any, Any] = {}
@@ -341,10 +345,14 @@ class Recording(Witness):
     def end(self, work: Work, begun: Any) -> None:
         if not begun:
             return
-        for found, arrays in ((self.reads, work.reads), (self.writes, work.writes)):
-            found.update(self.placed(arrays))
+        self.touch(work.reads, work.writes)
         self.kept.append(work)
         self._note(work)
+
+    def touch(self, reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
+        """The graph reads some arrays, and may write others."""
+        self.reads.update(self.placed(reads))
+        self.writes.update(self.placed(writes))
 
     def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
         """Each array under its key in `reads` and `writes`: its identity, or the name that it has."""
@@ -469,6 +477,16 @@ class Executable:
         for node in nodes:
             for name, write in node.uses:
                 self._uses.setdefault(name, []).append((node, write))
+
+    @property
+    def reads(self) -> tuple[Any, ...]:
+        """Arrays that the graph reads, with the named ones as they are now."""
+        return self._capture.touched(self._capture.reads)
+
+    @property
+    def writes(self) -> tuple[Any, ...]:
+        """Arrays that it may write."""
+        return self._capture.touched(self._capture.writes)
 
     def change(self, name: str, value: Any, memory: Memory | None) -> None:
         """Let the nodes that use `name` use `value` from the next launch on: all, or none where one refuses it."""
