@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -26,42 +27,27 @@ _PATIENCE = 64
 _CLOCKS = ("clock", "globaltimer")
 
 
-class Search:
-    """Runs a launch, and looks for an order in which something is found.
+def _search(
+    first: Callable[[Launch], None], schedules: int, report: Report, found: Callable[[Finding], None], launch: Launch
+) -> None:
+    """Run a launch as always, and then in so many orders until something is found, which `found` takes and may raise.
 
-    Parameters
-    ----------
-    first : callable
-        Runs the launch as always.
-    schedules : int
-        Orders that are tried.
-    report : Report
-        Of the first run too; where it finds something, no other order is tried.
-    found : callable
-        Takes what the report has been given, and may raise.
+    Where the first run finds something, no other order is tried.
     """
-
-    def __init__(
-        self, first: Callable[[Launch], None], schedules: int, report: Report, found: Callable[[Finding], None]
-    ) -> None:
-        self._first, self._schedules, self._report, self._found = first, schedules, report, found
-
-    def __call__(self, launch: Launch) -> None:
-        """Run it."""
-        held, known = launch.memory.writable(), len(self._report.findings)
-        before = [each.copy() for each in held]
-        self._first(launch)
-        reached = launch.module.reached(launch.entry)
-        if len(self._report.findings) > known or _takes_memory(reached):
-            return
-        tries = _Tries(launch, held, before, not _may_differ(launch, reached))
-        try:
-            finding = tries.first(self._schedules)
-        finally:
-            tries.end()
-        if finding is not None:
-            self._report.add(finding)
-            self._found(finding)
+    held, known = launch.memory.writable(), len(report.findings)
+    before = [each.copy() for each in held]
+    first(launch)
+    reached = launch.module.reached(launch.entry)
+    if len(report.findings) > known or _takes_memory(reached):
+        return
+    tries = _Tries(launch, held, before, not _may_differ(launch, reached))
+    try:
+        finding = tries.first(schedules)
+    finally:
+        tries.end()
+    if finding is not None:
+        report.add(finding)
+        found(finding)
 
 
 class _Tries:
@@ -242,7 +228,7 @@ def searching(run: Callable[[Launch], None], stream: EmulatedStream) -> Callable
     """What runs a launch that is checked: in several orders of threads, where somebody asks for it."""
     for report, schedules in _REPORTS:
         if schedules:
-            run = Search(run, schedules, report, {"raise": _stop, "warn": warn_of}.get(stream.check, _keep))
+            run = partial(_search, run, schedules, report, {"raise": _stop, "warn": warn_of}.get(stream.check, _keep))
     return run
 
 

@@ -30,7 +30,7 @@ from cudakit.jit.compile.tile_ir import Bounded, DivisibleBy, Operation, SameEle
 _EXPRESSIONS: Final[dict[str, Callable[..., Any]]] = {
     "mmaf": lambda form, a, b, c: (np.matmul(wide(a), wide(b)) + wide(c)).astype(form.dtype, copy=False),
     "exti": lambda form, a: form.number(a).astype(form.dtype),
-    "trunci": lambda form, a: (a & 1).astype(bool) if form.dtype == np.bool_ else a.astype(form.dtype),
+    "trunci": lambda form, a: (a & 1).astype(bool) if form.element == "i1" else a.astype(form.dtype),
     "bitcast": lambda form, a: np.ascontiguousarray(a).reshape(-1).view(form.dtype).reshape(form.shape),
     "ptr_to_int": lambda form, a: a.astype(np.uint64).view(np.int64),
     "int_to_ptr": lambda form, a: np.asarray(a).view(np.uint64),
@@ -70,7 +70,7 @@ def _integer_to_float(form: Form, a: Any) -> Any:
     if form.rounding != "nearest_even":
         raise EmulationError(f"{form.name} with rounding {form.rounding} is not emulated")
     value = np.asarray(form.number(a))
-    if form.dtype in (np.float32, np.float64) and form.element != "tf32":
+    if form.element in ("f32", "f64"):
         return value.astype(form.dtype)
     return narrowed(_as_float64(value), form.element)
 
@@ -88,7 +88,7 @@ def _as_float64(value: np.ndarray) -> np.ndarray:
 @computes("ftoi")
 def _float_to_integer(form: Form, a: Any) -> Any:
     dtype = form.dtype
-    if dtype == np.bool_:
+    if form.element == "i1":
         return wide(a) != 0
     held = dtype if form.is_signed else np.dtype(f"u{dtype.itemsize}")
     low, high = np.iinfo(held).min, np.iinfo(held).max
