@@ -123,23 +123,6 @@ def _stream() -> Any:
     return EmulatorPlace().current()
 
 
-class RawKernel:
-    """See ``cupy.RawKernel``."""
-
-    def __init__(self, code: str, name: str, options: Sequence[str] = (), *given: Any, **named: Any) -> None:
-        self.code, self.name, self.options = code, name, tuple(options)
-        self._kernel = of_source(from_text(code, 2), name, compile_options(options))
-
-    def __call__(
-        self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0, **named: Any
-    ) -> None:
-        _launch(self._kernel, grid, block, args, shared_mem)
-
-
-def _launch(kernel: Kernel, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], shared: int) -> None:
-    kernel(_stream(), config(tuple(map(int, grid)), tuple(map(int, block)), shared_bytes=shared), *args)
-
-
 class _Function:
     """A kernel of a `RawModule`."""
 
@@ -149,7 +132,16 @@ class _Function:
     def __call__(
         self, grid: Sequence[int], block: Sequence[int], args: Sequence[Any], *, shared_mem: int = 0, **named: Any
     ) -> None:
-        _launch(self._kernel, grid, block, args, shared_mem)
+        launch = config(tuple(map(int, grid)), tuple(map(int, block)), shared_bytes=shared_mem)
+        self._kernel(_stream(), launch, *args)
+
+
+class RawKernel(_Function):
+    """See ``cupy.RawKernel``."""
+
+    def __init__(self, code: str, name: str, options: Sequence[str] = (), *given: Any, **named: Any) -> None:
+        self.code, self.name, self.options = code, name, tuple(options)
+        super().__init__(of_source(from_text(code, 2), name, compile_options(options)))
 
 
 class RawModule:

@@ -89,63 +89,45 @@ _SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.flo
 }
 
 
-class _Driver:
-    """What Triton asks of a GPU's driver."""
+def _benchmark(
+    call: Callable[[], Any], *given: Any, quantiles: Sequence[float] | None = None, **named: Any
+) -> float | list[float]:
+    """Run what is to be measured; no time passes."""
+    call()
+    return [0.0] * len(quantiles) if quantiles else 0.0
 
-    def __init__(self, target: Any) -> None:
-        self._target = target
-        self.utils = SimpleNamespace(
-            get_device_properties=lambda device: {
-                "max_shared_mem": 227 << 10, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536,
-                "sm_clock_rate": 1_980_000, "mem_clock_rate": 2_619_000, "mem_bus_width": 5120,
-            },
+
+def _torch_device() -> Any:
+    import torch
+
+    return torch.device("cpu")
+
+
+def _driver(target: Any) -> SimpleNamespace:
+    """What Triton asks of a GPU's driver: of the only device, and of its default stream.
+
+    No launcher is made of what was compiled: `_launch` launches it.
+    """
+    properties = {
+        "max_shared_mem": 227 << 10, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536,
+        "sm_clock_rate": 1_980_000, "mem_clock_rate": 2_619_000, "mem_bus_width": 5120,
+    }  # fmt: skip
+    return SimpleNamespace(
+        utils=SimpleNamespace(
+            get_device_properties=lambda device: dict(properties),
             load_binary=lambda name, code, shared_bytes, device: (None, 0, 0, 0, 1024),
-        )  # fmt: skip
-
-    def launcher_cls(self, source: Any, metadata: Any) -> None:
-        """Nothing: what was compiled is launched by `_launch`."""
-
-    def get_current_device(self) -> int:
-        """The only one."""
-        return 0
-
-    def set_current_device(self, device: int) -> None:
-        """It is."""
-
-    def get_current_stream(self, device: int) -> int:
-        """The default one."""
-        return 0
-
-    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
-        """Of the arch that is compiled for."""
-        return divmod(int(self._target.arch), 10)
-
-    def get_current_target(self) -> Any:
-        """What is compiled for."""
-        return self._target
-
-    def get_active_torch_device(self) -> Any:
-        """Where tensors are."""
-        import torch
-
-        return torch.device("cpu")
-
-    def get_benchmarker(self) -> Callable[..., Any]:
-        """Runs what is to be measured; no time passes."""
-
-        def benchmark(
-            call: Callable[[], Any], *given: Any, quantiles: Sequence[float] | None = None, **named: Any
-        ) -> Any:
-            call()
-            return [0.0] * len(quantiles) if quantiles else 0.0
-
-        return benchmark
-
-    def get_empty_cache_for_benchmark(self) -> None:
-        """There is none."""
-
-    def clear_cache(self, cache: None) -> None:
-        """There is none."""
+        ),
+        launcher_cls=lambda source, metadata: None,
+        get_current_device=lambda: 0,
+        set_current_device=lambda device: None,
+        get_current_stream=lambda device: 0,
+        get_device_capability=lambda device=0: divmod(int(target.arch), 10),
+        get_current_target=lambda: target,
+        get_active_torch_device=_torch_device,
+        get_benchmarker=lambda: _benchmark,
+        get_empty_cache_for_benchmark=lambda: None,
+        clear_cache=lambda cache: None,
+    )
 
 
 def _array(value: Any) -> Any:
@@ -190,5 +172,5 @@ def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
     """Let ``triton`` do without a GPU; its own interpreter is left alone."""
     from triton.backends.compiler import GPUTarget
 
-    put(module.runtime.driver, "_active", _Driver(GPUTarget("cuda", 90, 32)))
+    put(module.runtime.driver, "_active", _driver(GPUTarget("cuda", 90, 32)))
     put(module.compiler.CompiledKernel, "run", property(lambda compiled: functools.partial(_launch, compiled)))

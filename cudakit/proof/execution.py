@@ -228,14 +228,11 @@ class Execution:
         """Do an instruction that does not branch."""
         registers.numbers.path = path
         if flow.waits(given):
-            number = given.operands[0] if given.operands else None
-            if "cluster" in given.modifiers:
+            if {"cluster", "red"} & set(given.modifiers):
                 raise Unsupported(f"the instruction {given}")
-            named = getattr(number, "value", None) if number is not None else 0
-            if named != 0 or (len(given.operands) > 1 and "red" not in given.modifiers):
+            named = getattr(given.operands[0], "value", None) if given.operands else 0
+            if named != 0 or len(given.operands) > 1:
                 raise Unsupported("a barrier of some of the block's threads, or one other than barrier 0")
-            if "red" in given.modifiers:
-                raise Unsupported(f"the instruction {given}")
             self.events.append(Barrier(given, path, self.loops, len(self.events)))
         elif facts.touches(given):
             self.memory(given, registers, condition, path)

@@ -172,15 +172,10 @@ class Numbers:
             self.compared.append(difference)
             same = equal(self.canonical(difference, bits, True), 0)
             return same if operator == "eq" else negation(same)
-        if signed or operator in ("lt", "le", "gt", "ge", "lo", "ls", "hi", "hs"):
-            left, right = self.canonical(left, bits, signed), self.canonical(right, bits, signed)
-        if operator in ("lt", "lo"):
-            return at_least(right, left + 1)
-        if operator in ("le", "ls"):
-            return at_least(right, left)
-        if operator in ("gt", "hi"):
-            return at_least(left, right + 1)
-        return at_least(left, right)
+        left, right = self.canonical(left, bits, signed), self.canonical(right, bits, signed)
+        if operator in ("lt", "lo", "le", "ls"):
+            left, right = right, left
+        return at_least(left, right + int(operator in ("lt", "lo", "gt", "hi")))
 
 
 def merged(paths: list[tuple[Formula, ...]]) -> tuple[tuple[Formula, ...], list[Formula]]:

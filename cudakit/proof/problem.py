@@ -10,7 +10,7 @@ import itertools
 import keyword
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final, TypeAlias
@@ -39,6 +39,11 @@ from cudakit.proof.terms import (
     some,
 )
 from cudakit.types.checked import listed
+
+_COMPARED: Final[dict[type[ast.cmpop], Callable[[Polynomial, Polynomial], Formula]]] = {
+    ast.Lt: lambda a, b: at_least(b, a + 1), ast.LtE: lambda a, b: at_least(b, a), ast.GtE: at_least,
+    ast.Gt: lambda a, b: at_least(a, b + 1), ast.Eq: equal, ast.NotEq: lambda a, b: negation(equal(a, b)),
+}  # fmt: skip
 
 
 class Statements:
@@ -109,23 +114,10 @@ class Statements:
         found = []
         values = [self._number(each, text) for each in (node.left, *node.comparators)]
         for left, operator, right in zip(values, node.ops, values[1:], strict=False):
-            found.append(self._compared(operator, left, right, text))
+            if type(operator) not in _COMPARED:
+                raise self._error(text, "it has another comparison than < <= > >= == !=")
+            found.append(_COMPARED[type(operator)](left, right))
         return everything(found)
-
-    def _compared(self, operator: ast.cmpop, left: Polynomial, right: Polynomial, text: str) -> Formula:
-        if isinstance(operator, ast.Lt):
-            return at_least(right, left + 1)
-        if isinstance(operator, ast.LtE):
-            return at_least(right, left)
-        if isinstance(operator, ast.Gt):
-            return at_least(left, right + 1)
-        if isinstance(operator, ast.GtE):
-            return at_least(left, right)
-        if isinstance(operator, ast.Eq):
-            return equal(left, right)
-        if isinstance(operator, ast.NotEq):
-            return negation(equal(left, right))
-        raise self._error(text, "it has another comparison than < <= > >= == !=")
 
     def _number(self, node: ast.expr, text: str) -> Polynomial:
         if isinstance(node, ast.Constant) and type(node.value) is int:

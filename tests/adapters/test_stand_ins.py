@@ -399,7 +399,7 @@ def test_launches_of_numba(numba: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_driver_that_triton_asks() -> None:
     target = SimpleNamespace(arch=90)
-    driver = triton_kernels._Driver(target)
+    driver = triton_kernels._driver(target)
     assert driver.get_device_capability() == (9, 0)
     target.arch = 103
     assert driver.get_device_capability() == (10, 3)
@@ -422,7 +422,7 @@ def test_the_driver_that_triton_asks() -> None:
 
 def test_torchs_device_is_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(device=lambda name: ("device", name)))
-    assert triton_kernels._Driver(None).get_active_torch_device() == ("device", "cpu")
+    assert triton_kernels._driver(None).get_active_torch_device() == ("device", "cpu")
 
 
 class Tensor:
