@@ -1,13 +1,13 @@
 """A kernel's LLVM IR in the making: its text; registers, operands, masks, and where errors go.
 
-What an emitter needs: `read` and `write` of operands, `mask`, and `apply` for what each lane computes from its own.
+What an emitter needs: `read` and `write` of operands, and `mask`.
 """
 
 from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -517,35 +517,6 @@ class Builder:
         address = self.text.load("i64", at, ", !invariant.load !0")
         return Value(UNIFORM, self.text.binary("add", address, offset))
 
-    # ── computing ──
-
-    def apply(
-        self,
-        target: Operand,
-        out: str,
-        sources: Iterable[tuple[Operand, str]],
-        function: Callable[..., X],
-        raw: bool = False,
-    ) -> None:
-        """Write what `function` makes of the sources: values, or vectors of them where one varies.
-
-        Floats come as LLVM's floats, and may be given so.
-        """
-        pairs = [(self.read(operand, kind, raw), kind) for operand, kind in sources]
-        if all(value.shape == UNIFORM for value, _ in pairs):
-            found = function(*[self._typed(value.x, kind) for value, kind in pairs])
-            shape: Shape = UNIFORM
-        else:
-            found = function(*[self._typed(self.lanes(value), kind) for value, kind in pairs])
-            shape = VARYING
-        result = Value(shape, self.untyped(found))
-        if raw and out == "f32" and isinstance(target, Register) and target.name not in self.raw:
-            result = self.canonical(result)  # others write it too, what no arithmetic has made
-        self.write(target, out, result)
-
-    def _typed(self, x: X, kind: str) -> X:
-        return self.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
-
     def untyped(self, x: X) -> X:
         """A float as the integer of its bits."""
         element = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16"}.get(x.element)
@@ -579,12 +550,6 @@ class Builder:
 
     def from_bits(self, bits: X) -> X:
         return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
-
-    def both(self, a: X | None, b: X | None) -> X | None:
-        """The lanes of two masks, where None is all."""
-        if a is None or b is None:
-            return a or b
-        return self.text.binary("and", a, b)
 
     def carry(self) -> str:
         """Where the carry of each lane is kept."""

@@ -18,11 +18,15 @@ from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_W
 
 
 def _binary(opcode: str) -> Callable[[Word, Word | int], Word]:
-    return lambda one, other: one.made(one.text.binary(opcode, one.x, one.like(other)))
+    return lambda one, other: one.made(one.text.binary(opcode, one.x, _value(other)))
 
 
 def _compare(how: str) -> Callable[[Word, Word | int], Word]:
-    return lambda one, other: one.made(one.text.compare(how, one.x, one.like(other)))
+    return lambda one, other: one.made(one.text.compare(how, one.x, _value(other)))
+
+
+def _value(word: Word | int) -> X | int:
+    return word if isinstance(word, int) else word.x
 
 
 class Word:
@@ -34,10 +38,6 @@ class Word:
     def made(self, x: X) -> Word:
         """Another word of the routine."""
         return Word(self.text, x)
-
-    def like(self, value: Word | int) -> X:
-        """A value of the same type."""
-        return constant(self.x.type, value) if isinstance(value, int) else value.x
 
     __add__, __sub__, __mul__ = _binary("add"), _binary("sub"), _binary("mul")
     __and__, __or__, __xor__ = _binary("and"), _binary("or"), _binary("xor")
@@ -52,21 +52,19 @@ class Word:
 
     def load(self, bits: int) -> Word:
         """A number in memory, at this address, of so many bits."""
-        value = self.text.load(f"i{bits}", self.pointer.name, ", align 1")
+        value = self.text.load(f"i{bits}", self.pointer, ", align 1")
         return self.made(self.text.cast("zext", value, "i64"))
 
     def store(self, value: Word, bits: int) -> None:
         """Write the lower bits of a number to memory."""
-        self.text.store(self.text.cast("trunc", value.x, f"i{bits}"), self.pointer.name, ", align 1")
+        self.text.store(self.text.cast("trunc", value.x, f"i{bits}"), self.pointer, ", align 1")
 
     def __getitem__(self, number: Word | int) -> Word:
-        return self.made(self.text.load("i64", self._at(number).pointer.name))
+        return self.made(self.text.load("i64", (self + number * 8).pointer))
 
     def __setitem__(self, number: Word | int, value: Word | int) -> None:
-        self.text.store(self.like(value), self._at(number).pointer.name)
-
-    def _at(self, number: Word | int) -> Word:
-        return self + number * 8
+        word = constant("i64", value) if isinstance(value, int) else value.x
+        self.text.store(word, (self + number * 8).pointer)
 
     @property
     def pointer(self) -> X:
@@ -145,19 +143,19 @@ class Routine:
 
     def call(self, callee: Routine | Word, *arguments: Word | int) -> Word:
         """Call a routine, or what lies at an address and takes a pointer first and gives a number."""
-        if isinstance(callee, Routine):
-            result, name, types = callee.result, f"@{callee.name}", [*callee.parameters.values()]
-        else:
-            result, name, types = "i64", callee.pointer.name, ["ptr", *["i64"] * (len(arguments) - 1)]
+        pointer = callee.pointer if isinstance(callee, Word) else None
+        types = callee.parameters.values() if isinstance(callee, Routine) else ["ptr", *["i64"] * (len(arguments) - 1)]
         words = [
-            constant("i64", word) if isinstance(word, int) else word.pointer if type_ == "ptr" else word.x
+            word if isinstance(word, int) else word.pointer if type_ == "ptr" else word.x
             for word, type_ in zip(arguments, types, strict=True)
         ]
-        called = f"call {result} {name}({', '.join(map(str, words))})"
-        if result == "void":
-            self.text.do(called)
+        if isinstance(callee, Routine) and callee.result == "void":
+            self.text.run(callee.name, *words)
             return Word(self.text, constant("i64", 0))
-        return Word(self.text, self.text.make(called, result))
+        if isinstance(callee, Routine):
+            return Word(self.text, self.text.call(callee.name, callee.result, *words))
+        assert pointer is not None
+        return Word(self.text, self.text.call_through(pointer, *words))
 
     def move(self, to: Word, of: Word, size: Word) -> None:
         """Copy bytes, which may overlap."""

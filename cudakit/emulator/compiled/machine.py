@@ -75,7 +75,7 @@ class Machine:
         if found is None:
             past = self.past(module)
             spent = past.spent.get(entry.name, 0)
-            pays = spent + _least(launch) >= _cost(launch) and not (spent and traits.adds_floats)
+            pays = spent + _least(launch) >= _FIRST + _STEPS * len(entry.code) and not (spent and traits.adds_floats)
             if not (eager or pays or (entry.name, layout) in past.compiled):
                 return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
             found = made.kernels[entry.name, layout] = self._make(module, entry.name, layout)
@@ -137,11 +137,6 @@ def _least(launch: Launch) -> float:
     """What a launch costs the NumPy machine if it goes through the code once."""
     rounds = -(-launch.geometry.blocks * launch.geometry.threads // MOST_LANES)
     return len(launch.entry.code) * rounds * _step(launch)
-
-
-def _cost(launch: Launch) -> float:
-    """What it costs to compile a kernel."""
-    return _FIRST + _STEPS * len(launch.entry.code)
 
 
 _machine = Machine()

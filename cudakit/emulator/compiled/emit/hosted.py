@@ -165,7 +165,12 @@ def _wait(given: Instruction, b: Builder) -> None:
     target, place, state = given.operands[:3]
     parity = "parity" in given.modifiers
     told = b.read(state, "b32" if parity else "b64")
-    seen = replace(given, opcode="ld", modifiers=("volatile", *_space(given), "b64"), operands=(target, place))
+    seen = replace(
+        given,
+        opcode="ld",
+        modifiers=("volatile", *(["shared"] if space_of(given) == "shared" else []), "b64"),
+        operands=(target, place),
+    )
     (word,) = load(b, seen, place, 8, 1)
     void = text.compare("eq", text.binary("and", word, 1 << _MADE), 0)
     lanes = b.among(b.spread(void))
@@ -184,10 +189,6 @@ def _wait(given: Instruction, b: Builder) -> None:
     before = text.binary("and" if parity else "lshr", held, 1 if parity else 63)
     done = text.compare("ne", phase, text.cast("zext", before, "i64"))
     b.write(target, "pred", value_of(done))
-
-
-def _space(given: Instruction) -> tuple[str, ...]:
-    return ("shared",) if space_of(given) == "shared" else ()
 
 
 @emits("cp.async.bulk")

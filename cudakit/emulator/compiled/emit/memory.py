@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.builder import Builder, Reached, Value, X, bits_of, constant, value_of
@@ -357,16 +358,13 @@ def mov(given: Instruction, b: Builder) -> None:
         whole = bits_of(kind)
         part = whole // len(source.items)
 
-        def pack(*pieces: X) -> X:
-            found = None
-            for number, piece in enumerate(pieces):
-                wide = text.cast("zext", piece, f"i{whole}")
-                moved = text.binary("shl", wide, number * part)
-                found = moved if found is None else text.binary("or", found, moved)
-            assert found is not None
-            return found
-
-        b.apply(target, f"b{whole}", [(item, f"b{part}") for item in source.items], pack)
+        pieces = [b.read(item, f"b{part}") for item in source.items]
+        alike = all(piece.shape == UNIFORM for piece in pieces)
+        moved = [
+            text.binary("shl", text.cast("zext", piece.x if alike else b.lanes(piece), f"i{whole}"), number * part)
+            for number, piece in enumerate(pieces)
+        ]
+        b.write(target, f"b{whole}", value_of(reduce(partial(text.binary, "or"), moved)))
         return
     raw = isinstance(target, Register) and target.name in b.raw
     b.write(target, kind, b.read(source, kind, raw=raw))
