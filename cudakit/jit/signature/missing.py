@@ -26,8 +26,8 @@ _OF_DEVICE: Final = frozenset({"__CUDA_ARCH__", "__cplusplus"})
 
 
 @dataclass(slots=True)
-class Conditional:
-    """An ``#if`` with its branches.
+class _Group:
+    """An ``#if`` with its branches, as far as it may decide over device code.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class Conditionals:
     text: str
     device: str
     used: set[str]
-    _all: list[Conditional] = field(default_factory=list)
+    _all: list[_Group] = field(default_factory=list)
     _defined: list[tuple[int, str]] = field(default_factory=list)
-    deciding: list[Conditional] = field(default_factory=list)
+    deciding: list[_Group] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         directives = list(DIRECTIVE.finditer(without_literals(self.text)))
@@ -73,7 +73,7 @@ class Conditionals:
             names = {name for match in group.branches if match[1] != "else" for name in _NAME.findall(match[2])}
             guards = _NAME.findall(group.guard[2])[0] if group.guard else None
             end = group.end.end() if group.end else len(self.text)
-            self._all.append(Conditional(group.branches[0].start(), end, names, guards))
+            self._all.append(_Group(group.branches[0].start(), end, names, guards))
         for match in directives:
             if match[1] == "define" and (macro := _NAME.search(match[2])):
                 self._defined.append((match.start(), macro[0]))
@@ -92,7 +92,7 @@ class Conditionals:
             left = [group for group, decides in decided if not decides]
             wanted |= {name for group in more for name in group.names}
 
-    def _decides(self, conditional: Conditional, wanted: set[str], filled: list[int]) -> bool:
+    def _decides(self, conditional: _Group, wanted: set[str], filled: list[int]) -> bool:
         if conditional.guards and conditional.guards not in wanted:
             return False
         position = bisect.bisect_left(filled, conditional.start)

@@ -65,17 +65,13 @@ def deduce(
         If two arguments disagree (both are named), or a template argument is missing.
     """
     state = _Deduction(signature, dict(explicit), spell)
-    weak = []
-    for parameter, known in pair_up(signature, evidence):
-        # The types of a pack are in the order of its arguments, and none of them depends on another's.
-        if known.kind == "weak" and not parameter.pack:
-            weak.append((parameter, known))
-        elif known.kind == "weak":
+    # Python's numbers come last. The types of a pack are in the order of its arguments, and none depends on another's.
+    pairs = sorted(pair_up(signature, evidence), key=lambda pair: pair[1].kind == "weak" and not pair[0].pack)
+    for parameter, known in pairs:
+        if known.kind == "weak":
             state.unify_weak(parameter, known)
         else:
             state.unify(parameter.type, known, parameter)
-    for parameter, known in weak:
-        state.unify_weak(parameter, known)
     return state.finish()
 
 

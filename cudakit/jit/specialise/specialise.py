@@ -123,14 +123,8 @@ def bound_parameters(
     book: TypeBook,
 ) -> Iterable[BoundParameter]:
     """Each parameter of `signature` bound to complete template `arguments`, packs spread out."""
-    types: dict[str, CppType | str] = dict(declarations.aliases)
-    packs: dict[str, tuple[str, ...]] = {}
-    for declared in signature.template_parameters:
-        value = arguments.get(declared.name)
-        if isinstance(value, tuple):
-            packs[declared.name] = value
-        elif value is not None:
-            types[declared.name] = parse_type(value) if declared.kind == "type" else value
+    types = {**dict(declarations.aliases), **_arguments(signature, arguments)}
+    packs = {name: value for name, value in arguments.items() if isinstance(value, tuple)}
     position = 0
     for parameter in signature.parameters or ():
         repeats: list[dict[str, CppType | str]] = [types]
@@ -144,6 +138,16 @@ def bound_parameters(
             known = evidence[position] if position < len(evidence) else None
             yield bound_parameter(name, cpp, signature, known, declarations, book)
             position += 1
+
+
+def _arguments(signature: Signature, arguments: Mapping[str, Deduced]) -> dict[str, CppType | str]:
+    """Template arguments but packs: types as their records, values as their text."""
+    parameters = {parameter.name: parameter for parameter in signature.template_parameters}
+    return {
+        name: parse_type(value) if parameters[name].kind == "type" else value
+        for name, value in arguments.items()
+        if isinstance(value, str)
+    }
 
 
 def resolved(cpp: CppType, declarations: Declarations) -> CppType:
@@ -591,11 +595,7 @@ def _function_type(
     bound: Sequence[BoundParameter],
 ) -> str:
     """The type of a pointer to the kernel, which tells it from others of its name."""
-    types: dict[str, CppType | str] = {}
-    for declared in signature.template_parameters:
-        value = arguments.get(declared.name)
-        if isinstance(value, str):
-            types[declared.name] = parse_type(value) if declared.kind == "type" else value
+    types = _arguments(signature, arguments)
     parameters: list[str] = []
     for position, parameter in enumerate(signature.parameters or ()):
         cpp = substitute(parameter.type, types)
