@@ -29,10 +29,11 @@ _UFUNCS: dict[str, np.ufunc] = {
 _Function: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _FUNCTIONS: dict[str, _Function] = {
     **_UFUNCS,
-    "exch": lambda held, value: value,
-    "inc": lambda held, bound: np.where(held >= bound, held.dtype.type(0), held + held.dtype.type(1)),
-    "dec": lambda held, bound: np.where((held == 0) | (held > bound), bound, held - held.dtype.type(1)),
+    "exch": np.frompyfunc(lambda held, value: value, 2, 1),
+    "inc": np.frompyfunc(lambda held, bound: 0 if held >= bound else held + 1, 2, 1),
+    "dec": np.frompyfunc(lambda held, bound: held - 1 if 0 < held <= bound else bound, 2, 1),
 }
+_OF_NUMBERS = [_FUNCTIONS[name] for name in ("exch", "inc", "dec")]
 _OPERATIONS = (*_FUNCTIONS, "cas")
 #: Types whose arithmetic is done in a dtype other than their bits'.
 COMPUTED = {
@@ -85,9 +86,10 @@ def apply_in_order(
 def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
     """All lanes of an element at once, from left to right: floats round as one lane after the other would."""
     old: np.ndarray = np.empty_like(values)
+    dtype = object if function in _OF_NUMBERS else values.dtype
     for start, size in zip(segments.starts, segments.sizes, strict=True):
         element, lanes = segments.elements[start], slice(start, start + size)
-        running = function.accumulate(np.concatenate((view[element : element + 1], values[lanes])), dtype=values.dtype)
+        running = function.accumulate(np.concatenate((view[element : element + 1], values[lanes])), dtype=dtype)
         old[lanes], view[element] = running[:-1], running[-1]
     return old
 
