@@ -143,12 +143,40 @@ def _scalars() -> dict[str, np.dtype]:
 #: Spellings of scalar types, and their dtypes; those of ml_dtypes stand below.
 SCALARS: Final[dict[str, np.dtype]] = _scalars()
 
+
+class ClassFloat(NamedTuple):
+    """A floating-point dtype that is a class in C++.
+
+    Attributes
+    ----------
+    dtype : str
+        Its name, of NumPy or ml_dtypes.
+    names : tuple of str
+        Of the class, that which a template parameter becomes first.
+    header : str
+        That declares it.
+    letter : str
+        By which assertions about the fields of structs know it.
+    bytes : int
+    """
+
+    dtype: str
+    names: tuple[str, ...]
+    header: str
+    letter: str
+    bytes: int
+
+
+#: All of them: a dtype of ml_dtypes is known by its row here.
+CLASS_FLOATS: Final = (
+    ClassFloat("float16", ("__half", "half"), "cuda_fp16.h", "h", 2),
+    ClassFloat("bfloat16", ("__nv_bfloat16", "nv_bfloat16"), "cuda_bf16.h", "y", 2),
+    ClassFloat("float8_e4m3fn", ("__nv_fp8_e4m3",), "cuda_fp8.h", "4", 1),
+    ClassFloat("float8_e5m2", ("__nv_fp8_e5m2",), "cuda_fp8.h", "5", 1),
+)
 #: Spellings of scalar types whose dtypes are of ml_dtypes, and their names there.
 ML_SCALARS: Final[dict[str, str]] = {
-    "__nv_bfloat16": "bfloat16",
-    "nv_bfloat16": "bfloat16",
-    "__nv_fp8_e4m3": "float8_e4m3fn",
-    "__nv_fp8_e5m2": "float8_e5m2",
+    name: each.dtype for each in CLASS_FLOATS for name in each.names if name not in SCALARS
 }
 
 _DEDUCED = (
@@ -159,17 +187,12 @@ _DEDUCED = (
 _SPELLINGS: Final[dict[np.dtype, str]] = {SCALARS[name]: name for name in _DEDUCED}
 #: The same for dtypes of ml_dtypes, by their names.
 ML_SPELLINGS: Final[dict[str, str]] = {
-    "bfloat16": "__nv_bfloat16",
-    "float8_e4m3fn": "__nv_fp8_e4m3",
-    "float8_e5m2": "__nv_fp8_e5m2",
+    each.dtype: each.names[0] for each in CLASS_FLOATS if each.names[0] in ML_SCALARS
 }
 
 #: The header that declares a spelling which is not built in.
 HEADER: Final[dict[str, str]] = {
-    "__half": "cuda_fp16.h",
-    "__nv_bfloat16": "cuda_bf16.h",
-    "__nv_fp8_e4m3": "cuda_fp8.h",
-    "__nv_fp8_e5m2": "cuda_fp8.h",
+    **{each.names[0]: each.header for each in CLASS_FLOATS},
     "cuda::std::complex": "cuda/std/complex",
     "cudakit::strided": "cudakit/strided.cuh",
     "cudakit::tensor": "cudakit/tensor.cuh",

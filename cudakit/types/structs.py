@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from cudakit.errors import TemplateError, shortened
+from cudakit.types.cpp import CLASS_FLOATS
 from cudakit.types.cpp import spelling as scalar_spelling
 
 
@@ -165,13 +166,11 @@ def _alignment(dtype: np.dtype) -> int:
 
 #: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
 #: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
-#: made of, with the size of that; h, y, 4 and 5 for CUDA's floats of two bytes and one, v for other classes, w for the
-#: rest: enumerations, pointers. A source may have macros called T or N.
-SUPPORT: Final = """\
-struct __half;
-struct __nv_bfloat16;
-struct __nv_fp8_e4m3;
-struct __nv_fp8_e5m2;
+#: made of, with the size of that; a letter of its own for each of CUDA's floats that are classes, v for other classes,
+#: w for the rest: enumerations, pointers. A source may have macros called T or N.
+SUPPORT: Final = (
+    "".join(f"struct {each.names[0]};\n" for each in CLASS_FLOATS)
+    + """\
 namespace cudakit_layout {
 template <int I_, typename F_> struct parameter;
 template <typename P_, typename... R_> struct parameter<0, void (*)(P_, R_...)> { using type = P_; };
@@ -210,10 +209,12 @@ template <typename T_, typename = void> struct of_class : of_value_type<T_> {};
 template <typename T_> struct of_class<T_, typename none<decltype(T_::x)>::type>
     : kind<typename element<decltype(T_::x)>::type> {};
 template <typename T_> struct kind<T_, true> : of_class<T_> {};
-template <> struct kind<::__half, true> : is<'h', 2> {};
-template <> struct kind<::__nv_bfloat16, true> : is<'y', 2> {};
-template <> struct kind<::__nv_fp8_e4m3, true> : is<'4', 1> {};
-template <> struct kind<::__nv_fp8_e5m2, true> : is<'5', 1> {};
+"""
+    + "".join(
+        f"template <> struct kind<::{each.names[0]}, true> : is<'{each.letter}', {each.bytes}> {{}};\n"
+        for each in CLASS_FLOATS
+    )
+    + """\
 template <typename T_, int S_, char... K_> struct any { static constexpr bool value = false; };
 template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...> {
     using found = kind<typename element<T_>::type>;
@@ -222,11 +223,12 @@ template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...
 };
 }
 """
+)
 
 #: Kinds of C++ types that take a NumPy kind's values; any other takes bytes.
 _KINDS: Final = {"?": "bciuv", "b": "bciuv", "i": "icwv", "u": "ucwv", "f": "fv", "c": "fv", "m": "iuwv", "M": "iuwv"}
 #: Those of floats that are classes in C++.
-_SMALL_KINDS: Final = {"float16": "hv", "bfloat16": "yv", "float8_e4m3fn": "4v", "float8_e5m2": "5v"}
+_SMALL_KINDS: Final = {each.dtype: f"{each.letter}v" for each in CLASS_FLOATS}
 
 
 def parameter(position: int, name_expression: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Final, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from cudakit.emulator.debug import dwarf
@@ -18,10 +17,9 @@ from cudakit.emulator.machine.memory import AccessError, plain
 from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.ptx.program import Function
 from cudakit.errors import ArgumentError
-from cudakit.types.cpp import parse_type, scalar_dtype
+from cudakit.types.cpp import HEADER, parse_type, scalar, scalar_dtype
 
 _KINDS: Final = {2: "u", 4: "f", 5: "i", 6: "i", 7: "u", 8: "u"}
-_SPECIAL: Final = {"__half": np.dtype("f2"), "__nv_bfloat16": np.dtype(ml_dtypes.bfloat16)}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SHARED = re.compile(r"__shared__\s+([^;=()]+(?:\([^;=]*?\)[^;=()]*)*)\s*[;=]")
 _DECLARED = re.compile(r"\s*(\w+)\s*((?:\[[^\]]*\]\s*)*)$")
@@ -56,9 +54,8 @@ def of_entry(entry: Entry | None) -> Type | None:
         extents = tuple(_extent(each) for each in entry.children if each.kind == "extent")
         return None if element is None else Type(np.dtype((element.dtype, extents)), element.target)
     if entry.kind == "struct":
-        if given.get("name") in _SPECIAL:
-            return Type(_SPECIAL[given["name"]])
-        return _struct(entry)
+        special = scalar(given["name"]) if given.get("name") in HEADER else None
+        return _struct(entry) if special is None else Type(special)
     return None
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from cudakit.errors import TemplateError, shortened
 from cudakit.jit.signature.signature import Declarations
 from cudakit.jit.source.closure import Unsure, all_included
+from cudakit.jit.source.headers import headers_of
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types import structs
@@ -149,9 +150,6 @@ _TEXT_HEADERS = (
      r"\bcuda::std::(plus|minus|multiplies|divides|modulus|negate|bit_|logical_|less|greater|equal_to|not_)",
      "cuda/std/functional"),
     ("imum", r"\bcuda::(maximum|minimum)\b", "cuda/functional"),
-    ("__half", r"\b__half2?\b", "cuda_fp16.h"),
-    ("__nv_bfloat16", r"\b__nv_bfloat162?\b", "cuda_bf16.h"),
-    ("__nv_fp8_", r"\b__nv_fp8_", "cuda_fp8.h"),
 )  # fmt: skip
 
 
@@ -241,6 +239,7 @@ class TypeBook:
         included = [
             header for part, pattern, header in _TEXT_HEADERS if part in everything and re.search(pattern, everything)
         ]
+        included += headers_of(re.findall(r"\b__(?:half|nv_)\w*", everything))
         return (*(f"#include <{header}>\n" for header in included), *re.findall(r"struct [^}]*\};\n", definitions))
 
     def checks(self, checks: Iterable[str]) -> str:

@@ -75,6 +75,7 @@ def test_other_types() -> None:
     assert of_entry(Entry("enum", {"size": 2})) == Type(np.dtype("i2"))
     assert of_entry(Entry("struct", {"name": "__half", "size": 2})) == Type(np.dtype("f2"))
     assert of_entry(Entry("struct", {"name": "__nv_bfloat16", "size": 2})) == Type(np.dtype(ml_dtypes.bfloat16))
+    assert of_entry(Entry("struct", {"name": "__nv_fp8_e5m2", "size": 1})) == Type(np.dtype(ml_dtypes.float8_e5m2))
 
 
 def test_arrays() -> None:
