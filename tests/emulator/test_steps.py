@@ -11,6 +11,7 @@ import pytest
 
 import cudakit as ck
 from cudakit import emulator
+from cudakit.emulator.instructions import words
 from cudakit.emulator.instructions.access import accesses_of
 from cudakit.emulator.instructions.control import CALLS
 from cudakit.emulator.machine.memory import Memory
@@ -219,3 +220,24 @@ def test_the_device_runtime_makes_streams_and_succeeds() -> None:
     assert min(held[1], held[3]) > 3
     for name in ("StreamDestroy", "GetLastError", "PeekAtLastError"):
         assert CALLS[f"cuda{name}"](machine, np.arange(2), []) == 0
+
+
+# ── pieces ──
+
+
+@pytest.mark.parametrize("count", [1, 9, 10, 11, 20, 25])
+def test_a_chain_goes_over_lanes_in_pieces(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(words, "PIECE", 10)
+    sizes: list[int] = []
+
+    def chain(x: Any, y: Any, z: Any) -> Any:
+        sizes.append(np.size(x))
+        return (x * y + z).astype(np.int16)
+
+    x, y = np.arange(count), np.arange(count) % 7
+    found = words.in_pieces(chain)(x, y, np.int64(3))
+    assert found.dtype == np.int16
+    assert found.tolist() == (x * y + 3).tolist()
+    assert sizes == [10] * (count // 10) + [count % 10] * (count % 10 > 0)
+    one = words.in_pieces(chain)(x, np.array([2]), np.array([1]))
+    assert one.tolist() == (2 * x + 1).tolist()

@@ -16,7 +16,7 @@ import numpy as np
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.words import KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
+from cudakit.emulator.isa.words import BITS, KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
 from cudakit.emulator.machine.approximate import RECIPES, of_arrays
 from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step, constant_of
 from cudakit.emulator.machine.memory import Index
@@ -29,6 +29,31 @@ def elementwise(given: Instruction, context: Context, kind: str, function: Calla
     """A step that writes ``function(*sources)``, all of type `kind`, to the first operand (of type `out`)."""
     target, *sources = given.operands
     return compute(context, function, [(target, out or kind)], zip(sources, [kind] * len(sources), strict=True))
+
+
+#: Lanes that are chosen as fast as they are computed for.
+_FEW = 256
+#: Lanes whose float64 intermediates stay in a core's cache, and below the size at which malloc asks the system.
+PIECE = 16_384
+
+
+def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, a long chain of NumPy operations over lanes, on `PIECE` lanes at a time: several times faster."""
+
+    def pieces(*sources: Any) -> Any:
+        count = max(np.size(source) for source in sources)
+        if count <= PIECE:
+            return function(*sources)
+        result: Any = None
+        for start in range(0, count, PIECE):
+            part = slice(start, start + PIECE)
+            values = function(*(source[part] if np.size(source) > 1 else source for source in sources))
+            if result is None:
+                result = np.empty(count, values.dtype)
+            result[part] = values
+        return result
+
+    return pieces
 
 
 def compute(
@@ -47,14 +72,19 @@ def compute(
     write = writes[0]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        if index is not None and index.size == machine.alive:
-            index = None  # of lanes that have exited nothing is seen
-        results = function(*[read(frame, index, machine) for read in reads])
+        where = chosen = index
+        if index is not None and index.size > _FEW:
+            # To choose lanes costs more than to compute for some too many; of those that have exited nothing is seen.
+            if index.size == machine.alive:
+                where = chosen = None
+            elif 4 * index.size > machine.lanes:
+                where, chosen = machine.mask(index), None
+        results = function(*[read(frame, chosen, machine) for read in reads])
         if len(writes) == 1:
-            write(frame, index, results)
+            write(frame, where, results)
             return
         for to, values in zip(writes, results, strict=True):
-            to(frame, index, values)
+            to(frame, where, values)
 
     if CARRY not in [operand for operand, _ in (*targets, *sources)]:
         context.elementwise.add(step)
@@ -64,10 +94,10 @@ def compute(
 class Node:
     """An operation on arguments, constants and other operations."""
 
-    __slots__ = ("arguments", "function")
+    __slots__ = ("arguments", "function", "work")
 
-    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        self.function, self.arguments = function, arguments
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...], work: int) -> None:
+        self.function, self.arguments, self.work = function, arguments, work
 
 
 class ArrayWord(Word):
@@ -101,10 +131,11 @@ class ArrayWord(Word):
         numbers = tuple(other for other in others if not isinstance(other, Word))
         arguments = (self.value, *words)
         function = _function(name, self.kind, kind, numbers)
+        work = (4 if name in _CHAINS else 1) * (3 if name in ("clz", "fma") or 64 in (self.bits, BITS[kind]) else 1)
         if all(isinstance(argument, np.generic) for argument in arguments):
             with np.errstate(all="ignore"):
                 return ArrayWord(DTYPES[kind].type(function(*arguments)), kind)
-        return ArrayWord(Node(function, arguments), kind)
+        return ArrayWord(Node(function, arguments, work), kind)
 
 
 @cache
@@ -116,8 +147,11 @@ def constant(value: int, kind: str) -> Any:
     return np.array(value & (1 << 8 * dtype.itemsize) - 1, f"u{dtype.itemsize}").view(dtype)[()]
 
 
-def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> Callable[..., Any]:
-    """The function of the named arguments that gives a result, or a tuple of several."""
+def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> tuple[Callable[..., Any], int]:
+    """The function of the named arguments that gives a result, or a tuple of several; and how much it works.
+
+    An operation counts as one, of 64 bits as three, for their intermediates leave a core's cache first.
+    """
     order: list[Node] = []
     uses: dict[Node, int] = {}
 
@@ -133,7 +167,7 @@ def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> Callable[...
         visit(result.value)
     root = results[0].value
     if len(results) == 1 and isinstance(root, Node) and root.arguments == tuple(names):
-        return root.function
+        return root.function, root.work
     scope: dict[str, Any] = {}
     texts: dict[Node, str] = {}
     lines = []
@@ -154,7 +188,7 @@ def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> Callable[...
         texts[node] = text
     result_text = ", ".join(text_of(result.value) for result in results)
     text = f"def function({', '.join(names)}):\n{''.join(lines)}    return {result_text}\n"
-    return make_function(text, "what an instruction means", scope)
+    return make_function(text, "what an instruction means", scope), sum(node.work for node in order)
 
 
 # ── operations ──
@@ -167,6 +201,9 @@ _SAME: Final[dict[str, Callable[..., Any]]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 
+#: Operations that are several of NumPy's.
+_CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem", "fma", "directed", *RECIPES})
+
 
 @cache
 def _function(name: str, of: str, kind: str, numbers: tuple[Any, ...]) -> Callable[..., Any]:
@@ -176,7 +213,6 @@ def _function(name: str, of: str, kind: str, numbers: tuple[Any, ...]) -> Callab
 
 def _converted(of: str, kind: str) -> Callable[[Any], Any]:
     if of == "f16":
-        # To look it up takes two thirds of the time that NumPy takes to convert.
         return _floats().take if kind == "f32" else lambda values: _floats().take(values).astype(np.float64)
     if kind == "f16":
         return lambda values: values.astype(np.float16).view(np.uint16)
@@ -204,7 +240,7 @@ def _held(dtype: np.dtype) -> Callable[[Any], Any]:
 
 @cache
 def _floats() -> np.ndarray:
-    """float32 of every pattern of float16."""
+    """float32 of every pattern of float16: to look it up takes two thirds of the time that NumPy takes to convert."""
     return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
@@ -341,6 +377,9 @@ _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
 
 # ── steps of meanings ──
 
+#: Work from which a chain of operations runs in pieces, so that it stays in the cache.
+_LONG = 9
+
 
 @cache
 def _arrays_of(
@@ -363,7 +402,10 @@ def _arrays_of(
             words.append(ArrayWord(names[-1], kind))
     made = meaning.function(form, *words)
     results = results_of(made, count)
-    return compiled(results, names), [result.kind for result in results]
+    function, work = compiled(results, names)
+    if work >= _LONG and len(results) == 1:
+        function = in_pieces(function)
+    return function, [result.kind for result in results]
 
 
 def _known(source: str, operand: Operand) -> int | None:

@@ -340,6 +340,8 @@ class Context:
     def write(self, operand: Operand, kind: str, adopts: bool = False) -> Writer:
         """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets).
 
+        What it is given for an index may be a mask over all lanes, with a value for each of them.
+
         Parameters
         ----------
         operand : Operand
@@ -353,6 +355,7 @@ class Context:
             raise EmulationError(f"operand {operand} cannot be written")
         number = self.numbers[operand.name]
         stored, dtype = self.storage[number], DTYPES[kind]
+        blank = self.blank[number]
         same = stored.itemsize == dtype.itemsize
         extended = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
 
@@ -366,9 +369,16 @@ class Context:
                 frame.registers[number] = values if values.ndim else values.reshape(1)
                 return
             held = frame.registers[number]
+            if held is blank and index.dtype == bool and values.size > 1:
+                # What the other lanes hold is undefined.
+                frame.registers[number] = values if owned else values.copy()
+                return
             if held.size == 1:
                 held = frame.registers[number] = np.full(frame.lanes, held[0])
-            held[index] = values
+            if index.dtype == bool:
+                np.copyto(held, values, where=index)
+            else:
+                held[index] = values
 
         return write
 

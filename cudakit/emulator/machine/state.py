@@ -254,6 +254,7 @@ class Machine(ABC):
         self.waiters: dict[str, Waiter] = {}
         self.late: Late | None = None
         self.come: dict[tuple[int, int, int], np.ndarray] = {}
+        self._masked = self._mask = np.zeros(0, bool)
         self._reserved = -1
         allocated = -(-shared_bytes // SHARED_UNIT) * SHARED_UNIT
         self.special["total_smem_size"] = np.uint32(allocated)
@@ -293,6 +294,14 @@ class Machine(ABC):
         """Warpgroup (four warps) of each lane, counted over all blocks that run."""
         thread = np.arange(self.lanes) % self.threads
         return np.asarray(self.block_of * -(-self.threads // 128) + thread // 128)
+
+    def mask(self, index: np.ndarray) -> np.ndarray:
+        """Whether each lane is in `index`; a group's is asked for again and again."""
+        if self._masked is not index:
+            self._masked = index
+            self._mask = np.zeros(self.lanes, bool)
+            self._mask[index] = True
+        return self._mask
 
     def name_of(self, lane: int) -> str:
         """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
