@@ -29,11 +29,10 @@ _UFUNCS: dict[str, np.ufunc] = {
 _Function: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _FUNCTIONS: dict[str, _Function] = {
     **_UFUNCS,
-    "exch": np.frompyfunc(lambda held, value: value, 2, 1),
-    "inc": np.frompyfunc(lambda held, bound: 0 if held >= bound else held + 1, 2, 1),
-    "dec": np.frompyfunc(lambda held, bound: held - 1 if 0 < held <= bound else bound, 2, 1),
+    "exch": lambda held, value: value,
+    "inc": lambda held, bound: np.where(held >= bound, held.dtype.type(0), held + held.dtype.type(1)),
+    "dec": lambda held, bound: np.where((held == 0) | (held > bound), bound, held - held.dtype.type(1)),
 }
-_OF_NUMBERS = [_FUNCTIONS[name] for name in ("exch", "inc", "dec")]
 _OPERATIONS = (*_FUNCTIONS, "cas")
 #: Types whose arithmetic is done in a dtype other than their bits'.
 COMPUTED = {
@@ -76,22 +75,41 @@ def apply_in_order(
     with np.errstate(all="ignore"):
         if function is None:
             result[order] = _compare_and_swap(segments, view, compare[order], values)
+        elif operation == "exch":
+            result[order] = _at_once(segments, view, values)
+        elif operation in ("inc", "dec") and (values == values[0]).all():
+            result[order] = _at_once(segments, view, _counted(function, operation == "inc", segments, view, values))
         elif isinstance(function, np.ufunc) and starts.size < int(segments.sizes.max()):
-            result[order] = _by_element(function, segments, view, values)
+            result[order] = _at_once(segments, view, _by_element(function, segments, view, values))
         else:
             result[order] = _by_rank(function, segments, view, values)
     return result
 
 
+def _at_once(segments: _Segments, view: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Memory changed by all lanes, of what it holds `after` each; the old values."""
+    old, first = np.roll(after, 1), segments.elements[segments.starts]
+    old[segments.starts] = view[first]
+    view[first] = after[segments.starts + segments.sizes - 1]
+    return old
+
+
+def _counted(function: _Function, up: bool, segments: _Segments, view: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """What memory holds after each lane that counts to one bound: the first leads within it, the others go round."""
+    first = function(view[segments.elements[segments.starts]], bounds[segments.starts]).astype(np.int64)
+    begins = np.repeat(first - segments.starts if up else first + segments.starts, segments.sizes)
+    lanes = np.arange(bounds.size)
+    return np.asarray(((begins + lanes if up else begins - lanes) % (int(bounds[0]) + 1)).astype(bounds.dtype))
+
+
 def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """All lanes of an element at once, from left to right: floats round as one lane after the other would."""
-    old: np.ndarray = np.empty_like(values)
-    dtype = object if function in _OF_NUMBERS else values.dtype
+    """What memory holds after each lane, from left to right: floats round as one lane after the other would."""
+    after: np.ndarray = np.empty_like(values)
     for start, size in zip(segments.starts, segments.sizes, strict=True):
         element, lanes = segments.elements[start], slice(start, start + size)
-        running = function.accumulate(np.concatenate((view[element : element + 1], values[lanes])), dtype=dtype)
-        old[lanes], view[element] = running[:-1], running[-1]
-    return old
+        terms = np.concatenate((view[element : element + 1], values[lanes]))
+        after[lanes] = function.accumulate(terms, dtype=values.dtype)[1:]
+    return after
 
 
 def _by_rank(function: _Function, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
