@@ -7,7 +7,6 @@ event is done. Where there is no GPU, blocks are plain host memory, so that the 
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cudakit import system
 from cudakit.errors import LaunchError
 from cudakit.streams import devices, process
 from cudakit.streams.streams import Known
@@ -302,13 +302,7 @@ def _allocate(size: int) -> np.ndarray:
     return np.asarray(_PageLocked(buffer, interface))
 
 
-def _kept() -> int:
-    if not hasattr(os, "sysconf"):
-        return KEPT
-    return max(KEPT, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _SHARE)
-
-
-_pool = Pool(_allocate, _kept())
+_pool = Pool(_allocate, max(KEPT, system.memory_bytes() // _SHARE))
 
 
 def pool() -> Pool:

@@ -32,9 +32,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -46,6 +44,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit import system
 from cudakit.errors import LaunchError
 from cudakit.memory import pinned
 from cudakit.streams.order import order
@@ -291,7 +290,7 @@ class Courier:
     # ── the threads' side ────────────────────────────────────────────────────────────────────────────────────────
 
     def _work(self) -> None:
-        _be_woken_in_time()
+        system.be_woken_in_time(_SLACK_NS)
         since, doubt = time.monotonic(), None
         while True:
             with self._lock:
@@ -364,13 +363,6 @@ class Courier:
         """Tell at once, and at the next call."""
         self._failure = error
         threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
-
-
-def _be_woken_in_time() -> None:
-    """Have this thread's short waits end when they should, where the system has a word for it."""
-    if sys.platform == "linux":
-        set_timer_slack = 29
-        ctypes.CDLL(None).prctl(set_timer_slack, ctypes.c_ulong(_SLACK_NS), 0, 0, 0)
 
 
 def bounds_of(host: np.ndarray) -> tuple[int, int]:

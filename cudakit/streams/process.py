@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import linecache
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -17,11 +16,12 @@ from textwrap import indent
 from types import FunctionType
 from typing import Any
 
+from cudakit import system
+
 
 def in_child(call: Callable[[], object]) -> None:
     """Have `call` called in each process that is forked from this one, where the system can fork at all."""
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=call)
+    system.at_fork(after_in_child=call)
 
 
 #: Owners of locks, with the attributes and classes of these.
@@ -45,12 +45,11 @@ in_child(_renew)
 
 def held(lock: contextlib.AbstractContextManager[object]) -> None:
     """Have whoever forks hold a lock meanwhile: the fork waits until no other thread is in what it guards."""
-    if hasattr(os, "register_at_fork"):
 
-        def release() -> None:
-            lock.__exit__(None, None, None)
+    def release() -> None:
+        lock.__exit__(None, None, None)
 
-        os.register_at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
+    system.at_fork(before=lock.__enter__, after_in_parent=release, after_in_child=release)
 
 
 class Occupied:

@@ -17,7 +17,7 @@ KNOWN = {
     "subprocess.run": {"jit/compile/binary.py", "jit/compile/worker.py"},  # a disassembler; NVRTC and nvJitLink apart
     "runpy.run_path": {"adapters/program.py"},  # the user's own program, in `cudakit check`, `inspect` and `debug`
     "ctypes.CDLL": {
-        *("emulator/instructions/control.py", "jit/compile/elf.py", "memory/staging.py"),
+        "system.py",  # the C library that is loaded already; libstdc++
         "jit/compile/worker.py",  # the NVRTC that cuda.pathfinder names
     },
 }

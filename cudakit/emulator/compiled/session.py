@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cudakit import system
 from cudakit.emulator.compiled.builder import Reached
 from cudakit.emulator.compiled.emit.hosted import registers_of
 from cudakit.emulator.compiled.layout import DONE, STRIP, Ending, Slot
@@ -31,11 +31,6 @@ from cudakit.streams import process
 # ── cores ──
 
 
-def cores() -> int:
-    """Cores that the process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 #: Stack of a thread that runs code, of which as much is taken as is used: large kernels that are made quickly have a
 #: place for each value, some megabytes.
 _STACK = 256 << 20
@@ -43,7 +38,7 @@ _STACK = 256 << 20
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(cores(), "cudakit emulator")
+    return ThreadPoolExecutor(system.cores(), "cudakit emulator")
 
 
 process.in_child(_pool.cache_clear)  # it has none of the threads
@@ -196,7 +191,7 @@ class Session:
             self.launch.module.grid_barrier[:] = 0
         blocks, threads = geometry.blocks, geometry.threads
         alone = self.compiled.facts.ordered or self.memory.watcher is not None or blocks * threads < _FEW or blocks < 2
-        workers = 1 if alone else cores()
+        workers = 1 if alone else system.cores()
         size = blocks if workers == 1 else max(1, min(-(-blocks // (4 * workers)), -(-_MOST // threads)))
         if layout.strips:
             size = -(-size // STRIP) * STRIP

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from cudakit import system
 from cudakit.emulator.machine.decode import Context, Control, Step, control, instruction
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import Index
@@ -54,7 +55,7 @@ def _string(machine: Machine, address: int) -> str:
 @cache
 def _snprintf() -> Any:
     """C's own, which the driver prints with as well."""
-    function = ctypes.CDLL(None).snprintf
+    function = system.c_library().snprintf
     function.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]
     return function
 

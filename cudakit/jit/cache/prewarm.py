@@ -16,7 +16,7 @@ from cudakit.jit.cache.settings import noticed
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.nvrtc import Request
-from cudakit.jit.compile.worker import command, environment
+from cudakit.jit.compile.worker import answer_channel, command, environment
 from cudakit.jit.specialise.specialise import Specialization
 
 
@@ -117,9 +117,7 @@ def serve() -> None:
 
     The answers are pickled too: `Compiled` or the exception, and what was read.
     """
-    # What a compiler or a plug-in prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
+    answers = answer_channel()
     while True:
         try:
             specialization = pickle.load(sys.stdin.buffer)

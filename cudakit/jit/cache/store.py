@@ -27,13 +27,13 @@ import json
 import os
 import stat
 import struct
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cudakit import system
 from cudakit.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -117,10 +117,6 @@ _PREFIX: Final = struct.Struct("<8s32sI")  # magic, checksum, header's length
 _CHECKED_FROM: Final = len(_MAGIC) + hashlib.sha256().digest_size
 _HEXADECIMAL: Final = "0123456789abcdef"
 _LOWER_CASE: Final = "abcdefghijklmnopqrstuvwxyz"
-_BINARY: Final = getattr(os, "O_BINARY", 0)
-#: What lies in an entry's place is not followed if it is a link, and not waited for if it is a pipe.
-_READ: Final = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
 _TOUCH_AFTER_S: Final = 60.0  # a file read more often than this is not marked as used each time
 _ABANDONED_AFTER_S: Final = 3600.0  # what a killed writer left behind
 _EVICT_TO: Final = 0.9  # of the bound, or each write to a full folder would read the folder again
@@ -195,7 +191,7 @@ class Store:
         """Return a file's header and body, and mark it as used; None if it is absent, foreign or damaged."""
         path = self.path(kind, digest)
         try:
-            with open(path, "rb", buffering=0, opener=_open_to_read) as file:
+            with open(path, "rb", buffering=0, opener=system.open_to_read) as file:
                 found = os.fstat(file.fileno())
                 if not stat.S_ISREG(found.st_mode) or _not_ours(path, found):
                     return None
@@ -229,13 +225,13 @@ class Store:
         data = packed(header, f"{digest}.{kind}", body)
         temporary = f"{self.folder}/{os.urandom(16).hex()}.tmp"
         try:
-            file = _create(temporary)
+            file = system.create(temporary)
         except FileNotFoundError:
             make_folder(self.folder)
-            file = _create(temporary)
+            file = system.create(temporary)
         try:
             _write_all(file, data)
-            _replace(temporary, path)
+            system.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -251,7 +247,7 @@ class Store:
     def header(self, file: StoredFile) -> dict[str, Any] | None:
         """Return the header alone, its checksum not computed: for listing, not for use."""
         try:
-            with open(file.path, "rb", opener=_open_to_read) as opened:
+            with open(file.path, "rb", opener=system.open_to_read) as opened:
                 found = os.fstat(opened.fileno())
                 if not stat.S_ISREG(found.st_mode) or _not_ours(file.path, found):
                     return None
@@ -322,17 +318,11 @@ class Store:
 
 def _not_ours(path: str, found: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
     """Why others than the user, and the superuser, could have written a file or folder; None if they could not."""
-    if not hasattr(os, "geteuid"):
-        return None
-    if found.st_uid not in (os.geteuid(), 0):
+    if system.is_others(found):
         return f"{path} belongs to another user (number {found.st_uid})"
-    if found.st_mode & writable:
+    if system.writable_by(found, writable):
         return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     return None
-
-
-def _open_to_read(path: str, flags: int) -> int:
-    return os.open(path, _READ)
 
 
 def _is_name(digest: str, kind: str) -> bool:
@@ -364,25 +354,11 @@ def unpacked(data: bytes, name: str) -> tuple[dict[str, Any], bytes] | None:
     return header, data[body_from:]
 
 
-def _create(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
-
-
 def _write_all(fd: int, data: bytes) -> None:
     with open(fd, "wb", buffering=0) as file:
         rest = memoryview(data)
         while rest:
             rest = rest[file.write(rest) :]
-
-
-def _replace(temporary: str, path: str) -> None:
-    try:
-        os.replace(temporary, path)
-    except PermissionError:
-        # Windows does not replace a file that somebody is reading; its content is the same.
-        if sys.platform != "win32" or not os.path.exists(path):
-            raise
-        os.unlink(temporary)
 
 
 #: What an entry of a file may be long: no code is.

@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import warnings
@@ -18,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from cudakit import system
 from cudakit.errors import CompileError, CompileWarning
 from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
@@ -163,12 +163,13 @@ def assembled(spec: Specialization, own: Compiled, command: Sequence[str]) -> Co
 def _run(spec: Specialization, own: Compiled, command: Sequence[str]) -> tuple[int, str]:
     """The status of a program, and what it prints; it and what it started are ended when it takes too long."""
     # It starts ptxas, which would go on alone.
-    group: dict[str, Any] = {} if os.name == "nt" else {"start_new_session": True}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **group) as running:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **system.GROUP
+    ) as running:
         try:
             told, _ = running.communicate(timeout=PATIENCE)
         except BaseException as error:
-            running.kill() if os.name == "nt" else os.killpg(running.pid, signal.SIGKILL)
+            system.end(running)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise _too_large(spec, own) from error
             raise
@@ -211,7 +212,6 @@ def _failure(spec: Specialization, told: str) -> CompileError:
 
 
 _INSTALL = "pip install 'cudakit[cu13,tile]'"
-_SUFFIX = ".exe" if os.name == "nt" else ""
 #: Where the assembler looks for NVVM, from its own folder.
 _NVVM = ("../nvvm/lib64/libnvvm.so", "../lib/libnvvm.so.4", "../nvvm/bin/nvvm64_40_0.dll")
 _WHEELS = ("nvidia_cuda_tileiras", "nvidia_nvvm", "nvidia_cuda_nvcc")
@@ -297,7 +297,7 @@ def assembler() -> Assembler:
     folder = program.parent
     if not any((folder / each).is_file() for each in _NVVM):
         raise CompileError(f"the tile assembler {program} needs libnvvm beside it: {_INSTALL}")
-    ptxas = folder / f"ptxas{_SUFFIX}"
+    ptxas = folder / f"ptxas{system.PROGRAM_SUFFIX}"
     found = ptxas if ptxas.is_file() else shutil.which("ptxas")
     if found is None:
         raise CompileError(f"the tile assembler {program} needs ptxas beside it, or on the PATH: {_INSTALL}")
@@ -324,10 +324,10 @@ def is_here() -> bool:
 
 def _program() -> Path | None:
     for root in headers.wheel_roots():
-        for path in sorted(root.glob(f"cu[0-9]*/bin/tileiras{_SUFFIX}"), reverse=True):
+        for path in sorted(root.glob(f"cu[0-9]*/bin/tileiras{system.PROGRAM_SUFFIX}"), reverse=True):
             return path
     for variable in ("CUDA_HOME", "CUDA_PATH"):
-        path = Path(os.environ.get(variable, "/usr/local/cuda")) / "bin" / f"tileiras{_SUFFIX}"
+        path = Path(os.environ.get(variable, "/usr/local/cuda")) / "bin" / f"tileiras{system.PROGRAM_SUFFIX}"
         if path.is_file():
             return path
     on_path = shutil.which("tileiras")

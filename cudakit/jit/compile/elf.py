@@ -10,10 +10,10 @@ import ctypes
 import re
 import struct
 from collections.abc import Iterator, Mapping
-from functools import cache
 from math import prod
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from cudakit import system
 from cudakit.errors import TemplateError, shortened
 from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name, parse_type, split_arguments
 
@@ -165,7 +165,12 @@ def _meant(cpp: CppType) -> CppType:
 
 def demangle(name: str) -> str:
     """The C++ name for an Itanium-mangled one, by the C++ runtime library that is loaded already."""
-    function = _cxa_demangle()
+    function = system.cxa_demangle()
+    if function is None:
+        raise TemplateError(
+            "parameter types that only the compiler knows need libstdc++ to be read; "
+            "write them out in the kernel's head"
+        )
     status = ctypes.c_int()
     address = function(name.encode(), None, None, ctypes.byref(status))
     if status.value != 0 or not address:
@@ -173,21 +178,7 @@ def demangle(name: str) -> str:
     try:
         return ctypes.string_at(address).decode()
     finally:
-        ctypes.CDLL(None).free(ctypes.c_void_p(address))
-
-
-@cache
-def _cxa_demangle() -> Any:
-    for library in ("libstdc++.so.6", "libc++abi.so.1"):
-        try:
-            function = ctypes.CDLL(library).__cxa_demangle
-        except (OSError, AttributeError):
-            continue
-        function.restype = ctypes.c_void_p
-        return function
-    raise TemplateError(
-        "parameter types that only the compiler knows need libstdc++ to be read; write them out in the kernel's head"
-    )
+        system.c_library().free(ctypes.c_void_p(address))
 
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")

@@ -10,7 +10,7 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
 #: Failure of an NVRTC that has no function for it.
@@ -146,10 +146,15 @@ def apart(function: str, *arguments: Any) -> tuple[int, tuple[Any, ...], str]:
     return done.returncode, result, done.stderr.decode(errors="replace")
 
 
-if __name__ == "__main__":
-    # What a library prints must not mix with the answer.
-    answer = os.fdopen(os.dup(1), "wb")
+def answer_channel() -> BinaryIO:
+    """Standard output, for a process's answers alone: what a library prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    return answers
+
+
+if __name__ == "__main__":
+    answer = answer_channel()
     function, arguments = pickle.load(sys.stdin.buffer)
     pickle.dump(tuple(link(*arguments) if function == "link" else compiled(*arguments)), answer)
     answer.close()

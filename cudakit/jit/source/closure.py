@@ -18,11 +18,11 @@ import json
 import os
 import re
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
+from cudakit import system
 from cudakit.jit.source import headers
 
 
@@ -82,7 +82,7 @@ def read(path: str) -> bytes:
 
 
 def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    return os.open(path, flags | system.NOT_WAITING)
 
 
 def content_of(path: str) -> str | None:
@@ -155,7 +155,7 @@ class Watch:
         self.folders: tuple[str, ...] = tuple(dict.fromkeys(folders))
         self._files = {path: (mark_of(path), content_of(path)) for path in files}
         self._identities = self._identify()
-        self._since_ns = _now_ns()
+        self._since_ns = system.now_ns()
 
     def check_folders(self) -> None:
         """Raise `Unsure` if a folder is no longer the one that it was."""
@@ -171,10 +171,10 @@ class Watch:
     def changed(self, path: str) -> bool:
         """Whether a file or folder, a link to it or a folder between it and those that are searched is new."""
         with contextlib.suppress(OSError):
-            newest = max(_changed_ns(os.stat(path)), _changed_ns(os.lstat(path)))
+            newest = max(map(system.changed_ns, (os.stat(path), os.lstat(path))))
             if "/../" not in path and any(path.startswith(f"{folder}/") for folder in self.folders):
                 while (path := os.path.dirname(path)) not in self.folders and len(path) > 1:
-                    newest = max(newest, _changed_ns(os.lstat(path)))
+                    newest = max(newest, system.changed_ns(os.lstat(path)))
             return newest >= self._since_ns
         return True
 
@@ -274,35 +274,6 @@ def _identity(folder: str) -> tuple[int, int] | None:
         found = os.stat(folder)
         return found.st_dev, found.st_ino
     return None
-
-
-def _changed_ns(found: os.stat_result) -> int:
-    # On Windows this is the time of creation.
-    return found.st_mtime_ns if os.name == "nt" else found.st_ctime_ns
-
-
-def _now_ns() -> int:
-    """A time that a file changed from now on gets at the least, and that one changed before does not reach.
-
-    The system dates files by a clock of its own, coarser than any that can be asked; so a file in memory is changed
-    until its date moves.
-    """
-    if not hasattr(os, "memfd_create"):
-        return time.time_ns() - 20_000_000
-    file = os.memfd_create("cudakit")
-    try:
-        first = last = _touch(file)
-        while last == first:  # for at most a tick, and not at all from Linux 6.13 on
-            time.sleep(0.0002)
-            last = _touch(file)
-        return last
-    finally:
-        os.close(file)
-
-
-def _touch(file: int) -> int:
-    os.utime(file)
-    return os.fstat(file).st_ctime_ns
 
 
 _SPACE: Final = rb"(?:\s|/\*.*?\*/)*"

@@ -19,7 +19,7 @@ from support.machines import agreed, failed
 from support.tiers import thinned
 
 import cudakit as ck
-from cudakit import emulator
+from cudakit import emulator, system
 from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import Module
@@ -515,9 +515,7 @@ def test_rows_of_blocks(grid: tuple[int, int], block: tuple[int, ...]) -> None:
 def test_of_blocks_that_run_by_rows_the_first_that_fails_is_named(
     start: int, cores: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from cudakit.emulator.compiled import session
-
-    monkeypatch.setattr(session, "cores", lambda: cores)
+    monkeypatch.setattr(system, "cores", lambda: cores)
     kernel, o = ck.Kernel.from_file(SOURCE, "fails_by_rows"), ints(200 * 256)
     with pytest.raises(ck.EmulationError, match=rf"block {start}, thread \(0, {7 - start % 8}, 0\)"):
         kernel(emulator.stream(machine="compiled"), ck.config(200, (32, 8)), o, start)

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 import pytest
 
+from cudakit import system
 from cudakit.errors import CacheWarning, CudakitError
 from cudakit.jit.cache import cache as cache_module
 from cudakit.jit.cache import settings, store
@@ -770,7 +771,7 @@ class TestUnusableFolder:
 
     def test_a_full_disk_that_is_emptied_is_used_again(self, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch, pytest.warns(CacheWarning):
-            patch.setattr(store, "_create", refuse_to_create)
+            patch.setattr(system, "create", refuse_to_create)
             cache.get(Asked(), Compiler())
         cache.get(Asked(name="f"), Compiler())
         assert [entry.label for entry in cache.entries()] == ["saxpy.cu: f"]
@@ -778,7 +779,7 @@ class TestUnusableFolder:
     def test_read_only_folder_still_hits(self, cache: Cache, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         cache.get(Asked(), Compiler())
         os.utime(only_file(folder), (1000, 1000))
-        for module, name in ((store, "_create"), (os, "utime")):
+        for module, name in ((system, "create"), (os, "utime")):
             monkeypatch.setattr(module, name, refuse_to_create)
         monkeypatch.setattr(os, "open", read_only)
         new = again(cache)
