@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from cuda.bindings import driver
 
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.graphs.recording import (
@@ -83,8 +84,6 @@ class Node(Step):
 
     def push(self, executable: Any) -> None:
         """Change the node in an executable graph, for its next launches; its device is current."""
-        from cuda.bindings import driver
-
         if self.family:
             change = getattr(driver, f"cuGraphExec{self.family}NodeSetParams")
             context = (checked(driver.cuCtxGetCurrent(), "the current context"),) if self.in_context else ()
@@ -92,15 +91,11 @@ class Node(Step):
 
     def define(self) -> None:
         """Change the node in the graph itself, for graphs that it is put into."""
-        from cuda.bindings import driver
-
         if self.family:
             checked(getattr(driver, f"cuGraph{self.family}NodeSetParams")(self.handle, self._parameters), self._change)
 
     def _find_place(self, named: Named, field: str, on_host: bool = False) -> None:
         """Find a named argument where a parameter is an address."""
-        from cuda.bindings import driver
-
         parameters = self._parameters
         held = named.holding(int(getattr(parameters, field) or 0))
         if held is not None:
@@ -119,8 +114,6 @@ class KernelNode(Node):
     family, in_context = "Kernel", False
 
     def __init__(self, handle: Any, named: Named, call: Call | None) -> None:
-        from cuda.bindings import driver
-
         self._parameters = checked(driver.cuGraphKernelNodeGetParams(handle), "a kernel node's parameters")
         kernel, function = self._parameters.kern, self._parameters.func
         name = _kernel_name(kernel, function) if call is None else str(call.target.specialization.name_expression)
@@ -173,10 +166,7 @@ class CopyNode(Node):
     family = "Memcpy"
 
     def __init__(self, handle: Any, named: Named) -> None:
-        from cuda.bindings import driver
-
-        parameters = checked(driver.cuGraphMemcpyNodeGetParams(handle), "a copy node's parameters")
-        self._parameters = parameters
+        parameters = self._parameters = checked(driver.cuGraphMemcpyNodeGetParams(handle), "a copy node's parameters")
         size = parameters.WidthInBytes * max(1, parameters.Height)
         super().__init__(handle, f"copy of {size} bytes", "other places for a copy")
         for side in ("src", "dst"):
@@ -190,10 +180,7 @@ class FillNode(Node):
     family = "Memset"
 
     def __init__(self, handle: Any, named: Named) -> None:
-        from cuda.bindings import driver
-
-        parameters = checked(driver.cuGraphMemsetNodeGetParams(handle), "a fill node's parameters")
-        self._parameters = parameters
+        parameters = self._parameters = checked(driver.cuGraphMemsetNodeGetParams(handle), "a fill node's parameters")
         size = parameters.elementSize * parameters.width * max(1, parameters.height)
         super().__init__(handle, f"fill of {size} bytes", "another place for a fill")
         self._find_place(named, "dst")
@@ -209,13 +196,11 @@ def nodes_of(graphs: Iterable[Any], named: Named, calls: Mapping[int, Call]) -> 
     calls : mapping
         The calls that cudakit made, by the address of their node.
     """
-    from cuda.bindings import driver
-
     kinds = driver.CUgraphNodeType
     found: list[Node] = []
     waiting = list(graphs)
     while waiting:
-        for handle in _handles(waiting.pop(0)):
+        for handle in _listed(driver.cuGraphGetNodes, waiting.pop(0), "a graph's nodes"):
             kind = checked(driver.cuGraphNodeGetType(handle), "a node's type")
             if kind == kinds.CU_GRAPH_NODE_TYPE_KERNEL:
                 found.append(KernelNode(handle, named, calls.get(int(handle))))
@@ -230,18 +215,15 @@ def nodes_of(graphs: Iterable[Any], named: Named, calls: Mapping[int, Call]) -> 
     return found
 
 
-def _handles(graph: Any) -> list[Any]:
-    from cuda.bindings import driver
-
-    _, count = checked(driver.cuGraphGetNodes(graph, 0), "a graph's nodes")
-    nodes, count = checked(driver.cuGraphGetNodes(graph, count), "a graph's nodes")
-    return list(nodes[:count])
+def _listed(call: Callable[[Any, int], tuple[Any, ...]], owner: Any, words: str) -> list[Any]:
+    """The nodes that a driver call gives, which is asked first how many there are."""
+    *_, count = checked(call(owner, 0), words)
+    nodes, *_ = checked(call(owner, count), words)
+    return list(nodes)[:count]
 
 
 def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
     """Offset and size of each parameter of a kernel, in bytes."""
-    from cuda.bindings import driver
-
     layout: list[tuple[int, int]] = []
     for position in range(_MOST_PARAMETERS):
         if int(function):
@@ -260,8 +242,6 @@ def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
 
 
 def _kernel_name(kernel: Any, function: Any) -> str:
-    from cuda.bindings import driver
-
     named = driver.cuFuncGetName(function) if int(function) else driver.cuKernelGetName(kernel)
     return str(checked(named, "a kernel's name").decode())
 
@@ -409,8 +389,6 @@ class DeviceCapture(Recording):
 
     def _abort(self) -> None:
         """End the capture without a graph."""
-        from cuda.bindings import driver
-
         # A builder that is dropped ends its own capture; the inner ones first. The driver dies of one that ends while
         # other streams are still a part of it.
         while self._open:
@@ -478,7 +456,7 @@ class DeviceCapture(Recording):
             node = waiting.pop()
             if int(node) not in seen:
                 seen.add(int(node))
-                waiting += _before(node)
+                waiting += _listed(driver.cuGraphNodeGetDependencies, node, "what a node depends on")
         left = [name for stream, name in others if not {int(node) for node in _state(stream)[2]} <= seen]
         if left:
             raise unjoined(left)
@@ -559,21 +537,14 @@ class DeviceGraph(Executable):
         ordered, current = order(), self._cupy_stream()
         with ordered.lock:
             use = ordered.before(target, self._read, self._written, (current.ptr or _LEGACY,))
-            start = self._start_on(target.core)
+            # The driver's own launch is outside the interpreter's lock. It may wait in the driver for room in the
+            # stream's queue; threads that bring results to host arrays, for which the stream may wait in turn, must be
+            # able to go on meanwhile.
+            start = functools.partial(driver.cuGraphLaunch, self._handle, driver.CUstream(int(target.core.handle)))
             checked(start(), "its launch")
             if not watched() and devices.device_count() < 2 and ordered.settle(use, self):
                 self._settled = (target.given, start, current)
             ordered.after(use, (graph, self.reads))
-
-    def _start_on(self, core: Stream) -> Callable[[], Any]:
-        """The driver's own launch, outside the interpreter's lock.
-
-        It may wait in the driver for room in the stream's queue; threads that bring results to host arrays, for which
-        the stream may wait in turn, must be able to go on meanwhile.
-        """
-        from cuda.bindings import driver
-
-        return functools.partial(driver.cuGraphLaunch, self._handle, driver.CUstream(int(core.handle)))
 
     def _cupy_stream(self) -> Any:
         return sys.modules["cupy"].cuda.get_current_stream()
@@ -598,18 +569,8 @@ class DeviceGraph(Executable):
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:
     """Whether a stream is captured, the capture's number, and the nodes that the next one will come after."""
-    from cuda.bindings import driver
-
     found = checked(driver.cuStreamGetCaptureInfo(driver.CUstream(handle_of(stream))), "the state of a capture")
     return int(found[0]), int(found[1]), list(found[3] or ())[: int(found[-1])]
-
-
-def _before(node: Any) -> list[Any]:
-    from cuda.bindings import driver
-
-    *_, count = checked(driver.cuGraphNodeGetDependencies(node, 0), "what a node depends on")
-    nodes, *_ = checked(driver.cuGraphNodeGetDependencies(node, count), "what a node depends on")
-    return list(nodes)[:count]
 
 
 def _explain(error: BaseException) -> None:

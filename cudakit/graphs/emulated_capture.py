@@ -335,7 +335,7 @@ class EmulatedCapture(Recording):
     @contextlib.contextmanager
     def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[EmulatedStream]:
         """Record a loop's or branch's body, on a stream of its own."""
-        outer = self._innermost
+        outer = next(stream for stream in self.streams if self._body_of[id(stream)] is self._bodies[-1])
         inner = outer.alike()
         node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
         self._add(outer, node)
@@ -348,10 +348,6 @@ class EmulatedCapture(Recording):
                 self._check_joined(inner)
         finally:
             self._bodies.pop()
-
-    @property
-    def _innermost(self) -> EmulatedStream:
-        return next(stream for stream in self.streams if self._body_of[id(stream)] is self._bodies[-1])
 
     # ── what a captured stream is given ──
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import ArgumentError, LaunchError, UnknownNameError, shortened
+from cudakit.errors import ArgumentError, LaunchError, shortened
 from cudakit.graphs.recording import Executable, Named, is_readonly, memory_of
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
@@ -47,10 +47,7 @@ class Graph(Reported):
 
     def __getitem__(self, name: str) -> Any:
         """The argument of a name, to be given to calls inside the block; numbers must be taken from here."""
-        if not isinstance(name, str) or name not in self._named.values:
-            known_names = ", ".join(self._named.values) or "none"
-            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {known_names}")
-        return self._named.values[name]
+        return self._named.value(name)
 
     def keep(self, *things: Any) -> None:
         """Keep objects alive as long as the graph."""

@@ -165,6 +165,18 @@ class Named:
         self._check_apart()
         self.now: dict[str, Memory] = dict(self.arrays)
 
+    def value(self, name: str) -> Any:
+        """What a name stands for.
+
+        Raises
+        ------
+        UnknownNameError
+        """
+        if not isinstance(name, str) or name not in self.values:
+            known = ", ".join(self.values) or "none"
+            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {known}")
+        return self.values[name]
+
     def put(self, name: str, value: Any, memory: Memory | None) -> None:
         """Let a name stand for another argument."""
         self.values[name] = value
@@ -228,9 +240,7 @@ class Named:
         ArgumentError
             For an unknown name, and for an array that differs from the captured one in more than its address.
         """
-        if name not in self.values:
-            known = ", ".join(self.values) or "none"
-            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {known}")
+        self.value(name)
         memory = memory_of(value)
         wanted = self.arrays.get(name)
         if wanted is None:
