@@ -17,7 +17,6 @@ from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.words import BITS, KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
-from cudakit.emulator.machine.approximate import RECIPES, of_arrays
 from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step, constant_of
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
@@ -202,7 +201,7 @@ _SAME: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 #: Operations that are several of NumPy's.
-_CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem", "fma", "directed", *RECIPES})
+_CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem", "fma", "directed"})
 
 
 @cache
@@ -345,10 +344,6 @@ def _nan_from(result: Any, *sources: Any) -> Any:
     return np.where(np.isnan(result), kept, result)
 
 
-def _approximate(opcode: str, of: str, kind: str) -> Callable[[Any], Any]:
-    return of_arrays(opcode)
-
-
 _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "to": _converted,
     "view": lambda of, kind: methodcaller("view", DTYPES[kind]),
@@ -368,7 +363,6 @@ _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "fma": lambda of, kind: partial(rounding.fma_f64 if of == "f64" else rounding.fma_f32, mode="rn"),
     "directed": _directed,
     "nan_from": lambda of, kind: _nan_from,
-    **{opcode: partial(_approximate, opcode) for opcode in RECIPES},
     "rem": lambda of, kind: remainder,
     "flush": lambda of, kind: flush,
     "canonical": lambda of, kind: canonical,

@@ -55,8 +55,8 @@ class Word(ABC):
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
         ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero),
-        ``flush canonical`` (of float32), ``fma sqrt rint trunc floor ceil`` (of floats), ``nan_from sin cos lg2 ex2
-        tanh``, ``directed`` (of float64; the last by the names of an operation and of a rounding mode), and on pieces
+        ``flush canonical`` (of float32), ``fma sqrt rint trunc floor ceil`` (of floats), ``nan_from``,
+        ``directed`` (of float64; the last by the names of an operation and of a rounding mode), and on pieces
         ``split join part pick repeat``.
         """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cudakit.emulator.isa.meanings.approximate import FUNCTIONS
 from cudakit.emulator.isa.words import Form, Word, means
 from cudakit.errors import EmulationError
 
@@ -261,10 +262,10 @@ def _upper(a: Word) -> Word:
 # ── approximations: computed in float64, far within the error that the ISA allows ──
 
 
-@means("sin", "cos", "lg2", "ex2", "tanh", sources="T", families="float", nans="gives")
+@means(*FUNCTIONS, sources="T", families="float", nans="gives")
 def approximate(form: Form, a: Word) -> Word:
     (a,) = _ready(form, a)
-    return _finished(form, a.to("f64").do(form.opcode, "f64").to("f32"), form.opcode, (a,), form.has("ftz"))
+    return _finished(form, FUNCTIONS[form.opcode](a.to("f64")).to("f32"), form.opcode, (a,), form.has("ftz"))
 
 
 @means("rsqrt", sources="T", families="float", nans="gives")
@@ -371,7 +372,7 @@ def fma(form: Form, *sources: Word) -> Word:
 @means("ex2", "tanh", sources="T", families="half")
 def half_approximate(form: Form, a: Word) -> Word:
     (bits,) = _half_bits(form, a)
-    value = widened(bits, form.name).to("f64").do(form.opcode, "f64")
+    value = FUNCTIONS[form.opcode](widened(bits, form.name).to("f64"))
     if form.opcode == "ex2" and form.name[0] == "f":
         # Results below the least normal number are cut off, not rounded.
         cut = (value * value.constant_of(2.0**24)).do("floor", "f64") * value.constant_of(2.0**-24)
