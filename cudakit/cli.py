@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cudakit.errors import CudakitError, shortened
 from cudakit.jit.cache.cache import default_cache
+from cudakit.types import cpp
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Ran
     from cudakit.jit.cache.cache import Entry, Explanation
 
 _NEIGHBOURS_SHOWN: Final = 3
-_OPENING: Final = {">": "<", ")": "(", "]": "[", "}": "{"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -211,30 +211,16 @@ def _explain(options: argparse.Namespace) -> int:
 
 def split_arguments(text: str) -> tuple[str | int, ...]:
     """Split a template argument list at the commas that no bracket encloses; whole numbers become int."""
-    pieces = [""]
-    opened: list[str] = []
-    for character in text:
-        if character == "," and not opened:
-            pieces.append("")
-            continue
-        pieces[-1] += character
-        if character in _OPENING.values():
-            opened.append(character)
-        elif character == ">" and opened[-1:] != ["<"]:
-            pass  # an operator, as in (a > b)
-        elif character in _OPENING:
-            while opened and opened.pop() != _OPENING[character]:
-                pass
-    if not {"(", "[", "{"}.isdisjoint(opened):
+    if any(cpp.closing(text, opening.start()) < 0 for opening in re.finditer(r"[(\[{]", text)):
         raise CudakitError(
             f"--args {shortened(text)} has a bracket that is not closed; expected a list such as float,256."
         )
-    stripped = [piece.strip() for piece in pieces] if text.strip() else []
-    if "" in stripped:
+    pieces = cpp.split_arguments(text)
+    if "" in pieces:
         raise CudakitError(
             f"--args {shortened(text)} has an empty template argument; expected a list such as float,256."
         )
-    return tuple(int(piece) if re.fullmatch(r"[+-]?[0-9]+", piece) else piece for piece in stripped)
+    return tuple(int(piece) if re.fullmatch(r"[+-]?[0-9]+", piece) else piece for piece in pieces)
 
 
 def _told(explanation: Explanation) -> Iterator[str]:

@@ -324,19 +324,53 @@ def _value() -> re.Pattern[str]:
     return re.compile(r"[-+(]*[\d'\"]|true$|false$|sizeof\b|\(")
 
 
+_CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
+
+
+def closing(text: str, start: int) -> int:
+    """Offset of the bracket that closes the one at `start`, or -1."""
+    depth, opener = 0, text[start]
+    for match in re.compile(f"[{re.escape(opener + _CLOSERS[opener])}]").finditer(text, start):
+        depth += 1 if match[0] == opener else -1
+        if depth == 0:
+            return match.start()
+    return -1
+
+
+def closing_angle(text: str, start: int) -> int:
+    """Offset of the ``>`` that closes the ``<`` at `start`, or -1; parentheses hide what they hold."""
+    depth, position = 0, start
+    for match in re.compile(r"->|[<>]=|<<|[<>()]").finditer(text, start):
+        if match.start() < position or len(match[0]) == 2:
+            continue
+        if match[0] == "(":
+            position = closing(text, match.start())
+            if position < 0:
+                return -1
+        elif match[0] != ")":
+            depth += 1 if match[0] == "<" else -1
+            if depth == 0:
+                return match.start()
+    return -1
+
+
+def split_at(text: str, separator: str = ",", brackets: str = "(<[{") -> list[str]:
+    """Parts of `text` between the separators that no bracket holds; a bracket that nothing closes holds none."""
+    parts, start, position = [], 0, 0
+    for match in re.finditer(f"[{re.escape(brackets)}]|{re.escape(separator)}", text):
+        if match.start() < position:
+            continue
+        if match[0] == separator:
+            parts.append(text[start : match.start()])
+            start = match.end()
+        else:
+            position = (closing_angle if match[0] == "<" else closing)(text, match.start()) + 1
+    return [*parts, text[start:]]
+
+
 def split_arguments(text: str) -> list[str]:
-    """`text` split at its top-level commas."""
-    parts, depth, start = [], 0, 0
-    for position, character in enumerate(text):
-        if character in "<([{":
-            depth += 1
-        elif character in ">)]}":
-            depth -= 1
-        elif character == "," and depth == 0:
-            parts.append(text[start:position].strip())
-            start = position + 1
-    last = text[start:].strip()
-    return [*parts, last] if last or parts else []
+    """`text` split at its top-level commas, without the spaces around them."""
+    return [part.strip() for part in split_at(text)] if text.strip() else []
 
 
 def _parse(tokens: list[str]) -> tuple[CppType | None, list[str]]:

@@ -72,6 +72,7 @@ def test_what_is_written_is_read_again(text: str) -> None:
         ("a,", ["a", ""]),
         ("a,,b", ["a", "", "b"]),
         ("map<int, set<a, b>>, c", ["map<int, set<a, b>>", "c"]),
+        ("N < 3, f<(1 > 0), 2>", ["N < 3", "f<(1 > 0), 2>"]),
     ],
 )
 def test_arguments_are_split_at_the_outermost_commas(text: str, wanted: list[str]) -> None:

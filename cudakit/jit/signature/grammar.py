@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from cudakit.jit.signature.outline import default_of, is_pack, mend, split
+from cudakit.jit.signature.outline import default_of, is_pack, mend
 from cudakit.jit.signature.signature import Parameter, TemplateParameter
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name
+from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Reference, Value, canonical_name, split_at
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -85,7 +85,7 @@ class Grammar:
         root = self._function_root(template, parameters)
         if root is None:
             template = self._mend_template(template)
-            parts = split(parameters[1:-1])
+            parts = split_at(parameters[1:-1])
             packs = [is_pack(part) for part in parts]
             root = self._function_root(template, f"({', '.join(map(mend, parts))})")
         if root is None:
@@ -100,7 +100,7 @@ class Grammar:
             read = []
         if any(packs) and len(packs) == len(read):
             read = [replace(each, pack=each.pack or pack) for each, pack in zip(read, packs, strict=True)]
-        defaults = [default_of(part) for part in split(parameters[1:-1])]
+        defaults = [default_of(part) for part in split_at(parameters[1:-1])]
         if any(defaults) and len(defaults) == len(read):
             read = [replace(each, default=default) for each, default in zip(read, defaults, strict=True)]
         return _with_invented(found, read)
@@ -110,7 +110,7 @@ class Grammar:
 
     def _mend_template(self, template: str) -> str:
         """`template` with ``typename`` for each concept whose parameter has a default, which the grammar lacks."""
-        parts = split(template[1:-1]) if template else []
+        parts = split_at(template[1:-1]) if template else []
         for i, part in enumerate(parts):
             constrained = _CONSTRAINED.fullmatch(part)
             if constrained and self._function_root(f"<{part}>", "()") is None:
@@ -120,7 +120,7 @@ class Grammar:
     def _template_parts(self, template: str) -> tuple[TemplateParameter, ...]:
         """Template parameters each read by itself, for a head that cannot be parsed whole."""
         found: list[TemplateParameter] = []
-        for part in split(template[1:-1]) if template else ():
+        for part in split_at(template[1:-1]) if template else ():
             root = self._function_root(f"<{part}>", "()")
             if root is not None:
                 found += self._template_parameters(root, [])

@@ -19,6 +19,7 @@ from cudakit.jit.source import preprocessor
 from cudakit.jit.source.flatten import MISSING, flatten
 from cudakit.jit.source.headers import headers_of
 from cudakit.jit.source.source import Source
+from cudakit.types.cpp import closing, closing_angle, split_arguments
 
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__"})
@@ -273,7 +274,7 @@ class _Cutter:
                 for item in self._items
                 if "__global__" in self._with_macros(set(_WORD.findall(item.piece.text)))
             ]
-            parts = [part.strip() for head in heads for part in outline.split(head[head.find("<") + 1 : -1]) if head]
+            parts = [part for head in heads for part in split_arguments(head[head.find("<") + 1 : -1]) if head]
             values = [part for part in parts if not re.match(r"(?:typename|class|template)\b", part)]
             aliases = {word for part in values for word in _WORD.findall(part)}
             pointed = any(item.names & aliases and _POINTER_TO_FUNCTION.search(item.piece.text) for item in self._items)
@@ -506,7 +507,7 @@ def with_written_kernels(text: str) -> str:
         head = piece.text.partition("{")[0]
         for match in () if piece.in_class else _CALL.finditer(head):
             start, opening = piece.start + match.start(), piece.start + match.end() - 1
-            end = preprocessor.closing(whole.text, opening) + 1
+            end = closing(whole.text, opening) + 1
             names = set(_WORD.findall(whole.text[start:end])) & writing
             if start < behind or not end or match[1] not in called or not names - {"__global__"}:
                 continue
@@ -531,7 +532,7 @@ def _statements_called(text: str) -> str:
     position = 0
     while opening := _STATEMENTS.search(text, position):
         position = opening.end()
-        end = preprocessor.closing(text, position - 1, "{}")
+        end = closing(text, position - 1)
         behind = _BRACKET.match(text, end + 1) if end >= 0 else None
         body, semicolon, last = text[position:end].rstrip("; \t\n\\").rpartition(";")
         if behind and semicolon and "return" not in body:
@@ -565,7 +566,7 @@ def written_by_host(source: outline.Outline, annotations: Set[str]) -> tuple[set
         body = source.text[piece.start : piece.end]
         for match in _OPENING.finditer(body):
             part = body[match.end() - 1 : match.end() + _MOST_LONG]
-            end = outline.closing_angle(part, 0)
+            end = closing_angle(part, 0)
             if end > 0 and "{" not in part[:end] and ";" not in part[:end]:
                 words = _WORD.findall(part[:end])
                 named.update(words)

@@ -15,11 +15,11 @@ from cudakit.jit.source.preprocessor import (
     Conditional,
     Macro,
     blank,
-    closing,
     line_at,
     line_marks,
     without_directives,
 )
+from cudakit.types.cpp import closing, closing_angle
 
 _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
@@ -104,29 +104,12 @@ class Outline:
         return {i: branch for i, branch in found if branch is not None}
 
 
-def closing_angle(text: str, start: int) -> int:
-    """Offset of the ``>`` that closes the ``<`` at `start`, or -1; parentheses hide what they hold."""
-    depth, position = 0, start
-    for match in re.compile(r"->|[<>]=|<<|[<>()]").finditer(text, start):
-        if match.start() < position or len(match[0]) == 2:
-            continue
-        if match[0] == "(":
-            position = closing(text, match.start())
-            if position < 0:
-                return -1
-        elif match[0] != ")":
-            depth += 1 if match[0] == "<" else -1
-            if depth == 0:
-                return match.start()
-    return -1
-
-
 def without_attributes(text: str) -> str:
     """`text` with every attribute that has brackets (``__launch_bounds__(…)``, ``[[…]]``, …) blanked."""
     match = _ATTRIBUTE.search(text)
     while match:
         opening = match.end() - 1
-        end = closing(text, opening, "[]") + 1 if text[opening] == "[" else closing(text, opening)
+        end = closing(text, opening) + (text[opening] == "[")
         if end <= 0:
             break
         text = text[: match.start()] + blank(text[match.start() : end + 1]) + text[end + 1 :]
@@ -322,22 +305,6 @@ def default_of(parameter: str) -> str | None:
     """The default argument of `parameter`, as written."""
     found = _DEFAULT.search(parameter)
     return " ".join(found[1].split()) if found else None
-
-
-def split(text: str) -> list[str]:
-    """Parts of `text` between the commas that no bracket holds."""
-    parts, start, position = [], 0, 0
-    while position < len(text):
-        end = -1
-        if text[position] == ",":
-            parts.append(text[start:position])
-            start = position + 1
-        elif text[position] == "(":
-            end = closing(text, position)
-        elif text[position] == "<":
-            end = closing_angle(text, position)
-        position = max(position, end) + 1
-    return [*parts, text[start:]]
 
 
 def mend(parameter: str) -> str:

@@ -11,8 +11,19 @@ from typing import Final
 from cudakit.jit.signature import outline
 from cudakit.jit.signature.grammar import Grammar
 from cudakit.jit.signature.signature import Declarations, Enumeration, Signature, Symbol, TensorHead
-from cudakit.jit.source.preprocessor import blank, closing
-from cudakit.types.cpp import CppType, Named, Reference, is_tensor, names_in, with_const, without_const
+from cudakit.jit.source.preprocessor import blank
+from cudakit.types.cpp import (
+    CppType,
+    Named,
+    Reference,
+    closing,
+    closing_angle,
+    is_tensor,
+    names_in,
+    split_at,
+    with_const,
+    without_const,
+)
 
 _KERNEL: Final = re.compile(r"__(tile_)?global__")
 _NAME: Final = r"[A-Za-z_]\w*"
@@ -250,7 +261,7 @@ def _cut(text: str) -> _Head | None:
         angle = re.compile(r"\s*<").match(text, opening.end())
         if angle is None:
             return None
-        end = outline.closing_angle(text, angle.end() - 1)
+        end = closing_angle(text, angle.end() - 1)
         if not angle.end() <= end < marker:
             # A comparison in a default argument hides where the list ends.
             end = text.rfind(">", angle.end(), marker)
@@ -266,7 +277,7 @@ def _cut(text: str) -> _Head | None:
     while token := _HEAD_TOKEN.search(text, position):
         position = token.end()
         if token[0] == "<":
-            position = outline.closing_angle(text, token.start()) + 1 or position
+            position = closing_angle(text, token.start()) + 1 or position
         elif token[0] == "(":
             end = closing(text, token.start())
             if word and word[0] not in _NO_NAME:
@@ -292,7 +303,7 @@ def _tensor_head(piece: outline.Piece, head: _Head, positions: list[int]) -> tup
     if not positions:
         return ()
     found, start = [], piece.start + head.offset + 1
-    for position, part in enumerate(outline.split(head.parameters[1:-1])):
+    for position, part in enumerate(split_at(head.parameters[1:-1])):
         if position in positions:
             begin = start + len(part) - len(part.lstrip())
             found.append((position, begin, begin + len(part.strip())))

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from cudakit.types.cpp import closing, split_at
+
 #: A comment, a literal, or a number with separators.
 _LITERAL: Final = re.compile(
     r"""//(?:\\\r?\n|[^\n])*
@@ -56,27 +58,6 @@ def _blank_literal(match: re.Match[str]) -> str:
 def escaped(name: str) -> str:
     """A file's name as it stands between the quotes of a ``#line``."""
     return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
-
-
-def closing(text: str, start: int, pair: str = "()") -> int:
-    """Offset of the bracket that closes the one at `start`, or -1."""
-    depth = 0
-    for match in re.compile(f"[{re.escape(pair)}]").finditer(text, start):
-        depth += 1 if match[0] == pair[0] else -1
-        if depth == 0:
-            return match.start()
-    return -1
-
-
-def split_at(text: str, operator: str) -> list[str]:
-    """Parts of `text`, without spaces around them, between an operator that stands in no parentheses."""
-    parts, depth, start = [], 0, 0
-    for match in re.finditer(rf"[()]|{re.escape(operator)}", text):
-        depth += (match[0] == "(") - (match[0] == ")")
-        if depth == 0 and match[0] == operator:
-            parts.append(text[start : match.start()].strip())
-            start = match.end()
-    return [*parts, text[start:].strip()]
 
 
 _DEFINED: Final = re.compile(r"defined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
@@ -212,9 +193,9 @@ class Conditions:
         if (assumed := self._lookup(f"#if {test}")) is not None:
             return assumed
         for operator, decisive in (("||", True), ("&&", False)):
-            parts = split_at(test, operator)
+            parts = split_at(test, operator, "(")
             if len(parts) > 1:
-                values = [self._value(part) for part in parts]
+                values = [self._value(part.strip()) for part in parts]
                 return decisive if decisive in values else None if None in values else not decisive
         if test.startswith("!"):
             value = self._value(test[1:].strip())
@@ -379,7 +360,8 @@ class CalledMacros:
                 continue
             end = closing(text, match.end() - 1)
             if end >= 0 and wanted(text[match.start() : end + 1]):
-                parts += [text[behind : match.start()], _body(definition, split_at(text[match.end() : end], ","))]
+                arguments = [part.strip() for part in split_at(text[match.end() : end], brackets="(")]
+                parts += [text[behind : match.start()], _body(definition, arguments)]
                 behind = end + 1
         return "".join([*parts, text[behind:]])
 
