@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
-from cudakit.emulator.checks.findings import Finding, Report, is_benign, place_of, raise_it, warn_of
+from cudakit.emulator.checks.findings import Finding, Kind, Report, is_benign, place_of, raise_it, warn_of
 from cudakit.emulator.isa.facts import is_atomic
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, run
 from cudakit.emulator.ptx.program import Function, Instruction
@@ -100,7 +100,7 @@ class _Tries:
         """Leave memory as the first run did."""
         _put(self._held, self._after)
 
-    def _finding(self, kind: str, text: str, at: Instruction | None = None) -> Finding:
+    def _finding(self, kind: Kind, text: str, at: Instruction | None = None) -> Finding:
         """A finding at an instruction, or where the kernel's own first line is."""
         launch = self._launch
         code = launch.entry.code

@@ -6,6 +6,7 @@ import linecache
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
 
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, Scheduler
@@ -13,6 +14,9 @@ from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.ptx.program import Instruction, Source
 from cudakit.errors import EmulationError
 from cudakit.types.shown import Part, Reported
+
+#: Kinds of findings.
+Kind: TypeAlias = Literal["race", "uninitialised", "copy", "barrier", "mask", "const", "error", "order"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +26,8 @@ class Finding:
     Attributes
     ----------
     kind : str
-        ``race``, ``uninitialised``, ``copy``, ``const``, ``barrier`` or ``mask``; ``error`` for what ended the program,
-        or a drawn order; ``order`` where a drawn order has another result.
+        A row of the table in ``docs/checks.md``; ``error`` for what ended the program, or a drawn order; ``order``
+        where a drawn order has another result.
     kernel : str
         With its template arguments.
     file, line
@@ -36,7 +40,7 @@ class Finding:
         The order of threads that a search found it in, for ``ck.emulator.stream(schedule=…)``; None: the stream's own.
     """
 
-    kind: str
+    kind: Kind
     kernel: str
     file: str
     line: int
@@ -93,7 +97,7 @@ def warn_of(finding: Finding) -> None:
 
 
 #: What a comment says on a line where a finding of a kind is meant.
-BENIGN = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
+BENIGN: Final[dict[Kind, str]] = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
 
 
 def own_source(given: Instruction) -> Source | None:
@@ -111,7 +115,7 @@ def place_of(launch: Launch, given: Instruction) -> tuple[str, int]:
     return file, int(line)
 
 
-def is_benign(launch: Launch, given: Instruction, kind: str = "race") -> bool:
+def is_benign(launch: Launch, given: Instruction, kind: Kind = "race") -> bool:
     """Whether the line of an instruction, or one that it is inlined at, says that findings of a kind are meant."""
     if kind not in BENIGN:
         return False
@@ -158,7 +162,7 @@ class Telling:
         """The user's own line of an instruction."""
         return place_of(self.launch, plan.given)
 
-    def tell(self, kind: str, plan: Plan, text: str, other: Plan | None = None) -> None:
+    def tell(self, kind: Kind, plan: Plan, text: str, other: Plan | None = None) -> None:
         """Tell a finding, once for its lines."""
         key = kind, id(plan.given), id(other.given) if other else 0
         if key in self._told:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 import cudakit as ck
-from cudakit.emulator.checks.findings import CheckWarning
+from cudakit.emulator.checks.findings import CheckWarning, Kind
 
 pytestmark = pytest.mark.emulator
 
@@ -643,7 +643,7 @@ NAMES = re.findall(r"void (\w+)\(", FAULTS)
 def test_a_fault_is_found_on_its_line(name: str) -> None:
     with ck.check() as report:
         launch(FAULTS, name, ck.emulator.stream(step_budget=100_000))
-    kinds = {kind for kind in ("race", "uninitialised", "barrier", "mask", "const") if lines(name, kind)}
+    kinds = {kind for kind in get_args(Kind) if lines(name, kind)}
     assert {each.kind for each in report.findings} == kinds, report
     (kind,) = kinds
     found = report.findings[0]
@@ -701,3 +701,9 @@ def test_a_schedule_shows_a_race_and_repeats() -> None:
     assert any((each != results[0]).any() for each in results)
     for seed, before in enumerate(results):
         np.testing.assert_array_equal(run(seed), before)
+
+
+def test_the_page_explains_every_kind() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "checks.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", page.partition("## What is found")[2].partition("##")[0], re.MULTILINE)
+    assert {*rows, "error", "order"} == set(get_args(Kind))
