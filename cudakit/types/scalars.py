@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from cudakit.errors import ArgumentError, RangeError, shortened
-from cudakit.types.structs import innermost
+from cudakit.types.structs import fields_of, innermost
 
 #: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
 #: double, a complex as two doubles.
@@ -262,9 +262,7 @@ def _piece(leaf: _Leaf, where: str) -> Callable[[Any], bytes]:
 
 
 def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
-    for name in dtype.names or ():
-        assert dtype.fields is not None
-        inner, offset = dtype.fields[name][:2]
+    for name, inner, offset in fields_of(dtype):
         if inner.names is not None:
             yield from _leaves(inner, f"{path}{name}.", start + offset)
         else:

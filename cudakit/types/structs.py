@@ -10,6 +10,7 @@ import ctypes
 import dataclasses
 import hashlib
 import typing
+from collections.abc import Iterator
 from functools import cache
 from typing import Any, Final
 
@@ -76,6 +77,14 @@ def _aligned(fields: list[tuple[str, np.dtype]]) -> np.dtype:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})
 
 
+def fields_of(dtype: np.dtype) -> Iterator[tuple[str, np.dtype, int]]:
+    """Name, dtype and offset in bytes of each field, in their order; none of a dtype that is no struct."""
+    for name in dtype.names or ():
+        assert dtype.fields is not None
+        inner, offset = dtype.fields[name][:2]
+        yield name, inner, offset
+
+
 def innermost(dtype: np.dtype) -> tuple[np.dtype, tuple[int, ...]]:
     """What a field is an array of, and its extents; arrays of arrays, as ctypes makes them, are one."""
     shape: tuple[int, ...] = ()
@@ -118,11 +127,9 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
     """
     lines, nested = [], []
     end = 0
-    assert dtype.fields is not None
     identifier(name, "a struct")
-    for field in dtype.names or ():
+    for field, field_dtype, offset in fields_of(dtype):
         identifier(field, f"a field of struct {name}")
-        field_dtype, offset = dtype.fields[field][:2]
         base, extents = innermost(field_dtype)
         if base.names is not None:
             if base not in known:
@@ -159,8 +166,8 @@ def spelling(dtype: np.dtype, where: str) -> str:
 
 
 def _alignment(dtype: np.dtype) -> int:
-    if dtype.names is not None and dtype.fields is not None:
-        return max((_alignment(innermost(dtype.fields[name][0])[0]) for name in dtype.names), default=1)
+    if dtype.names is not None:
+        return max((_alignment(innermost(inner)[0]) for _, inner, _ in fields_of(dtype)), default=1)
     return min(dtype.itemsize, 16)
 
 
@@ -272,10 +279,8 @@ def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
 def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
     """Assertions of the fields of the class `cpp`, those of structs in it too; `path` leads to it from outside."""
     lines = []
-    for field in dtype.names or ():
+    for field, inner, offset in fields_of(dtype):
         identifier(field, f"a field of struct {shown}")
-        assert dtype.fields is not None
-        inner, offset = dtype.fields[field][:2]
         own, name = f"decltype({cpp}::{field})", f"{path}{field}"
         # NVRTC has no offsetof before 13.4; what its own <cstddef> would expand to is this intrinsic of its front end.
         lines += [
@@ -308,7 +313,7 @@ def _part_bytes(dtype: np.dtype) -> int:
 
 
 def _hint(dtype: np.dtype) -> str:
-    plain = [dtype, *(innermost(field[0])[0] for field in (dtype.fields or {}).values())]
+    plain = [dtype, *(innermost(inner)[0] for _, inner, _ in fields_of(dtype))]
     wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
     return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
 
