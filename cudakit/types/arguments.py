@@ -465,12 +465,11 @@ def _interface(value: Any) -> Argument:
     typestr, fields = interface["typestr"], interface.get("descr")
     with exporting(value, "__cuda_array_interface__"):
         dtype = np.dtype(typestr) if not fields or typestr[1] != "V" else np.dtype(fields)
-    passable(dtype, type(value).__name__)
-    if interface.get("mask") is not None:
-        raise ArgumentError(f"{type(value).__name__} is masked; fill it first")
-    step = interface.get("strides")
-    strides = tuple(s // max(1, dtype.itemsize) for s in step) if step else _row_major(shape)
-    with exporting(value, "__cuda_array_interface__"):
+        passable(dtype, type(value).__name__)
+        if interface.get("mask") is not None:
+            raise ArgumentError(f"{type(value).__name__} is masked; fill it first")
+        step = interface.get("strides")
+        strides = tuple(s // max(1, dtype.itemsize) for s in step) if step else _row_major(shape)
         device_id = _device_of(pointer)
     return _memory(value, type(value).__name__, dtype, shape, strides, bool(readonly), device_id, int(pointer or 0))
 
