@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Address = Literal["clamp", "border", "wrap", "mirror"]
 _MODES = ("clamp", "border", "wrap", "mirror")
 _AXES = "xyz"
+_TEXTURE_WORDS = {"filter": ("point", "linear"), "read": ("element", "normalized"), "memory": ("array", "linear")}
 #: What cuda.core says for `read`.
 _READS = {"element": "element_type", "normalized": "normalized_float"}
 
@@ -82,9 +83,12 @@ def texture(
         If there is no such texture.
     """
     normalized, layered = flag("texture: normalized", normalized), flag("texture: layered", layered)
+    for name, value in {"filter": filter, "read": read, "memory": memory}.items():
+        if not is_one_of(value, known := _TEXTURE_WORDS[name]):
+            raise ArgumentError(f"{name} is {' or '.join(known)}, got {shortened(value)}")
     surface = array if type(array).__name__ == "SurfaceObject" and hasattr(array, "channels") else None
     if surface is not None:
-        if isinstance(memory, str) and memory == "linear":
+        if memory == "linear":
             raise ArgumentError("a texture of a surface is of array memory, not linear")
         channels, layered = surface.channels, surface.layered
         array = getattr(surface, "values", surface)  # of the emulator's, its memory
@@ -173,10 +177,6 @@ def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
 
 def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
     """Check that the hardware has such texels, and reads them so."""
-    if not is_one_of(filter, ("point", "linear")):
-        raise ArgumentError(f"filter is point or linear, got {shortened(filter)}")
-    if not is_one_of(read, ("element", "normalized")):
-        raise ArgumentError(f"read is element or normalized, got {shortened(read)}")
     _check_texels("texture", dtype)
     if read == "normalized" and (dtype.kind == "f" or dtype.itemsize > 2):
         raise ArgumentError(f"read='normalized' takes 8 and 16-bit integers, got {dtype}")
@@ -187,8 +187,6 @@ def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
 def _check_memory(
     array: Any, shape: tuple[int, ...], memory: str, layered: bool, filter: str, normalized: bool
 ) -> None:
-    if not is_one_of(memory, ("array", "linear")):
-        raise ArgumentError(f"memory is array or linear, got {shortened(memory)}")
     rank, most = len(shape) - layered, 2 if layered or memory == "linear" else 3
     _check_rank(f"{'layered ' * layered}texture of {memory} memory", array, rank, most)
     if memory == "linear":
