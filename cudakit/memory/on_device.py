@@ -351,11 +351,7 @@ class OnDevice:
             made = found if found._c_contiguous else device_array(host.shape, host.dtype, target)
             written = tuple(segments.cupy_span(array) for array in ((made,) if made is found else (made, found)))
             use = order().before(target, (), written, _producers(target))
-            with (
-                doing("copy", "to_device", stream, (host,), (out,), host.nbytes)
-                if watched()
-                else contextlib.nullcontext()
-            ):
+            with doing("copy", "to_device", stream, (host,), (out,), host.nbytes):
                 staging.upload(host, made.data.ptr, target)
                 if made is not found:
                     _copy_here(found, made, target)
@@ -402,11 +398,7 @@ class OnDevice:
             if not found._c_contiguous:
                 with streams.cupy_stream(target.core):
                     source = found.copy(order="C")
-            with (
-                doing("copy", "to_host", stream, (array,), (made,), found.nbytes)
-                if watched()
-                else contextlib.nullcontext()
-            ):
+            with doing("copy", "to_host", stream, (array,), (made,), found.nbytes):
                 (staging.fetch if wait else staging.deliver)(source.data.ptr, made, target)
             order().after(use, (found,))
         if not wait:
