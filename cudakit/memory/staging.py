@@ -194,11 +194,6 @@ class Courier:
             self._open.append(shipment)
         return shipment
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether anything is on its way."""
-        return bool(self._open)
-
     def raise_failure(self) -> None:
         """Raise if an earlier shipment failed, which nobody was told by a call.
 
@@ -630,5 +625,5 @@ def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
 
 def settle(host: np.ndarray, unless: int | None = None) -> None:
     """Wait until what is on its way into the memory of `host` on other streams than `unless` has come."""
-    if has_courier() and courier().is_busy:
+    if has_courier():
         courier().settle(host, unless)
