@@ -292,7 +292,13 @@ class Files:
 
     def __getitem__(self, number: int) -> np.ndarray:
         """What file `number` holds, read now."""
-        return _read(self.paths[number], self._mode)
+        path = self.paths[number]
+        with _reading(path):
+            if self._mode is None:
+                array: np.ndarray = np.load(path, allow_pickle=False)
+                return array
+            with pillow("from_images").open(path) as image:
+                return np.array(image.convert(self._mode))
 
     def __iter__(self) -> Iterator[np.ndarray]:
         for _, item in self.named_items():
@@ -300,7 +306,7 @@ class Files:
 
     def named_items(self) -> Iterator[tuple[str, np.ndarray]]:
         """The items, with their files' names."""
-        return _NamedFiles(self.paths, self._mode)
+        return _NamedFiles(self)
 
 
 class _NamedFiles(Iterator[tuple[str, np.ndarray]]):
@@ -308,13 +314,12 @@ class _NamedFiles(Iterator[tuple[str, np.ndarray]]):
 
     goes_on: ClassVar[bool] = True
 
-    def __init__(self, paths: Sequence[Path], mode: str | None) -> None:
-        self._paths = iter(paths)
-        self._mode = mode
+    def __init__(self, files: Files) -> None:
+        self._files, self._numbers = files, iter(range(len(files)))
 
     def __next__(self) -> tuple[str, np.ndarray]:
-        path = next(self._paths)
-        return path.stem, _read(path, self._mode)
+        number = next(self._numbers)
+        return self._files.paths[number].stem, self._files[number]
 
 
 def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Files:
@@ -507,14 +512,3 @@ def _reading(path: Any) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise CudakitError(f"{path} cannot be read: {error}") from error
-
-
-def _read(path: Path, mode: str | None) -> np.ndarray:
-    with _reading(path):
-        found: np.ndarray = np.load(path, allow_pickle=False) if mode is None else _read_image(path, mode)
-        return found
-
-
-def _read_image(path: Path, mode: str) -> np.ndarray:
-    with pillow("from_images").open(path) as image:
-        return np.array(image.convert(mode))
