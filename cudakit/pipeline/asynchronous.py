@@ -30,10 +30,7 @@ class AsyncSource(Iterator[Any]):
     def __init__(self, source: AsyncIterable[Any]) -> None:
         self._source = source
         self._iterator: Any = None
-        try:
-            self.loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            self.loop = None
+        self.loop: asyncio.AbstractEventLoop | None = _running_loop()
         self._own: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
@@ -71,7 +68,7 @@ class AsyncSource(Iterator[Any]):
         loop = self._own or self.loop
         if self._step is None or loop is None or not (self._own or loop.is_running()):
             return
-        if self._own is None and _runs_here(loop):
+        if self._own is None and _running_loop() is loop:
             self._ending = loop.create_task(self._end())  # the loop itself refers to it weakly
             return
         try:
@@ -147,8 +144,9 @@ def _start(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, An
     step.add_done_callback(stop)
 
 
-def _runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop that runs in this thread."""
     try:
-        return asyncio.get_running_loop() is loop
+        return asyncio.get_running_loop()
     except RuntimeError:
-        return False
+        return None
