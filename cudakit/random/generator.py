@@ -27,6 +27,7 @@ from cudakit.ops.sort import LONGEST_ROW, Sorting, argsort, lines_of, order_of, 
 from cudakit.ops.take import take
 from cudakit.streams import process
 from cudakit.types.checked import flag, whole
+from cudakit.types.scalars import integer_range
 
 # --- fills ------------------------------------------------------------------------------------------------------------
 
@@ -151,7 +152,7 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
     """
     if dtype.kind not in "biu" or not dtype.isnative:
         raise ArgumentError(f"{op}: dtype {dtype} is not one of bool and the integers")
-    least, greatest = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    least, greatest = integer_range(dtype)
     if low < least:
         raise ArgumentError(f"{op}: low={shortened(low)} is out of bounds for {dtype}, whose least is {least}")
     if last > greatest:
@@ -302,10 +303,7 @@ class Generator:
 
     def advance(self, delta: int) -> Self:
         """Go so many positions, of four words each, further; back, where it is below 0."""
-        try:
-            steps = index(delta)
-        except TypeError:
-            raise ArgumentError(f"Generator.advance: delta is an int, got {shortened(delta)}") from None
+        steps = _integer("Generator.advance", "delta", delta)
         with self._lock:
             self._position = (self._position + steps) % _POSITIONS
         return self
