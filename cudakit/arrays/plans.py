@@ -121,24 +121,17 @@ class Array(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """How rows are spread over threads: WIDTH, BLOCK and ITEMS of the kernels, blocks of the launch, parts of a row."""
+    """How rows or columns are spread over threads.
+
+    WIDTH, BLOCK, ITEMS and (of columns) HEIGHT of the kernels, blocks of the launch, parts of a row or column.
+    """
 
     width: int
     block: int
     items: int
     blocks: int
     parts: int
-
-
-class _SpreadColumns(NamedTuple):
-    """How columns are spread over threads: WIDTH, HEIGHT, BLOCK and ITEMS of the kernel, blocks, parts of a column."""
-
-    width: int
-    height: int
-    block: int
-    items: int
-    blocks: int
-    parts: int
+    height: int = 1
 
 
 class ReductionTask(NamedTuple):
@@ -165,12 +158,12 @@ class ReductionTask(NamedTuple):
     loads: int = 4
     block: int | None = None
 
-    def items(self, spread: _Spread | _SpreadColumns) -> int:
+    def items(self, spread: _Spread) -> int:
         """Loads of each array that a thread has in flight."""
         several = sum(array is not None for array in self.arrays)
         return min(_ITEMS if several <= 1 else max(1, self.loads // several), spread.items)
 
-    def launch(self, how: str, spread: _Spread | _SpreadColumns, results: int, **layout: Any) -> Launch:
+    def launch(self, how: str, spread: _Spread, results: int, **layout: Any) -> Launch:
         """A launch of `results`, whose parts leave their states in the workspace."""
         starts = [array.start if array else 0 for array in self.arrays]
         scratch_bytes = results * spread.parts * self.state_bytes if spread.parts > 1 else 0
@@ -318,7 +311,7 @@ def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 
     return _Spread(block, block, _ITEMS, min(rows * parts, _MOST_BLOCKS), parts)
 
 
-def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _SpreadColumns:
+def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _Spread:
     """How `outer` sets of `inner` columns, `count` of them a thread, fill all multiprocessors."""
     block = task.block or _COLUMN_THREADS
     # Rows of threads are halved: what a block has beside a power of two stands side by side.
@@ -334,7 +327,7 @@ def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, in
     parts = 1
     if tiles <= TICKETS:
         parts = max(1, min(2 * (_THREADS // block) * task.units // tiles, length // (height * items)))
-    return _SpreadColumns(width, height, block, items, min(tiles * parts, _MOST_BLOCKS), parts)
+    return _Spread(width, block, items, min(tiles * parts, _MOST_BLOCKS), parts, height)
 
 
 def _power_of_two(number: int) -> int:
@@ -517,7 +510,7 @@ class _ScanPlan:
         most = max(1, _KEPT_BYTES // (self.vector * (4 * self.item_words + self.element_bytes)))
         rank, threads = len(self.extents), self.task.block or _ROWS_THREADS
         if packs <= 32 * min(4, most):
-            width, rows = min(32, 1 << (packs - 1).bit_length()), -(-packs // 32)
+            width, rows = min(32, _power_of_two(packs)), -(-packs // 32)
             at_once = max(1, min(4, most) // rows)
             shape = f"{rank}, {self.vector}, {threads // 32}, {width}, {rows}, {at_once}"
             blocks = -(-self.lines * width // (threads * at_once))
@@ -554,12 +547,12 @@ class _ScanPlan:
         self, name: str, shape: str, launch: Config, status_bytes: int, stages: int = 0, along: int = 1
     ) -> Launch:
         inputs, writers = len(self.readers), self.task.writers
-        spacings = sum(
-            (0 if step == 1 else 1 if step == 0 else 2) << 2 * k for k, step in enumerate(self.along[:inputs])
-        )
-        writings = sum(
-            (_NEIGHBOURS if writer.writing == PACKED and step == 1 else writer.writing) << 2 * k
-            for k, (writer, step) in enumerate(zip(writers, self.along[inputs:], strict=True))
+        spacings = _coded(_spacings(self.along[:inputs]))
+        writings = _coded(
+            [
+                _NEIGHBOURS if writer.writing == PACKED and step == 1 else writer.writing
+                for writer, step in zip(writers, self.along[inputs:], strict=True)
+            ]
         )
         starts = [array.start if array else 0 for array in (*self.readers, *(w.array for w in writers))]
         whole = [self.n, *(step for rest in self.others for step in rest)]
