@@ -214,7 +214,7 @@ def pad(
         is_zero = value.__class__ is int and value == 0
         fill = b"" if is_zero else bytes(as_number("pad", "value", value, dtype).tobytes())
         return moved("pad", place, x, out, pad_job, widths, mode, fill)
-    ends = _widths(shape, widths)
+    ends = _widths(shape, widths, mode)
     padded = tuple(before + n + after for n, (before, after) in zip(shape, ends, strict=True))
     to = target("pad", place, out, padded, dtype, x)
     inner = [slice(before, before + n) for n, (before, _) in zip(shape, ends, strict=True)]
@@ -225,8 +225,6 @@ def pad(
     for d, (before, after) in enumerate(ends):
         # What was padded before is padded along, as NumPy does it.
         region = to.written[(slice(None),) * (d + 1) + tuple(inner[d + 1 :])]
-        if before + after and not shape[d] and mode not in ("constant", "empty"):
-            raise ArgumentError(f"pad: dimension {d} is empty, mode {mode} has nothing to fill it with; use constant")
         for side, count in enumerate((before, after)):
             if count and region.size and mode != "empty":
                 _fill_end(place, mode, region, d, side, (before, shape[d], count), numbers[d][side], lengths[d][side])
@@ -304,8 +302,8 @@ def _pairs(width: Any) -> Any:
     return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
 
 
-def _widths(shape: Ints, width: Any) -> list[list[int]]:
-    """Elements before and after each dimension."""
+def _widths(shape: Ints, width: Any, mode: str) -> list[list[int]]:
+    """Elements that a mode puts before and after each dimension."""
     try:
         widths: list[list[int]] = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
     except ValueError:
@@ -318,6 +316,8 @@ def _widths(shape: Ints, width: Any) -> list[list[int]]:
             raise ArgumentError(f"pad: width {(before, after)} of dimension {d} is negative; slice the array instead")
         if before + shape[d] + after >= 2**62:
             raise ArgumentError(f"pad: width {shortened(width)} makes a dimension of more elements than an array has")
+        if before + after and not shape[d] and mode not in ("constant", "empty"):
+            raise ArgumentError(f"pad: dimension {d} is empty, mode {mode} has nothing to fill it with; use constant")
     return widths
 
 
@@ -345,11 +345,8 @@ def pad_job(
     dtype: np.dtype, shape: Ints, strides: Ints, width: Any, mode: str, fill: bytes, out_strides: Ints | None
 ) -> Job:
     """What pads an array by `width`, pairs for each dimension, where the mode is a map of indices."""
-    widths = _widths(shape, width)
+    widths = _widths(shape, width, mode)
     steps = steps_of("pad", dtype, strides)
-    for d, (before, after) in enumerate(widths):
-        if before + after and not shape[d] and mode != "constant":
-            raise ArgumentError(f"pad: dimension {d} is empty, mode {mode} has nothing to fill it with; use constant")
     mapping, fuses = _MAPS[mode]
     dimensions = [
         Dimension(before + n + after, n, step, before)
@@ -475,7 +472,7 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, ca
                 f"concatenate: arrays[0] has shape {shape} and arrays[{j}] {extents}; only axis {along} may differ"
             )
         steps = steps_of("concatenate", own, strides)
-        across = prod(extents[along:]) if axis is not None else prod(extents)
+        across = prod(extents[along:])
         step = _row_step(extents, steps, along)
         if own != dtype or (step is None and not is_row_major(extents, steps)):
             copied.append(j)
@@ -488,7 +485,7 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, ca
             views.append((j, sizes[-1]))
     lengths = [extents[along] if axis is not None else prod(extents) for _, extents, _ in kinds]
     result = (sum(lengths),) if axis is None else (*shape[:along], sum(lengths), *shape[along + 1 :])
-    height = 1 if axis is None else prod(shape[:along])
+    height = prod(shape[:along])
     launches = tuple(
         _launch(word, dtype, height, columns, rows, sizes, slice(first, min(first + _MOST, len(kinds))))
         for first in range(0, len(kinds), _MOST)

@@ -264,9 +264,8 @@ def cast_job(
     kernel = Kernel.from_template("cast/strided")[
         (*arguments, len(extents), "int" if size < 2**31 - _PACK else "long long")
     ]
-    launch = config(-(-size * widest // (_PACK * _BLOCK)), _BLOCK)
     views = views_or_none((view_of(shape, x), view_of(shape, to)))
-    return Job(shape, (), kernel, launch, numbers=(below, out_below, size, layout), views=views)
+    return Job(shape, (), kernel, _cover(size, widest), numbers=(below, out_below, size, layout), views=views)
 
 
 # --- delivery ---------------------------------------------------------------------------------------------------------
