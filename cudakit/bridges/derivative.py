@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Sequence
+from operator import add, mul, sub, truediv
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cudakit.bridges.work import library
@@ -28,6 +29,7 @@ _OTHERS = {
 }
 #: Functions that are constant between their steps, and that C++ has by these names.
 _STEPS = ("floor", "ceil", "trunc", "rint", "round")
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
 #: Types whose values are whole, and division with them another.
 _WHOLE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|bool|u?int\d+_t)\b")
 
@@ -217,11 +219,12 @@ class _Reader:
             ways.append(own)
         for name in ways[0].keys() & ways[1].keys():
             first, second = ways[0][name], ways[1][name]
-            if first != second:
-                chosen = self._sympy.Piecewise((first.of, condition), (second.of, True))
-                names[name] = Value(chosen, first.is_whole and second.is_whole)
-            else:
-                names[name] = first
+            names[name] = first if first == second else self._either(condition, first, second)
+
+    def _either(self, condition: Any, first: Value, second: Value) -> Value:
+        """The first value where a condition holds, else the second."""
+        chosen = self._sympy.Piecewise((first.of, condition), (second.of, True))
+        return Value(chosen, first.is_whole and second.is_whole)
 
     def _named(self, name: str, names: dict[str, Value]) -> Value:
         if name not in names:
@@ -255,9 +258,9 @@ class _Reader:
                 return self._binary(operator, self._value(field("left"), names), self._value(field("right"), names))
             case "conditional_expression":
                 condition = self._condition(field("condition"), names)
-                first, second = (self._value(field(part), names) for part in ("consequence", "alternative"))
-                chosen = self._sympy.Piecewise((first.of, condition), (second.of, True))
-                return Value(chosen, first.is_whole and second.is_whole)
+                return self._either(
+                    condition, *(self._value(field(part), names) for part in ("consequence", "alternative"))
+                )
             case "cast_expression":
                 return self._as(_text(field("type")), self._value(field("value"), names))
             case "call_expression":
@@ -292,17 +295,9 @@ class _Reader:
         for value in (left, right):
             if not isinstance(value.of, sympy.Expr):
                 self._refuse("a truth value is counted with; write it as condition ? 1 : 0")
-        match operator:
-            case "+":
-                return Value(left.of + right.of, whole)
-            case "-":
-                return Value(left.of - right.of, whole)
-            case "*":
-                return Value(left.of * right.of, whole)
-            case "/":
-                return Value(left.of / right.of)
-        self._refuse(f"the operator {operator} is not understood")
-        raise AssertionError
+        if operator not in _ARITHMETIC:
+            self._refuse(f"the operator {operator} is not understood")
+        return Value(_ARITHMETIC[operator](left.of, right.of), whole)
 
     def _call(self, name: str, arguments: Node | None, names: dict[str, Value]) -> Value:
         given = [self._value(child, names) for child in (arguments.named_children if arguments else ())]
@@ -388,13 +383,11 @@ def _printer(like: str) -> Any:
         def _print_Float(self, value: Any) -> str:
             return f"decltype(0.0f + {like})({float(value)!r})"
 
-        def _print_NumberSymbol(self, value: Any) -> str:
-            return self._print_Float(value)
+        _print_NumberSymbol = _print_Float
 
         def _print_log(self, value: Any) -> str:
-            if value.args[0].is_number:
-                return self._print_Float(value)
-            return f"log({self._print(value.args[0])})"
+            is_number = value.args[0].is_number
+            return self._print_Float(value) if is_number else f"log({self._print(value.args[0])})"
 
         def _print_sign(self, value: Any) -> str:
             text = self._print(value.args[0])

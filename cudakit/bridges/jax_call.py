@@ -46,16 +46,14 @@ _METADATA = 1
 _INVALID_ARGUMENT = 3
 #: Types of elements, by XLA's numbers.
 _DTYPES = {
-    **dict(zip((1, 2, 3, 4, 5), map(np.dtype, ("?", "i1", "i2", "i4", "i8")), strict=True)),
-    **dict(zip((6, 7, 8, 9), map(np.dtype, ("u1", "u2", "u4", "u8")), strict=True)),
-    **dict(zip((10, 11, 12, 15, 18), map(np.dtype, ("f2", "f4", "f8", "c8", "c16")), strict=True)),
-    **dict(
-        zip(
-            (16, 19, 20),
-            map(np.dtype, (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn)),
-            strict=True,
-        )
-    ),
+    number: np.dtype(dtype)
+    for numbers, dtypes in (
+        ((1, 2, 3, 4, 5), ("?", "i1", "i2", "i4", "i8")),
+        ((6, 7, 8, 9), ("u1", "u2", "u4", "u8")),
+        ((10, 11, 12, 15, 18), ("f2", "f4", "f8", "c8", "c16")),
+        ((16, 19, 20), (ml_dtypes.bfloat16, ml_dtypes.float8_e5m2, ml_dtypes.float8_e4m3fn)),
+    )
+    for number, dtype in zip(numbers, dtypes, strict=True)
 }
 
 
