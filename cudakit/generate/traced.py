@@ -553,21 +553,22 @@ class Trace:
 
     def lines(self, *results: str) -> list[str]:
         """The lines that the values of these names take, and no others."""
-        wanted, found = set(results), []
-        for statement in reversed(self.statements):
-            if not wanted.isdisjoint(statement.sets):
-                wanted |= statement.uses
-                found.append(statement.text)
-        return found[::-1]
+        return self._needed(results)[0][::-1]
 
     def sources(self, *results: str) -> set[str]:
         """The sources that the values of these names come of, numbers too, and those that decide their shapes."""
-        wanted = set(results)
-        for statement in reversed(self.statements):
-            if not wanted.isdisjoint(statement.sets):
-                wanted |= statement.uses
+        _, needed = self._needed(results)
         shapes: frozenset[str] = frozenset().union(*(self.origins.get(name, ()) for name in results))
-        return {name for name in wanted if not name.startswith("t")} | shapes
+        return {name for name in needed if not name.startswith("t")} | shapes
+
+    def _needed(self, results: Iterable[str]) -> tuple[list[str], set[str]]:
+        """The lines that values take, from the last to the first, and the names in them."""
+        needed, lines = set(results), []
+        for statement in reversed(self.statements):
+            if not needed.isdisjoint(statement.sets):
+                needed |= statement.uses
+                lines.append(statement.text)
+        return lines, needed
 
     def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
         """A universal function of traced values and numbers."""

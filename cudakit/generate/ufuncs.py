@@ -177,41 +177,33 @@ def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:
     return found[0], found[1].replace("A", accumulated(kind))
 
 
+def _folding(name: str, method: str, kind: np.dtype, masked: bool = False) -> dict[str, Any]:
+    """The arguments of `reduction` and `scan` for a function's method."""
+    combination, kept = _combination(name, kind), accumulated(kind)
+    assert combination is not None  # those that have none go through lines
+    combine, identity = combination
+    value = f"cudakit::as<{kept}>(x)"
+    return {
+        "inputs": "X x" + ", bool w" * masked,
+        "outputs": f"{declared_name(kind)} y",
+        "map": f"w ? {value} : static_cast<{kept}>({identity})" if masked else value,
+        "reduce": combine,
+        "identity": identity,
+        "name": f"{name}_{method}",
+        "acc": kept,
+        "preamble": _preamble(kind),
+        "options": OPTIONS,
+    }
+
+
 @functools.cache
 def _reduction(name: str, kind: np.dtype, masked: bool) -> Reduction:
-    found, kept = _combination(name, kind), accumulated(kind)
-    assert found is not None  # those that have none go through lines
-    combine, identity = found
-    value = f"cudakit::as<{kept}>(x)"
-    return reduction(
-        "X x" + ", bool w" * masked,
-        f"{declared_name(kind)} y",
-        map=f"w ? {value} : static_cast<{kept}>({identity})" if masked else value,
-        reduce=combine,
-        identity=identity,
-        name=f"{name}_reduce",
-        acc=kept,
-        preamble=_preamble(kind),
-        options=OPTIONS,
-    )
+    return reduction(**_folding(name, "reduce", kind, masked))
 
 
 @functools.cache
 def _scan(name: str, kind: np.dtype) -> Scan:
-    found, kept = _combination(name, kind), accumulated(kind)
-    assert found is not None  # those that have none go through lines
-    combine, identity = found
-    return scan(
-        "X x",
-        f"{declared_name(kind)} y",
-        map=f"cudakit::as<{kept}>(x)",
-        reduce=combine,
-        identity=identity,
-        name=f"{name}_accumulate",
-        acc=kept,
-        preamble=_preamble(kind),
-        options=OPTIONS,
-    )
+    return scan(**_folding(name, "accumulate", kind))
 
 
 def _function(name: str, inputs: Sequence[Parameter], output: Parameter, body: str, preamble: str) -> Elementwise:
@@ -618,7 +610,6 @@ class Ufunc(Elementwise):
         found = self._others.get(key)
         if found is None:
             found = self._others[key] = type(self)(self.recipe.name, *key)
-            found.__dict__["_casting"] = casting
         return found
 
     def _weak(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
