@@ -48,7 +48,7 @@ def wanted_key(specialization: Specialization) -> str | None:
 def _has_headers(text: bytes, folder: Path | None) -> bool:
     """Whether a header in the source's folder may be included, directly or in the place of one of CUDA's."""
     try:
-        names, asked = names_included(text), any(names_asked_for(text))
+        names, asked = list(names_included(text)), any(names_asked_for(text))
     except Unsure:
         return True
     if asked or folder is None or not names:

@@ -9,7 +9,7 @@ signatures, does not is written as both take it (`with_written_kernels`, `withou
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -66,9 +66,9 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     defined : iterable of str
         Macros of the command line.
     """
-    flat = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
+    flat, left_out = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
     # NVRTC is no nvcc for CUDA's headers, but for the program it is.
-    text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat.text))
+    text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat))
     cutter = _Cutter(with_written_kernels(text), frozenset(defined))
     kept = cutter.kept()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
@@ -77,7 +77,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
         includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
     text = f'{includes}{namespaces}#line 1 "{preprocessor.escaped(source.name)}"\n{kept}'
-    return replace(source, text=text, host_code="skip", left_out=tuple(flat.left_out), whole=source, origin=None)
+    return replace(source, text=text, host_code="skip", left_out=left_out, whole=source, origin=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -108,7 +108,7 @@ class _Cutter:
         self._macros = preprocessor.words_of_macros(text)
         self._called = preprocessor.CalledMacros(text)
         self._braces = {macro.name for macro in self._outline.macros if macro.body.count("{") != macro.body.count("}")}
-        self._annotations = self._annotating()
+        self._annotations = _writing(_ANNOTATIONS, self._macros)
         self._launching = frozenset(self._named_at_launches())
         self._arguments, self._launched = written_by_host(self._outline, self._annotations)
         self._cut: list[tuple[int, int]] = []
@@ -232,15 +232,6 @@ class _Cutter:
 
     def _namespace_aliases(self) -> set[str]:
         return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
-
-    def _annotating(self) -> frozenset[str]:
-        """CUDA's annotations for the device, and the macros that stand for one."""
-        found = set(_ANNOTATIONS)
-        while True:
-            more = {name for name, words in self._macros.items() if name not in found and words & found}
-            if not more:
-                return frozenset(found)
-            found |= more
 
     def _named_at_launches(self) -> Iterator[str]:
         """Names in the bodies of functions that launch kernels."""
@@ -447,6 +438,14 @@ class _Cutter:
         return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
 
 
+def _writing(words: Set[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """`words`, and the macros that stand for one of them."""
+    found = frozenset(words)
+    while more := {name for name, names in macros.items() if name not in found and names & found}:
+        found |= more
+    return found
+
+
 def _without_angles(text: str) -> str:
     """`text` without the template arguments behind its names."""
     while (shorter := _ANGLES.sub("", text)) != text:
@@ -498,9 +497,7 @@ def with_written_kernels(text: str) -> str:
     if not _KERNEL_MACRO.search(text):
         return text
     called, macros = preprocessor.CalledMacros(text), preprocessor.words_of_macros(text)
-    writing = {"__global__"}
-    while more := {name for name, words in macros.items() if name not in writing and words & writing}:
-        writing |= more
+    writing = _writing({"__global__"}, macros)
     whole = outline.outline(text)
     parts, behind = [], 0
     for piece in whole.pieces:

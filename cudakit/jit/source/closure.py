@@ -292,7 +292,7 @@ def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
         If a macro makes a name.
     """
     found: dict[str, None] = {}
-    pending: list[tuple[tuple[str, ...], Iterable[str]]] = [((), _included(text))]
+    pending: list[tuple[tuple[str, ...], Iterable[str]]] = [((), names_included(text))]
     while pending:
         own, names = pending.pop()
         for name in names:
@@ -300,11 +300,13 @@ def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
                 path = os.path.join(folder, name)
                 if path not in found and os.path.isfile(path):
                     found[path] = None
-                    pending.append(((os.path.dirname(path),), _names_in(path)))
+                    # CUDA's own are known by their version.
+                    names_there = () if headers.is_cudas(path) else names_included(read(path))
+                    pending.append(((os.path.dirname(path),), names_there))
     return list(found)
 
 
-def names_included(text: bytes) -> list[str]:
+def names_included(text: bytes) -> Iterator[str]:
     """Every name in what may be an ``#include`` of a text, in any spelling.
 
     Raises
@@ -312,22 +314,7 @@ def names_included(text: bytes) -> list[str]:
     Unsure
         If a macro makes a name.
     """
-    return list(_included(text))
-
-
-def _names_in(path: str) -> Iterable[str]:
-    if headers.is_cudas(path):
-        return ()  # known by their version
-    with open(path, "rb") as file:
-        return list(_included(file.read()))
-
-
-def _included(text: bytes) -> Iterator[str]:
-    for match in _directives(text):
+    for match in _DIRECTIVE.finditer(spliced(text)):
         if not (match[1] or match[2]):
             raise Unsure("a macro names a header")
         yield os.fsdecode(match[1] or match[2])
-
-
-def _directives(text: bytes) -> Iterator[re.Match[bytes]]:
-    return _DIRECTIVE.finditer(spliced(text))

@@ -34,22 +34,7 @@ _MOST_DEEP: Final = 64
 _MOST_WRITTEN: Final = 5000
 
 
-@dataclass(slots=True)
-class Flattened:
-    """A text with its headers in it.
-
-    Attributes
-    ----------
-    text : str
-    left_out : dict of str to None
-        Names of the headers that were taken out or are missing, in their order.
-    """
-
-    text: str
-    left_out: dict[str, None] = field(default_factory=dict)
-
-
-def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) -> Flattened:
+def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) -> tuple[str, tuple[str, ...]]:
     """`text`, without its comments, with the headers that are found in `folder` and in `folders`.
 
     Parameters
@@ -61,19 +46,23 @@ def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) ->
         Where quoted headers are looked for first.
     folders : iterable of str
         The project's, in order.
+
+    Returns
+    -------
+    str, tuple of str
+        The text, and the names of the headers that were taken out or are missing, in their order.
     """
-    found = Flattened("")
     # A toolkit's folder may have a library's headers that no list here names.
     places = dict.fromkeys((*map(os.path.abspath, folders), *map(str, headers.toolkit_folders())))
-    found.text = _Flattener(tuple(places), found).write(text, name, folder, ())
-    return found
+    flattener = _Flattener(tuple(places))
+    return flattener.write(text, name, folder, ()), tuple(flattener.left_out)
 
 
 @dataclass(slots=True)
 class _Flattener:
     folders: tuple[str, ...]
-    found: Flattened
     conditions: Conditions = field(default_factory=lambda: Conditions("__NVCC__"))
+    left_out: dict[str, None] = field(default_factory=dict)
     written: int = 0
 
     def write(self, text: str, name: str, folder: str | None, within: tuple[str, ...]) -> str:
@@ -96,7 +85,7 @@ class _Flattener:
                     if new := self._own(path, within):
                         parts.append(f'{new}\n#line {line} "{escaped(name)}"')
                 elif not headers.is_for_device(header):
-                    self.found.left_out[header] = None
+                    self.left_out[header] = None
                     parts.append("" if headers.is_hosts(header) else f"{MISSING} {target[0].strip()}")
                 continue
             # What stands in quotes is a pragma's.
