@@ -267,19 +267,14 @@ def _offset(form: Form, base: Any, by: Any) -> Any:
 
 # ── atomic operations ──
 
-_ATOMIC: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "add": np.add, "addf": np.add,
-    "max": np.maximum, "min": np.minimum, "xchg": lambda old, new: new,
+#: What atomic operations make of old and new values, by their modes.
+COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "add": np.add,
+    "addf": lambda old, new: (wide(old) + wide(new)).astype(old.dtype),
+    "max": np.maximum, "umax": lambda old, new: np.maximum(unsigned(old), unsigned(new)).view(old.dtype),
+    "min": np.minimum, "umin": lambda old, new: np.minimum(unsigned(old), unsigned(new)).view(old.dtype),
+    "xchg": lambda old, new: new,
 }  # fmt: skip
-
-
-def _combined(mode: str) -> Callable[[Any, Any], Any]:
-    if mode in ("umax", "umin"):
-        function = np.maximum if mode == "umax" else np.minimum
-        return lambda old, new: function(unsigned(old), unsigned(new)).view(old.dtype)
-    if mode == "addf":
-        return lambda old, new: (wide(old) + wide(new)).astype(old.dtype)
-    return _ATOMIC[mode]
 
 
 def _atomically(
@@ -315,7 +310,7 @@ def _flat(value: np.ndarray, addresses: np.ndarray) -> np.ndarray:
 
 @acts("atomic_rmw_tko")
 def _rmw(form: Form, block: Block, addresses: np.ndarray, value: np.ndarray) -> np.ndarray:
-    combine, new = _combined(form.attributes["mode"]), _flat(value, addresses)
+    combine, new = COMBINED[form.attributes["mode"]], _flat(value, addresses)
     mask = _mask(form, block, addresses)
     return _atomically(form, block, addresses, mask, form.dtype, lambda old, at: combine(old, new[at]))
 
@@ -336,11 +331,8 @@ def _cas(form: Form, block: Block, addresses: np.ndarray, compared: np.ndarray, 
 def _reduce_view(form: Form, block: Block, tiles: Tiles, *operands: Any) -> None:
     *indices, value = operands
     addresses, inside = positions(tiles, indices, form.promised)
-    combine, new, dtype = (
-        _combined(form.attributes["mode"]),
-        _flat(value, addresses),
-        element_dtype(tiles.tensor.element),
-    )
+    combine, new = COMBINED[form.attributes["mode"]], _flat(value, addresses)
+    dtype = element_dtype(tiles.tensor.element)
     _atomically(form, block, addresses, inside, dtype, lambda old, at: combine(old, new[at]))
 
 

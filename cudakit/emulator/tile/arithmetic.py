@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from cudakit.emulator.instructions import rounding
-from cudakit.emulator.tile.decode import Block, Decoder, Form, Step, acts, computes, operation, pure
+from cudakit.emulator.tile.decode import Block, Form, Step, acts, computes, operation, pure
 from cudakit.emulator.tile.values import (
     constant,
     directed,
@@ -125,7 +125,7 @@ def _unpack(form: Form, a: Any) -> Any:
 
 
 @operation("constant", "iota")
-def _constant(given: Operation, decoder: Decoder) -> Step:
+def _constant(given: Operation) -> Step:
     (made,) = given.types
     is_iota = given.name == "iota"
     value = np.arange(shape_of(made)[0], dtype=dtype_of(made)) if is_iota else constant(given.attributes["value"], made)
@@ -243,7 +243,7 @@ def _narrowed(given: Operation, function: Callable[..., Any]) -> Callable[..., A
 
 
 @operation("addf", "subf", "mulf", "divf", "remf", "fpowf", "atan2")
-def _binary(given: Operation, decoder: Decoder) -> Step:
+def _binary(given: Operation) -> Step:
     function = _BINARY[given.name]
     mode = given.attributes.get("rounding", "nearest_even")
     if mode not in _NEAREST:
@@ -299,7 +299,7 @@ def _sum(a: Any, b: Any, mode: str) -> Any:
 
 
 @operation("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh")
-def _unary(given: Operation, decoder: Decoder) -> Step:
+def _unary(given: Operation) -> Step:
     function, dtype = _UNARY[given.name], dtype_of(given.types[0])
     mode = given.attributes.get("rounding", "nearest_even")
     if given.name == "sqrt" and mode not in _NEAREST:
@@ -311,13 +311,13 @@ def _unary(given: Operation, decoder: Decoder) -> Step:
 
 
 @operation("floor", "ceil", "absf", "negf")
-def _exact(given: Operation, decoder: Decoder) -> Step:
+def _exact(given: Operation) -> Step:
     dtype, function = dtype_of(given.types[0]), _EXACT[given.name]
     return pure(given, lambda value: function(wide(value)).astype(dtype))
 
 
 @operation("fma")
-def _fma(given: Operation, decoder: Decoder) -> Step:
+def _fma(given: Operation) -> Step:
     mode, dtype = given.attributes.get("rounding", "nearest_even"), dtype_of(given.types[0])
     chosen = _MODES.get(mode, "rn")
     if dtype.itemsize == 2:
@@ -328,7 +328,7 @@ def _fma(given: Operation, decoder: Decoder) -> Step:
 
 
 @operation("maxf", "minf")
-def _extremum(given: Operation, decoder: Decoder) -> Step:
+def _extremum(given: Operation) -> Step:
     is_least = given.name == "minf"
     names = ("maximum", "minimum") if given.attributes.get("nan") else ("fmax", "fmin")
     function = getattr(np, names[is_least])
@@ -349,7 +349,7 @@ def _compare_floats(form: Form, a: Any, b: Any) -> Any:
 
 
 @operation("select")
-def _select(given: Operation, decoder: Decoder) -> Step:
+def _select(given: Operation) -> Step:
     return pure(given, np.where)
 
 
@@ -362,7 +362,7 @@ _INTEGERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 @operation(*_INTEGERS)
-def _integers(given: Operation, decoder: Decoder) -> Step:
+def _integers(given: Operation) -> Step:
     function = _INTEGERS[given.name]
     if dtype_of(given.types[0]) == np.bool_:
         if given.name in ("negi", "absi"):  # of one bit, each is its own negative
@@ -387,12 +387,12 @@ def _of_sign(given: Operation, function: Callable[..., Any]) -> Callable[..., An
 
 
 @operation("maxi", "mini")
-def _integer_extremum(given: Operation, decoder: Decoder) -> Step:
+def _integer_extremum(given: Operation) -> Step:
     return pure(given, _of_sign(given, np.maximum if given.name == "maxi" else np.minimum))
 
 
 @operation("divi", "remi")
-def _divide(given: Operation, decoder: Decoder) -> Step:
+def _divide(given: Operation) -> Step:
     mode = given.attributes.get("rounding", "zero")
 
     def quotient(a: Any, b: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
@@ -11,12 +11,12 @@ import numpy as np
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.tile.values import Box, dtype_of, shape_of, signed, unsigned
 from cudakit.errors import EmulationError
-from cudakit.jit.compile.tile_ir import Operation, Region, Tile
+from cudakit.jit.compile.tile_ir import Operation, Tile
 
 #: What a step gives where it ends its block: how, and with which values.
 Ended: TypeAlias = tuple[str, Sequence[Any]] | None
 Step: TypeAlias = Callable[["Block"], Ended]
-Maker: TypeAlias = Callable[[Operation, "Decoder"], Step]
+Maker: TypeAlias = Callable[[Operation], Step]
 Function: TypeAlias = Callable[..., Any]
 
 
@@ -110,7 +110,7 @@ def computes(*names: str) -> Callable[[Function], Function]:
     """Enter a function of a form and operands under the names of operations with one result."""
 
     def enter(function: Function) -> Function:
-        operation(*names)(lambda given, _: pure(given, partial(function, Form(given))))
+        operation(*names)(lambda given: pure(given, partial(function, Form(given))))
         return function
 
     return enter
@@ -123,7 +123,7 @@ def acts(*names: str) -> Callable[[Function], Function]:
     """
 
     def enter(function: Function) -> Function:
-        def made(given: Operation, _: Decoder) -> Step:
+        def made(given: Operation) -> Step:
             form, operands, results = Form(given), given.operands, given.results
 
             def step(block: Block) -> Ended:
@@ -141,25 +141,21 @@ def acts(*names: str) -> Callable[[Function], Function]:
     return enter
 
 
-class Decoder:
-    """Makes the steps of a function, each operation's when its block is decoded."""
-
-    def region(self, region: Region) -> list[Decoded]:
-        """A region's operations."""
-        return [self.decoded(each) for each in region.operations]
-
-    def decoded(self, given: Operation) -> Decoded:
-        try:
-            if given.name not in MAKERS:
-                raise EmulationError(f"the operation {given.name} of Tile IR is not emulated")
-            return Decoded(given, MAKERS[given.name](given, self))
-        except EmulationError as error:
-            return Decoded(given, _refused(str(error)))
+def decode(operations: Iterable[Operation]) -> list[Decoded]:
+    """The operations of a function or region, with their steps; what is not emulated is refused when it runs."""
+    return [Decoded(each, _step_of(each)) for each in operations]
 
 
-def _refused(what: str) -> Step:
+def _step_of(given: Operation) -> Step:
+    try:
+        if given.name not in MAKERS:
+            raise EmulationError(f"the operation {given.name} of Tile IR is not emulated")
+        return MAKERS[given.name](given)
+    except EmulationError as error:
+        refusal = str(error)
+
     def step(block: Block) -> Ended:
-        raise EmulationError(what)
+        raise EmulationError(refusal)
 
     return step
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.machine.memory import AccessError, Memory
-from cudakit.emulator.tile.decode import Block, Decoded, Decoder, Ended, Step, operation
+from cudakit.emulator.tile.decode import Block, Decoded, Ended, Step, decode, operation
 from cudakit.emulator.tile.races import Races
 from cudakit.emulator.tile.values import Box, dtype_of, shape_of
 from cudakit.errors import EmulationError
@@ -45,8 +45,7 @@ class TileProgram:
     def decoded(self, function: Function) -> list[Decoded]:
         """A kernel's operations, decoded at its first launch."""
         if function.name not in self._decoded:
-            decoder = Decoder()
-            self._decoded[function.name] = [decoder.decoded(each) for each in function.operations]
+            self._decoded[function.name] = decode(function.operations)
         return self._decoded[function.name]
 
 
@@ -217,7 +216,7 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
 
 
 @operation("yield", "continue", "break", "return")
-def _end(given: Operation, decoder: Decoder) -> Step:
+def _end(given: Operation) -> Step:
     name, operands = given.name, given.operands
 
     def step(block: Block) -> Ended:
@@ -227,9 +226,9 @@ def _end(given: Operation, decoder: Decoder) -> Step:
 
 
 @operation("if")
-def _if(given: Operation, decoder: Decoder) -> Step:
+def _if(given: Operation) -> Step:
     (condition,), results = given.operands, given.results
-    branches = [decoder.region(region) for region in given.regions]
+    branches = [decode(region.operations) for region in given.regions]
 
     def step(block: Block) -> Ended:
         taken = 0 if block.values[condition] else 1
@@ -277,10 +276,10 @@ def _loop_of(
 
 
 @operation("for")
-def _for(given: Operation, decoder: Decoder) -> Step:
+def _for(given: Operation) -> Step:
     low, high, by, *starts = given.operands
     (region,) = given.regions
-    run = _loop_of(given.results, region.arguments, decoder.region(region), tuple(starts))
+    run = _loop_of(given.results, region.arguments, decode(region.operations), tuple(starts))
     dtype, unsigned = dtype_of(region.types[0]), given.attributes.get("unsigned", False)
     bits = (1 << 8 * dtype.itemsize) - 1
 
@@ -301,16 +300,16 @@ def _for(given: Operation, decoder: Decoder) -> Step:
 
 
 @operation("loop")
-def _loop(given: Operation, decoder: Decoder) -> Step:
+def _loop(given: Operation) -> Step:
     (region,) = given.regions
-    run = _loop_of(given.results, region.arguments, decoder.region(region), given.operands)
+    run = _loop_of(given.results, region.arguments, decode(region.operations), given.operands)
     return lambda block: run(block, itertools.repeat(None))
 
 
-def _combining(given: Operation, decoder: Decoder) -> Callable[[Block, list[Any], list[Any]], list[Any]]:
+def _combining(given: Operation) -> Callable[[Block, list[Any], list[Any]], list[Any]]:
     """What combines two rows of values, as the region says for two elements."""
     (region,) = given.regions
-    body, numbers = decoder.region(region), region.arguments
+    body, numbers = decode(region.operations), region.arguments
 
     def combine(block: Block, first: list[Any], second: list[Any]) -> list[Any]:
         for place, pair in enumerate(zip(first, second, strict=True)):
@@ -323,8 +322,8 @@ def _combining(given: Operation, decoder: Decoder) -> Callable[[Block, list[Any]
 
 
 @operation("reduce")
-def _reduce(given: Operation, decoder: Decoder) -> Step:
-    combine, axis, results = _combining(given, decoder), given.attributes["dim"], given.results
+def _reduce(given: Operation) -> Step:
+    combine, axis, results = _combining(given), given.attributes["dim"], given.results
 
     def step(block: Block) -> Ended:
         rows = [np.moveaxis(block.values[number], axis, 0) for number in given.operands]
@@ -339,8 +338,8 @@ def _reduce(given: Operation, decoder: Decoder) -> Step:
 
 
 @operation("scan")
-def _scan(given: Operation, decoder: Decoder) -> Step:
-    combine, axis, backward = _combining(given, decoder), given.attributes["dim"], given.attributes["reverse"]
+def _scan(given: Operation) -> Step:
+    combine, axis, backward = _combining(given), given.attributes["dim"], given.attributes["reverse"]
 
     def step(block: Block) -> Ended:
         rows = [np.array(np.moveaxis(block.values[number], axis, 0)) for number in given.operands]

@@ -725,8 +725,8 @@ def test_it_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     ran = set()
     for each, maker in decode.MAKERS.items():
 
-        def counted(operation: Operation, decoder: Any, maker: Any = maker, each: str = each) -> Any:
-            step = maker(operation, decoder)
+        def counted(operation: Operation, maker: Any = maker, each: str = each) -> Any:
+            step = maker(operation)
 
             def counting(block: Any) -> Any:
                 ran.add(each)

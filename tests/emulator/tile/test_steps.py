@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from cudakit.emulator.tile import values
-from cudakit.emulator.tile.accesses import _combined
+from cudakit.emulator.tile.accesses import COMBINED
 from cudakit.emulator.tile.arithmetic import holds
-from cudakit.emulator.tile.decode import Decoder
+from cudakit.emulator.tile.decode import decode
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Bounded, DivisibleBy, Operation, SameElements, Tile
 
@@ -33,7 +33,7 @@ def computed(name: str, *operands: Any, to: str, shape: tuple[int, ...] | None =
     given = operation_of(name, len(tiles), Tile(tiles[0].shape if shape is None else shape, to), attributes)
     block = SimpleNamespace(values=[*tiles, None])
     with np.errstate(all="ignore"):
-        Decoder().decoded(given).step(block)  # type: ignore[arg-type]
+        decode([given])[0].step(block)  # type: ignore[arg-type]
     return block.values[-1]
 
 
@@ -294,15 +294,15 @@ def test_high_halves_of_products(bits: int) -> None:
 
 @pytest.mark.parametrize(("mode", "want"), [("umax", [1, -1, -2]), ("umin", [1, 1, 1]), ("max", [1, 1, 1])])
 def test_what_atomic_operations_combine(mode: str, want: list[int]) -> None:
-    got = _combined(mode)(np.array([1, -1, -2], "i4"), np.array([1, 1, 1], "i4"))
+    got = COMBINED[mode](np.array([1, -1, -2], "i4"), np.array([1, 1, 1], "i4"))
     assert (got.dtype, got.tolist()) == (np.int32, want)
 
 
 def test_atomic_sums_of_narrow_floats_are_rounded_once() -> None:
     bf16 = np.dtype(ml_dtypes.bfloat16)
-    got = _combined("addf")(np.array([256], bf16), np.array([1.5], bf16))
+    got = COMBINED["addf"](np.array([256], bf16), np.array([1.5], bf16))
     assert (got.dtype, got.tolist()) == (bf16, [258])
-    assert _combined("xchg")(np.array([1]), np.array([2])).tolist() == [2]
+    assert COMBINED["xchg"](np.array([1]), np.array([2])).tolist() == [2]
 
 
 # ── conversions ──
