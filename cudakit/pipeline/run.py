@@ -27,10 +27,45 @@ if TYPE_CHECKING:
 
 
 class Closing(Iterator[Any]):
-    """An iterator over results that holds what has to be given back."""
+    """An iterator over results that counts how far it has come, and holds what has to be given back."""
 
     #: Until there is something to give back.
     _closed = True
+
+    def _begin(self, progress: Callable[[Counters], object] | None) -> None:
+        """Count from here on, for `progress` too."""
+        self._progress = progress
+        self._items = self._bytes = self._dropped = self._failed = 0
+        self._start = self._told = time.perf_counter()
+        self._end = self._waited = 0.0
+        self._closed = False
+
+    @abstractmethod
+    def _items_under_way(self) -> int:
+        """How many there are while it is open."""
+
+    @property
+    def counters(self) -> Counters:
+        """How far it has come; from any thread."""
+        now = self._end if self._closed and self._end else time.perf_counter()
+        return Counters(
+            items=self._items,
+            bytes=self._bytes,
+            dropped=self._dropped,
+            failed=self._failed,
+            under_way=0 if self._closed else self._items_under_way(),
+            elapsed_s=now - self._start,
+            waited_s=self._waited,
+            over=self._closed,
+        )
+
+    def _tell(self, now: float) -> None:
+        """Tell who wants to know of the counters; nobody any more, once that has failed."""
+        self._told = now
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress(self.counters)
+            self._progress = progress
 
     @abstractmethod
     def close(self) -> None:
@@ -128,7 +163,7 @@ def size_of(item: Any) -> int:
 
 
 #: Seconds between two times that a run tells how far it has come.
-_INTERVAL = 0.1
+INTERVAL = 0.1
 
 
 class Run(Closing, AsyncIterator[Any]):
@@ -159,15 +194,12 @@ class Run(Closing, AsyncIterator[Any]):
         self._reader = reader
         self._stages = stages
         self._on_error = on_error
-        self._progress = progress
         #: In which the source is read: whoever waits for a result must not be in its way.
         self._loop = loop
         self.item = -1
         self.name: str | None = None
-        self._items = self._bytes = self._dropped = self._failed = self._past = 0
-        self._start = self._told = time.perf_counter()
-        self._end = self._waited = 0.0
-        self._closed = False
+        self._past = 0
+        self._begin(progress)
         #: Held while nodes are taken from, so that nobody gives their memory back meanwhile.
         self._driving = threading.RLock()
         self._driver: ThreadPoolExecutor | None = None
@@ -196,7 +228,7 @@ class Run(Closing, AsyncIterator[Any]):
         if self._loop is not None:
             _require_outside(self._loop)
         try:
-            if self._progress is not None and start - self._told >= _INTERVAL:
+            if self._progress is not None and start - self._told >= INTERVAL:
                 self._tell(start)
             with self._driving:
                 while True:
@@ -241,29 +273,8 @@ class Run(Closing, AsyncIterator[Any]):
         parcel.fate = None
         return parcel.value is None
 
-    @property
-    def counters(self) -> Counters:
-        """How far the run has come; from any thread."""
-        behind = self._reader.count - max(self._past, self.item + 1)
-        now = self._end if self._closed and self._end else time.perf_counter()
-        return Counters(
-            items=self._items,
-            bytes=self._bytes,
-            dropped=self._dropped,
-            failed=self._failed,
-            under_way=0 if self._closed else max(0, behind),
-            elapsed_s=now - self._start,
-            waited_s=self._waited,
-            over=self._closed,
-        )
-
-    def _tell(self, now: float) -> None:
-        """Tell who wants to know of the counters; nobody any more, once that has failed."""
-        self._told = now
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            progress(self.counters)
-            self._progress = progress
+    def _items_under_way(self) -> int:
+        return max(0, self._reader.count - max(self._past, self.item + 1))
 
     def close(self) -> None:
         """Stop: wait for what is under way, end the threads, give all memory back. More than once does no harm."""

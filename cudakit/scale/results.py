@@ -23,7 +23,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, PipelineError, shortened, told
 from cudakit.pipeline import Counters, Pipeline, sinks
-from cudakit.pipeline.run import Closing, Line, size_of
+from cudakit.pipeline.run import INTERVAL, Closing, Line, size_of
 from cudakit.streams import devices
 from cudakit.types.checked import flag, is_one_of, iterated, whole
 
@@ -89,31 +89,25 @@ class Work:
             raise PipelineError(message, stage=error.stage, item=number) from error.__cause__
 
 
-class _Known:
-    """The works that this process was given, by token."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.works: dict[str, Work] = {}
-
-
-_known = _Known()
+#: The works that this process was given, by token.
+_known: dict[str, Work] = {}
+_restoring = threading.Lock()
 
 
 def _restored(token: str, *parts: Any) -> Work:
     """A work that came pickled: the one that is here already, with its streams, where it came before."""
-    with _known.lock:
-        found = _known.works.pop(token, None) or Work(*parts)
+    with _restoring:
+        found = _known.pop(token, None) or Work(*parts)
         found.token = token
-        _known.works[token] = found
-        while len(_known.works) > _MOST_KNOWN:
-            del _known.works[next(iter(_known.works))]
+        _known[token] = found
+        while len(_known) > _MOST_KNOWN:
+            del _known[next(iter(_known))]
     return found
 
 
 def work_at(work: Work | str, number: int, chunk: Any, worker: int) -> list[Any] | None:
     """What a worker does: the results of a chunk; None where it is told the work's token, and does not know it."""
-    found = _known.works.get(work) if isinstance(work, str) else work
+    found = _known.get(work) if isinstance(work, str) else work
     return None if found is None else found(number, chunk, worker)
 
 
@@ -389,10 +383,6 @@ class _Actor:
         return self._work(number, chunk, 0)
 
 
-#: Seconds between two times that it is told how far the work has come.
-_INTERVAL = 0.1
-
-
 class Results(Closing):
     """The results of `map`: an iterator, and a context manager that stops the work at its end.
 
@@ -412,16 +402,14 @@ class Results(Closing):
         progress: Callable[[Counters], object] | None,
     ) -> None:
         self._chunks, self._engine, self._depth, self._ordered = chunks, engine, depth, ordered
-        self._on_error, self._progress = on_error, progress
+        self._on_error = on_error
         self.item = -1
         #: Results of chunks that are done, by the chunk's number, until it is their turn; and of the one whose turn is.
         self._done: dict[int, Callable[[], list[Any]]] = {}
         self._ready: deque[Any] = deque()
         self._read = self._under_way = self._next = 0
-        self._source_ended = self._closed = False
-        self._items = self._bytes = self._dropped = self._failed = 0
-        self._start = self._told = time.perf_counter()
-        self._end = self._waited = 0.0
+        self._source_ended = False
+        self._begin(progress)
 
     def __repr__(self) -> str:
         return f"<cudakit.scale.Results {'closed' if self._closed else 'open'}: {self._items} of {self._read} chunks>"
@@ -436,9 +424,8 @@ class Results(Closing):
         """
         start = time.perf_counter()
         try:
-            if self._progress is not None and start - self._told >= _INTERVAL:
-                self._told = start
-                self._progress(self.counters)
+            if self._progress is not None and start - self._told >= INTERVAL:
+                self._tell(start)
             while not self._ready:
                 if self._closed or not self._advance():
                     self.close()
@@ -495,20 +482,8 @@ class Results(Closing):
             instead = self._on_error(failure)
             return [] if instead is None else [instead]
 
-    @property
-    def counters(self) -> Counters:
-        """How far the work has come."""
-        now = self._end if self._closed else time.perf_counter()
-        return Counters(
-            items=self._items,
-            bytes=self._bytes,
-            dropped=self._dropped,
-            failed=self._failed,
-            under_way=0 if self._closed else self._under_way + len(self._done),
-            elapsed_s=now - self._start,
-            waited_s=self._waited,
-            over=self._closed,
-        )
+    def _items_under_way(self) -> int:
+        return self._under_way + len(self._done)
 
     def close(self) -> None:
         """Stop: chunks that are under way are given up. More than once does no harm."""
@@ -517,8 +492,7 @@ class Results(Closing):
         self._end, self._closed = time.perf_counter(), True
         self._done.clear()
         self._engine.close()
-        if self._progress is not None:
-            self._progress(self.counters)
+        self._tell(self._end)
 
 
 def map(  # as Python's and Dask's are called
