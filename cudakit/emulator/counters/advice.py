@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from math import gcd
 from typing import NamedTuple
 
-from cudakit.emulator.counters.requests import SECTOR, WARP, Pattern
+from cudakit.emulator.counters.requests import BANK_BYTES, BANKS, SECTOR, WARP, Pattern
 from cudakit.emulator.counters.tally import Kernel, Record, Space, kind_of
 from cudakit.emulator.instructions.access import space_of
 from cudakit.emulator.isa.facts import facts_of, result_of
@@ -19,7 +19,6 @@ from cudakit.emulator.machine.kernel_memory import shared_layout
 from cudakit.emulator.machine.state import RESERVED_SHARED, Geometry
 from cudakit.emulator.ptx.program import Address, Function, Group, Immediate, Instruction, Operand, Register, Symbol
 
-_BANK_BYTES, _BANKS = 4, 32
 #: Four sectors that are not aligned are five.
 _MISALIGNED = 1.2
 #: Bytes of an element of several numbers, such as a colour, at most.
@@ -132,18 +131,18 @@ def _on_shared(record: Record) -> Iterator[tuple[str, Space, str]]:
     for (space, use), counted in record.spaces.items():
         if space != "shared" or use == "atomics" or counted.taken <= counted.least:
             continue
-        if pattern is None or not pattern.steady or not pattern.stride or pattern.stride % _BANK_BYTES:
+        if pattern is None or not pattern.steady or not pattern.stride or pattern.stride % BANK_BYTES:
             # What goes by the data, as in a sort, meets a bank three or four times, and nothing can be done.
             if counted.taken >= 4 * counted.least:
                 yield unit, counted, ": bank conflicts"
             continue
-        words, size = abs(pattern.stride) // _BANK_BYTES, counted.bytes // counted.lanes
-        shared = gcd(words, _BANKS)
-        if shared == _BANKS and size >= _BANK_BYTES:
-            element = "word" if size == _BANK_BYTES else f"element of {size} bytes"
+        words, size = abs(pattern.stride) // BANK_BYTES, counted.bytes // counted.lanes
+        shared = gcd(words, BANKS)
+        if shared == BANKS and size >= BANK_BYTES:
+            element = "word" if size == BANK_BYTES else f"element of {size} bytes"
             text = f": neighbouring threads access one bank, {words} words apart; pad the rows by one {element}"
         else:
-            text = f": neighbouring threads are {words} words apart, which meets {_BANKS // shared} of 32 banks"
+            text = f": neighbouring threads are {words} words apart, which meets {BANKS // shared} of 32 banks"
         yield unit, counted, text
 
 
@@ -288,9 +287,7 @@ def _on_literals(kernel: Kernel) -> Iterator[tuple[Record, str]]:
         converts = [record.given.modifiers[-2:] for record in records if record.given.opcode == "cvt"]
         doubles = [record for record in records if record.kind == "double"]
         with_literal = [record for record in doubles if any(_is_double(each) for each in record.given.operands)]
-        accesses = [
-            record for record in records if "f64" in record.given.modifiers and record.kind in ("load", "store")
-        ]
+        accesses = any("f64" in record.given.modifiers and record.kind in ("load", "store") for record in records)
         if with_literal and not accesses and ("f64", "f32") in converts and ("f32", "f64") in converts:
             count = sum(record.lanes for record in doubles)
             yield (

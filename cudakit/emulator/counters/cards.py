@@ -34,8 +34,7 @@ class Card:
 
     def teraflops(self, precision: Precision) -> float:
         """The rate in a precision."""
-        rate: float = getattr(self, precision)
-        return rate
+        return float(getattr(self, precision))
 
     def ridge(self, precision: Precision) -> float:
         """Operations per byte from which on arithmetic is the limit, and no longer memory."""

@@ -235,12 +235,9 @@ def counts_of(records: Iterable[Record]) -> Counts:
         for key, found in record.spaces.items():
             spaces.setdefault(key, []).append(found)
 
-    def of(space: str, use: str) -> tuple[int, int, int, int, int]:
+    def of(space: str, use: str) -> tuple[int, ...]:
         found = spaces.get((space, use), ())
-        requests, lanes, size, taken, least = (
-            sum(getattr(each, name) for each in found) for name in ("requests", "lanes", "bytes", "taken", "least")
-        )
-        return requests, lanes, size, taken, least
+        return tuple(sum(getattr(each, name) for each in found) for name in Space.__slots__)
 
     atomic = [found for (_, use), each in spaces.items() if use == "atomics" for found in each]
     branches = [record for record in records if facts_of(record.given).does == "branches"]

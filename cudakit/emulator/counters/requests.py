@@ -19,7 +19,7 @@ from cudakit.emulator.machine.state import Machine
 
 WARP = 32
 SECTOR = 32
-_BANKS = 32
+BANKS = 32
 BANK_BYTES = 4
 
 
@@ -187,15 +187,11 @@ def _local_sectors(units: np.ndarray) -> int:
     return count
 
 
-def load_wavefronts(group: Group, offsets: np.ndarray, size: int) -> tuple[int, int]:
-    """Those of loads: where lanes that are next to each other, or next but one, read the same, parts go together."""
-    return wavefronts(group, offsets, size, size > BANK_BYTES)
-
-
 def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = False) -> tuple[int, int]:
     """Passes that requests take through the banks of shared memory, and those that they would take without conflicts.
 
     Each of 32 banks gives four bytes of one row a pass. Accesses of 8 bytes are taken by half warps, of 16 by quarters.
+    Of loads, which `unites` says, two parts go together where neighbouring lanes, or next but one, read the same.
     """
     parts = max(1, size // BANK_BYTES)
     taken, least = _summed(_wavefronts(_units(*some, size), parts, unites) for some in group.pieces(offsets))
@@ -203,8 +199,8 @@ def wavefronts(group: Group, offsets: np.ndarray, size: int, unites: bool = Fals
 
 
 def _wavefronts(held: np.ndarray, parts: int, unites: bool) -> tuple[int, int]:
-    banks = _BANKS // parts
-    if not unites:
+    banks = BANKS // parts
+    if not unites or parts == 1:
         return _passes(held.reshape(-1, WARP // parts), banks)
     # Half warps become a warp, and quarters halves.
     in_twos = _in_twos(held)

@@ -22,7 +22,6 @@ from cudakit.emulator.counters.requests import (
     contention,
     even_sectors,
     evenly_apart,
-    load_wavefronts,
     local_sectors,
     sectors,
     wavefronts,
@@ -300,8 +299,8 @@ class Tally:
         if key[0] == "global":
             taken, least = self._global(counted, addresses, access.size, group)
         elif key[0] == "shared":
-            count = load_wavefronts if access.use == "loads" and not access.by_rows else wavefronts
-            taken, least = self._shared(count, counted, addresses, access.size, group)
+            unites = access.use == "loads" and not access.by_rows
+            taken, least = self._shared(unites, counted, addresses, access.size, group)
         elif space == "local":
             taken, least = local_sectors(group, addresses, access.size)
             self._local(record, addresses)
@@ -341,9 +340,7 @@ class Tally:
         base = int(addresses[0]) - shift & SECTOR - 1
         return self._counted(lambda: sectors(group, addresses, size, shift), counted, group, base, addresses)
 
-    def _shared(
-        self, count: Callable[..., tuple[int, int]], counted: Space, addresses: np.ndarray, size: int, group: Group
-    ) -> tuple[int, int]:
+    def _shared(self, unites: bool, counted: Space, addresses: np.ndarray, size: int, group: Group) -> tuple[int, int]:
         """Wavefronts, and the least of them."""
         times, first = 1, group.of_first_block
         if first is not None:
@@ -352,7 +349,9 @@ class Tally:
             if all((some == by_block[0]).all() for some in (by_block[-1], by_block)):
                 times, group, addresses = group.machine.blocks, first, by_block[0]
         base = int(addresses[0]) & BANK_BYTES - 1
-        taken, least = self._counted(lambda: count(group, addresses, size), counted, group, base, addresses)
+        taken, least = self._counted(
+            lambda: wavefronts(group, addresses, size, unites), counted, group, base, addresses
+        )
         return times * taken, times * least
 
     def _counted(

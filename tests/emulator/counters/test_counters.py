@@ -308,7 +308,7 @@ def test_lanes_one_by_one() -> None:
             addresses = addresses[np.arange(group.lanes) // 2 * 2]
             lanes = [(warp, lane, int(a)) for (warp, lane, _), a in zip(lanes, addresses, strict=True)]
         assert requests.wavefronts(group, addresses, size) == _wavefronts(lanes, size)
-        assert requests.load_wavefronts(group, addresses, size) == _wavefronts(lanes, size, unites=size > 4)
+        assert requests.wavefronts(group, addresses, size, unites=True) == _wavefronts(lanes, size, unites=size > 4)
         assert requests.contention(group, addresses) == _contention(lanes)
 
 
