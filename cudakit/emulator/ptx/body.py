@@ -452,8 +452,7 @@ class Body:
 
     def check_target(self, operands: tuple[Operand, ...], given: _Statement) -> None:
         for operand in operands:
-            known = self.function.labels
-            if isinstance(operand, Symbol) and operand.name not in known:
+            if isinstance(operand, Symbol) and operand.name not in self.function.labels:
                 raise self.error(given, f"no label {operand.name} is in function {self.function.name}")
 
     def error(self, given: _Statement, what: str) -> Exception:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from cudakit.emulator.ptx.body import Body, Sources, attribute, variable
 from cudakit.emulator.ptx.program import Function, Program, Variable
-from cudakit.emulator.ptx.tokens import Tokens, integer, is_number, without_comments
+from cudakit.emulator.ptx.tokens import Tokens, integer, is_number, listed, without_comments
 from cudakit.errors import EmulationError, shortened
 from cudakit.jit.compile.elf import common_name
 from cudakit.types.checked import text_of
@@ -227,14 +227,7 @@ class _Module:
 
     def parameters(self) -> tuple[Variable, ...]:
         tokens = self.tokens
-        found: list[Variable] = []
-        if tokens.skip("("):
-            while tokens.token != ")":
-                found.append(variable(tokens))
-                if not tokens.skip(","):
-                    break
-            tokens.take(")")
-        return tuple(found)
+        return listed(tokens, "(", ")", lambda: variable(tokens)) if tokens.token == "(" else ()
 
     def function_directive(self, function: Function) -> None:
         """``.maxntid 128, 1, 1``, ``.noreturn``, ``.pragma "nounroll";`` and their kind."""

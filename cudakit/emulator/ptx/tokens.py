@@ -12,11 +12,12 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cudakit.emulator.ptx.program import Address, Group, Immediate, Operand, Register, Symbol
 from cudakit.errors import EmulationError, shortened
 
+_Item = TypeVar("_Item")
 #: An identifier; dots join the parts of special registers (``%tid.x``) and of vector elements (``v.x``).
 NAME = r"(?:%(?=[^\W\d]|\$)|[^\W\d]|\$)[\w$%]*+(?:\.\w+)*+"
 _TOKEN = re.compile(
@@ -365,7 +366,7 @@ def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
     if not tokens.token:
         raise tokens.error(f"{instruction}: an operand is missing")
     if tokens.token == "(" and instruction.startswith("call"):
-        found: Operand = Group("arguments", _listed(tokens, scope, "(", ")"))
+        found: Operand = Group("arguments", listed(tokens, "(", ")", lambda: _plain(tokens, scope)))
     else:
         found = _operand(tokens, scope)
     if tokens.token:
@@ -381,21 +382,24 @@ def _operand(tokens: Tokens, scope: Scope) -> Operand:
     if tokens.token in _BEFORE_NAMES and is_name(tokens.text[tokens.end :].lstrip()[:2]):
         kind = _BEFORE_NAMES[tokens.take()]
         return Group(kind, (_named(tokens, scope),))
-    first = _vector(tokens, scope) if tokens.token == "{" else _plain(tokens, scope)
+    first = _vector_or_plain(tokens, scope)
     if tokens.skip("|"):
         return Group("pair", (first, _named(tokens, scope)))
     return first
 
 
-def _vector(tokens: Tokens, scope: Scope) -> Operand:
-    return Group("vector", _listed(tokens, scope, "{", "}"))
+def _vector_or_plain(tokens: Tokens, scope: Scope) -> Operand:
+    if tokens.token != "{":
+        return _plain(tokens, scope)
+    return Group("vector", listed(tokens, "{", "}", lambda: _plain(tokens, scope)))
 
 
-def _listed(tokens: Tokens, scope: Scope, start: str, end: str) -> tuple[Operand, ...]:
+def listed(tokens: Tokens, start: str, end: str, read: Callable[[], _Item]) -> tuple[_Item, ...]:
+    """What `read` takes between two brackets, with commas."""
     tokens.take(start)
-    items: list[Operand] = []
+    items: list[_Item] = []
     while tokens.token != end:
-        items.append(_plain(tokens, scope))
+        items.append(read())
         if not tokens.skip(","):
             break
     tokens.take(end)
@@ -429,7 +433,7 @@ def _address(tokens: Tokens, scope: Scope) -> Address:
     distance = offset_behind(tokens)
     coordinates: list[Operand] = []
     while tokens.skip(","):
-        coordinates.append(_vector(tokens, scope) if tokens.token == "{" else _plain(tokens, scope))
+        coordinates.append(_vector_or_plain(tokens, scope))
     tokens.take("]")
     return Address(base, distance, tuple(coordinates))
 
