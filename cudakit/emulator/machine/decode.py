@@ -386,15 +386,9 @@ class Context:
         """A function that gives addresses in `space` as uint64, one a lane."""
         if not isinstance(operand, Address):
             raise EmulationError(f"operand {operand} is no address")
-        base = operand.base
-        kind = "u64"
-        if (
-            isinstance(base, Register)
-            and base.name in self.numbers
-            and self.storage[self.numbers[base.name]].itemsize == 4
-        ):
-            kind = "u32"
-        of = self.read(base, kind, compact=True)
+        number = self.numbers.get(operand.base.name) if isinstance(operand.base, Register) else None
+        kind = "u32" if number is not None and self.storage[number].itemsize == 4 else "u64"
+        of = self.read(operand.base, kind, compact=True)
         # Added in the register's own width, where it wraps around.
         offset = immediate(Immediate(operand.offset), DTYPES[kind])
 

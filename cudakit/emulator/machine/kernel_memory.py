@@ -151,11 +151,7 @@ def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
 
 
 def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
-    bits = 0
-    for name in names:
-        if name in numbers:
-            bits |= 1 << numbers[name]
-    return bits
+    return sum(1 << numbers[name] for name in {*names} if name in numbers)
 
 
 def _next(function: Function, code: int, given: Instruction) -> Iterator[int]:

@@ -491,7 +491,7 @@ class Scheduler(Machine):
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
                 what = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
-                raise EmulationError(self.explain(function, instruction, what))
+                raise EmulationError(self.launch.explain(function, instruction.instruction, what))
             try:
                 active = index
                 if instruction.guard is not None:
@@ -514,18 +514,15 @@ class Scheduler(Machine):
                     assert instruction.step is not None
                     instruction.step(frame, active, self)
             except (AccessError, EmulationError) as error:
-                raise EmulationError(self.explain(function, instruction, str(error))) from None
+                raise EmulationError(self.launch.explain(function, instruction.instruction, str(error))) from None
             except Exception as error:
                 what = f"cannot be executed with these operands ({failure(error)})"
-                raise EmulationError(self.explain(function, instruction, what)) from error
+                raise EmulationError(self.launch.explain(function, instruction.instruction, what)) from error
             self.steps += 1
             code += 1
             if code in leaders:
                 break
         self.set_place(index, self.location(depth, number, code))
-
-    def explain(self, function: Function, decoded: Decoded, what: str) -> str:
-        return self.launch.explain(function, decoded.instruction, what)
 
     def deadlock(self) -> None:
         waiting = np.flatnonzero(self.status != state.DONE)
@@ -535,4 +532,4 @@ class Scheduler(Machine):
         # A lane that waits stands behind the instruction that made it wait.
         decoded = self.module.decoded(function)[code - 1]
         what = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
-        raise EmulationError(self.explain(function, decoded, what))
+        raise EmulationError(self.launch.explain(function, decoded.instruction, what))

@@ -15,6 +15,7 @@ import bisect
 from array import array as numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -617,12 +618,4 @@ def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
 def bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
     """The `size` bytes from `address`, kept alive by `array`."""
     described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
-    return np.asarray(_Span(array, described))
-
-
-class _Span:
-    """Bytes by their address, for NumPy to look at; keeps the array alive that they belong to."""
-
-    def __init__(self, owner: np.ndarray, described: dict[str, Any]) -> None:
-        self.owner = owner
-        self.__array_interface__ = described
+    return np.asarray(SimpleNamespace(owner=array, __array_interface__=described))
