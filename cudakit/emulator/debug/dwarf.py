@@ -280,12 +280,8 @@ class _Reader:
         found = given.get("location")
         if found is None or "name" not in given:
             return None
-        kept: tuple[Kept, ...]
-        if isinstance(found, Place):
-            kept = (Kept(found),)
-        else:
-            kept = tuple(self._list(found[0])) if isinstance(found, tuple) else ()
-        return Variable(given["name"], given.get("type"), given.get("line", 0), kept, first, end)
+        places = [Kept(found)] if isinstance(found, Place) else self._list(found[0]) if isinstance(found, tuple) else ()
+        return Variable(given["name"], given.get("type"), given.get("line", 0), tuple(places), first, end)
 
     def _list(self, at: int) -> Iterator[Kept]:
         section = self.sections[".debug_loc"]

@@ -60,8 +60,7 @@ def of_entry(entry: Entry | None) -> Type | None:
 
 
 def _extent(entry: Entry) -> int:
-    count: int = entry.given.get("count", entry.given.get("last", -1) + 1)
-    return count
+    return int(entry.given.get("count", entry.given.get("last", -1) + 1))
 
 
 def _struct(entry: Entry) -> Type | None:
@@ -194,8 +193,8 @@ class Program:
         """The type of a shared variable that takes so many bytes."""
         known = self._shared.get((symbol, size))
         if known is None:
-            told = next((v for v in self.symbols.program if any(k.place.name == symbol for k in v.kept)), None)
-            found = of_entry(told.type) if told is not None else None
+            kept_there = (v.type for v in self.symbols.program if any(k.place.name == symbol for k in v.kept))
+            found = of_entry(next(kept_there, None))
             if found is not None and found.dtype.itemsize == size:
                 known = found.dtype
             else:
@@ -256,10 +255,8 @@ class Scope:
             return self.register(name)
         for symbol in self.offsets:
             if plain(symbol) == name:
-                block = int(self.stepper.block_of[self.lanes[0]])
-                return Value(
-                    np.broadcast_to(self.shared(symbol, block), (len(self.lanes), *self.shared(symbol, block).shape))
-                )
+                held = self.shared(symbol, int(self.stepper.block_of[self.lanes[0]]))
+                return Value(np.broadcast_to(held, (len(self.lanes), *held.shape)))
         for each in self.program.symbols.program:
             if each.name == name:
                 return self._read(each)
@@ -275,15 +272,11 @@ class Scope:
         base = np.broadcast_to(value.data, self.lanes.shape).astype(np.uint64)
         at = base + (np.broadcast_to(index, self.lanes.shape) * size).astype(np.uint64)
         data = np.zeros((len(self.lanes), size), np.uint8)
-        known = (
-            np.ones(len(self.lanes), bool) if value.known is None else np.broadcast_to(value.known, base.shape).copy()
-        )
+        known = np.broadcast_to(True if value.known is None else value.known, base.shape).copy()
         for lane in np.flatnonzero(known):
-            addresses = at[lane] + np.arange(size, dtype=np.uint64)
+            addresses, lanes = at[lane] + np.arange(size, dtype=np.uint64), np.full(size, self.lanes[lane])
             try:
-                data[lane] = self.stepper.memory.load(
-                    "generic", addresses, np.dtype("u1"), np.full(size, self.lanes[lane])
-                )
+                data[lane] = self.stepper.memory.load("generic", addresses, np.dtype("u1"), lanes)
             except AccessError:
                 known[lane] = False
         return Value(_as_type(data, found.dtype), found.target, known)
@@ -308,8 +301,8 @@ class Scope:
         size = next(variable.size for variable in variables if variable.name == symbol)
         raw = memory.shared[block, start : start + size if size else memory.shared_bytes]
         if not size:
-            told = next((v for v in self.program.symbols.program if v.kept[0].place.name == symbol), None)
-            found = of_entry(told.type) if told is not None else None
+            types = (v.type for v in self.program.symbols.program if v.kept[0].place.name == symbol)
+            found = of_entry(next(types, None))
             element = found.dtype.base if found is not None else np.dtype("u1")
             return raw[: raw.size // element.itemsize * element.itemsize].view(element)
         dtype = self.program.shared_type(symbol, size)

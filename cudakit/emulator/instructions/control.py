@@ -87,20 +87,17 @@ class _Arguments:
         if kind == b"%":
             return b"%"
         values: list[Any] = [ctypes.c_int(self.take("i4")) for _ in range(match[0].count(b"*"))]
-        size = match["size"] or b""
+        size = b"" if kind in b"eEfFgGaAcs" else match["size"] or b""
         if kind in b"eEfFgGaA":
             values.append(ctypes.c_double(self.take("f8")))
-            size = b""
         elif kind == b"s":
             values.append(ctypes.c_char_p(_bytes_at(self.machine, self.take("u8"))))
-            size = b""
         elif kind == b"p":
             values.append(ctypes.c_void_p(self.take("u8")))
-        elif kind != b"c" and size not in (b"", b"h", b"hh"):
+        elif size not in (b"", b"h", b"hh"):
             values.append(ctypes.c_longlong(self.take("i8")))
         else:
             values.append(ctypes.c_int(self.take("i4")))
-            size = b"" if kind == b"c" else size
         spec = b"%" + match["flags"] + match["width"] + (match["precision"] or b"") + size + kind
         return _formatted(spec, values)
 
