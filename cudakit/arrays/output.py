@@ -12,7 +12,7 @@ from cudakit.arrays.place import ArrayPlace, address_of, aligned, as_array
 from cudakit.errors import ArgumentError, shortened
 from cudakit.types.arguments import pointer_of
 from cudakit.types.checked import dtype_of
-from cudakit.types.cpp import spelling
+from cudakit.types.cpp import NARROW, is_real, spelling
 from cudakit.types.scalars import converter, to_bytes
 
 
@@ -25,7 +25,7 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     """
     if dtype.kind == "c" and dtype.itemsize <= 16:
         return f"cudakit::parts<{'float' if dtype.itemsize == 8 else 'double'}>"
-    if (dtype.kind in "?biuf" and dtype.itemsize <= 8) or dtype.name == "bfloat16":
+    if is_real(dtype) and dtype.itemsize <= 8:
         return dtype
     raise ArgumentError(
         f"{op}: {dtype} is not a number that it takes: bool, integers, floating point up to 64 bits, complex"
@@ -61,7 +61,7 @@ def cpp(op: str, dtype: np.dtype, what: str = "x") -> str:
     ArgumentError
         For a dtype that is no number's, or not in the device's byte order.
     """
-    spelled = spelling(dtype) if dtype.kind in "biufc" or dtype.name == "bfloat16" else None
+    spelled = spelling(dtype) if dtype.kind == "c" or is_real(dtype) else None
     if spelled is None:
         raise ArgumentError(f"{op}: {what} has dtype {dtype}; it takes bool, integers, floating point or complex")
     return spelled
@@ -71,7 +71,7 @@ def accumulator(op: str, dtype: np.dtype) -> tuple[str, int]:
     """What a sum of a result's dtype is kept in, and its size in bytes."""
     if dtype.kind in "biu":
         return ("unsigned long long" if dtype.kind == "u" else "long long"), 8
-    return ("float", 4) if dtype.itemsize == 2 else (cpp(op, dtype), dtype.itemsize)
+    return ("float", 4) if dtype.name in NARROW else (cpp(op, dtype), dtype.itemsize)
 
 
 def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:

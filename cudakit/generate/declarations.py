@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudakit.errors import CompileError, TemplateError, shortened
-from cudakit.types.cpp import HEADER, canonical_name, scalar, spelling, split_arguments
+from cudakit.types.cpp import HEADER, NARROW, canonical_name, scalar, spelling, split_arguments
 
 #: Types by NumPy's names; every other name is read as C++ reads it, so that ``float`` has 32 bits, as in the body.
 _NUMPY_NAMES = (
@@ -205,8 +205,8 @@ def _parameter(op: str, part: str, structs: frozenset[str]) -> Parameter:
 
 def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype | None]:
     """C++ type and dtype of a type's name; no dtype for a type variable."""
-    if name == "bfloat16":
-        return "__nv_bfloat16", scalar("__nv_bfloat16")
+    if name in NARROW:
+        return NARROW[name], scalar(NARROW[name])
     if name in _NUMPY_NAMES:
         dtype = np.dtype(name)
         cpp = spelling(dtype)
@@ -221,7 +221,9 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
         return name, None
     if re.fullmatch(r"[A-Za-z]|[A-Z]\w*", name) and not name.endswith("_"):
         return name, None
-    near = difflib.get_close_matches(name, [*_NUMPY_NAMES, "bfloat16", "float", "double", "half", *structs], 3)
+    near = difflib.get_close_matches(
+        name, [*dict.fromkeys((*_NUMPY_NAMES, *NARROW)), "float", "double", "half", *structs], 3
+    )
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise TemplateError(
         f"{shown}: no type is called {shortened(name)}{hint or '.'} A type variable has one letter or a capital "
@@ -262,7 +264,7 @@ def template_arguments(names: Iterable[str]) -> str:
 
 def seen_type(name: str) -> str:
     """The C++ type that an expression sees: half and bfloat16 compute as float."""
-    return f"cudakit::narrow<{name}>" if name in ("__half", "__nv_bfloat16") else name
+    return f"cudakit::narrow<{name}>" if name in NARROW.values() else name
 
 
 def cpp_of(dtype: np.dtype) -> str:

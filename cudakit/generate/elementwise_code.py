@@ -26,6 +26,7 @@ from cudakit.generate.declarations import (
     template_head,
 )
 from cudakit.jit.load.config import Config, config
+from cudakit.types.cpp import NARROW
 
 #: Threads of a block, by the kind of kernel.
 BLOCKS = {"flat": 128, "strided": 256, "tiled": 256}
@@ -397,7 +398,7 @@ def plan(
         reordered=counts and steps_i != row_major(extents),
         ndim=len(shape),
         single=recipe.loops or any(a.steps[-1] not in (0, 1) for a in writers),
-        narrow=tuple(name for name in recipe.variables if types[name].name in ("float16", "bfloat16")),
+        narrow=tuple(name for name in recipe.variables if types[name].name in NARROW),
         block=block if block and kind != "tiled" else BLOCKS[kind],
     )
     fields: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from cudakit.generate.reduction import Reduction, reduction
 from cudakit.generate.scan import Scan, scan
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import CASTINGS, array_of, dtype_or_none, flag, is_one_of
-from cudakit.types.cpp import HEADER, spelling
+from cudakit.types.cpp import HEADER, NARROW, spelling
 
 # The methods of universal functions: reduce, accumulate, reduceat, outer, at. Sums and their like run as reductions and
 # scans from expressions do, all of the device on each result. Other functions, in which the order matters, go through
@@ -160,7 +160,7 @@ def accumulated(dtype: np.dtype) -> str:
     name = spelling(dtype)
     if name is None:
         raise ArgumentError(f"{dtype} has no C++ equivalent")
-    return "float" if name in ("__half", "__nv_bfloat16") else name
+    return "float" if name in NARROW.values() else name
 
 
 def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:

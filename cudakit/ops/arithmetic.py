@@ -21,6 +21,7 @@ from cudakit.generate.ufuncs import Ufunc
 from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import Ints, delivered
+from cudakit.types.cpp import NARROW
 
 
 def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
@@ -100,7 +101,7 @@ _OUTER = Ufunc("multiply")
 #: What elements are multiplied and added up as, by dtype: those that have kernels of their own.
 _SUMS = {
     **dict.fromkeys(("int8", "int16", "int32", "uint8", "uint16", "uint32"), "unsigned int"),
-    **dict.fromkeys(("float16", "bfloat16", "float32"), "float"),
+    **dict.fromkeys((*NARROW, "float32"), "float"),
     "float64": "double",
 }
 _PACK, _BLOCK, _ROWS, _WARPS = 16, 256, 4, 8

@@ -33,6 +33,7 @@ from cudakit.kernel.kernel import Kernel
 from cudakit.ops import reduce
 from cudakit.ops.copies import Dimension, Ints, cast, copy, delivered, mapped_job, moved, word_of
 from cudakit.types.checked import CASTINGS, is_one_of, text_of
+from cudakit.types.cpp import is_real
 
 
 @repeated("out")
@@ -325,7 +326,7 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
     """Numbers for both ends of each dimension."""
     try:
         found = np.broadcast_to(np.array(given), (x.ndim, 2))
-        if found.dtype.kind not in "biufc" and found.dtype.name != "bfloat16":
+        if found.dtype.kind != "c" and not is_real(found.dtype):
             raise TypeError("numbers are wanted")
         if name != "end_values":
             dtype = np.dtype(np.int64) if name == "stat_length" else x.dtype

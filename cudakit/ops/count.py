@@ -18,7 +18,7 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import delivered
 from cudakit.types.checked import flag
-from cudakit.types.cpp import spelling
+from cudakit.types.cpp import NARROW, spelling
 
 #: Threads a block, packs in flight a thread.
 _BLOCK, _ITEMS = 1024, 4
@@ -495,7 +495,7 @@ def _given(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
 
 
 def _check_dtype(op: str, name: str, dtype: np.dtype) -> None:
-    if not (dtype.kind in "biu" or dtype.name in ("float16", "bfloat16", "float32", "float64")):
+    if not (dtype.kind in "biu" or dtype.name in (*NARROW, "float32", "float64")):
         raise ArgumentError(f"{op}: {name} has dtype {dtype}, expected bool, integers or real floating point")
 
 

@@ -23,7 +23,7 @@ from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import copy, delivered
 from cudakit.types.checked import real, text_of, whole
-from cudakit.types.cpp import spelling
+from cudakit.types.cpp import is_real, spelling
 
 #: Of <cudakit/image/border.cuh>, by SciPy's names; the last ones are others of the same.
 MODES = {
@@ -456,7 +456,7 @@ def convolve2d(
     op = "convolve2d"
     try:
         given = np.asarray(kernel)
-        if given.dtype.kind not in "biuf" and given.dtype.name != "bfloat16":
+        if not is_real(given.dtype):
             raise TypeError(f"it is of {given.dtype}")
         weights = given.astype(np.float64)
     except (TypeError, ValueError) as error:

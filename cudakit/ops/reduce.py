@@ -17,6 +17,7 @@ from cudakit.generate.ufuncs import Ufunc, assign
 from cudakit.ops.copies import delivered
 from cudakit.ops.reduction import NamedReduction, Reducer
 from cudakit.types.checked import dtype_or_none, flag, is_one_of, real
+from cudakit.types.cpp import NARROW
 
 _INT64, _FLOAT64, _BOOL = np.dtype(np.int64), np.dtype(np.float64), np.dtype(bool)
 
@@ -593,7 +594,7 @@ def _real(op: str, dtype: np.dtype) -> np.dtype:
 def _spread(op: str, option: tuple[float, Any], dtype: np.dtype, finish: str) -> Reducer:
     ddof, wanted = option
     kind = dtype if wanted is None else as_dtype(op, wanted)
-    if kind.kind not in "fc" and (wanted is not None and kind.name != "bfloat16"):
+    if wanted is not None and kind.kind not in "fc" and kind.name not in NARROW:
         raise ArgumentError(f"{op}: dtype {kind} cannot hold a {op}; take a floating-point one")
     if dtype.kind == "c" and kind.kind != "c":
         raise ArgumentError(f"{op}: dtype {kind} cannot hold a {op} of {dtype}")

@@ -18,12 +18,12 @@ from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import Ints, delivered
 from cudakit.types.checked import flag, real
+from cudakit.types.cpp import NARROW
 
 #: C++ type of a dtype, and the type of its arithmetic; integers are computed as float64.
 _DOUBLE = ("double", "double")
 _TYPES = {
-    "float16": ("__half", "float"),
-    "bfloat16": ("__nv_bfloat16", "float"),
+    **{dtype: (name, "float") for dtype, name in NARROW.items()},
     "float32": ("float", "float"),
     "float64": _DOUBLE,
 }

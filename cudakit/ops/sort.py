@@ -19,6 +19,7 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import Ints, copy_job, delivered, word_of
 from cudakit.types.checked import flag, whole
+from cudakit.types.cpp import NARROW
 
 #: Rows of up to so many keys are sorted by lanes that compare each with all, in blocks of so many threads.
 _SHORT, _SHORT_BLOCK = 32, 256
@@ -48,8 +49,6 @@ _COUNT_ITEMS = 16
 _FEW, _MANY, _MANY_KEYS = (512, 2, 32 << 10), (1024, 1, 128 << 10), 1 << 22
 #: Keys of a row that words of 32 bits are enough for.
 _NARROW = 1 << 30
-#: Bits of infinity.
-_INFINITE = {"float16": "0x7c00", "bfloat16": "0x7f80", "float32": "0x7f800000", "float64": "0x7ff0000000000000"}
 
 
 @functools.lru_cache(1024)
@@ -61,8 +60,9 @@ def order_of(op: str, dtype: np.dtype, is_descending: bool = False, name: str = 
     ArgumentError
         For a dtype that is not sorted.
     """
-    if dtype.isnative and dtype.name in _INFINITE:
-        found = f"cudakit::float_order<{word_of(op, dtype)}, {_INFINITE[dtype.name]}>"
+    if dtype.isnative and dtype.name in (*NARROW, "float32", "float64"):
+        infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))
+        found = f"cudakit::float_order<{word_of(op, dtype)}, {infinity:#x}>"
     elif dtype.isnative and dtype.kind in "iu":
         found = f"cudakit::{'un' * (dtype.kind == 'u')}signed_order<{word_of(op, dtype)}>"
     elif dtype.kind == "b":

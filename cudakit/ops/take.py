@@ -18,6 +18,7 @@ from cudakit.jit.load.config import Config, config
 from cudakit.kernel.kernel import Kernel
 from cudakit.ops.copies import Ints, cast, copy, delivered, word_of
 from cudakit.types.checked import array_of, text_of
+from cudakit.types.cpp import is_real
 
 _ITEMS, _BLOCK, _PACK = 4, 256, 16
 _MODES = {"wrap": "wrap", "clip": "clip", "raise": "check"}
@@ -221,7 +222,7 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> tuple[Any, Any]:
     """The chosen elements, with room after them, and their number."""
     place, (x, where) = array_place("compact", stream, ("x", x), ("where", where))
-    if (where.dtype.kind not in "biuf" and where.dtype.name != "bfloat16") or where.shape != x.shape:
+    if not is_real(where.dtype) or where.shape != x.shape:
         raise ArgumentError(
             f"compact: where must be bools or numbers of shape {x.shape}, got {where.dtype} of shape {where.shape}"
         )

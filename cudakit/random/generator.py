@@ -27,6 +27,7 @@ from cudakit.ops.sort import LONGEST_ROW, Sorting, argsort, lines_of, order_of, 
 from cudakit.ops.take import take
 from cudakit.streams import process
 from cudakit.types.checked import flag, whole
+from cudakit.types.cpp import NARROW
 from cudakit.types.scalars import integer_range
 
 # --- fills ------------------------------------------------------------------------------------------------------------
@@ -80,7 +81,7 @@ def _launch(size: int, itemsize: int) -> Config:
 
 
 def _is_floating(dtype: np.dtype) -> bool:
-    return (dtype.kind == "f" and dtype.itemsize <= 8 and dtype.isnative) or dtype.name == "bfloat16"
+    return ((dtype.kind == "f" and dtype.itemsize <= 8) or dtype.name in NARROW) and dtype.isnative
 
 
 def real_dtype(op: str, dtype: np.dtype) -> np.dtype:

@@ -158,6 +158,8 @@ class ClassFloat(NamedTuple):
     letter : str
         By which assertions about the fields of structs know it.
     bytes : int
+    narrow : bool
+        Whether ops and expressions take it; they compute it as float, and round where they store.
     """
 
     dtype: str
@@ -165,15 +167,18 @@ class ClassFloat(NamedTuple):
     header: str
     letter: str
     bytes: int
+    narrow: bool = False
 
 
 #: All of them: a dtype of ml_dtypes is known by its row here.
 CLASS_FLOATS: Final = (
-    ClassFloat("float16", ("__half", "half"), "cuda_fp16.h", "h", 2),
-    ClassFloat("bfloat16", ("__nv_bfloat16", "nv_bfloat16"), "cuda_bf16.h", "y", 2),
+    ClassFloat("float16", ("__half", "half"), "cuda_fp16.h", "h", 2, narrow=True),
+    ClassFloat("bfloat16", ("__nv_bfloat16", "nv_bfloat16"), "cuda_bf16.h", "y", 2, narrow=True),
     ClassFloat("float8_e4m3fn", ("__nv_fp8_e4m3",), "cuda_fp8.h", "4", 1),
     ClassFloat("float8_e5m2", ("__nv_fp8_e5m2",), "cuda_fp8.h", "5", 1),
 )
+#: C++ names of the dtypes that are computed as float.
+NARROW: Final[dict[str, str]] = {each.dtype: each.names[0] for each in CLASS_FLOATS if each.narrow}
 #: Spellings of scalar types whose dtypes are of ml_dtypes, and their names there.
 ML_SCALARS: Final[dict[str, str]] = {
     name: each.dtype for each in CLASS_FLOATS for name in each.names if name not in SCALARS
@@ -252,6 +257,11 @@ def spelling(dtype: np.dtype) -> str | None:
     if dtype.type.__module__ == "ml_dtypes":
         return ML_SPELLINGS.get(dtype.name) if dtype.isnative else None
     return _SPELLINGS.get(dtype)
+
+
+def is_real(dtype: np.dtype) -> bool:
+    """Whether a dtype is bool, of integers or of floating point, as ops take it."""
+    return dtype.kind in "biuf" or dtype.name in NARROW
 
 
 def without_const(cpp: CppType) -> CppType:
