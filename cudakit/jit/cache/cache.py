@@ -333,15 +333,14 @@ class Cache:
         def entries() -> Iterator[tuple[str, bytes]]:
             assert self._store is not None
             # The most recently used first: of what several compilers made of one text that goes.
-            for file, entry in self._files_with_entries():
-                if label_pattern is None or fnmatch.fnmatchcase(entry.label, f"*{label_pattern}*"):
-                    found = self._store.read(_KERNEL, file.digest)
-                    key = None if found is None else found[0].get("portable")
-                    if found is None or key is None:
-                        alone.append(entry.label)
-                    elif key not in keys:
-                        keys.add(key)
-                        yield key, packed(found[0], f"{key}.{_IMPORTED}", found[1])
+            for file, entry in self._files_with_entries(label_pattern):
+                found = self._store.read(_KERNEL, file.digest)
+                key = None if found is None else found[0].get("portable")
+                if found is None or key is None:
+                    alone.append(entry.label)
+                elif key not in keys:
+                    keys.add(key)
+                    yield key, packed(found[0], f"{key}.{_IMPORTED}", found[1])
 
         count = 0 if self._store is None else write_file(path, entries())
         return count, alone
@@ -449,8 +448,7 @@ class Cache:
             files = list(self._store.files())
             self._store.sweep()
         else:
-            pattern = f"*{label_pattern}*"
-            files = [file for file, entry in self._files_with_entries() if fnmatch.fnmatchcase(entry.label, pattern)]
+            files = [file for file, _ in self._files_with_entries(label_pattern)]
         self._imported = None
         removed = 0
         for file in files:
@@ -555,7 +553,7 @@ class Cache:
         except OSError as error:
             self._warn(error)
 
-    def _files_with_entries(self) -> list[tuple[StoredFile, Entry]]:
+    def _files_with_entries(self, label_pattern: str | None = None) -> list[tuple[StoredFile, Entry]]:
         if self._store is None:
             return []
         found = []
@@ -563,7 +561,8 @@ class Cache:
             header = self._store.header(file) if file.kind == _KERNEL else None
             if header is not None and isinstance(header.get("label"), str) and isinstance(header.get("parts"), dict):
                 entry = Entry(header["label"], header["parts"], file.bytes, file.last_used, Path(file.path))
-                found.append((file, entry))
+                if label_pattern is None or fnmatch.fnmatchcase(entry.label, f"*{label_pattern}*"):
+                    found.append((file, entry))
         return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
 
     @property

@@ -18,7 +18,7 @@ from cudakit.errors import CompileError, TemplateError
 from cudakit.jit.compile import elf, worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.elf import demangle
-from cudakit.jit.compile.nvrtc import FORMAT, digest_of
+from cudakit.jit.compile.nvrtc import FORMAT, digest_of, library_path
 from cudakit.jit.source import headers, source
 from cudakit.jit.source.closure import NOTHING_READ, Closure
 from cudakit.jit.source.source import Source, kind_of
@@ -298,11 +298,4 @@ def linker_identity() -> str:
     """
     if wheels := headers.wheel_versions("nvidia_nvjitlink"):
         return wheels
-    from cuda import pathfinder
-
-    try:
-        return headers.file_mark(pathfinder.load_nvidia_dynamic_lib("nvJitLink").abs_path)
-    except pathfinder.DynamicLibNotFoundError as error:
-        raise CompileError(
-            "nvJitLink, CUDA's linker, is not here: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
-        ) from error
+    return headers.file_mark(library_path("nvJitLink", "nvJitLink, CUDA's linker,"))

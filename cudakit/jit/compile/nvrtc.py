@@ -84,7 +84,7 @@ def reads_files(extra: Iterable[tuple[str, Any]]) -> str | None:
         if name not in FIELDS:
             return f"the option {name} reads or writes other files"
         if name == "ptxas_options" and value is not None:
-            option = _reads_file([value] if isinstance(value, str) else value)
+            option = _reads_file(_listed(value))
             if option is not None:
                 return f"the option {option} of ptxas may read a file"
     return None
@@ -338,11 +338,6 @@ class Request:
                 fields["pre_include"] = [_found(name, folders) for name in _listed(fields["pre_include"])]
         return {name: value for name, value in fields.items() if value is not None}
 
-    @property
-    def flags(self) -> list[bytes]:
-        """What NVRTC is given beside cuda.core's options."""
-        return [b"--enable-tile"] if self.specialization.has_tiles else []
-
     def program_options(self, changes: Mapping[str, Any]) -> ProgramOptions:
         """cuda.core's options for this specialization, with `changes` to their fields."""
         from cuda.core import ProgramOptions
@@ -395,8 +390,12 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     spec = request.specialization
     target = spec.target
     kind = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
-    flags = [*options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin"))]
-    program = _library(), request.text, request.program_name, [*flags, *request.flags], names, kind
+    # cuda.core has no option for tile code.
+    flags = [
+        *options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin")),
+        *([b"--enable-tile"] if spec.has_tiles else []),
+    ]
+    program = library_path("nvrtc", "NVRTC, CUDA's compiler,"), request.text, request.program_name, flags, names, kind
     if spec.has_tiles or _nvrtc.at_fork:
         answer, told = _apart(program)
     else:
@@ -421,12 +420,22 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     return compiled
 
 
-@cache
-def _library() -> str:
-    """Path of the NVRTC that cuda.core loads."""
-    from cuda.pathfinder import load_nvidia_dynamic_lib
+def library_path(name: str, shown: str) -> str:
+    """Path of the library of CUDA's that cuda.core loads by this name.
 
-    path: str = load_nvidia_dynamic_lib("nvrtc").abs_path
+    Raises
+    ------
+    CompileError
+        Where there is none.
+    """
+    from cuda import pathfinder
+
+    try:
+        path: str = pathfinder.load_nvidia_dynamic_lib(name).abs_path
+    except pathfinder.DynamicLibNotFoundError as error:
+        raise CompileError(
+            f"{shown} is not here: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
+        ) from error
     return path
 
 
@@ -541,12 +550,5 @@ def compiler_identity() -> str:
     wheels = headers.compiler_wheels()
     if wheels:
         return wheels
-    from cuda import pathfinder
-
-    try:
-        library = pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path
-    except pathfinder.DynamicLibNotFoundError as error:
-        raise CompileError(
-            "NVRTC, CUDA's compiler, is not here: pip install 'cudakit[cu13]' (or [cu12]), or install a CUDA toolkit"
-        ) from error
+    library = library_path("nvrtc", "NVRTC, CUDA's compiler,")
     return f"{'.'.join(map(str, _nvrtc_version()))} {headers.file_mark(library)}"

@@ -17,7 +17,7 @@ import numpy as np
 from cudakit.errors import LaunchError
 from cudakit.jit.cache.stages import compiled_and_read
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.elf import common_name, variables_of
+from cudakit.jit.compile.elf import common_name, variable_name, variables_of
 from cudakit.jit.compile.nvrtc import type_of
 from cudakit.jit.load.load import Loaded, load, loadable, object_code
 from cudakit.jit.source.closure import Closure
@@ -58,8 +58,6 @@ class DeviceVariables(NamedTuple):
         from cuda.bindings import driver
 
         if self.known.count(name) > 1:
-            from cudakit.jit.compile.elf import variable_name
-
             raise LaunchError(f"several linked texts have a variable {variable_name(name)}: rename all but one")
         devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
@@ -67,8 +65,6 @@ class DeviceVariables(NamedTuple):
             status, pointer, size = find(library, name.encode())
             if int(status) == 0:
                 return int(pointer), int(size)
-        from cudakit.jit.compile.elf import variable_name
-
         raise LaunchError(f"the driver does not find the variable {variable_name(name)} ({name}): {status.name}")
 
     def read(self, name: str, stream: Any) -> np.ndarray:
@@ -106,8 +102,6 @@ def move(old: Variables, new: Variables) -> None:
         moved = targets[owner] + offsets
         # A pointer that is as it was initialised is the new module's; any other may have copies elsewhere.
         if (held & (moved != as_initialised)).any():
-            from cudakit.jit.compile.elf import variable_name
-
             raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
         words[held] = moved[held]
         values.append((other, data))
