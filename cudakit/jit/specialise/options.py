@@ -87,8 +87,9 @@ class CompileOptions:
 
     def __post_init__(self) -> None:
         text_of("CompileOptions: std", self.std)
-        for name in ("fast_math", "lineinfo", "debug", "sanitize", "pch", "rdc", "lto"):
-            object.__setattr__(self, name, flag(f"CompileOptions: {name}", getattr(self, name)))
+        for field in dataclasses.fields(self):
+            if field.default is False:
+                object.__setattr__(self, field.name, flag(f"CompileOptions: {field.name}", getattr(self, field.name)))
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
         # Fields left out are not looked into: kernels are mostly made without options.
