@@ -336,7 +336,7 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
     if first[1]:
         if stream is None:
             stream = emulator().current()
-        elif place_of(stream) is DEVICES:
+        elif place_of(stream).unit != "steps":
             require_stream(stream)
             raise ArgumentError(
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from cudakit.memory.host_arrays import Callee, Kind
-from cudakit.places import DEVICES, default_place, emulator, place_of
+from cudakit.places import DEVICES, Place, default_place, emulator, place_of
 from cudakit.types.arguments import as_numpy
 
 
@@ -73,11 +73,11 @@ def stream_or_current(stream: Any, array: Any = None) -> Any:
 
 
 @functools.cache
-def _backend(place: Hashable) -> Backend:
-    if place is DEVICES:
-        from cudakit.memory.on_device import OnDevice  # needs CuPy
+def _backend(place: Place) -> Backend:
+    if place.unit == "steps":
+        from cudakit.memory.on_emulator import OnEmulator
 
-        return OnDevice()
-    from cudakit.memory.on_emulator import OnEmulator
+        return OnEmulator()
+    from cudakit.memory.on_device import OnDevice  # needs CuPy
 
-    return OnEmulator()
+    return OnDevice()

@@ -1,13 +1,16 @@
-"""One kernel called on a GPU's streams and on the emulator's in turns: with a stand-in for what the driver does."""
+"""One kernel called on a GPU's streams and the emulator's in turns, with a stand-in for the driver; a third place."""
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cudakit as ck
+from cudakit import places
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch import code_place
 from cudakit.jit.load import image
@@ -102,3 +105,43 @@ def test_plans_of_both(launches: list[Any], stream: Stream) -> None:
     assert x.tolist() == [14]
     kernel.plan(stream, ONE, None, 7)()
     assert launches == [(0, 7)]
+
+
+class Elsewhere:
+    """A place beside the two, where nothing runs: as another vendor's would begin."""
+
+    unit = "ms"
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*given: Any) -> None:
+            raise ck.LaunchError(f"nothing runs elsewhere: {name}")
+
+        return refuse
+
+
+def captured(stream: Any) -> None:
+    with ck.capture(stream):
+        pass
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda stream, x: ck.Kernel("__global__ void f(int* x) {}")(stream, ONE, x),
+        lambda stream, x: ck.Kernel("__global__ void f(int* x) {}")(stream, ONE, ck.Out(x)),
+        lambda stream, x: ck.ops.sum(x, stream=stream),
+        lambda stream, x: ck.elementwise("T x", "T y", "y = x")(x, stream=stream),
+        lambda stream, x: ck.empty(4, np.int32, stream=stream),
+        lambda stream, x: ck.device_limits(stream),
+        lambda stream, x: ck.using(stream),
+        lambda stream, x: captured(stream),
+    ],
+    ids=["call", "call with Out", "op", "elementwise", "memory", "limits", "using", "capture"],
+)
+def test_a_third_place_is_not_taken_for_the_emulator(door: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, place_of, stream = Elsewhere(), places.place_of, SimpleNamespace()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("cudakit.") and getattr(module, "place_of", None) is place_of:
+            monkeypatch.setattr(module, "place_of", lambda given: place if given is stream else place_of(given))
+    with pytest.raises((ck.ArgumentError, ck.LaunchError), match=r"nothing runs elsewhere|expected a stream"):
+        door(stream, np.zeros(4, np.int32))
