@@ -15,7 +15,7 @@ from cudakit.arrays.repeated import ArrayFunction
 from cudakit.errors import ArgumentError, shortened
 from cudakit.generate.declarations import Declared, Parameter
 from cudakit.jit.specialise.options import CompileOptions, options_of
-from cudakit.places import DEVICES, default_place, place_of
+from cudakit.places import default_place, place_of
 from cudakit.types import structs
 from cudakit.types.arguments import texture_handle
 from cudakit.types.cpp import spelling
@@ -309,11 +309,8 @@ def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[Array
     """Where a call runs; without any array, where its stream is."""
     if named:
         return array_place(op, stream, *named)
-    if (default_place() if stream is None else place_of(stream)) is not DEVICES:
-        return array_place(op, stream, ("", np.empty(0)))[0], []
-    import cupy
-
-    return array_place(op, stream, ("", cupy.empty(0)))[0], []
+    place = default_place() if stream is None else place_of(stream)
+    return array_place(op, stream, ("", place.xp.empty(0)))[0], []
 
 
 def split(recipe: Declared, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
