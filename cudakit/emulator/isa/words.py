@@ -54,7 +54,9 @@ class Word(ABC):
         """The result, of type `kind`, of an operation on this word, others of its machine, and integers.
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
-        ``choose``, ``to``, ``view``, ``clz popc brev fshl fshr mulhi``, ``div rem`` (towards zero; anything by zero),
+        ``choose``, ``to``, ``view``, ``clz popc brev``, ``fshl fshr`` (the upper or lower word of this one and a lower
+        one, moved by an amount modulo the width), ``mulhi`` (the upper half of a product), ``div rem`` (towards zero;
+        anything by zero),
         ``flush canonical`` (of float32), ``fma sqrt rint trunc floor ceil`` (of floats), ``nan_from``,
         ``directed`` (of float64; the last by the names of an operation and of a rounding mode), and on pieces
         ``split join part pick repeat``.
@@ -145,21 +147,6 @@ class Word(ABC):
         """The number of zero bits above the highest one."""
         return self.do("clz", "u32")
 
-    def ones(self) -> Word:
-        """The number of bits that are one."""
-        return self.do("popc", "u32")
-
-    def reversed(self) -> Word:
-        return self.do("brev", self.kind)
-
-    def funnel(self, side: str, low: Word, by: Word) -> Word:
-        """The upper (``l``) or lower (``r``) word of this one and a lower one, moved by an amount modulo the width."""
-        return self.do(f"fsh{side}", self.kind, low, by)
-
-    def high_product(self, other: Word) -> Word:
-        """The upper half of a product."""
-        return self.do("mulhi", self.kind, other)
-
     # ── pieces of a word ──
 
     def split(self, kind: str) -> Word:
@@ -181,6 +168,11 @@ class Word(ABC):
     def repeat(self, count: int) -> Word:
         """The same for all of `count` pieces."""
         return self.do("repeat", self.kind, count)
+
+
+def bounds(signed: bool, bits: int) -> tuple[int, int]:
+    """The least and the greatest integer of a type."""
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
 def low_ones(count: Word, bits: int) -> Word:

@@ -18,7 +18,7 @@ from cudakit.emulator.isa.meanings.floats import (
     rounded,
     together,
 )
-from cudakit.emulator.isa.words import INTEGERS, KINDS, Form, Word, means
+from cudakit.emulator.isa.words import INTEGERS, KINDS, Form, Word, bounds, means
 from cudakit.errors import EmulationError
 
 _WHOLE: Final = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
@@ -48,8 +48,7 @@ def cvt(form: Form, a: Word, b: Word | None = None) -> Word:
 
 
 def _range(name: str) -> tuple[int, int]:
-    bits = INTEGERS[KINDS[name]]
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if name[0] == "s" else (0, (1 << bits) - 1)
+    return bounds(name[0] == "s", INTEGERS[KINDS[name]])
 
 
 # ── integers ──
@@ -202,8 +201,8 @@ def _from_eighths(form: Form, kind: str, a: Word) -> Word:
 @means("cvt.pack", sources="s32 s32 b32")
 def pack(form: Form, a: Word, b: Word, rest: Word | None = None) -> Word:
     """Two integers, saturated, below what a third one leaves."""
-    signed, width = form.modifiers[2][0] == "s", int(form.modifiers[2][1:])
-    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
+    width = int(form.modifiers[2][1:])
+    low, high = bounds(form.modifiers[2][0] == "s", width)
     first, second = ((word.max(low).min(high) & (1 << width) - 1).view("u32") for word in (a, b))
     both = first << width | second
     return both if rest is None else rest << 2 * width | both

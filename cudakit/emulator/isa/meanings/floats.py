@@ -169,9 +169,7 @@ _SMALL: Final = ("mul", "fma", "mad", "div")
 
 def _nearest(opcode: str, a: Word, *more: Word) -> Word:
     """The result of an operation, rounded to nearest."""
-    if opcode in ("fma", "mad"):
-        return a.do("fma", a.kind, *more)
-    return a.do(opcode, a.kind, *more)
+    return a.do("fma" if opcode == "mad" else opcode, a.kind, *more)
 
 
 def _exact(opcode: str, *sources: Word) -> Word:
@@ -243,8 +241,7 @@ def rcp(form: Form, a: Word) -> Word:
         upper = _upper(a)
         return _upper(a.constant_of(1.0).do("div", "f64", upper).nan_from(upper))
     (a,) = _ready(form, a)
-    result = _computed(form, "div", a.constant_of(1.0), a)
-    return result
+    return _computed(form, "div", a.constant_of(1.0), a)
 
 
 @means("sqrt", sources="T", families="float", nans="gives")

@@ -6,7 +6,27 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from cudakit.emulator.isa.meanings.floats import INFINITY, ONE, flushed, number, together
-from cudakit.emulator.isa.words import Form, Word, low_ones, means
+from cudakit.emulator.isa.words import Form, Function, Word, low_ones, means
+
+# ── what is the same with all modifiers ──
+
+_PLAIN: Final[dict[str, tuple[str, Callable[..., Word]]]] = {
+    "and": ("T T", lambda a, b: a & b), "or": ("T T", lambda a, b: a | b), "xor": ("T T", lambda a, b: a ^ b),
+    "not": ("T", lambda a: ~a), "cnot": ("T", lambda a: a.eq(0).to(a.kind)),
+    "shl": ("T u32=", lambda a, by: a << by), "shr": ("T u32=", lambda a, by: a >> by),
+    "popc": ("T", lambda a: a.do("popc", "u32")), "clz": ("T", lambda a: a.zeros()),
+    "brev": ("T", lambda a: a.do("brev", a.kind)), "neg": ("T", lambda a: -a), "abs": ("T", abs),
+    "sad": ("T T T", lambda a, b, c: c + (a.max(b) - a.min(b))),
+}  # fmt: skip
+
+
+def _of_words(function: Callable[..., Word]) -> Function:
+    return lambda form, *words: function(*words)
+
+
+for _opcode, (_sources, _function) in _PLAIN.items():
+    means(_opcode, sources=_sources)(_of_words(_function))
+
 
 # ── logic ──
 
@@ -14,21 +34,6 @@ from cudakit.emulator.isa.words import Form, Word, low_ones, means
 def joined(opcode: str, a: Word, b: Word) -> Word:
     """``and``, ``or`` or ``xor``."""
     return a & b if opcode == "and" else a | b if opcode == "or" else a ^ b
-
-
-@means("and", "or", "xor", sources="T T")
-def logic(form: Form, a: Word, b: Word) -> Word:
-    return joined(form.opcode, a, b)
-
-
-@means("not", sources="T")
-def invert(form: Form, a: Word) -> Word:
-    return ~a
-
-
-@means("cnot", sources="T")
-def cnot(form: Form, a: Word) -> Word:
-    return a.eq(0).to(a.kind)
 
 
 #: Function of two words by its truth table, with bit 2a + b for (a, b).
@@ -69,34 +74,14 @@ def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
 # ── shifts ──
 
 
-@means("shl", sources="T u32=")
-def shl(form: Form, a: Word, by: Word) -> Word:
-    return a << by
-
-
-@means("shr", sources="T u32=")
-def shr(form: Form, a: Word, by: Word) -> Word:
-    return a >> by
-
-
 @means("shf", sources="b32 b32 u32=")
 def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
     """A word of two that move together, by an amount that wraps or is held to 32."""
-    moved = high.funnel(form.modifiers[0], low, by)
+    moved = high.do(f"fsh{form.modifiers[0]}", high.kind, low, by)
     return moved if form.has("wrap") else (by > 31).choose(low if form.has("l") else high, moved)
 
 
-# ── counts ──
-
-
-@means("popc", sources="T")
-def popc(form: Form, a: Word) -> Word:
-    return a.ones()
-
-
-@means("clz", sources="T")
-def clz(form: Form, a: Word) -> Word:
-    return a.zeros()
+# ── places of bits ──
 
 
 @means("bfind", sources="T")
@@ -105,11 +90,6 @@ def bfind(form: Form, a: Word) -> Word:
     bits = (a ^ (a >> form.bits - 1)).view(f"u{form.bits}") if form.signed else a
     zeros = bits.zeros()
     return bits.eq(0).choose(-1, zeros) if form.has("shiftamt") else form.bits - 1 - zeros
-
-
-@means("brev", sources="T")
-def brev(form: Form, a: Word) -> Word:
-    return a.reversed()
 
 
 @means("fns", sources="b32 b32 s32")
@@ -162,7 +142,7 @@ def mul(form: Form, a: Word, b: Word) -> Word:
     if form.has("wide"):
         wide = f"{form.name[0]}{2 * form.bits}"
         return a.to(wide) * b.to(wide)
-    return a.high_product(b) if form.has("hi") else a * b
+    return a.do("mulhi", a.kind, b) if form.has("hi") else a * b
 
 
 @means("mad", sources="T T W")
@@ -187,11 +167,6 @@ def mad24(form: Form, a: Word, b: Word, c: Word) -> Word:
     return _held(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
 
 
-@means("sad", sources="T T T")
-def sad(form: Form, a: Word, b: Word, c: Word) -> Word:
-    return c + (a.max(b) - a.min(b))
-
-
 # ── quotients ──
 
 
@@ -201,17 +176,7 @@ def quotient(form: Form, a: Word, b: Word) -> Word:
     return b.eq(0).choose(-1, a.do(form.opcode, a.kind, b))
 
 
-# ── signs and extrema ──
-
-
-@means("neg", sources="T")
-def neg(form: Form, a: Word) -> Word:
-    return -a
-
-
-@means("abs", sources="T")
-def absolute(form: Form, a: Word) -> Word:
-    return abs(a)
+# ── extrema ──
 
 
 @means("min", "max", sources="T T T")
@@ -229,9 +194,9 @@ def extremum(form: Form, *words: Word) -> Word:
 def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
     """The sum with the products of four bytes, or of two halves with the lower or upper bytes."""
     first, second = form.types
-    halves = form.opcode == "dp2a"
-    for place in range(2 if halves else 4):
-        x = _piece(a, first, 16 if halves else 8, place)
+    count = int(form.opcode[2])
+    for place in range(count):
+        x = _piece(a, first, 32 // count, place)
         c = c + x * _piece(b, second, 8, place + 2 if form.has("hi") else place)
     return c
 
@@ -317,7 +282,7 @@ def szext(form: Form, a: Word, count: Word) -> Word:
 
 
 #: For each mode the numbers of the bytes that one control gives, from the lowest.
-SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
+_SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
     "f4e": lambda c: [c, c + 1, c + 2, c + 3],
     "b4e": lambda c: [c, (c - 1) & 7, (c - 2) & 7, (c - 3) & 7],
     "rc8": lambda c: [c, c, c, c],
@@ -330,7 +295,7 @@ SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
 @means("prmt", sources="b32 b32 b32=")
 def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
     """Bytes of two words, or their signs, picked by four numbers."""
-    mode = SELECTED.get(form.modifiers[-1])
+    mode = _SELECTED.get(form.modifiers[-1])
     if mode is not None:
         ways = [sum(place << 4 * number for number, place in enumerate(mode(c))) for c in range(4)]
         control = control & 3
@@ -357,7 +322,7 @@ def _fixed(a: Word, b: Word, code: int, to: int) -> Word:
     """One byte by its number, at its place."""
     word, at = b if code & 4 else a, 8 * (code & 3)
     if code > 7:
-        return (word << 24 - at).view("s32").__rshift__(31).view("u32") & (255 << to)
+        return ((word << 24 - at).view("s32") >> 31).view("u32") & (255 << to)
     return (word >> at - to if at >= to else word << to - at) & (255 << to)
 
 

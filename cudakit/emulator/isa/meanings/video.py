@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Final, TypeAlias
 
-from cudakit.emulator.isa.words import Form, Word, means
+from cudakit.emulator.isa.words import Form, Word, bounds, means
 from cudakit.errors import EmulationError
 
 Function: TypeAlias = Callable[[Word, Word], Word]
@@ -33,13 +33,12 @@ _COMPARISONS: Final = ("eq", "ne", "lt", "le", "gt", "ge")
 _SUMS: Final = ("vadd", "vsub", "vabsdiff")
 
 
-def _bounds(signed: bool, bits: int) -> tuple[int, int]:
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-
-
-def _comparison(form: Form) -> Function:
+def _of(form: Form) -> tuple[tuple[str, ...], Function]:
+    """The types of the result and of both sources, and the function."""
+    if not form.opcode.startswith("vset"):
+        return form.types, _FUNCTIONS[form.opcode.rstrip("24")]
     compare = next(modifier for modifier in form.modifiers if modifier in _COMPARISONS)
-    return lambda a, b: a.test(compare, b).to(a.kind)
+    return ("u32", *form.types), lambda a, b: a.test(compare, b).to(a.kind)
 
 
 # ── scalar ──
@@ -58,7 +57,7 @@ def _scalar(form: Form, types: tuple[str, ...], function: Function, a: Word, b: 
     out, first, second = types
     part, a_part, b_part = form.parts[:3]
     signed, size = out == "s32", {"b": 8, "h": 16}.get(part[:1], 32)
-    low, high = _bounds(signed, size)
+    low, high = bounds(signed, size)
     saturates = form.has("sat")
     result = function(_extracted(a, first, a_part), _extracted(b, second, b_part))
     if saturates:
@@ -84,14 +83,9 @@ def _scalar(form: Form, types: tuple[str, ...], function: Function, a: Word, b: 
     return result.to("u32")
 
 
-@means("vadd", "vsub", "vabsdiff", "vmin", "vmax", sources="b32 b32 b32")
+@means("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset", sources="b32 b32 b32")
 def scalar(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
-    return _scalar(form, form.types, _FUNCTIONS[form.opcode], a, b, c)
-
-
-@means("vset", sources="b32 b32 b32")
-def vset(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
-    return _scalar(form, ("u32", *form.types), _comparison(form), a, b, c)
+    return _scalar(form, *_of(form), a, b, c)
 
 
 @means("vshl", "vshr", sources="b32 b32 b32")
@@ -121,7 +115,7 @@ def vmad(form: Form, a: Word, b: Word, c: Word) -> Word:
     # An unsigned result is shifted as unsigned, even where the sum is below 0.
     result = (total if signed else total.view("u64")) >> scale if scale else total
     if form.has("sat"):
-        low, high = _bounds(signed, 32)
+        low, high = bounds(signed, 32)
         result = result.view("s64").max(low).min(high)
     return result.to("u32")
 
@@ -134,11 +128,12 @@ def _places(part: str) -> tuple[int, ...]:
     return tuple(int(digit) for digit in reversed(part[1:]))
 
 
-def _simd(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Word, c: Word | None) -> Word:
+@means(*(f"{opcode}{count}" for opcode in (*_FUNCTIONS, "vset") for count in (2, 4)), sources="b32 b32 b32")
+def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     """A function of 2 halves or 4 bytes, each chosen from both sources; those masked off are the third source's."""
     if c is None:
         raise EmulationError("SIMD video instructions take three sources")
-    out, first, second = types
+    (out, first, second), function = _of(form)
     count = int(form.opcode[-1])
     size, letter = 32 // count, "h" if count == 2 else "b"
     every = "".join(str(place) for place in reversed(range(2 * count)))
@@ -155,18 +150,8 @@ def _simd(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Wo
         kept = [result.part(place, count).view("u32") for place in sorted(set(mask))]
         return reduce(lambda x, y: x + y, kept, c)
     if form.has("sat"):
-        low, high = _bounds(out == "s32", size)
+        low, high = bounds(out == "s32", size)
         result = result.max(low).min(high)
     bits = sum(((1 << size) - 1) << size * place for place in set(mask))
     merged = result.to(f"u{size}").join("u32")
     return merged if bits == 0xFFFF_FFFF else merged & bits | c & ~bits
-
-
-@means(*(f"{opcode}{count}" for opcode in _FUNCTIONS for count in (2, 4)), sources="b32 b32 b32")
-def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
-    return _simd(form, form.types, _FUNCTIONS[form.opcode[:-1]], a, b, c)
-
-
-@means("vset2", "vset4", sources="b32 b32 b32")
-def simd_set(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
-    return _simd(form, ("u32", *form.types), _comparison(form), a, b, c)
