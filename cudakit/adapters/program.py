@@ -128,10 +128,15 @@ class Replaced(importlib.abc.MetaPathFinder):
 
 
 @contextlib.contextmanager
-def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
-    """A block without a GPU, in which the program's arguments and folder are its own.
+def _without_gpu(path: Path, arguments: Sequence[str], done: str) -> Iterator[None]:
+    """A block without a GPU, in which the program's arguments and folder are its own; `done`: what is done to it.
 
     CuPy is NumPy there, and kernels of Numba's and Triton's run on the emulator.
+
+    Raises
+    ------
+    LaunchError
+        In a process that has used a GPU.
     """
     former_modules, former_path, former_arguments = dict(sys.modules), list(sys.path), list(sys.argv)
     former_devices = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -143,6 +148,8 @@ def _without_gpu(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     try:
         with warnings.catch_warnings(), numba, triton, strict():
             warnings.simplefilter("ignore", EmulatorWarning)
+            if has_gpu():
+                raise LaunchError(f"this process has used the GPU already; a program is {done} in a process of its own")
             yield
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
@@ -190,9 +197,7 @@ def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) ->
         Where to stop, in the same file; without one, where the first kernel begins.
     """
     witness = _Stepping(f"{path}:{line}" if line else "")
-    with _without_gpu(path, arguments), witnessing(witness), contextlib.suppress(SystemExit):
-        if has_gpu():
-            raise LaunchError("this process has used the GPU already; a program is debugged in a process of its own")
+    with _without_gpu(path, arguments, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
     return witness.has_stopped
 
@@ -220,9 +225,7 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
     """
     status, faults = 0, tuple[Finding, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
-    with _without_gpu(path, arguments), counters() as report, checks as found:
-        if has_gpu():
-            raise LaunchError("this process has used the GPU already; a program is checked in a process of its own")
+    with _without_gpu(path, arguments, "checked"), counters() as report, checks as found:
         try:
             runpy.run_path(str(path), run_name="__main__")
         except CudakitError as error:
