@@ -182,23 +182,22 @@ class Temporaries:
     def _launch_apart(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
         """Each array by itself."""
         target, start = self.target, self.block.data.ptr
-        pointers = {position: start + offset for position, offset in zip(self._positions, self._offsets, strict=True)}
-        arrays = dict(zip(self._positions, self._arrays, strict=True))
-        for position in sorted(pointers):
-            value: HostArray = given[position]
-            name, host, array = type(value).__name__, value.array, arrays[position]
+        places = sorted(zip(self._positions, self._offsets, self._arrays, strict=True))
+        parts: list[tuple[HostArray, int, Any]] = [(given[at], start + offset, array) for at, offset, array in places]
+        for value, pointer, array in parts:
+            name, host = type(value).__name__, value.array
             if value.copied_in:
                 with doing("copy", name, stream, (host,), (array,), host.nbytes):
-                    staging.upload(host, pointers[position], target)
+                    staging.upload(host, pointer, target)
             elif host.nbytes:
                 with doing("fill", name, stream, (), (array,), host.nbytes):
-                    staging.cupy_runtime().memsetAsync(pointers[position], 0, host.nbytes, target.handle)
+                    staging.cupy_runtime().memsetAsync(pointer, 0, host.nbytes, target.handle)
         self._call(kernel, stream, config, given)
-        for position in sorted(self._positions[self._out.start :]):
-            value = given[position]
-            name, host, array = type(value).__name__, value.array, arrays[position]
-            with doing("copy", name, stream, (array,), (host,), host.nbytes):
-                staging.deliver(pointers[position], host, target)
+        for value, pointer, array in parts:
+            if value.copied_out:
+                name, host = type(value).__name__, value.array
+                with doing("copy", name, stream, (array,), (host,), host.nbytes):
+                    staging.deliver(pointer, host, target)
 
     def _launch_together(
         self,
