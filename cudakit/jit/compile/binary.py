@@ -116,16 +116,14 @@ def signature(origin: Source) -> Signature:
         raise TemplateError(
             f"signature {shortened(origin.head)} is no kernel's head, as in 'void scale(float* x, int n)'"
         )
-    name = _plain(match["name"])
+    name = symbol = _plain(match["name"])
     if _is_readable(origin):
         found = [entry for entry in _entries(origin) if name in (entry.name, entry.symbol)]
         if len(found) != 1:
             known = ", ".join(f"{entry.name} ({entry.symbol})" for entry in _entries(origin))
             raise TemplateError(f"{origin.name} has {len(found) or 'no'} kernels {name}; it has {known}")
-        _check_head(origin, kernel.parameters, found[0].symbol)
-        name = found[0].name
-    else:
-        _check_head(origin, kernel.parameters, name)
+        symbol, name, _ = found[0]
+    _check_head(origin, kernel.parameters, symbol)
     return Signature(name, (), kernel.parameters, 1)
 
 

@@ -15,7 +15,17 @@ from typing import NamedTuple, Self
 
 from cudakit import system
 from cudakit.errors import TemplateError, shortened
-from cudakit.types.cpp import CppType, Named, Opaque, Pointer, Value, is_other_name, parse_type, split_arguments
+from cudakit.types.cpp import (
+    CppType,
+    Named,
+    Opaque,
+    Pointer,
+    Value,
+    closing,
+    is_other_name,
+    parse_type,
+    split_arguments,
+)
 
 Sides = tuple[int, int, int]
 
@@ -122,11 +132,7 @@ def parameter_types(lowered: str) -> tuple[CppType, ...]:
 
 def types_in(text: str) -> tuple[CppType, ...]:
     """Types of parameters in a demangled name, from behind their bracket on."""
-    depth, position = 1, 0
-    while position < len(text) and depth:
-        depth += {"(": 1, ")": -1}.get(text[position], 0)
-        position += 1
-    inner = _INLINE_NAMESPACE.sub("", text[: position - 1])
+    inner = _INLINE_NAMESPACE.sub("", text[: closing(f"({text}", 0) - 1])
     return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
 
 

@@ -193,6 +193,7 @@ class _Cutter:
 
     def namespaces(self) -> Iterator[str]:
         """Empty namespaces, for those that are used as a whole though no header may declare them any more."""
+        aliases = {name for i in self._items if re.match(r"\s*namespace\b", i.piece.text) for name in i.names}
         for item in self._kept:
             found = _USING_NAMESPACE.search(item.piece.text)
             parts = [part.strip() for part in found[1].split("::") if part.strip()] if found else []
@@ -200,7 +201,7 @@ class _Cutter:
                 parts = ["std", "chrono"]
             if (len(parts) == 1 and parts[0] in _KNOWN_NAMESPACES) or parts[:1] in (["cuda"], ["nvcuda"]):
                 continue
-            if parts and parts[0] not in self._namespace_aliases():
+            if parts and parts[0] not in aliases:
                 yield "".join(f"namespace {part} {{ " for part in parts) + "}" * len(parts)
 
     def implicit_headers(self) -> list[str]:
@@ -229,9 +230,6 @@ class _Cutter:
             return directive[0]
         start = directive.start(2) + macro.start(3) - directive.start()
         return directive[0][:start] + preprocessor.blank(directive[0][start:])
-
-    def _namespace_aliases(self) -> set[str]:
-        return {name for item in self._items if re.match(r"\s*namespace\b", item.piece.text) for name in item.names}
 
     def _named_at_launches(self) -> Iterator[str]:
         """Names in the bodies of functions that launch kernels."""

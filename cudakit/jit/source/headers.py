@@ -240,10 +240,7 @@ def in_toolkit(path: str) -> bool:
 
 def wheel_for(header: str) -> str | None:
     """Name of the wheel that carries `header`, or None for a header that is not one of CUDA's."""
-    for prefixes, wheel in _WHEELS:
-        if header.startswith(prefixes):
-            return wheel
-    return None
+    return next((wheel for prefixes, wheel in _WHEELS if header.startswith(prefixes)), None)
 
 
 def file_mark(path: str | None) -> str:
