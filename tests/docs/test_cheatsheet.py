@@ -36,6 +36,15 @@ def test_its_names_are_there() -> None:
     assert all(hasattr(ck, name) for name in re.findall(r"`(\w+Error)`", TEXT))
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/cheatsheet.md"])
+def test_every_op_is_in_the_tables(page: str) -> None:
+    lines = (Path(__file__).parents[2] / page).read_text("utf-8").splitlines()
+    words = re.findall(
+        r"\w+", " ".join(code for line in lines if line[:1] == "|" for code in re.findall("`([^`]+)`", line))
+    )
+    assert set(ck.ops.__all__) <= set(words)
+
+
 @pytest.mark.site
 @pytest.mark.slow
 def test_on_paper_it_is_one_page_of_a4(site: Path) -> None:
