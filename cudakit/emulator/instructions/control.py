@@ -19,7 +19,7 @@ from cudakit.emulator.machine.decode import Context, Control, Step, control, ins
 from cudakit.emulator.machine.heap import device_limits
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Geometry, Machine
-from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction, Register, Symbol
+from cudakit.emulator.ptx.program import Function, Group, Immediate, Instruction, Operand, Register, Symbol, symbols_in
 from cudakit.errors import EmulationError
 
 # ── printf, assertions, the heap ──
@@ -295,18 +295,16 @@ def trapped(place: str, function: Function, geometry: Geometry) -> str:
     return f"{place} trapped{hint}"
 
 
+def _variables(group: Operand) -> tuple[str, ...]:
+    return tuple(symbol.name for symbol in symbols_in(group))
+
+
 @control("call")
 def call(given: Instruction, context: Context) -> Control:
     operands = list(given.operands)
-    results: tuple[str, ...] = ()
-    first = operands[0]
-    if isinstance(first, Group) and first.kind == "arguments":
-        results = tuple(item.name for item in first.items if isinstance(item, Symbol))
-        operands.pop(0)
+    results = _variables(operands.pop(0)) if isinstance(operands[0], Group) else ()
     target = operands.pop(0)
-    arguments: tuple[str, ...] = ()
-    if operands and isinstance(operands[0], Group):
-        arguments = tuple(item.name for item in operands[0].items if isinstance(item, Symbol))
+    arguments = _variables(operands[0]) if operands and isinstance(operands[0], Group) else ()
     pointer = context.read(target, "u64") if isinstance(target, Register) else None
     name = target.name if isinstance(target, Symbol) else ""
 
