@@ -55,15 +55,9 @@ class DeviceArray(np.ndarray, ToldApart):
         self.view(np.ndarray)[...] = values
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        out = named.get("out", ())
-        where = (named["where"],) if "where" in named else ()
-        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *out, *where))
-        if out:
-            named["out"] = tuple(_plain(out))
-        if where:
-            (named["where"],) = _plain(where)
-        made = getattr(ufunc, method)(*_plain(inputs), **named)
-        if out:
+        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *named.values()))
+        made = getattr(ufunc, method)(*_plain(inputs), **{name: _whole(value) for name, value in named.items()})
+        if out := named.get("out", ()):
             return out[0] if len(out) == 1 else out
         return as_device(made)
 
@@ -179,9 +173,9 @@ def _plain(values: Iterable[Any]) -> Iterator[Any]:
     return (value.view(np.ndarray) if isinstance(value, DeviceArray) else value for value in values)
 
 
-def _whole(key: Any) -> Any:
-    """An index, with the device's arrays as NumPy's."""
-    return tuple(_plain(key)) if isinstance(key, tuple) else next(_plain((key,)))
+def _whole(value: Any) -> Any:
+    """A value or a tuple of them, with the device's arrays as NumPy's."""
+    return tuple(_plain(value)) if isinstance(value, tuple) else next(_plain((value,)))
 
 
 def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
