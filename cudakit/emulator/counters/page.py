@@ -171,7 +171,7 @@ _LONGEST = 48
 _MOST_LINES = 8
 
 
-def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advice], lines: Iterable[Line]) -> str:
+def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advice], lines: Sequence[Line]) -> str:
     """The page.
 
     Parameters
@@ -182,9 +182,8 @@ def page(rows: Sequence[Row], counts: Counts, roof: Roof, advice: Iterable[Advic
         Of all of them.
     roof : Roof
     advice : iterable of Advice
-    lines : iterable of Line
+    lines : sequence of Line
     """
-    lines = list(lines)
     told = [f"<li>{escape(str(each))}</li>" for each in advice]
     parts = [
         "<!doctype html>",
@@ -255,9 +254,8 @@ def _kinds(kinds: dict[str, int]) -> str:
     )
 
 
-def _by_line(lines: Iterable[Line]) -> Iterator[str]:
+def _by_line(lines: Sequence[Line]) -> Iterator[str]:
     """Plots of the lines that cost the most, where any costs anything."""
-    lines = list(lines)
     touched = [(line, line.counts.global_.all) for line in lines]
     passed = [(line, line.counts.shared.all) for line in lines]
     sectors = [_bar(line, each.sectors, each.least_sectors) for line, each in touched if each.sectors]
