@@ -12,8 +12,8 @@ from cudakit.arrays.layout import integers
 from cudakit.arrays.output import Casting, can_cast, checked_output, overlaps
 from cudakit.arrays.place import ArrayPlace, array_place, as_array
 from cudakit.arrays.repeated import ArrayFunction
-from cudakit.errors import ArgumentError, shortened
-from cudakit.generate.declarations import Declared, Parameter
+from cudakit.errors import ArgumentError, CompileError, shortened
+from cudakit.generate.declarations import Declared, Parameter, explained
 from cudakit.jit.specialise.options import CompileOptions, options_of
 from cudakit.places import default_place, place_of
 from cudakit.types import structs
@@ -424,3 +424,10 @@ class GeneratedFunction(ArrayFunction):
 
     def __repr__(self) -> str:
         return f"<cudakit.{self._FAMILY} {self.recipe.name}: {self.recipe.shown}>"
+
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        """The names that each part of the expression has, besides type variables."""
+        return {"expression": tuple(p.name for p in (*self.recipe.inputs, *self.recipe.outputs))}
+
+    def _explained(self, error: CompileError) -> CompileError:
+        return explained(self.recipe, error, self._names())

@@ -6,7 +6,7 @@ import difflib
 import functools
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,6 +23,8 @@ _NUMPY_NAMES = (
 )
 #: Names that the body has besides the arguments.
 GIVEN_NAMES = ("i", "n", "_ind", "_shape")
+#: Names that generated code has beside the arguments'.
+NAMESPACES = ("cudakit", "cuda")
 CPP_WORDS = frozenset(
     re.findall(
         r"\w+",
@@ -174,6 +176,18 @@ def check_kernel_name(made: str, name: Any) -> None:
         raise TemplateError(f"the name of {made} cannot be {name!r}, a word of C++; take another")
 
 
+def check_distinct(op: str, inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> None:
+    """Raise where an input has the name of an output.
+
+    Raises
+    ------
+    TemplateError
+    """
+    both = {p.name for p in inputs} & {p.name for p in outputs}
+    if both:
+        raise TemplateError(f"{op}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
+
+
 def structs_in(text: str) -> list[str]:
     """Names of the structs that C++ text declares."""
     return re.findall(r"\b(?:struct|class|union)\s+([A-Za-z_]\w*)", text)
@@ -299,6 +313,18 @@ def complex_header(texts: Iterable[str | None], preamble: str) -> str:
     return "#include <cuda/std/complex>\nusing cuda::std::complex;\n" if unqualified and not own else ""
 
 
+def cpp_text(op: str, what: str, text: Any) -> str:
+    """A part of an expression, which must be text and not empty.
+
+    Raises
+    ------
+    TemplateError
+    """
+    if not isinstance(text, str) or not text.strip():
+        raise TemplateError(f"{op}: the {what} must be C++ text, got {shortened(text)}")
+    return text
+
+
 def statement(op: str, what: str, text: str) -> str:
     """`text` as statements: ended by ``;`` where that was left out.
 
@@ -307,8 +333,7 @@ def statement(op: str, what: str, text: str) -> str:
     TemplateError
         For something that is no text, or none.
     """
-    if not isinstance(text, str) or not text.strip():
-        raise TemplateError(f"{op}: the {what} must be C++ text, got {shortened(text)}")
+    text = cpp_text(op, what, text)
     return text if code_of(text).rstrip().endswith(";") else f"{text}\n;"
 
 
@@ -347,15 +372,22 @@ def is_set_first(body: str, name: str) -> bool:
     return False
 
 
-def explained(error: CompileError, names: tuple[str, ...]) -> CompileError:
+def explained(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
     """The error, with the names that an expression has where it used one that is not there.
 
     Without the compiler's notes on templates of cudakit's own, each hundreds of characters long; they are in the log.
+
+    Parameters
+    ----------
+    names : mapping
+        Of each part of the user's text, the names that it has besides type variables.
     """
     text = re.sub(r"\n +(?:detected during )?instantiation of [^\n]*cudakit[^\n]*", "", str(error))
     text = re.sub(r"\n +detected during:(?!\n +instantiation of )", "", text)
-    if names and re.search(r'identifier "\w+" is undefined', text):
-        text += f"\nthe expression has the names {', '.join(names)}"
+    part = re.search(rf"<{of.name} (\w+)>:\d+: error", text)
+    listed = () if part is None else (*names.get(part[1], ()), *of.variables)
+    if listed and re.search(r'identifier "\w+" is undefined', text):
+        text += f"\nthe expression has the names {', '.join(listed)}"
     made = CompileError(text)
     made.__dict__.update(error.__dict__)
     return made

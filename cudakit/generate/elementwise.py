@@ -28,7 +28,15 @@ from cudakit.generate.call import (
     layout_of,
     new_result,
 )
-from cudakit.generate.declarations import Parameter, check_kernel_name, check_set, explained, parse, statement
+from cudakit.generate.declarations import (
+    GIVEN_NAMES,
+    Parameter,
+    check_distinct,
+    check_kernel_name,
+    check_set,
+    parse,
+    statement,
+)
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text, plan
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
@@ -86,9 +94,7 @@ def elementwise(
     declared = parse(name, inputs, RESERVED, preamble), parse(name, outputs, RESERVED, preamble)
     if not declared[1]:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'T z'")
-    both = {p.name for p in declared[0]} & {p.name for p in declared[1]}
-    if both:
-        raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
+    check_distinct(name, *declared)
     if not isinstance(body, str) or body != "":
         statement(name, "expression", body)
         check_set(name, "expression", body, [p.name for p in declared[1]], preamble)
@@ -256,7 +262,7 @@ class Elementwise(GeneratedFunction):
             try:
                 kernel(stream, config, *arrays, *numbers)
             except CompileError as error:
-                raise explained(error, self._names()) from None
+                raise self._explained(error) from None
 
         return launch, job
 
@@ -316,7 +322,7 @@ class Elementwise(GeneratedFunction):
         try:
             found.run(place, *arrays)
         except CompileError as error:
-            raise explained(error, self._names()) from None
+            raise self._explained(error) from None
 
     def _bound(
         self, form: Form, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...], types: dict[str, np.dtype]
@@ -346,6 +352,5 @@ class Elementwise(GeneratedFunction):
         """What messages call an output."""
         return f"{self.recipe.name}, output {p.name}"
 
-    def _names(self) -> tuple[str, ...]:
-        recipe = self.recipe
-        return (*(p.name for p in (*recipe.inputs, *recipe.outputs)), "i", "n", "_ind", "_shape", *recipe.variables)
+    def _names(self) -> dict[str, tuple[str, ...]]:
+        return {"expression": (*super()._names()["expression"], *GIVEN_NAMES)}

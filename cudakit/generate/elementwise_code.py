@@ -14,6 +14,8 @@ from cudakit.arrays.layout import is_row_major, merged, record, row_major, span,
 from cudakit.arrays.plans import Job, views_or_none
 from cudakit.generate.call import Layout
 from cudakit.generate.declarations import (
+    GIVEN_NAMES,
+    NAMESPACES,
     Declared,
     Parameter,
     is_set_first,
@@ -31,7 +33,7 @@ from cudakit.types.cpp import NARROW
 #: Threads of a block, by the kind of kernel.
 BLOCKS = {"flat": 128, "strided": 256, "tiled": 256}
 #: Names that generated code has beside the arguments'.
-RESERVED = ("i", "n", "_ind", "_shape", "where", "COUNT", "Layout", "cudakit", "cuda")
+RESERVED = (*GIVEN_NAMES, "where", "COUNT", "Layout", *NAMESPACES)
 
 
 class Role(NamedTuple):

@@ -17,10 +17,12 @@ from cudakit.arrays.place import ArrayPlace, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import GeneratedFunction, Given, checked, common_shape, dtype_of, is_array
 from cudakit.generate.declarations import (
+    NAMESPACES,
     Declared,
     Parameter,
+    check_distinct,
     check_kernel_name,
-    explained,
+    cpp_text,
     parse,
     placed,
     template_arguments,
@@ -41,10 +43,6 @@ _WARP = 32
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2, "c": 3}
 #: Kernel whose parameter has the size of what is combined.
 SIZE_PROBE = "cudakit_bytes"
-#: Names that generated code has beside the arguments'.
-NAMESPACES = ("cudakit", "cuda")
-
-
 #: The kernel's parameter for an initial value, which is a number as some inputs are.
 INITIAL = "initial_"
 
@@ -69,9 +67,7 @@ def declared(
         raise TemplateError(f"{name}: it has no {'output' if made.inputs else 'input'}; declare one, as in 'T x'")
     if len(made.inputs) > _MOST_ARGUMENTS or len(made.outputs) > _MOST_ARGUMENTS:
         raise TemplateError(f"{name}: it has more than {_MOST_ARGUMENTS} inputs or outputs; put several into a struct")
-    both = {p.name for p in made.inputs} & {p.name for p in made.outputs}
-    if both:
-        raise TemplateError(f"{name}: {', '.join(sorted(both))} is an input and an output; give the array as out= too")
+    check_distinct(name, made.inputs, made.outputs)
     return made
 
 
@@ -143,9 +139,7 @@ def expression(op: str, what: str, text: Any) -> str:
     ------
     TemplateError
     """
-    if not isinstance(text, str) or not text.strip():
-        raise TemplateError(f"{op}: the {what} must be C++ text, got {shortened(text)}")
-    return text.strip().rstrip(";")
+    return cpp_text(op, what, text).strip().rstrip(";")
 
 
 def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
@@ -160,13 +154,6 @@ def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int,
     if not arrays and size is None:
         raise ArgumentError(f"{of.name}: none of its inputs is an array; say how many elements there are: size=")
     return common_shape(of.name, arrays, size)
-
-
-def misread(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
-    """The error with the names that the expression it is in has, of each expression's own `names`."""
-    found = re.search(rf"<{of.name} (\w+)>:\d+: error", str(error))
-    # An identity has type variables alone.
-    return explained(error, (*names.get(found[1], ()), *of.variables)) if found else error
 
 
 def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
@@ -365,7 +352,7 @@ class Folded(GeneratedFunction):
             job = self._job_of(key, call, *options)
             return settled(self.recipe, call.place, self._run(job, call, outs))
         except CompileError as error:
-            raise misread(self.recipe, error, self._names()) from None
+            raise self._explained(error) from None
 
     def _state_bytes(self, types: dict[str, np.dtype], flags: int) -> int:
         """Size of what is combined, `flags` beside it: as the types say; where they do not, as the compiler does."""
@@ -402,10 +389,6 @@ class Folded(GeneratedFunction):
 
     def _run(self, job: Any, call: Given, outs: Any) -> list[Target]:
         """Launch; where the outputs went."""
-        raise NotImplementedError
-
-    def _names(self) -> dict[str, tuple[str, ...]]:
-        """The names that each part of the expression has."""
         raise NotImplementedError
 
 

@@ -29,13 +29,14 @@ from cudakit.generate.call import (
 )
 from cudakit.generate.declarations import (
     CPP_WORDS,
+    NAMESPACES,
     Declared,
     Parameter,
     check_kernel_name,
     check_name,
     check_set,
     code_of,
-    explained,
+    cpp_text,
     numbered,
     parse,
     placed,
@@ -68,8 +69,6 @@ BORDERS = {
     "grid-mirror": "REFLECT",
     "grid-wrap": "WRAP",
 }
-#: Names that generated code has beside the arguments'.
-RESERVED = ("cudakit", "cuda")
 _FUNCTIONS = frozenset(("min", "max", "abs", "pow", "fma", "ldexp"))
 _OFFSET = re.compile(r"\s*[+-]?\s*\d+\s*")
 
@@ -523,7 +522,7 @@ class Stencil(GeneratedFunction):
         try:
             place.launch(job.kernel, job.config, *values, *outs, *job.numbers)
         except CompileError as error:
-            raise explained(error, tuple(p.name for p in (*self.recipe.inputs, *self.recipe.outputs))) from None
+            raise self._explained(error) from None
 
     def _job(
         self,
@@ -660,16 +659,15 @@ def stencil(
         return TracedStencil(outputs, name or _name_of(outputs), mode, cval)
     name = "stencil_kernel" if name is None else name
     check_kernel_name("a stencil", name)
-    made = parse(name, outputs, RESERVED, preamble)
+    made = parse(name, outputs, NAMESPACES, preamble)
     if not made:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'float out'")
-    if not isinstance(body, str) or not body.strip():
-        raise TemplateError(f"{name}: the expression must be C++ text, got {shortened(body)}")
+    body = cpp_text(name, "expression", body)
     if inputs is None:
         found = [each for each in called_with_offsets(body) if each not in [p.name for p in made]]
         given = tuple(made[0]._replace(name=each) for each in found)
     else:
-        given = parse(name, inputs, RESERVED, preamble)
+        given = parse(name, inputs, NAMESPACES, preamble)
     both = {p.name for p in given} & {p.name for p in made}
     if both or any(p.raw for p in (*given, *made)):
         raise TemplateError(f"{name}: inputs and outputs have names of their own, and none of them is raw")

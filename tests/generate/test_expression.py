@@ -24,7 +24,6 @@ from cudakit.generate.fold import (
     declared,
     expression,
     initial_types,
-    misread,
     output_dtypes,
     shape_of,
 )
@@ -103,21 +102,19 @@ def test_complex_numbers_by_a_short_name() -> None:
 
 
 def test_errors_are_explained() -> None:
+    of = declared("f", "T x", "T y", "", (), ())
     log = (
-        'f.cu:1: error: identifier "zz" is undefined\n          instantiation of "void cudakit::run()"\n'
+        '<f map>:1: error: identifier "zz" is undefined\n          instantiation of "void cudakit::run()"\n'
         "          detected during:\n            instantiation of own"
     )
-    told = str(explained(ck.CompileError(log), ("x", "y")))
-    assert told.endswith("\nthe expression has the names x, y")
+    names = {"map": ("x", "i")}
+    told = str(explained(of, ck.CompileError(log), names))
+    assert told.endswith("\nthe expression has the names x, i, T")
     assert "cudakit" not in told
-    assert "names" not in str(explained(ck.CompileError(log), ()))
-    assert "names" not in str(explained(ck.CompileError("expected an expression"), ("x",)))
-    of = declared("f", "T x", "T y", "", (), ())
-    error = ck.CompileError('<f map>:1: error: identifier "zz" is undefined')
-    assert str(misread(of, error, {"map": ("x", "i")})).endswith("names x, i, T")
-    assert str(misread(of, ck.CompileError(str(error).replace("map", "identity")), {"map": ()})).endswith("names T")
-    other = ck.CompileError("<g map>:1: error: identifier")
-    assert misread(of, other, {"map": ("x",)}) is other
+    assert str(explained(of, ck.CompileError(log.replace("map", "identity")), names)).endswith("names T")
+    assert "names" not in str(explained(declared("f", "int x", "int y", "", (), ()), ck.CompileError(log), {}))
+    for other in ("<f map>:1: error: expected an expression", log.replace("<f map>", "<g map>")):
+        assert "names" not in str(explained(of, ck.CompileError(other), names))
 
 
 def test_names_that_an_expression_may_mean() -> None:
