@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -299,7 +299,7 @@ def _struct(value: Any, dtype: np.dtype) -> Argument:
 def _page_locked(value: np.ndarray) -> Argument:
     """A host array that devices reach by its address."""
     dtype = passable(value.dtype, "numpy array")
-    address, strides = int(value.__array_interface__["data"][0]), _in_elements("numpy", value.strides, dtype)
+    address, strides = pointer_of(value), _in_elements("numpy", value.shape, value.strides, dtype)
     return _memory(value, "pinned numpy", dtype, value.shape, strides, not value.flags.writeable, None, address)
 
 
@@ -319,8 +319,8 @@ def _memory(
     return Argument(value, "memory", evidence, device_id, address, contiguous, shape, strides, address)
 
 
-def _in_elements(name: str, strides: tuple[int, ...], dtype: np.dtype) -> tuple[int, ...]:
-    """Strides in elements.
+def _in_elements(name: str, shape: tuple[int, ...], strides: Sequence[int], dtype: np.dtype) -> tuple[int, ...]:
+    """Strides in elements; that of an axis of one element means nothing.
 
     Raises
     ------
@@ -328,8 +328,9 @@ def _in_elements(name: str, strides: tuple[int, ...], dtype: np.dtype) -> tuple[
         For those that are no whole elements.
     """
     size = max(1, dtype.itemsize)
-    if any(step % size for step in strides):
-        raise ArgumentError(f"{name} array has strides {strides} in bytes, not whole elements of {dtype}; copy it")
+    if any(step % size and extent > 1 for step, extent in zip(strides, shape, strict=True)):
+        shown = tuple(strides)
+        raise ArgumentError(f"{name} array has strides {shown} in bytes, not whole elements of {dtype}; copy it")
     return tuple(step // size for step in strides)
 
 
@@ -370,7 +371,7 @@ def _cupy(value: Any) -> Argument:
         int(memory.ptr),
         bool(value.flags.c_contiguous),
         value.shape,
-        _in_elements("cupy", value.strides, dtype),
+        _in_elements("cupy", value.shape, value.strides, dtype),
         int(memory.mem.ptr),
     )
 
@@ -469,7 +470,7 @@ def _interface(value: Any) -> Argument:
         if interface.get("mask") is not None:
             raise ArgumentError(f"{type(value).__name__} is masked; fill it first")
         step = interface.get("strides")
-        strides = tuple(s // max(1, dtype.itemsize) for s in step) if step else _row_major(shape)
+        strides = _in_elements(type(value).__name__, shape, step, dtype) if step else _row_major(shape)
         device_id = _device_of(pointer)
     return _memory(value, type(value).__name__, dtype, shape, strides, bool(readonly), device_id, int(pointer or 0))
 

@@ -107,6 +107,8 @@ def test_an_interface_without_strides_is_row_major() -> None:
     assert describe(Exported(shape=(1, 3), strides=(999, 4))).contiguous, "a single row's stride means nothing"
     assert describe(Exported(shape=(0, 3), strides=(999, 8))).contiguous
     assert not describe(Exported(shape=(2, 3), strides=(16, 4))).contiguous
+    with pytest.raises(ArgumentError, match=r"Exported array has strides \(14, 4\) in bytes, not whole elements"):
+        describe(Exported(shape=(2, 3), strides=(14, 4)))
     assert describe(Exported(data=(BASE, True))).evidence.readonly
     record = [("x", "<f4"), ("n", "<i4")]
     assert describe(Exported(typestr="|V8", descr=record)).evidence.dtype == np.dtype(record)
