@@ -66,7 +66,8 @@ def apply_in_order(
     """
     if elements.size == 0:
         return values
-    order = np.argsort(elements, kind="stable")
+    # NumPy sorts numbers of two bytes several times as quickly.
+    order = np.argsort(elements.astype(np.uint16) if int(elements.max()) < 1 << 16 else elements, kind="stable")
     elements, values = elements[order], values[order]
     starts = np.flatnonzero(np.diff(elements, prepend=elements[0] - 1))
     segments = _Segments(elements, starts, np.diff(starts, append=elements.size))
