@@ -114,10 +114,11 @@ def is_readonly(value: Any) -> bool:
 
 def _memory(address: int, dtype: np.dtype, shape: Any, strides: Any, device: int | None) -> Memory:
     low = high = address
-    for extent, step in zip(shape, strides, strict=True):
-        reach = (extent - 1) * step
-        low, high = low + min(reach, 0), high + max(reach, 0)
-    high = high + dtype.itemsize if 0 not in shape else low
+    if 0 not in shape:
+        for extent, step in zip(shape, strides, strict=True):
+            reach = (extent - 1) * step
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        high += dtype.itemsize
     return Memory(address, low, high, dtype, tuple(shape), tuple(strides), device)
 
 

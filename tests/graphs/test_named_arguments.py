@@ -188,6 +188,11 @@ def test_names_that_nothing_uses() -> None:
     assert named.unused(["x", "a", "b"]) == []
 
 
+def test_an_empty_array_behind_another_shares_no_memory_with_it() -> None:
+    rows = host()
+    assert Named({"x": rows[:2], "nothing": rows[2:][:0]}).unused(["x"]) == []
+
+
 def test_an_address_that_is_held_for_good_is_refused() -> None:
     x = host()
     named = Named({"x": x})
