@@ -163,13 +163,10 @@ class Execution:
                 place.setdefault(to, []).extend(found)
         return leaving
 
-    def _is_loop(self, order: list[int], entry: int) -> bool:
-        return entry in self.flow.loops and set(order) == self.flow.loops[entry]
-
     def _inner(self, order: list[int], entry: int, number: int) -> int | None:
         """The outermost loop around a block that is not the region itself."""
         for header in self.flow.blocks[number].loops:
-            if header in order and not (header == entry and self._is_loop(order, entry)):
+            if header in order and not (header == entry and set(order) == self.flow.loops[entry]):
                 return header
         return None
 
@@ -341,13 +338,8 @@ class Execution:
         try:
             steps = self._steps(members, header, way, carried, scopes)
             start = self._header(values, carried, steps, number)
-            kept = len(self.events)
             compared = self.numbers.compared = []
-            out = self.region(members, header, {header: [(path, dict(start))]})
-            del self.events[kept:]
-            if header not in out:
-                raise Unsupported("a loop whose rounds are not followed")
-            again = self.join(out[header])[0][len(path) :]
+            again = self._round(members, header, (path, dict(start)))[0][len(path) :]
             before = Renaming({name}, {number: polynomial(number) - 1})
             followed = some((equal(number, 0), everything((at_least(number, 1), *map(before.formula, again)))))
             entered = (*path, *conjuncts(followed))
@@ -366,6 +358,15 @@ class Execution:
         finally:
             self.numbers.inside, self.loops, self.numbers.compared = former, outer, compared_outside
 
+    def _round(self, members: list[int], header: int, way: Way) -> Way:
+        """The way back to a loop's header after a round, whose events are not kept."""
+        kept = len(self.events)
+        out = self.region(members, header, {header: [way]})
+        del self.events[kept:]
+        if header not in out:
+            raise Unsupported("a loop whose rounds are not followed")
+        return self.join(out[header])
+
     def _steps(
         self, members: list[int], header: int, way: Way, carried: list[str], scopes: frozenset[str]
     ) -> dict[str, Polynomial | None]:
@@ -380,12 +381,7 @@ class Execution:
                 fresh[name] = polynomial(symbols[name]) + value.bases()
             else:
                 fresh[name] = Opaque("it changes in a loop")
-        kept = len(self.events)
-        out = self.region(members, header, {header: [(path, {**values, **fresh})]})
-        del self.events[kept:]
-        if header not in out:
-            raise Unsupported("a loop whose rounds are not followed")
-        _, after = self.join(out[header])
+        _, after = self._round(members, header, (path, {**values, **fresh}))
         steps: dict[str, Polynomial | None] = {}
         name = self.loops[-1].name
         for each in carried:

@@ -147,12 +147,10 @@ class Pairs:
         found: list[Formula] = []
         for each in self.events[start:stop]:
             if isinstance(each, Barrier):
-                loop = _loop_of(each)
-                foreign = loop is not None and loop is not own
-                first = (
-                    Renaming({loop.name}, {loop.round: polynomial(0)}) if loop is not None and foreign else Renaming(())
-                )
-                found.append(negation(first.formula(everything(each.path))))
+                loop, path = _loop_of(each), everything(each.path)
+                if loop is not None and loop is not own:
+                    path = Renaming({loop.name}, {loop.round: polynomial(0)}).formula(path)
+                found.append(negation(path))
         return everything(found)
 
 

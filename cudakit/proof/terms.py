@@ -252,26 +252,24 @@ def negation(item: Formula) -> Formula:
 
 def everything(items: Iterable[Formula]) -> Formula:
     """All of them, simplified."""
-    found: dict[Formula, None] = {}
-    for item in items:
-        if item == FALSE:
-            return FALSE
-        found.update(dict.fromkeys(item.items) if isinstance(item, All) else {item: None})
-    if any(isinstance(item, Atom | Flag | Not) and negation(item) in found for item in found):
-        return FALSE
-    return next(iter(found)) if len(found) == 1 else All(tuple(found))
+    return _joined(items, All, FALSE)
 
 
 def some(items: Iterable[Formula]) -> Formula:
     """Any of them, simplified."""
-    found: dict[Formula, None] = {}
+    return _joined(items, Some, TRUE)
+
+
+def _joined(items: Iterable[Formula], join: type[All | Some], decides: Formula) -> Formula:
+    """All or any of some formulas: one that `decides` is enough, and so is one with its opposite."""
+    parts: dict[Formula, None] = {}
     for item in items:
-        if item == TRUE:
-            return TRUE
-        found.update(dict.fromkeys(item.items) if isinstance(item, Some) else {item: None})
-    if any(isinstance(item, Atom | Flag | Not) and negation(item) in found for item in found):
-        return TRUE
-    return next(iter(found)) if len(found) == 1 else Some(tuple(found))
+        if item == decides:
+            return decides
+        parts.update(dict.fromkeys(item.items) if isinstance(item, join) else {item: None})
+    if any(isinstance(item, Atom | Flag | Not) and negation(item) in parts for item in parts):
+        return decides
+    return next(iter(parts)) if len(parts) == 1 else join(tuple(parts))
 
 
 def implies(condition: Formula, then: Formula) -> Formula:
@@ -289,10 +287,7 @@ def divided(value: Polynomial, divisor: Polynomial) -> tuple[Polynomial, Polynom
     elif low is not None and low >= 0:
         quotient.low, quotient.high = 0, high
     rest = Symbol("rest", 0, None if number is None else number - 1, varies)
-    laws = (
-        equal(value, divisor * polynomial(quotient) + polynomial(rest)),
-        at_least(divisor - 1, polynomial(rest)),
-    )
+    laws = equal(value, divisor * polynomial(quotient) + polynomial(rest)), at_least(divisor - 1, polynomial(rest))
     # It says nothing where the divisor is none, so that it never excludes that.
     quotient.definition = rest.definition = tuple(implies(at_least(divisor, 1), law) for law in laws)
     return polynomial(quotient), polynomial(rest)

@@ -13,12 +13,7 @@ from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Accessed, Shadow
 from cudakit.emulator.instructions.access import Access, by_space
 from cudakit.emulator.machine.machine import Scheduler
-from cudakit.emulator.machine.memory import (
-    RANK_SHIFT,
-    WINDOW_BITS,
-    Allocation,
-    Index,
-)
+from cudakit.emulator.machine.memory import RANK_SHIFT, WINDOW_BITS, Allocation, Index
 from cudakit.emulator.machine.state import Frame
 from cudakit.emulator.resources.allocations import MARKS
 
