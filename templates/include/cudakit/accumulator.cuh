@@ -1,18 +1,21 @@
 // The type that a sum of T is kept in.
 #pragma once
 
+#include <cudakit/narrow.cuh>
 #include <cudakit/truth.cuh>
-
-struct __half;
-struct __nv_bfloat16;
 
 namespace cudakit {
 
 namespace detail {
-template <typename T>
+template <typename T, bool IS_NARROW = is_narrow<T>>
 struct accumulator {  // float, double, complex and user types add up in themselves
     using unbounded = T;
     using window = T;
+};
+template <typename T>
+struct accumulator<T, true> {
+    using unbounded = float;
+    using window = float;
 };
 #define CUDAKIT_ACCUMULATOR(T, Unbounded, Window) \
     template <> \
@@ -31,8 +34,6 @@ CUDAKIT_ACCUMULATOR(int, long long, long long)
 CUDAKIT_ACCUMULATOR(unsigned int, unsigned long long, long long)
 CUDAKIT_ACCUMULATOR(long, long long, long long)
 CUDAKIT_ACCUMULATOR(unsigned long, unsigned long long, unsigned long long)
-CUDAKIT_ACCUMULATOR(__half, float, float)
-CUDAKIT_ACCUMULATOR(__nv_bfloat16, float, float)
 #undef CUDAKIT_ACCUMULATOR
 }  // namespace detail
 

@@ -6,16 +6,15 @@
 #pragma once
 
 #include <cudakit/monoid.cuh>
+#include <cudakit/narrow.cuh>
 
 namespace cudakit {
 
 namespace detail {
-template <typename T>
+template <typename T, bool IS_NARROW = is_narrow<T>>
 inline constexpr bool is_integer = T(0.5) == T(0) || T(0.5) == T(1);  // bool(0.5) is true
-template <>
-inline constexpr bool is_integer<__half> = false;
-template <>
-inline constexpr bool is_integer<__nv_bfloat16> = false;
+template <typename T>
+inline constexpr bool is_integer<T, true> = false;
 
 __device__ inline float before(float value) {
     const int bits = __float_as_int(value);

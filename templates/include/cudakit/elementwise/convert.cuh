@@ -1,10 +1,8 @@
 // A value as another type, by NumPy's rules: any of bool, integers, half, bfloat16, float, double and complex pairs.
 #pragma once
 
+#include <cudakit/narrow.cuh>
 #include <cudakit/truth.cuh>
-
-struct __half;
-struct __nv_bfloat16;
 
 namespace cudakit {
 
@@ -18,22 +16,12 @@ namespace detail {
 template <typename T>
 struct number {
     using part = T;
-    static constexpr bool is_complex = false, is_wide = true;
+    static constexpr bool is_complex = false, is_wide = !is_narrow<T>;
 };
 template <typename R>
 struct number<parts<R>> {
     using part = R;
     static constexpr bool is_complex = true, is_wide = true;
-};
-template <>
-struct number<__half> {
-    using part = __half;
-    static constexpr bool is_complex = false, is_wide = false;
-};
-template <>
-struct number<__nv_bfloat16> {
-    using part = __nv_bfloat16;
-    static constexpr bool is_complex = false, is_wide = false;
 };
 template <typename A, typename B>
 inline constexpr bool is_one_type = false;

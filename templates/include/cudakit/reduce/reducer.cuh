@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cudakit/monoid.cuh>
+#include <cudakit/narrow.cuh>
 
 namespace cudakit {
 
@@ -175,7 +176,7 @@ inline constexpr bool is_byte = same_type<T, signed char> || same_type<T, unsign
 template <typename T>
 inline constexpr bool is_small_integer = is_byte<T> || same_type<T, bool> || same_type<T, short> || same_type<T, unsigned short>;
 template <typename T>
-inline constexpr bool is_small = is_small_integer<T> || same_type<T, __half> || same_type<T, __nv_bfloat16>;
+inline constexpr bool is_small = is_small_integer<T> || is_narrow<T>;
 template <typename Op>
 inline constexpr bool is_extreme = same_type<Op, minimum> || same_type<Op, maximum>;
 template <typename Op, typename Map, typename T>

@@ -3,21 +3,18 @@
 #pragma once
 
 #include <cudakit/elementwise/values.cuh>
+#include <cudakit/narrow.cuh>
 
 namespace cudakit {
 
 namespace detail {
-template <typename T>
+template <typename T, bool IS_NARROW = is_narrow<T>>
 struct seen_as {
     using type = T;
 };
-template <>
-struct seen_as<__half> {
-    using type = narrow<__half>;
-};
-template <>
-struct seen_as<__nv_bfloat16> {
-    using type = narrow<__nv_bfloat16>;
+template <typename T>
+struct seen_as<T, true> {
+    using type = narrow<T>;
 };
 }  // namespace detail
 
