@@ -269,25 +269,15 @@ class Traits(NamedTuple):
 
 def traits_of(contexts: Sequence[Context]) -> Traits:
     """The traits of a kernel: its function, and those that it calls."""
+    code = [given for context in contexts for given in context.function.code]
     return Traits(
-        any(map(_uses_warps, contexts)),
-        any(map(_adds_floats, contexts)),
+        any(facts_of(given).warp or any(name.startswith("%lanemask") for name in sources(given)) for given in code),
+        any(
+            is_atomic(given) and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
+            for given in code
+        ),
         all(map(_is_free, contexts)),
-        sum(len(each.function.code) for each in contexts),
-    )
-
-
-def _uses_warps(context: Context) -> bool:
-    return any(
-        facts_of(instruction).warp or any(name.startswith("%lanemask") for name in sources(instruction))
-        for instruction in context.function.code
-    )
-
-
-def _adds_floats(context: Context) -> bool:
-    return any(
-        is_atomic(given) and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
-        for given in context.function.code
+        len(code),
     )
 
 

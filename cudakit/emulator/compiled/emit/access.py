@@ -6,7 +6,7 @@ is looked at. Where they do not, a helper looks at each lane, does its part, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cudakit.emulator.compiled import Refusal
@@ -143,19 +143,12 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
     text.store(pointers, b.scratch_addresses)
     if value is not None:
         text.store(value, held)
-    around, on, before = text.fresh("turn"), text.fresh("on"), text.here
-    text.jump(around)
-    text.label(around)
-    following = f"%{text.fresh('lane')}"
-    first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), around))
-    for number in range(_AT_ONCE):
-        lane = text.binary("add", first, number)
+    on = text.fresh("on")
+    for lane in by_turns(b, on):
         place = text.load("ptr", text.at(b.scratch_addresses, lane, "ptr")).name
         own = text.at(held, lane, element)
         source, target = (place, own) if value is None else (own, place)
         text.store(text.load(element, source), target)
-    text.do(f"{following} = add {first}, {_AT_ONCE}")
-    text.branch(text.compare("ult", X("i64", following), b.width), around, on)
     text.label(on)
     return text.load(b.vector(element), held) if value is None else value
 
@@ -229,19 +222,6 @@ class Way:
 
 class Access:
     """One access of a vector: its addresses, and the code that checks them."""
-
-    b: Builder
-    given: Instruction
-    size: int
-    count: int
-    use: int
-    bytes: int
-    space: str
-    code: int
-    address: Value
-    kind: str
-    mark: int
-    range: str
 
     def __init__(
         self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int, piece: int = 16
@@ -432,6 +412,19 @@ class Access:
         rows = text.binary("add", offsets, b.iota("i64", b.local_row))
         where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
         return fast(Way("each", where))
+
+
+def by_turns(b: Builder, done: str) -> Iterator[X]:
+    """Write a loop over all lanes, some in each of its turns, that ends at a label: the lanes of a turn."""
+    text, turn, before = b.text, b.text.fresh("turn"), b.text.here
+    text.jump(turn)
+    text.label(turn)
+    following = X("i64", f"%{text.fresh('lane')}")
+    first = text.phi("i64", (constant("i64", 0), before), (following, turn))
+    for number in range(_AT_ONCE):
+        yield text.binary("add", first, number)
+    text.do(f"{following.name} = add {first}, {_AT_ONCE}")
+    text.branch(text.compare("ult", following, b.width), turn, done)
 
 
 def next_lane(b: Builder, done: str) -> tuple[str, X]:

@@ -12,6 +12,7 @@ from cudakit.emulator.compiled.emit.access import (
     Access,
     Way,
     address_of,
+    by_turns,
     gather,
     held_range,
     load_row,
@@ -172,8 +173,6 @@ def fence(given: Instruction, b: Builder) -> None:
 
 # ── atomic operations: lane after lane, in their order ──
 
-#: Lanes of a turn of the loop over them.
-_AT_ONCE = 4
 #: Those that are a few instructions for a lane.
 _SHORT = frozenset({"add", "min", "max", "and", "or", "xor", "exch"})
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
@@ -272,13 +271,7 @@ def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | 
     text.label(straight)
     base = shift if held is None else text.cast("inttoptr", shift, "ptr")
     element = f"i{8 * size}"
-    some, before = text.fresh("some"), text.here
-    text.jump(some)
-    text.label(some)
-    following = f"%{text.fresh('lane')}"
-    first = text.phi("i64", (constant("i64", 0), before), (X("i64", following), some))
-    for number in range(_AT_ONCE):
-        lane = text.binary("add", first, number)
+    for lane in by_turns(b, done):
         place = text.load("i64", text.at(b.scratch_addresses, lane, "i64"))
         here = text.at(base, place)
         own = text.load(element, text.at(b.scratch_values, lane, element))
@@ -286,8 +279,6 @@ def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | 
         text.store(_changed(b, operation, kind, old, [own], held is None), here)
         if olds:
             text.store(old, text.at(olds, lane, element))
-    text.do(f"{following} = add {first}, {_AT_ONCE}")
-    text.branch(text.compare("ult", X("i64", following), b.width), some, done)
     text.label(otherwise)
 
 
@@ -357,7 +348,6 @@ def mov(given: Instruction, b: Builder) -> None:
     if isinstance(source, Group):
         whole = bits_of(kind)
         part = whole // len(source.items)
-
         pieces = [b.read(item, f"b{part}") for item in source.items]
         alike = all(piece.shape == UNIFORM for piece in pieces)
         moved = [
