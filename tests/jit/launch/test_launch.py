@@ -822,6 +822,11 @@ def test_a_wide_enumeration_takes_its_bytes(stream: Any, xp: Any) -> None:
 
 
 def test_default_arguments_of_a_head_that_is_not_understood(stream: Any, xp: Any) -> None:
-    kernel = ck.Kernel("__global__ void f(float* x, float3 a = {4, 5, 6}) { x[threadIdx.x] = a.x; }")
+    heads = (
+        "#ifdef A\n__global__ void f(float* x, int a = 3)\n#else\n__global__ void f(float* x, float a = 4)\n#endif\n"
+    )
     with pytest.raises(ck.ArgumentError, match="its default arguments are not known: give all values"):
+        ck.Kernel(heads + "{ x[0] = a; }")(stream, ck.config(1, 1), xp.zeros(1, "f4"))
+    kernel = ck.Kernel("__global__ void f(float* x, float3 a = {4, 5, 6}) { x[threadIdx.x] = a.x; }")
+    with pytest.raises(ck.ArgumentError, match=r"the default a = \{4, 5, 6\} cannot be read here: give the value"):
         kernel(stream, ck.config(1, 1), xp.zeros(1, "f4"))
