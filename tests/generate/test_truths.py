@@ -87,7 +87,7 @@ def test_raw(xp: Any, raw: str) -> None:
     "order, shape",
     ["C", "F"],
     [(0,), (1,), (1000,), (5, 700), (3, 40, 33)],
-    quick=lambda order, shape: shape == (1000,),
+    quick=lambda order, shape: shape == (0,),
     # One dimension has no order, and the lines of three in the one order are those of two in the other, and more.
     whole=lambda order, shape: (order == "F") == (shape == (5, 700)),
     strength=None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.places import to_host
-from support.tiers import in_tiers, slow
+from support.tiers import in_tiers, slow, thinned
 
 import cudakit as ck
 from cudakit import ops
@@ -48,7 +48,7 @@ def wide(xp: Any) -> Any:
     return xp.asarray(np.random.default_rng(3).permutation(16).reshape(4, 4).astype("f8"))
 
 
-@pytest.mark.parametrize("name", _CALLS)
+@pytest.mark.parametrize("name", thinned(list(_CALLS), 2))
 def test_out_of_another_dtype(stream: Any, xp: Any, name: str) -> None:
     """Cast as NumPy does it, contiguous or not."""
     call, wanted = _CALLS[name]

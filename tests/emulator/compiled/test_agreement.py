@@ -68,7 +68,7 @@ def test_tiles_in_shared_memory() -> None:
 
 
 @pytest.mark.parametrize("dtype", thinned([np.uint8, np.int16, np.int32, np.float32, np.int64, np.float64], 3))
-@pytest.mark.parametrize("block", [64, 96, 40])
+@pytest.mark.parametrize("block", thinned([64, 96, 40], 3))
 def test_loads_from_anywhere(dtype: Any, block: int) -> None:
     """By all lanes, and by some, whose neighbours' pointers lead nowhere."""
     rng, n = np.random.default_rng(block), 4 * block
@@ -146,7 +146,7 @@ def test_indices_that_wrap_around(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", thinned([63, 1, 400, 64], 2))
-@pytest.mark.parametrize("block", thinned([32, 96, 256], 2))
+@pytest.mark.parametrize("block", thinned([32, 96, 256], 3))
 def test_counters_of_loops(block: int, count: int) -> None:
     values = np.random.default_rng(9).integers(0, 40, 512).astype(np.int32)
     ran("strided", ck.config(-(-256 // block), block), ints(2048), values, np.int32(count))
@@ -158,8 +158,8 @@ def test_numbers_of_warps_and_lanes(block: Any) -> None:
     ran("by_warp_and_lane", ck.config(2, block), ints(2 * threads), np.arange(100, dtype=np.int32) * 7)
 
 
-@pytest.mark.parametrize("count", thinned([131, 100, 1, 500, 128], 2))
-@pytest.mark.parametrize("block", thinned([32, 64, 48], 2))
+@pytest.mark.parametrize("count", thinned([131, 100, 1, 500, 128], 3))
+@pytest.mark.parametrize("block", thinned([32, 64, 48], 3))
 def test_registers_that_are_several(block: int, count: int) -> None:
     values = np.random.default_rng(11).integers(0, 40, count).astype(np.int32)
     ran("begun_anew", ck.config(2, block), ints(4 * block + 2 * count + 8), values, np.int32(count))
@@ -274,7 +274,7 @@ MATRICES = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "types"), MATRICES)
+@pytest.mark.parametrize(("shape", "types"), thinned(MATRICES, 2, several=True))
 def test_products_of_matrices(shape: str, types: str) -> None:
     m, n, k = map(int, shape[1:].replace("n", "k").split("k"))
     to, kind, other, of_c = types.split(".")

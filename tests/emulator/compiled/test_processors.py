@@ -60,6 +60,7 @@ def test_loads_from_anywhere(dtype: Any) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.slow
 def test_forms_of_memory_give_what_a_gpu_gave() -> None:
     answers = Answers.load(FOLDER / "sm_90.xz").results
     interpreted = (FOLDER / "interpreted.txt").read_text().splitlines()

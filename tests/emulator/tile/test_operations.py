@@ -322,7 +322,10 @@ def test_bits_are_kept(source: str, target: str) -> None:
     )
 
 
-@pytest.mark.parametrize(("source", "target"), [("i1", "i8"), ("u1", "i4"), ("i8", "i2"), ("u4", "u1"), ("?", "i4")])
+WIDTHS = [("i1", "i8"), ("u1", "i4"), ("i8", "i2"), ("u4", "u1"), ("?", "i4")]
+
+
+@pytest.mark.parametrize(("source", "target"), thinned(WIDTHS, 2, several=True))
 def test_integers_become_wider_and_narrower(source: str, target: str) -> None:
     a = values(source, 0)
     same(converted((source,), target, [a])[0], a.astype(target))

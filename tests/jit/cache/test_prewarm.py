@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tiers import thinned
 
 import cudakit as ck
 from cudakit.jit.cache.cache import default_cache
@@ -95,7 +96,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(list(KINDS), 2))
 @pytest.mark.parametrize(
     "ahead",
     [

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.tiers import thinned
 
 import cudakit as ck
 from cudakit import emulator
@@ -256,7 +257,7 @@ ATOMIC = "__global__ void f(%s* x) { %s(x, 1); }"
 
 @pytest.mark.parametrize(
     ("text", "hint"),
-    [
+    thinned([
         ("texture<float, 1> t;\n__global__ void f(float* x) { x[0] = tex1Dfetch(t, 3); }", "a cudaTextureObject_t"),
         ("surface<void, 2> s;\n__global__ void f() { surf2Dwrite(1.f, s, 0, 0); }", "a cudaTextureObject_t"),
         ("__global__ void f(int* x) { x[0] = __shfl_xor(x[0], 1); }", "write __shfl_xor_sync(mask, …) with the mask"),
@@ -271,7 +272,7 @@ ATOMIC = "__global__ void f(%s* x) { %s(x, 1); }"
         (ATOMIC % ("unsigned long", "atomicMax"), "as in atomicMax((unsigned long long*)p, (unsigned long long)v)"),
         ("#if MORE\nnamespace q { __global__ void f() {} }\n#endif\n", "f stands under #if MORE on line 1"),
         ("#if MORE\nnamespace q { template <int N> __global__ void f() {} }\n#endif\n", "under #if MORE on line 1"),
-    ],
+    ], 2, several=True),
 )  # fmt: skip
 def test_what_is_gone_from_cuda_is_hinted_at(text: str, hint: str) -> None:
     kernel = ck.Kernel(text, "q::f" if "q {" in text else "f", host_code="skip")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from support.tiers import slow
+from support.tiers import slow, thinned
 
 import cudakit as ck
 from cudakit.jit.cache.cache import Cache
@@ -377,7 +377,7 @@ def stored(compiled: Compiled) -> int:
     return int(value)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", thinned(CASES, 2), ids=lambda case: case.name)
 def test_a_change_is_seen_and_what_is_the_same_is_not_compiled_again(case: Case, tmp_path: Path) -> None:
     project = Project(tmp_path, case)
     put(project.root, case.before)
