@@ -159,9 +159,10 @@ def ld(given: Instruction, context: Context) -> Step:
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
-        check_vector(addresses, dtype.itemsize * len(items))
+        if len(items) > 1:
+            check_vector(addresses, dtype.itemsize * len(items))
         for number, write in enumerate(writes):
-            where = addresses + np.uint64(number * dtype.itemsize)
+            where = addresses + np.uint64(number * dtype.itemsize) if number else addresses
             write(frame, index, machine.memory.load(space, where, dtype, index, strong))
 
     return step
@@ -205,10 +206,11 @@ def st(given: Instruction, context: Context) -> Step:
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
-        check_vector(addresses, dtype.itemsize * len(items))
+        if len(items) > 1:
+            check_vector(addresses, dtype.itemsize * len(items))
         for number, read in enumerate(reads):
-            values = np.asarray(read(frame, index, machine), dtype)
-            machine.memory.store(space, addresses + np.uint64(number * dtype.itemsize), values, index, strong)
+            where = addresses + np.uint64(number * dtype.itemsize) if number else addresses
+            machine.memory.store(space, where, np.asarray(read(frame, index, machine), dtype), index, strong)
 
     return step
 

@@ -234,7 +234,7 @@ class Memory:
 
     def leave(self) -> None:
         """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
-        self.shared = _NO_BYTES
+        self.shared = self._starts_of = self._starts = _NO_BYTES
         self.shared_bytes = 0
         self.shared_offsets: Mapping[str, int] = {}
         self.local: np.ndarray = _NO_BYTES
@@ -423,10 +423,12 @@ class Memory:
         check_aligned(addresses, size)
         if space == "generic":
             return self._generic(addresses, dtype, index, use)
-        if space in ("shared", "cluster"):
-            row = self._rows(self.block_of, index) if space == "shared" else self.blocks_at(addresses, index)
-            offsets = addresses if space == "shared" else addresses & _OFFSET
-            return [self._window(self.shared, _starts(self.shared, row), offsets, dtype, "shared memory")]
+        if space == "shared":
+            start = self._rows(self._shared_starts(), index)
+            return [self._window(self.shared, start, addresses, dtype, "shared memory")]
+        if space == "cluster":
+            row = self.blocks_at(addresses, index)
+            return [self._window(self.shared, _starts(self.shared, row), addresses & _OFFSET, dtype, "shared memory")]
         if space == "local":
             row = self._rows(np.arange(self.local.shape[0]), index)
             return [self._window(self.local, _starts(self.local, row), addresses, dtype, "local memory")]
@@ -436,6 +438,12 @@ class Memory:
             start = np.zeros(1, np.uint64)
             return [self._window(self.parameters, start, addresses, dtype, "the kernel's parameters")]
         return self._global(addresses, dtype, use)
+
+    def _shared_starts(self) -> np.ndarray:
+        """Byte at which the shared memory of each lane's block begins: kept, as most shared accesses ask for it."""
+        if self._starts_of is not self.shared:
+            self._starts_of, self._starts = self.shared, _starts(self.shared, self.block_of)
+        return self._starts
 
     def blocks_at(self, addresses: np.ndarray, index: Index) -> np.ndarray:
         """Block in whose shared memory each address lies that a lane of `index` names."""
