@@ -15,9 +15,8 @@ from scipy import special
 from tables import table_head
 
 import cudakit as ck
-from cudakit import ops
+from cudakit import ops, system
 from cudakit.emulator.compiled import machine
-from cudakit.emulator.compiled import session as compiled
 
 TITLE = "The library on the emulator beside NumPy"
 
@@ -135,7 +134,7 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
     yield "ours, in the processor's time, once all is optimised."
     yield ""
     yield from table_head(("call", "NumPy / ours"))
-    compiled.cores = lambda: 1
+    system.cores = lambda: 1
     machine._OPTIMISING = 0  # at the second call, as all find it in the cache later
     stream = ck.emulator.stream(machine="compiled")
     found = []

@@ -21,7 +21,7 @@ import numpy as np
 from tables import table_head
 
 import cudakit as ck
-from cudakit.emulator.compiled import session as compiled
+from cudakit import system
 
 TITLE = "The emulator's machines beside C"
 HERE = Path(__file__).parent
@@ -118,7 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def lines(options: argparse.Namespace) -> Iterator[str]:
-    library, all_cores = loops(), compiled.cores
+    library, all_cores = loops(), system.cores
     yield "One core: C's time over ours (above 1: faster), the aim, NumPy's machine over ours, in the processor's time."
     yield "Then all cores over one, by the clock, which says little where other programs run."
     yield ""
@@ -135,7 +135,7 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
 
         def ours(machine: str, cores: int, work: Work = work, kernel: Any = kernel, stream: Any = stream) -> None:
             stream.machine = machine
-            compiled.cores = lambda: cores
+            system.cores = lambda: cores
             for array in work.fresh:
                 array.fill(0)
             kernel(stream, work.config, *work.arguments)
@@ -150,7 +150,7 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
             },
             options.repeats,
         )
-        compiled.cores = all_cores
+        system.cores = all_cores
         yield (
             f"| {work.name}, {work.what} | {found['c'].processor / found['one'].processor:.2f} | {work.aim} "
             f"| {found['numpy'].processor / found['one'].processor:.0f} "
