@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from cudakit.emulator.face import TYPE_BYTES, facts, flow, program
+from cudakit.emulator.face import TYPE_BYTES, facts, flow, program, words
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Registers, Unsupported, Value, conjuncts, merged, step
 from cudakit.proof.problem import Problem
 from cudakit.proof.terms import (
@@ -26,14 +26,12 @@ from cudakit.proof.terms import (
     at_least,
     equal,
     everything,
-    limits,
     negation,
     polynomial,
     some,
 )
 
 _MOST_ROUNDS: Final = 512
-_SPACES: Final = frozenset({"global", "shared", "local", "const"})
 
 Path: TypeAlias = tuple[Formula, ...]
 Values: TypeAlias = dict[str, Value]
@@ -286,7 +284,7 @@ class Execution:
             if stated is not None:
                 registers.write(target, registers.numbers.canonical(stated, bits, signed), condition)
                 return
-            registers.write(target, registers.numbers.unknown(reason, *limits(bits, signed)), condition)
+            registers.write(target, registers.numbers.unknown(reason, *words.bounds(signed, bits)), condition)
 
         fill(given.operands[0])
 
@@ -422,7 +420,7 @@ class Execution:
             if not isinstance(value, Polynomial) or change is None or not change.terms or value.bases().terms:
                 continue
             bits = int("".join(filter(str.isdigit, self.function.registers[register])) or 32)
-            for low, high in (limits(bits, True), limits(bits, False)):
+            for low, high in (words.bounds(True, bits), words.bounds(False, bits)):
                 candidates[everything((at_least(value, low), at_least(high, value)))] = None
         name = self.loops[-1].name
         earlier = Renaming({name}, {number: polynomial(number) - 1})

@@ -88,7 +88,7 @@ class Numbers:
 
     def canonical(self, value: Polynomial, bits: int, signed: bool) -> Polynomial:
         """The number that a register's bits are as a signed or an unsigned one."""
-        return self.in_range(value, *terms.limits(bits, signed))
+        return self.in_range(value, *words.bounds(signed, bits))
 
     def in_range(self, value: Polynomial, low: int, high: int) -> Polynomial:
         """The number from `low` to `high` that is equal to a value modulo the size of that range."""
@@ -291,7 +291,7 @@ class Registers:
         if isinstance(found, Polynomial):
             return found
         if isinstance(found, Opaque):
-            made = self.numbers.unknown(found.reason, *terms.limits(self.bits_of(operand, 64), True))
+            made = self.numbers.unknown(found.reason, *words.bounds(True, self.bits_of(operand, 64)))
             if isinstance(operand, program.Register) and operand.name in self.types:
                 self.values[operand.name] = made
             return made
@@ -634,7 +634,7 @@ def _with_nan(a: NumberWord, kind: str, *sources: NumberWord) -> Value:
     bits, is_number = _float(a)
     nan = polynomial(0x7FFF_FFFF)
     if sources:
-        nan = a.unknown(*terms.limits(a.bits, False))
+        nan = a.unknown(*words.bounds(False, a.bits))
         (symbol,) = nan.symbols
         symbol.definition = (negation(_float(a._made(nan, kind))[1]),)
     return a.numbers.chosen(((is_number, bits), (negation(is_number), nan)))
@@ -659,7 +659,7 @@ def _converted(a: NumberWord, kind: str) -> Value:
     if a.kind == "pred":
         return a.numbers.chosen(((a.truth, polynomial(1)), (negation(a.truth), polynomial(0))))
     if a.kind not in INTEGERS:
-        return a.unknown(*terms.limits(bits, signed))
+        return a.unknown(*words.bounds(signed, bits))
     if bits > a.bits:
         return a.canonical
     return a.numbers.narrowed(a.number, bits) if bits < a.bits else a.number

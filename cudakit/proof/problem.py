@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from cudakit.emulator.face import facts, plain, program
+from cudakit.emulator.face import facts, plain, program, words
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.specialise.specialise import BoundParameter
 from cudakit.proof.instructions import INTEGERS, Numbers, Opaque, Unsupported, Value
@@ -33,7 +33,6 @@ from cudakit.proof.terms import (
     equal,
     everything,
     implies,
-    limits,
     negation,
     polynomial,
     some,
@@ -62,11 +61,11 @@ class Statements:
 
     def __init__(self, kernel: str, names: Mapping[str, Polynomial]) -> None:
         self.kernel, self.names = kernel, names
-        #: Arguments that are words of Python, such as ``in`` and ``lambda``, as they are parsed.
+        #: Arguments that are parts of Python, such as ``in`` and ``lambda``, as they are parsed.
         self._words: dict[str, str] = {}
-        words = {word for name in names for word in re.findall(r"\w+", name)}
-        for word in filter(keyword.iskeyword, words):
-            self._words[word] = word + "_" * next(n for n in range(1, 99) if word + "_" * n not in words)
+        parts = {word for name in names for word in re.findall(r"\w+", name)}
+        for word in filter(keyword.iskeyword, parts):
+            self._words[word] = word + "_" * next(n for n in range(1, 99) if word + "_" * n not in parts)
         #: What holds beside the statements: that each divisor in them is above 0.
         self.implied: list[Formula] = []
 
@@ -541,7 +540,8 @@ class Problem:
         if key not in self._parts:
             reason = f"it depends on a part of the parameter {parameter.name}, which is no integer and no pointer"
             if kind in INTEGERS and parameter.kind != "scalar":
-                self._parts[key] = polynomial(Symbol(parameter.name, *limits(*INTEGERS[kind]), reason=reason))
+                bits, signed = INTEGERS[kind]
+                self._parts[key] = polynomial(Symbol(parameter.name, *words.bounds(signed, bits), reason=reason))
             else:
                 self._parts[key] = Opaque(f"it depends on the argument {parameter.name}")
         return self._parts[key]

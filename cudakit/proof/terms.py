@@ -161,11 +161,6 @@ def range_of(product: Monomial) -> tuple[int | None, int | None]:
     return low, high
 
 
-def limits(bits: int, signed: bool) -> tuple[int, int]:
-    """The least and the largest integer of so many bits."""
-    return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
-
-
 @dataclass(frozen=True)
 class Atom:
     """``value >= 0``, or ``value == 0``."""

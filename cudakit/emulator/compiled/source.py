@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +29,6 @@ from cudakit.emulator.ptx.program import (
 
 #: Instructions that a kernel may come to.
 _MOST = 50_000
-_COUNT = re.compile(r"v[248]$")
 
 
 class Inlined:

@@ -14,7 +14,6 @@ from cudakit.errors import EmulationError
 # ── half precision ──
 
 HALVES = frozenset({"f16", "f16x2", "bf16", "bf16x2"})
-_INFINITY = {"f": 0x7C00, "b": 0x7F80}
 
 
 def widened(b: Builder, bits: X, kind: str) -> X:
