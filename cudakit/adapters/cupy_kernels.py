@@ -139,7 +139,7 @@ class _Function:
 class RawKernel(_Function):
     """See ``cupy.RawKernel``."""
 
-    def __init__(self, code: str, name: str, options: Sequence[str] = (), *given: Any, **named: Any) -> None:
+    def __init__(self, code: str, name: str, options: Sequence[str] = (), *arguments: Any, **named: Any) -> None:
         self.code, self.name, self.options = code, name, tuple(options)
         super().__init__(of_source(from_text(code, 2), name, compile_options(options)))
 
@@ -164,7 +164,7 @@ class ElementwiseKernel:
     """See ``cupy.ElementwiseKernel``."""
 
     def __init__(
-        self, in_params: str, out_params: str, operation: str, name: str = "kernel", *given: Any, **named: Any
+        self, in_params: str, out_params: str, operation: str, name: str = "kernel", *arguments: Any, **named: Any
     ) -> None:
         self._inputs = len([each for each in in_params.split(",") if each.strip()])
         self._call = elementwise(in_params, out_params, operation, name, preamble=named.get("preamble", ""))
@@ -187,7 +187,7 @@ class ReductionKernel:
         post_map_expr: str,
         identity: str,
         name: str = "kernel",
-        *given: Any,
+        *arguments: Any,
         **named: Any,
     ) -> None:
         self._call = reduction(
@@ -204,7 +204,7 @@ class _Stream:
 
     null: _Stream
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, **named: Any) -> None:
         self.ptr = 0
 
     def __enter__(self) -> _Stream:
@@ -235,7 +235,7 @@ _Stream.null = _Stream()
 class _Event:
     """See ``cupy.cuda.Event``; no time passes."""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, **named: Any) -> None:
         pass
 
     def record(self, stream: Any = None) -> None:
@@ -270,7 +270,7 @@ def cupy_stand_in() -> dict[str, ModuleType]:
     made.__dict__.update(
         RawKernel=RawKernel, RawModule=RawModule, ElementwiseKernel=ElementwiseKernel,
         ReductionKernel=ReductionKernel, ndarray=ndarray, cuda=cuda, __version__=np.__version__, __path__=[],
-        asnumpy=lambda array, *given, **named: np.array(array, subok=False),
+        asnumpy=lambda array, *arguments, **named: np.array(array, subok=False),
         get_array_module=lambda *arrays: made,
     )  # fmt: skip
     return {"cupy": made, "cupy.cuda": cuda, "cupy.cuda.runtime": runtime}

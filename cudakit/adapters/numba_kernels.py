@@ -165,14 +165,14 @@ def _to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> 
     return np.array(obj, copy=copy or None, order="K").view(Array)
 
 
-def _device_array(shape: Any, dtype: Any = np.float64, *given: Any, **named: Any) -> Array:
+def _device_array(shape: Any, dtype: Any = np.float64, *arguments: Any, **named: Any) -> Array:
     made = np.empty(shape, dtype, named.get("order", "C"))
     if made.flags.c_contiguous:
         MARKS.mark(made)
     return made.view(Array)
 
 
-def _device_array_like(ary: Any, *given: Any, **named: Any) -> Array:
+def _device_array_like(ary: Any, *arguments: Any, **named: Any) -> Array:
     return _device_array(ary.shape, ary.dtype)
 
 
@@ -200,11 +200,11 @@ class _Stream:
         yield self
 
 
-def _made(*given: Any, **named: Any) -> _Stream:
+def _made(*arguments: Any, **named: Any) -> _Stream:
     return _Stream()
 
 
-def _nothing(*given: Any, **named: Any) -> None:
+def _nothing(*arguments: Any, **named: Any) -> None:
     """Nothing is left to do."""
 
 
@@ -242,8 +242,8 @@ def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
     """Numba's ``jit``, which compiles for signatures at once, for the GPU at hand."""
 
     @functools.wraps(jit)
-    def found(func_or_sig: Any = None, *given: Any, **named: Any) -> Any:
-        return jit(func_or_sig if isinstance(func_or_sig, FunctionType) else None, *given, **named)
+    def found(func_or_sig: Any = None, *arguments: Any, **named: Any) -> Any:
+        return jit(func_or_sig if isinstance(func_or_sig, FunctionType) else None, *arguments, **named)
 
     return found
 

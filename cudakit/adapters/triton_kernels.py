@@ -90,7 +90,7 @@ _SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.flo
 
 
 def _benchmark(
-    call: Callable[[], Any], *given: Any, quantiles: Sequence[float] | None = None, **named: Any
+    call: Callable[[], Any], *arguments: Any, quantiles: Sequence[float] | None = None, **named: Any
 ) -> float | list[float]:
     """Run what is to be measured; no time passes."""
     call()
@@ -149,9 +149,9 @@ def _array(value: Any) -> Any:
         return held.view(torch.int16 if held.element_size() == 2 else torch.int8).numpy()
 
 
-def _launch(compiled: Any, x: int, y: int, z: int, *given: Any) -> None:
+def _launch(compiled: Any, x: int, y: int, z: int, *passed: Any) -> None:
     """Run what Triton compiled: stream, function, two kinds of metadata and two hooks come before the arguments."""
-    types, arguments = list(compiled.src.signature.values()), given[6:]
+    types, arguments = list(compiled.src.signature.values()), passed[6:]
     passed = []
     for kind, value in zip(types, arguments, strict=True):
         if kind == "constexpr":

@@ -61,7 +61,7 @@ class Statements:
 
     def __init__(self, kernel: str, names: Mapping[str, Polynomial]) -> None:
         self.kernel, self.names = kernel, names
-        #: Arguments that are parts of Python, such as ``in`` and ``lambda``, as they are parsed.
+        #: Arguments that are words of Python, such as ``in`` and ``lambda``, as they are parsed.
         self._words: dict[str, str] = {}
         parts = {word for name in names for word in re.findall(r"\w+", name)}
         for word in filter(keyword.iskeyword, parts):
