@@ -149,23 +149,23 @@ def _array(value: Any) -> Any:
         return held.view(torch.int16 if held.element_size() == 2 else torch.int8).numpy()
 
 
-def _launch(compiled: Any, x: int, y: int, z: int, *passed: Any) -> None:
+def _launch(compiled: Any, x: int, y: int, z: int, *parameters: Any) -> None:
     """Run what Triton compiled: stream, function, two kinds of metadata and two hooks come before the arguments."""
-    types, arguments = list(compiled.src.signature.values()), passed[6:]
-    passed = []
-    for kind, value in zip(types, arguments, strict=True):
+    types, values = compiled.src.signature.values(), parameters[6:]
+    arguments: list[Any] = []
+    for kind, value in zip(types, values, strict=True):
         if kind == "constexpr":
             continue
         if kind.startswith("*"):
-            passed.append(_array(value))
+            arguments.append(_array(value))
         elif kind in _SCALARS:
-            passed.append(_SCALARS[kind](value))
+            arguments.append(_SCALARS[kind](value))
         else:
             raise ArgumentError(f"a kernel of Triton with an argument of type {kind} does not run on the emulator")
     kernel = compiled.__dict__.get("cudakit_kernel")
     if kernel is None:
         kernel = compiled.cudakit_kernel = from_triton(compiled)
-    kernel(EmulatorPlace().current(), (x, y, z), *passed)
+    kernel(EmulatorPlace().current(), (x, y, z), *arguments)
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
