@@ -1,4 +1,4 @@
-"""Write a CUDA C++ template once; call it from Python with any dtype, on any stream, at the driver's launch cost.
+"""Write a CUDA C++ template once; call it from Python with any dtype, on any stream, with every argument checked.
 
 >>> import cudakit as ck, numpy as np
 >>> scale = ck.Kernel("template <typename T> __global__ void scale(T* x, T by, int n) { … }")

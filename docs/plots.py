@@ -53,8 +53,8 @@ def measured_on(page: str) -> str:
 
 
 def families() -> dict[str, str]:
-    """The family of each op, as the README's table has it."""
-    table = (ROOT / "README.md").read_text(encoding="utf-8").split("| family | calls |\n|---|---|\n")[1]
+    """The family of each op, by the table of `ops.md`."""
+    table = (ROOT / "docs" / "ops.md").read_text(encoding="utf-8").split("| family | calls |\n|---|---|\n")[1]
     lines = (line.split("|") for line in table.split("\n\n")[0].splitlines())
     return {call: cells[1].strip() for cells in lines for call in re.findall(r"\w+", cells[2].split("`")[1])}
 

@@ -98,35 +98,17 @@ def test_the_snippets_of_a_guide_print_what_they_say(
     assert capsys.readouterr().out.splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", snippets, re.MULTILINE)
 
 
-README_BEGINS = """
-import numpy as np
-import cudakit as ck
-stream = ck.stream()
-n = 64
-a, b = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
-step = ck.Kernel("__global__ void step(float* x, int n) { if (threadIdx.x < n) x[threadIdx.x] += 1; }")
-other = ck.to_device(b, stream)
-def decode(path): return np.full(n, len(path), np.float32)
-def blur(x, stream): return ck.ops.cumsum(x, stream=stream)
-def edges(x, stream): return ck.ops.flip(x, stream=stream)
-paths = ["a", "bb"]
-"""
-
-
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them, one after the other, as somebody would who reads on; but the list of ways to name a kernel."""
+    """All of them in one namespace, as somebody would run them who reads on."""
     if not request.config.getoption("--gpu"):
         monkeypatch.setattr(ck, "stream", ck.emulator.stream)
     programs = re.findall(r"```python\n(.*?)```", (DOCS.parent / "README.md").read_text(), re.DOTALL)
     names: dict[str, Any] = {}
-    exec(README_BEGINS, names)
     for program in programs:
-        if "kernels.cu" in program:
-            continue
-        if "ck.emulator.stream" in program:
-            names.update(x=names["a"].copy(), y=names["b"].copy())
-        elif "ck.capture" in program or "ck.elementwise" in program:
-            names.update(x=ck.to_device(names["a"], names["stream"]), y=names["other"])
         exec(compile(program, "README.md", "exec"), names)
-    assert len(programs) > 6
+    assert len(programs) > 1
+
+
+def test_the_readme_is_short() -> None:
+    assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 130

@@ -149,7 +149,7 @@ def test_the_readme_as_a_package_index_renders_it(said: email.message.Message) -
     assert problems(text) == ""
     assert problems(text + "\n[there](docs/streams.md)\n") == "the README's links lead nowhere: docs/streams.md"
     assert "as text" in problems(text.replace("\n|---|---|\n", "\n\n|---|---|\n"))
-    assert "not rendered" in problems(text.replace("\n## Cache", "\n````\n## Cache", 1))
+    assert "not rendered" in problems(text.replace("\n## Limits", "\n````\n## Limits", 1))
 
 
 @pytest.mark.slow
