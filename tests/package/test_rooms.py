@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[2] / "cudakit"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+from support.syntax import MODULES, PACKAGE, nodes_of
+
 #: What Python, NumPy, CuPy, torch and cuda.core begin with an underscore, and have no other word for.
 FOREIGN = {
     "__cxa_demangle",
@@ -48,11 +47,6 @@ def own_names(nodes: Iterable[ast.AST]) -> set[str]:
             case ast.Assign(targets=[ast.Name(id="__slots__")], value=ast.Tuple() as slots):
                 found.update(element.value for element in slots.elts if isinstance(element, ast.Constant))
     return {str(name) for name in found}
-
-
-@functools.cache
-def nodes_of(path: Path) -> tuple[ast.AST, ...]:
-    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
 def borrowed(path: Path) -> Iterator[str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2] / "cudakit"
+from support.syntax import MODULES, PACKAGE, calls
+
 #: Calls that run, start, load or unpickle something, and where they stand: a new place is a decision, and a word there.
 KNOWN = {
     "exec": {"streams/process.py"},  # Python text that cudakit has generated
@@ -27,35 +28,27 @@ NEVER = {
 }
 
 
-def calls(tree: ast.AST) -> list[ast.Call]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-
-
 def test_each_place_that_runs_or_starts_something_is_known() -> None:
     found = defaultdict(set)
-    for path in ROOT.rglob("*.py"):
-        for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
-            name = ast.unparse(call.func)
-            if name in KNOWN or name in NEVER:
-                found[name].add(path.relative_to(ROOT).as_posix())
+    names = "|".join(map(re.escape, (*KNOWN, *NEVER)))
+    for path in MODULES:
+        for name, _ in calls(path, names):
+            found[name].add(path.relative_to(PACKAGE).as_posix())
     assert found == KNOWN
 
 
 def test_arrays_are_read_without_pickle() -> None:
     seen = 0
-    for path in ROOT.rglob("*.py"):
-        for call in calls(ast.parse(path.read_text(encoding="utf-8"))):
-            name = ast.unparse(call.func)
-            if name in ("np.load", "numpy.load", "np.lib.format.read_array", "npy.read_array", "np.fromfile"):
-                seen += 1
-                options = {each.arg: ast.unparse(each.value) for each in call.keywords}
-                assert options.get("allow_pickle") == "False", f"{path}:{call.lineno}"
+    for path in MODULES:
+        for _, call in calls(path, r"(np|numpy)\.load|(np\.lib\.format|npy)\.read_array|np\.fromfile"):
+            seen += 1
+            options = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+            assert options.get("allow_pickle") == "False", f"{path}:{call.lineno}"
     assert seen > 2
 
 
 def test_what_is_started_is_python_with_a_safe_path_or_a_disassembler() -> None:
     for name in ("jit/cache/prewarm.py", "jit/compile/worker.py"):
-        tree = ast.parse((ROOT / name).read_text(encoding="utf-8"))
-        started = [call for call in calls(tree) if ast.unparse(call.func).startswith("subprocess.")]
+        started = [call for _, call in calls(PACKAGE / name, r"subprocess\..*")]
         assert [ast.unparse(call.args[0]) for call in started if call.args[0:]] == ["command(__file__)"]
         assert all("environment()" in ast.unparse(call) for call in started)

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.syntax import MODULES, PACKAGE, nodes_of
 
 from cudakit import system
 from cudakit.streams.process import in_child
 
-PACKAGE = Path(system.__file__).parent
 #: What only one system has, or another says otherwise.
 SYSTEMS = re.compile(
     r"sys\.platform|os\.(name|O_\w+|fork|register_at_fork|killpg|sysconf|sched_\w+|memfd_create|get[eu]?[ug]id)\b"
@@ -24,11 +24,11 @@ SYSTEMS = re.compile(
 
 def test_no_other_module_asks_which_system_it_is_on() -> None:
     asked = {
-        f"{path.relative_to(PACKAGE)}: {found[0]}"
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Attribute | ast.Call) and (found := SYSTEMS.match(ast.unparse(node)))
-        if path.name != "system.py"
+        f"{path.relative_to(PACKAGE)}: {match[0]}"
+        for path in MODULES
+        if path.name != "system.py" and SYSTEMS.search(path.read_text(encoding="utf-8"))
+        for node in nodes_of(path)
+        if isinstance(node, ast.Attribute | ast.Call) and (match := SYSTEMS.match(ast.unparse(node)))
     }
     # Where `head` has seen enough; the NVRTC that cuda.pathfinder names.
     assert asked == {"cli.py: os.O_WRONLY", "jit/compile/worker.py: ctypes.CDLL"}
