@@ -44,3 +44,13 @@ def test_every_program_has_a_page(site: Path) -> None:
     examples = DOCS.parent / "examples"
     pages = [path.relative_to(examples).with_suffix(".html") for path in examples.rglob("*.py")]
     assert [str(page) for page in sorted(pages) if not (site / "programs" / page).is_file()] == []
+
+
+@pytest.mark.slow
+def test_a_search_for_install_finds_its_page_first(site: Path) -> None:
+    """Sphinx ranks a main index entry that is the searched word above titles, names and text."""
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(text.removeprefix("Search.setIndex(").removesuffix(")"))
+    for word in ("install", "installation", "pip"):
+        ((page, _, is_main),) = index["indexentries"][word]
+        assert (index["docnames"][page], is_main) == ("installation", True)

@@ -158,7 +158,12 @@ def test_code_is_copied_whole(browser: Any, address: str) -> None:
 @pytest.mark.parametrize("by_server", [True, False], ids=["served", "from files"])
 @pytest.mark.parametrize(
     ("word", "entry"),
-    [("Kernel", "cudakit.html#cudakit.Kernel"), ("In", "cudakit.html#cudakit.In"), ("softmax", "#cudakit.ops.softmax")],
+    [
+        ("Kernel", "cudakit.html#cudakit.Kernel"),
+        ("In", "cudakit.html#cudakit.In"),
+        ("softmax", "#cudakit.ops.softmax"),
+        ("install", "installation.html#index-0"),
+    ],
 )
 def test_search_finds(word: str, entry: str, by_server: bool, browser: Any, site: Path, address: str) -> None:
     page = browser.new_page()
