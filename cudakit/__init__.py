@@ -24,6 +24,7 @@ A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
 - What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
 - For tests: `check` for races and the like on the emulator, `prove` for all sizes at once; `testing`, strategies for
   hypothesis; beside them the fixtures of the pytest plugin.
+- What is installed, and what is missing: `show_config`.
 - What is raised: `errors`, all of them a `CudakitError`.
 """
 
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from cudakit.generate.scan import scan
     from cudakit.generate.stencil import stencil
     from cudakit.graphs import Graph, capture
+    from cudakit.installation import show_config
     from cudakit.memory.memory import allocated, empty, to_device, to_host
     from cudakit.pipeline import Pipeline
     from cudakit.profile.trace import Timer, trace
@@ -95,8 +97,8 @@ __all__ = [
     "Kernel", "LaunchError", "Module", "Out", "Pipeline", "PipelineError", "Plan", "RangeError", "TemplateError",
     "Timer", "UnknownNameError", "adapters", "allocated", "capture", "check", "config", "cover", "device_limits",
     "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax", "math", "memory",
-    "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "stencil", "stream", "surface",
-    "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace", "using",
+    "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config", "stencil", "stream",
+    "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace", "using",
 ]  # fmt: skip
 
 _MODULES = (
@@ -116,6 +118,7 @@ _LATER = {
     "prove": "proof.prove",
     "reduction": "generate",
     "scan": "generate",
+    "show_config": "installation",
     "stencil": "generate",
     "to_device": "memory",
     "to_host": "memory",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from cudakit.errors import CudakitError, shortened
 from cudakit.jit.cache.cache import default_cache
 from cudakit.types import cpp
+from cudakit.types.shown import byte_size
 
 if TYPE_CHECKING:
     from cudakit.adapters.program import Ran
@@ -57,10 +58,15 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"cudakit {_version()}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
+    info = _command(
+        commands, "info", _info, "show versions, GPU or emulator, compiler, extras, cache, and what is missing"
+    )
+    info.add_argument("--json", action="store_true", help="write JSON: the sections of ck.show_config")
+
     cache = commands.add_parser("cache", help="look into the cache of compiled kernels, or clear it")
     actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
 
-    info = _command(actions, "info", _info, "say where the cache is and how much it holds")
+    info = _command(actions, "info", _cache_info, "say where the cache is and how much it holds")
     info.add_argument("--json", action="store_true", help="write JSON")
 
     listing = _command(actions, "list", _list, "list the compiled kernels, the most recently used first")
@@ -154,6 +160,15 @@ def _version() -> str:
 
 
 def _info(options: argparse.Namespace) -> int:
+    # Imported here: the other commands need no compiler.
+    from cudakit import installation
+
+    config = installation.show_config("dicts")
+    print(json.dumps(config, indent=2) if options.json else installation.as_text(config))
+    return 1 if config["missing"] else 0
+
+
+def _cache_info(options: argparse.Namespace) -> int:
     info = default_cache().info()
     if options.json:
         state = {name: getattr(info, name) for name in ("folder", "entries", "blobs", "bytes", "max_bytes")}
@@ -163,7 +178,7 @@ def _info(options: argparse.Namespace) -> int:
     else:
         print(f"folder   {info.folder}")
         print(f"kernels  {info.entries}")
-        print(f"size     {_size(info.bytes)} of at most {_size(info.max_bytes)}")
+        print(f"size     {byte_size(info.bytes)} of at most {byte_size(info.max_bytes)}")
     return 0
 
 
@@ -177,7 +192,7 @@ def _list(options: argparse.Namespace) -> int:
         print(f"{'last used':<16}  {'size':>9}  {'arch':<8}  kernel")
         for entry in entries:
             used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.last_used))
-            print(f"{used:<16}  {_size(entry.bytes):>9}  {entry.parts.get('arch', ''):<8}  {entry.label}")
+            print(f"{used:<16}  {byte_size(entry.bytes):>9}  {entry.parts.get('arch', ''):<8}  {entry.label}")
     return 0
 
 
@@ -343,12 +358,3 @@ def _demo(options: argparse.Namespace) -> int:
     from cudakit.demo import main as run_demo
 
     return run_demo(options.photo, options.arch, options.output)
-
-
-def _size(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("bytes", "KiB", "MiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} GiB"

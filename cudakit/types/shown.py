@@ -105,6 +105,16 @@ def words(value: object) -> str:
     return repr(value) if dtype is not None or isinstance(value, int | float | complex) else type(value).__name__
 
 
+def byte_size(size_bytes: int) -> str:
+    """Return a number of bytes with a unit, such as ``1.5 MiB``."""
+    size = float(size_bytes)
+    for unit in ("bytes", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GiB"
+
+
 def _cell(value: object) -> str:
     if value is None:
         return "none"

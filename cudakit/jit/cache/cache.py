@@ -415,6 +415,15 @@ class Cache:
             damaged=0 if self._store is None else self._store.damaged_count,
         )
 
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the files; None for memory only."""
+        return self._folder
+
+    def obstacle(self) -> str | None:
+        """Return why the folder cannot be used, or None."""
+        return None if self._given_store is None else self._given_store.obstacle()
+
     def entries(self) -> list[Entry]:
         """List the compiled specializations on disk, the most recently used first."""
         return [entry for _, entry in self._files_with_entries()]

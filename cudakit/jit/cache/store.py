@@ -187,6 +187,25 @@ class Store:
         self._trusted = why is None
         return why
 
+    def obstacle(self) -> str | None:
+        """Return why the folder cannot be read and written, or must not be; None where nothing is in the way."""
+        if (distrusted := self.distrust()) is not None:
+            return distrusted
+        try:
+            with os.scandir(self.folder):
+                pass
+        except FileNotFoundError:
+            # Made at the first write: what exists above it must be a folder, and writable.
+            above = os.path.dirname(self.folder)
+            while not os.path.lexists(above):
+                above = os.path.dirname(above)
+            if not os.path.isdir(above):
+                return f"{above} is no folder"
+            return None if os.access(above, os.W_OK) else f"{above} is not writable"
+        except OSError as error:
+            return f"{self.folder}: {error.strerror}"
+        return None if os.access(self.folder, os.W_OK) else f"{self.folder} is not writable"
+
     def read(self, kind: str, digest: str) -> tuple[dict[str, Any], bytes] | None:
         """Return a file's header and body, and mark it as used; None if it is absent, foreign or damaged."""
         path = self.path(kind, digest)
