@@ -2,30 +2,32 @@
 
 >>> import cudakit as ck, numpy as np
 >>> scale = ck.Kernel("template <typename T> __global__ void scale(T* x, T by, int n) { … }")
->>> stream = ck.stream()  # of the GPU; where there is none, of the emulator
->>> with ck.using(stream) as xp:  # CuPy; on the emulator NumPy
+>>> stream = ck.stream()  # of the GPU, or of the emulator if there is no GPU
+>>> with ck.using(stream) as xp:  # CuPy, or NumPy on the emulator
 ...     x = xp.ones(1000, "f4")
 ...     scale(stream, ck.cover(x.size), x, 2.0, x.size)
 
-A tour; more of each part is in ``help(ck.Kernel)``, ``help(ck.ops)`` and so on.
+This page is a tour. ``help(ck.Kernel)``, ``help(ck.ops)`` and so on explain each part.
 
-- Kernels: `Kernel`, `Module` and their `CompileOptions`; compiled ahead by `prewarm`; launched as `config` or `cover`
-  says (which make `Config` and `Cover`), or by a `Plan`.
-- Where: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
-- Kernels from expressions and functions: `elementwise`, `reduction`, `scan`, `stencil`, `fuse`, all in
+- Compile kernels: `Kernel`, `Module` and their `CompileOptions`. Compile them ahead of use: `prewarm`.
+- Launch kernels: `config` and `cover` say how many threads run (they make a `Config` or a `Cover`); a `Plan` repeats
+  one launch.
+- Choose the GPU or the emulator: `stream`, `using`, `has_gpu`, `device_limits`; `emulator` for machines without a GPU.
+- Make kernels from expressions and Python functions: `elementwise`, `reduction`, `scan`, `stencil`, `fuse`, all in
   `generate`.
-- Ready ones with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and `random`.
-- Memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`; host arrays in calls as `In`, `Out`, `InOut`;
-  `texture`, `surface`, `tensor_map`.
-- Kernels of other libraries: `adapters`. Inside of other libraries: ops of `torch`, calls of `jax`.
-- Many items through several streams: `Pipeline`, with sources and sinks in `pipeline`; over many processes, by Dask or
-  Ray: `scale`.
-- Calls captured once and launched again: `capture`, which makes a `Graph`.
-- What happened when: `Timer`, `trace`; what must wait for what: `hazards`.
-- For tests: `check` for races and the like on the emulator, `prove` for all sizes at once; `testing`, strategies for
-  hypothesis; beside them the fixtures of the pytest plugin.
-- What is installed, and what is missing: `show_config`.
-- What is raised: `errors`, all of them a `CudakitError`.
+- Call ready-made kernels with NumPy's names: `ops` (sums, moves, histograms, norms), `math` (universal functions) and
+  `random`.
+- Move and allocate memory: `to_device`, `to_host`, `empty`, `allocated`, more in `memory`. Pass host arrays to kernels:
+  `In`, `Out`, `InOut`. Pass textures and tensor maps: `texture`, `surface`, `tensor_map`.
+- Use kernels of other libraries: `adapters`. Use kernels inside of other libraries: ops of `torch`, calls of `jax`.
+- Process many items on several streams: `Pipeline`, with sources and sinks in `pipeline`. Use many processes, by Dask
+  or Ray: `scale`.
+- Capture calls once and launch them again: `capture`, which makes a `Graph`.
+- Measure and trace: `Timer`, `trace`. See and steer the order between streams: `hazards`.
+- Test kernels: `check` finds races and other faults on the emulator, `prove` covers all sizes at once, `testing` has
+  strategies for hypothesis. A pytest plugin has fixtures.
+- Show what is installed, and what is missing: `show_config`.
+- Catch errors: `errors`, all of them a `CudakitError`.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> object:
-    """What a program that only launches kernels never asks for, and should not wait for (PEP 562)."""
+    """Load a public name at its first use (PEP 562): programs that only launch kernels start without these modules."""
     if name in _LATER:
         return getattr(import_module(f"cudakit.{_LATER[name]}"), name)
     if name in _MODULES:

@@ -1,4 +1,4 @@
-"""The exceptions that cudakit raises, and the warnings it gives."""
+"""The exceptions that cudakit raises, and its warnings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST_OF_VALUE, _MOST_OF_MESSAGE = 160, 800
 
 
 class _Repr(reprlib.Repr):
-    """The `repr` of a value, without most of a large one, and whatever its class raises."""
+    """The `repr` of a value, cut short for a large value, and safe if the value's class raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ _repr = _Repr()
 
 
 def shortened(value: object) -> str:
-    """The `repr` of a value for a message: of a large one its beginning and its size, of a broken one its class."""
+    """Return the `repr` of a value for a message, cut short for a large value."""
     try:
         shown = _repr.repr(value)
     except Exception:
@@ -67,8 +67,8 @@ def shortened(value: object) -> str:
     return f"{shown[: _MOST_OF_VALUE - 1]}…{size}"
 
 
-def told(error: BaseException) -> str:
-    """What an error says, for the message of another: of a broken one its class."""
+def error_text(error: BaseException) -> str:
+    """Return the text of an error for another message: shortened, or the class of a broken error."""
     try:
         text = str(error)
     except Exception:
@@ -77,14 +77,14 @@ def told(error: BaseException) -> str:
 
 
 def _shortened_message(message: typing.Any) -> typing.Any:
-    """A message of no more than some hundred characters; its end, which says what to do, stays."""
+    """Cut the middle of a long message; the end stays, because it says what to do."""
     if not isinstance(message, str) or len(message) <= _MOST_OF_MESSAGE:
         return message
     return f"{message[: _MOST_OF_MESSAGE // 2]} … {message[-_MOST_OF_MESSAGE // 2 :]}"
 
 
 class CudakitError(Exception):
-    """Base of every error that cudakit raises on purpose."""
+    """Base class of every error that cudakit raises on purpose."""
 
     def __init__(self, *args: object) -> None:
         super().__init__(*map(_shortened_message, args))
@@ -95,48 +95,48 @@ class TemplateError(CudakitError, ValueError):
 
 
 class ArgumentError(CudakitError, TypeError, ValueError):
-    """An argument does not fit: the message names the call, the parameter, what was expected and what was got.
+    """An argument does not fit. The message names call, parameter, expected and got.
 
-    It is both what Python and NumPy raise for an object of a wrong kind and for one of a wrong value or shape, so that
-    programs that catch either go on to.
+    It is a `TypeError` and a `ValueError`: programs that catch what Python and NumPy raise for such arguments keep
+    working.
     """
 
 
 class AxisError(ArgumentError, np.exceptions.AxisError):
-    """An axis is none of the array's; NumPy's class too, and so an `IndexError`."""
+    """An axis is out of range for the array. Also a `numpy.exceptions.AxisError`, and so an `IndexError`."""
 
     def __init__(self, message: str) -> None:
         np.exceptions.AxisError.__init__(self, _shortened_message(message))
 
 
 class BoundsError(ArgumentError, IndexError):
-    """An index lies outside of what it is an index of."""
+    """An index is out of bounds."""
 
 
 class UnknownNameError(ArgumentError, KeyError):
-    """Nothing has the name that was given."""
+    """A name is unknown. Also a `KeyError`."""
 
     # KeyError would show the message in quotes.
     __str__ = Exception.__str__
 
 
 class RangeError(ArgumentError, OverflowError):
-    """A number lies outside of what the dtype that it goes to can hold."""
+    """A number is out of range for its dtype. Also an `OverflowError`."""
 
 
 class CompileError(CudakitError, RuntimeError):
-    """NVRTC refused the source.
+    """The CUDA C++ compiler (NVRTC) refused the source.
 
     Attributes
     ----------
     log : str
-        NVRTC's own log, unchanged.
+        NVRTC's log, unchanged.
     source : str
-        The text that was compiled, generated lines included.
+        Source that was compiled, generated lines included.
     options : tuple of str
-        The compiler options.
+        Compiler options.
     template_arguments : str
-        The specialization's name, such as ``saxpy<float>``.
+        Name of the specialization, such as ``saxpy<float>``.
     """
 
     def __init__(
@@ -156,20 +156,20 @@ class CompileError(CudakitError, RuntimeError):
 
 
 class LaunchError(CudakitError, RuntimeError):
-    """A launch is outside the device's limits, or the driver refused it."""
+    """A launch exceeds the device's limits, or the driver refused it."""
 
 
 class PipelineError(CudakitError, RuntimeError):
-    """A stage of a pipeline, or its source, failed; ``__cause__`` is what it raised.
+    """A stage of a pipeline or its source failed; ``__cause__`` is the original exception.
 
     Attributes
     ----------
     stage : str
-        The stage's name, ``source``, ``copy to the device`` or ``copy from the device``.
+        Name of the stage, ``source``, ``copy to the device`` or ``copy from the device``.
     item : int
-        Which item of the source it failed on, counted from 0; all before it were delivered.
+        Index of the item in the source, from 0. All items before it were delivered.
     name : str or None
-        What the source calls that item.
+        The source's name of the item.
     """
 
     def __init__(self, message: str, *, stage: str = "", item: int = -1, name: str | None = None) -> None:
@@ -180,23 +180,23 @@ class PipelineError(CudakitError, RuntimeError):
 
 
 class FrameError(CudakitError, ConnectionError):
-    """What came over a connection is no frame, or the peer has gone before the end."""
+    """A connection delivered something else than a frame, or the peer closed it before the end."""
 
 
 class EmulationError(CudakitError, RuntimeError):
-    """The emulator met an instruction or an access that it cannot execute."""
+    """The emulator cannot execute an instruction or an access."""
 
 
 class CacheWarning(UserWarning):
-    """The disk cache cannot be used; work goes on without it."""
+    """The disk cache cannot be used; compiling goes on without it."""
 
 
 class CompileWarning(UserWarning):
-    """What was compiled is right, and will be slow."""
+    """Compiled code is correct, but will be slow."""
 
 
 class EmulatorWarning(UserWarning):
-    """There is no GPU; kernels run on the emulator instead."""
+    """The machine has no GPU; kernels run on the emulator instead."""
 
 
 #: Words of the errors after which the driver refuses everything, as it and the runtime spell them.
@@ -207,9 +207,11 @@ _FATAL = (
 
 
 def lost_context(error: BaseException) -> LaunchError | None:
-    """What to raise where `error`, the driver's or CuPy's, says that a kernel has destroyed the context; else None."""
-    named = str(error)[:200].replace("_", "").upper()
-    if not any(word in named for word in _FATAL) or not any("CUDA" in kind.__name__ for kind in type(error).__mro__):
+    """Return the error to raise if `error` says that a kernel destroyed the CUDA context; else None."""
+    message = str(error)[:200].replace("_", "").upper()
+    if not any(word in message for word in _FATAL) or not any(
+        "CUDA" in error_class.__name__ for error_class in type(error).__mro__
+    ):
         return None
     return LaunchError(
         f"a kernel has failed, and this process's CUDA context is lost with it: {error}. Every later call on the GPU "
@@ -218,13 +220,13 @@ def lost_context(error: BaseException) -> LaunchError | None:
 
 
 def raise_launch_error(error: BaseException, kernel: str = "") -> None:
-    """Raise a `LaunchError` where `error` is the driver's; cuda.core's own class for it is private."""
+    """Raise a `LaunchError` if `error` is the driver's, whose class in cuda.core is private."""
     if isinstance(error, LaunchError):
         raise error
     lost = lost_context(error)
     if lost is not None:
         raise lost from error
-    if any(kind.__name__ == "CUDAError" for kind in type(error).__mro__):
+    if any(base.__name__ == "CUDAError" for base in type(error).__mro__):
         where = f"{kernel}: " if kernel else ""
         raise LaunchError(
             f"{where}the driver refused the launch: {error}. An error of work launched before, such as an access out "

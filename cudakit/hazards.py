@@ -1,4 +1,6 @@
-"""The order between streams, shown and steered: ``trace()``, ``manual()``, ``foreign(stream, …)``, ``ordered(…)``."""
+"""The order between streams, reported and controlled: ``trace()``, ``manual()``, ``foreign(stream, …)``,
+``ordered(…)``.
+"""
 
 from cudakit.profile.hazards import Dependency, Party, Report, foreign, manual, ordered, trace
 

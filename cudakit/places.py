@@ -1,8 +1,8 @@
-"""Where a stream's work is done, a GPU or the emulator: decided here.
+"""The execution place of a stream: a GPU, or the emulator.
 
-`place_of` gives the `Place` of a stream. Whoever takes streams of both kinds asks the place for what is done one way on
-a GPU and another way on the emulator, and need not know which it is. What has a module for each place (memory, graphs,
-pipelines, arrays) compares with `DEVICES` at its door.
+`place_of` returns the `Place` of a stream. Code for both places calls the place's methods, and need not know which
+place it is. Rooms with a module for each place (memory, graphs, pipelines, arrays) compare with `DEVICES` at their
+entry.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ if TYPE_CHECKING:
 
 
 class Place(Protocol):
-    """What is done one way on a GPU, and another way on the emulator.
+    """An execution place: operations that a GPU and the emulator do in different ways.
 
     Attributes
     ----------
     unit : {"ms", "steps"}
-        What time passes in.
+        Unit of time: milliseconds on a GPU, steps on the emulator.
     """
 
     unit: Literal["ms", "steps"]
 
     @property
     def xp(self) -> ModuleType:
-        """The module of the place's arrays, CuPy or NumPy."""
+        """The array module of the place: CuPy or NumPy."""
 
-    def module(self, given: Any) -> ModuleType:
-        """The module whose functions make arrays for a stream."""
+    def module(self, stream: Any) -> ModuleType:
+        """Return the module whose functions make arrays for a stream."""
 
-    def check(self, given: Any) -> Any:
-        """The place's own stream for what was given as one: cuda.core's, or the emulator's.
+    def check(self, stream: Any) -> Any:
+        """Return the place's own stream object for `stream`: cuda.core's, or the emulator's.
 
         Raises
         ------
         ArgumentError
-            For what is no stream.
+            If `stream` is no stream.
         LaunchError
-            Where there is no GPU.
+            If there is no GPU.
         """
 
-    def identity(self, given: Any) -> int:
-        """A number that all objects of one stream have, and no other stream."""
+    def identity(self, stream: Any) -> int:
+        """Return a number that all objects of one stream share, and no other stream has."""
 
-    def limits(self, given: Any = None) -> Limits:
-        """What the stream's device allows a launch; without a stream, the place's first choice."""
+    def limits(self, stream: Any = None) -> Limits:
+        """Return the launch limits of the stream's device; without a stream, of the place's default device."""
 
     def default_code(self, arch: str | None) -> CodePlace:
-        """What runs the kernels of no stream: the current device, or the emulator as an arch."""
+        """Return the code place of kernels without a stream: the current device, or the emulator of an arch."""
 
-    def code(self, given: Any) -> CodePlace:
-        """What runs the kernels of a stream.
+    def code(self, stream: Any) -> CodePlace:
+        """Return the code place that runs the kernels of a stream.
 
         Raises
         ------
@@ -76,41 +76,41 @@ class Place(Protocol):
         """
 
     def describe(self, value: Any) -> Argument:
-        """What a Python object is as a kernel's argument.
+        """Describe a Python object as a kernel's argument.
 
         Raises
         ------
         ArgumentError
-            For what no kernel there can take.
+            If no kernel at this place can take the object.
         """
 
     def current(self) -> Any:
-        """The stream of work that names none."""
+        """Return the stream for work that names no stream."""
 
     def stream(self, like: Any = None) -> Any:
-        """A new stream: of the device of another, or of the place's first choice."""
+        """Make a stream, on the device of the stream `like` or on the default device."""
 
-    def using(self, given: Any) -> contextlib.AbstractContextManager[ModuleType]:
-        """A block in which `xp`, which it gives, works on the stream."""
+    def using(self, stream: Any) -> contextlib.AbstractContextManager[ModuleType]:
+        """Return a context manager that yields `xp` and makes `stream` its current stream."""
 
-    def order(self, given: Any, after: Any, wait: bool) -> None:
-        """Let `given` come after what `after` was given so far; without `wait`, only note that it does."""
+    def order(self, stream: Any, after: Any, wait: bool) -> None:
+        """Order `stream` after the work queued on `after` so far; without `wait`, only record that order."""
 
-    def mark(self, given: Any, spent: Any = None) -> Any:
-        """An event on the stream that knows its time; `spent`, a former one, is used again."""
+    def mark(self, stream: Any, spent: Any = None) -> Any:
+        """Record an event with timing on the stream; `spent`, an earlier event, is reused."""
 
     def elapsed_ms(self, begun: Any, ended: Any) -> float:
-        """Milliseconds between two marks, the later of which is done; a thousandth for each step."""
+        """Return the milliseconds between two finished marks; the emulator counts 0.001 for a step."""
 
-    def capture(self, given: Any) -> Any | None:
-        """The capture that the stream is a part of now, if cudakit began it."""
+    def capture(self, stream: Any) -> Any | None:
+        """Return the capture that the stream is a part of, if cudakit began it; else None."""
 
-    def is_capturing(self, given: Any) -> bool:
-        """Whether what is put on the stream goes into a graph now, whoever began that, instead of running."""
+    def is_capturing(self, stream: Any) -> bool:
+        """Return whether the stream is being captured into a graph, by cudakit or another library."""
 
 
 class DevicePlace:
-    """The GPUs: CuPy's arrays, and the driver's streams."""
+    """The GPUs, with CuPy's arrays and the driver's streams."""
 
     unit: Literal["ms", "steps"] = "ms"
 
@@ -121,47 +121,47 @@ class DevicePlace:
 
         return cupy  # type: ignore[no-any-return]
 
-    def module(self, given: Any) -> ModuleType:
-        """CuPy."""
+    def module(self, stream: Any) -> ModuleType:
+        """Return CuPy."""
         return self.xp
 
-    def check(self, given: Any) -> Stream:
-        """cuda.core's stream."""
-        return streams.as_stream(given)
+    def check(self, stream: Any) -> Stream:
+        """Return cuda.core's stream for `stream`."""
+        return streams.as_stream(stream)
 
-    def identity(self, given: Any) -> int:
-        """The driver's number of the stream."""
-        return streams.handle_of(streams.as_stream(given))
+    def identity(self, stream: Any) -> int:
+        """Return the driver's handle of the stream."""
+        return streams.handle_of(streams.as_stream(stream))
 
-    def limits(self, given: Any = None) -> Limits:
-        """Of the stream's device, or the current one."""
-        return devices.limits(devices.current_device().device_id if given is None else streams.known(given).device_id)
+    def limits(self, stream: Any = None) -> Limits:
+        """Return the launch limits of the stream's device, or of the current device."""
+        return devices.limits(devices.current_device().device_id if stream is None else streams.known(stream).device_id)
 
-    def code(self, given: Any) -> DeviceCode:
-        """The stream's device."""
-        streams.require_stream(given)
+    def code(self, stream: Any) -> DeviceCode:
+        """Return the code place of the stream's device."""
+        streams.require_stream(stream)
         devices.require_gpu()
-        found = streams.known(given)
+        ordered_stream = streams.known(stream)
         devices.require_gpu()  # a forked child knows its parent's streams
-        return DeviceCode(found.device_id)
+        return DeviceCode(ordered_stream.device_id)
 
     def default_code(self, arch: str | None) -> DeviceCode:
-        """The current device."""
+        """Return the code place of the current device."""
         return DeviceCode(devices.current_device().device_id)
 
     def describe(self, value: Any) -> Argument:
-        """Arrays are in device memory."""
+        """Describe a Python object as a kernel's argument; arrays are in device memory."""
         return describe(value)
 
     def current(self) -> Any:
-        """CuPy's."""
+        """Return CuPy's current stream."""
         import cupy
 
         devices.require_gpu()
         return cupy.cuda.get_current_stream()
 
     def stream(self, like: Any = None) -> Stream:
-        """A stream of a device, which need not be the current one."""
+        """Make a stream of a device, which need not be the current device."""
         if like is None:
             return streams.create(devices.current_device())
         device = streams.as_stream(like).device
@@ -169,11 +169,11 @@ class DevicePlace:
             return streams.create(device)
 
     @contextlib.contextmanager
-    def using(self, given: Any) -> Iterator[ModuleType]:
-        """CuPy's work goes to the stream, in order with what CuPy did before and does after."""
+    def using(self, stream: Any) -> Iterator[ModuleType]:
+        """Make the stream CuPy's current stream, ordered with CuPy's work before and after the block."""
         import cupy
 
-        core = streams.as_stream(given)
+        core = streams.as_stream(stream)
         devices.make_current(core.device.device_id)
         outer = streams.of_handle(cupy.cuda.get_current_stream().ptr)
         inner = streams.cupy_stream(core)
@@ -187,26 +187,26 @@ class DevicePlace:
             if apart:
                 order().join(outer, core)
 
-    def order(self, given: Any, after: Any, wait: bool) -> None:
-        """By an event, where the driver does not know it already."""
-        order().join(streams.as_stream(given), streams.as_stream(after), wait)
+    def order(self, stream: Any, after: Any, wait: bool) -> None:
+        """Order two streams by an event, unless the driver has that order already."""
+        order().join(streams.as_stream(stream), streams.as_stream(after), wait)
 
-    def mark(self, given: Stream, spent: Event | None = None) -> Event:
-        """An event of the driver's, with timing."""
-        with devices.on_device(streams.known(given).device_id):
-            return streams.timing_event(given, spent)
+    def mark(self, stream: Stream, spent: Event | None = None) -> Event:
+        """Record an event of the driver with timing."""
+        with devices.on_device(streams.known(stream).device_id):
+            return streams.timing_event(stream, spent)
 
     def elapsed_ms(self, begun: Event, ended: Event) -> float:
-        """As the device measured it."""
+        """Return the milliseconds that the device measured."""
         return float(ended - begun)
 
-    def capture(self, given: Any) -> Any | None:
-        """Asked of the driver, while any capture is open."""
-        return streams.current(given)
+    def capture(self, stream: Any) -> Any | None:
+        """Ask the driver for the stream's capture, while any capture is open."""
+        return streams.current(stream)
 
-    def is_capturing(self, given: Any) -> bool:
-        """Asked of the driver."""
-        return streams.is_capturing(given)
+    def is_capturing(self, stream: Any) -> bool:
+        """Ask the driver whether the stream is being captured."""
+        return streams.is_capturing(stream)
 
 
 DEVICES = DevicePlace()
@@ -214,29 +214,30 @@ DEVICES = DevicePlace()
 
 @functools.cache
 def emulator() -> EmulatorPlace:
-    """The emulator, loaded where it was not."""
+    """Return the emulator's place; load the emulator at the first call."""
     from cudakit.emulator.face import EmulatorPlace  # heavy, and most programs never run on it
 
     return EmulatorPlace()
 
 
 def place_of(stream: Any) -> Place:
-    """Where a stream's work is done; what is no stream at all is refused by the place's own `check`."""
+    """Return the execution place of a stream. An object that is no stream is refused by the place's `check`."""
     loaded = sys.modules.get("cudakit.emulator.streams.stream")  # without it there is no such stream
     return emulator() if loaded is not None and isinstance(stream, loaded.EmulatedStream) else DEVICES
 
 
 def default_place() -> Place:
-    """Where work is done for which no stream is named: on a GPU, or on the emulator where there is none."""
+    """Return the place for work without a stream: a GPU, or the emulator if there is no GPU."""
     return DEVICES if devices.has_gpu() or devices.is_forked() else emulator()
 
 
 def stream() -> Stream | EmulatedStream:
-    """A new stream of the current device; the emulator's where there is no GPU, which is said once.
+    """Make a stream on the current device, or on the emulator if there is no GPU (a warning says so once).
 
     Returns
     -------
     cuda.core.Stream or cudakit.emulator.EmulatedStream
+        The new stream.
 
     Warns
     -----
@@ -251,8 +252,8 @@ def stream() -> Stream | EmulatedStream:
     place = default_place()
     if place.unit == "steps":
         _say_emulated(place.limits().arch)
-    made: Stream | EmulatedStream = place.stream()
-    return made
+    new_stream: Stream | EmulatedStream = place.stream()
+    return new_stream
 
 
 @functools.cache
@@ -266,33 +267,34 @@ def _say_emulated(arch: str) -> None:
 
 
 def using(given: Any) -> contextlib.AbstractContextManager[Any]:
-    """Make `given` CuPy's current stream inside the block, in order with CuPy's work before and after it.
+    """Make a stream CuPy's current stream inside the block, ordered with CuPy's work before and after the block.
 
     Parameters
     ----------
     given : stream
+        Stream of a GPU or of the emulator.
 
     Yields
     ------
     module
-        ``cupy``, whose arrays and operations inside the block live on the stream; ``numpy`` for the emulator's. What of
-        cudakit names no stream is put on it too, in either place.
+        ``cupy``, whose arrays and operations inside the block use the stream; ``numpy`` for a stream of the emulator.
+        In both places, cudakit's own calls without a stream use this stream too.
     """
     return place_of(given).using(given)
 
 
 def device_limits(stream: Any = None) -> Limits:
-    """Name, arch and launch limits of a stream's device.
+    """Return name, arch and launch limits of a stream's device.
 
     Parameters
     ----------
     stream : stream, optional
-        Default: the current GPU, or the emulator where there is none.
+        Stream whose device is meant. Default: the current GPU, or the emulator if there is no GPU.
 
     Returns
     -------
     Limits
-        ``name``, ``arch``, ``compute_capability``, ``multiprocessors``, and what one launch may have at most:
+        ``name``, ``arch``, ``compute_capability``, ``multiprocessors``, and the maximum of one launch:
         ``threads_per_block``, ``block`` and ``grid`` by axis, ``shared_bytes`` a block.
     """
     place = default_place() if stream is None else place_of(stream)
@@ -300,17 +302,17 @@ def device_limits(stream: Any = None) -> Limits:
 
 
 def is_capturing(stream: Any) -> bool:
-    """Whether what is put on `stream` goes into a graph now, whoever began that, instead of running."""
+    """Return whether `stream` is being captured into a graph, by cudakit or another library."""
     return place_of(stream).is_capturing(stream)
 
 
-def refuse_capture(stream: Any, what: str, why: str, instead: str) -> None:
-    """Raise where `stream` is being captured: `what` cannot be put into a graph.
+def refuse_capture(stream: Any, operation: str, why: str, instead: str) -> None:
+    """Raise if `stream` is being captured, because the operation `operation` cannot be part of a graph.
 
     Raises
     ------
     LaunchError
-        "`what` cannot be captured: `why`; `instead`"
+        "`operation` cannot be captured: `why`; `instead`"
     """
     if is_capturing(stream):
-        raise LaunchError(f"{what} cannot be captured: {why}; {instead}")
+        raise LaunchError(f"{operation} cannot be captured: {why}; {instead}")

@@ -1,6 +1,7 @@
-"""What differs by operating system, and nothing else asks for: files, processes, the host and its C libraries.
+"""Differences between operating systems: files, processes, the host and its C libraries.
 
-A port to another system is made here. Where a system lacks something, the next best is said, or None.
+A port to another system changes only this file. A function whose feature the system lacks returns the next best value,
+or None.
 """
 
 from __future__ import annotations
@@ -21,35 +22,35 @@ _BINARY: Final = getattr(os, "O_BINARY", 0)
 
 # ── files ──
 
-#: How a program's file name ends.
+#: Suffix of a program's file name.
 PROGRAM_SUFFIX: Final = ".exe" if _IS_WINDOWS else ""
-#: A flag of `os.open`: a pipe is not waited for.
+#: Flag of `os.open`: opening a pipe does not wait.
 NOT_WAITING: Final = getattr(os, "O_NONBLOCK", 0)
 _READ: Final = os.O_RDONLY | _BINARY | getattr(os, "O_NOFOLLOW", 0) | NOT_WAITING
 
 
 def open_to_read(path: str, flags: int) -> int:
-    """An opener for `open`: what lies there is not followed if it is a link, and not waited for if it is a pipe."""
+    """Open a file for reading, as an opener for `open`: links are not followed, and pipes are not waited for."""
     return os.open(path, _READ)
 
 
 def create(path: str) -> int:
-    """A new file of the user's own."""
+    """Create a new file that only this user can read and write."""
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
 
 
-def is_others(found: os.stat_result) -> bool:
-    """Whether a file belongs to another user than this one and the superuser; no where files have no such owner."""
-    return hasattr(os, "geteuid") and found.st_uid not in (os.geteuid(), 0)
+def is_of_another_user(status: os.stat_result) -> bool:
+    """Return whether a file belongs to another user, who is not the superuser; False if files have no owner here."""
+    return hasattr(os, "geteuid") and status.st_uid not in (os.geteuid(), 0)
 
 
-def writable_by(found: os.stat_result, others: int) -> bool:
-    """Whether a file's mode lets `others`, bits of it, write; no where a mode does not say that."""
-    return hasattr(os, "geteuid") and bool(found.st_mode & others)
+def writable_by(status: os.stat_result, others: int) -> bool:
+    """Return whether a file's mode lets `others` (permission bits) write; False if modes do not say that here."""
+    return hasattr(os, "geteuid") and bool(status.st_mode & others)
 
 
 def replace(temporary: str, path: str) -> None:
-    """Put a file in the place of another with the same content."""
+    """Move a temporary file over another file with the same content."""
     try:
         os.replace(temporary, path)
     except PermissionError:
@@ -59,16 +60,16 @@ def replace(temporary: str, path: str) -> None:
         os.unlink(temporary)
 
 
-def changed_ns(found: os.stat_result) -> int:
-    """When a file was changed, or what it is called."""
+def changed_ns(status: os.stat_result) -> int:
+    """Return the time of a file's last change, in nanoseconds, its renaming included where the system dates that."""
     # On Windows `st_ctime_ns` is the time of creation.
-    return found.st_mtime_ns if _IS_WINDOWS else found.st_ctime_ns
+    return status.st_mtime_ns if _IS_WINDOWS else status.st_ctime_ns
 
 
 def now_ns() -> int:
-    """A time that a file changed from now on gets at the least, and that one changed before does not reach.
+    """Return a time that every later change of a file reaches, and no earlier change does, in nanoseconds.
 
-    The system dates files by a clock of its own, coarser than any that can be asked; so a file in memory is changed
+    The system dates files by a clock coarser than any that a program can read. A file in memory is therefore changed
     until its date moves.
     """
     if not hasattr(os, "memfd_create"):
@@ -91,33 +92,33 @@ def _touch(file: int) -> int:
 
 # ── processes and the host ──
 
-#: Arguments of `subprocess.Popen` for a program that `end` ends with what it started.
+#: Arguments of `subprocess.Popen` for a program that `end` can end together with its own child processes.
 GROUP: Final[dict[str, Any]] = {} if _IS_WINDOWS else {"start_new_session": True}
 
 
 def end(process: subprocess.Popen[Any]) -> None:
-    """End a process that was started with `GROUP`."""
+    """End a process that was started with `GROUP`, with all processes that it started."""
     process.kill() if _IS_WINDOWS else os.killpg(process.pid, signal.SIGKILL)
 
 
 def at_fork(**calls: Callable[[], object]) -> None:
-    """Have `calls` called around each fork, as `os.register_at_fork` has, where the system can fork at all."""
+    """Register callbacks around each fork, as `os.register_at_fork` does; do nothing if the system cannot fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(**calls)
 
 
 def cores() -> int:
-    """Cores that the process may use."""
+    """Return the number of cores that the process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_bytes() -> int:
-    """The host's memory; 0 where the system does not say."""
+    """Return the size of the host's memory in bytes; 0 if the system does not report it."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 
 
 def be_woken_in_time(slack_ns: int) -> None:
-    """Have this thread's short waits end when they should, where the system has a word for it."""
+    """Set the timer slack of this thread, so that its short waits end on time; only Linux can."""
     if sys.platform == "linux":
         set_timer_slack = 29
         c_library().prctl(set_timer_slack, ctypes.c_ulong(slack_ns), 0, 0, 0)
@@ -128,13 +129,13 @@ def be_woken_in_time(slack_ns: int) -> None:
 
 @cache
 def c_library() -> ctypes.CDLL:
-    """The C library that is loaded already."""
+    """Return the C library that is loaded already."""
     return ctypes.CDLL(None)
 
 
 @cache
 def cxa_demangle() -> Any:
-    """The C++ runtime's function that reads mangled names; None without libstdc++ and libc++."""
+    """Return the C++ runtime's demangling function; None without libstdc++ and libc++."""
     for library in ("libstdc++.so.6", "libc++abi.so.1"):
         with contextlib.suppress(OSError, AttributeError):
             function = ctypes.CDLL(library).__cxa_demangle

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from cudakit.errors import ArgumentError, AxisError, shortened, told
+from cudakit.errors import ArgumentError, AxisError, error_text, shortened
 
 Axis: TypeAlias = int | Sequence[int] | None
 
@@ -43,7 +43,7 @@ def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
         return found
     except (ValueError, TypeError, OverflowError) as error:
         kind = AxisError if isinstance(error, np.exceptions.AxisError | OverflowError) else ArgumentError
-        raise kind(f"{op}: {name} {shortened(axes)} of an array of {ndim} dimensions: {told(error)}") from None
+        raise kind(f"{op}: {name} {shortened(axes)} of an array of {ndim} dimensions: {error_text(error)}") from None
 
 
 def axis_of(op: str, axis: int, ndim: int) -> int:

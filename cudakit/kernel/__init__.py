@@ -1,1 +1,1 @@
-"""The façade: a kernel of a module, its specializations and its global variables."""
+"""The public face of all stages: modules, their kernels, and their global variables."""

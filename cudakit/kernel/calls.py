@@ -1,4 +1,4 @@
-"""A kernel's calls: what is asked of its unit for them, and the full check of those that fit nothing frozen."""
+"""The calls of a kernel: specialization, loading, and the full check of calls that no recorded shape fits."""
 
 from __future__ import annotations
 
@@ -30,57 +30,65 @@ _T = TypeVar("_T")
 
 
 def choose(overloads: Iterable[Signature], attempt: Callable[[Signature], _T], count: int) -> _T:
-    """What `attempt` gives for the only one of `overloads` that it takes with `count` arguments.
+    """Return the result of `attempt` for the only overload that accepts the call's `count` arguments.
 
     Raises
     ------
     ArgumentError
-        If it takes none of them, or several.
+        If no overload accepts the arguments, or several do.
     """
     overloads = tuple(overloads)
-    found: list[tuple[Signature, _T]] = []
+    matches: list[tuple[Signature, _T]] = []
     refused: list[str] = []
     for kernel in overloads:
         try:
-            found.append((kernel, attempt(kernel)))
+            matches.append((kernel, attempt(kernel)))
         except (ArgumentError, TemplateError, CompileError) as error:
             refused.append(f"{kernel.full_name}: {str(error).partition(chr(10))[0]}")
-    if len(found) == 1:
-        return found[0][1]
+    if len(matches) == 1:
+        return matches[0][1]
     name = overloads[0].name
-    if found:
+    if matches:
         raise ArgumentError(
-            f"{name} has several kernels that these arguments fit: {listed(kernel for kernel, _ in found)}; name one "
-            f"with the types of its parameters, as in Kernel(source, {shortened(found[0][0].full_name)})"
+            f"{name} has several kernels that these arguments fit: {listed(kernel for kernel, _ in matches)}; name one "
+            f"with the types of its parameters, as in Kernel(source, {shortened(matches[0][0].full_name)})"
         )
     raise ArgumentError(f"no kernel {name} takes these {count} arguments:\n" + "\n".join(refused))
 
 
 class Calls:
-    """Calls of a kernel with some of its template arguments given.
+    """The calls of a kernel with some of its template arguments bound.
 
     Attributes
     ----------
+    template_arguments : tuple
+        The template arguments from the brackets, in order.
     explicit : dict
-        The template arguments given, by name.
+        The same template arguments, by name.
     dispatcher : Dispatcher
-        Its function is what is called.
+        Owner of the generated function that is called.
     latest : Ready or None
-        What was launched last.
+        The loaded specialization that was launched last.
     kernel : object
-        The `cudakit.kernel.kernel.Kernel` that they are calls of.
+        The `cudakit.kernel.kernel.Kernel` that is called.
     """
 
     kernel: Any = None
 
     def __init__(
-        self, unit: Unit, origin: Source, signature: Signature, arch: str | None, given: tuple[Any, ...]
+        self, unit: Unit, origin: Source, signature: Signature, arch: str | None, template_arguments: tuple[Any, ...]
     ) -> None:
-        self.unit, self.source, self.signature, self.arch, self.given = unit, origin, signature, arch, given
+        self.unit, self.source, self.signature, self.arch, self.template_arguments = (
+            unit,
+            origin,
+            signature,
+            arch,
+            template_arguments,
+        )
         self.book: TypeBook = TypeBook(unit.declarations)
         self.explicit: dict[str, Deduced] = {}
-        if given and not signature.overloads:
-            self.explicit = explicit_arguments(signature, given, self.book)
+        if template_arguments and not signature.overloads:
+            self.explicit = explicit_arguments(signature, template_arguments, self.book)
         self.defaults: dict[str, Any] = code_place.defaults_of(signature)
         names = [parameter.name for parameter in signature.parameters or () if not parameter.pack]
         self.dispatcher: Dispatcher = Dispatcher(signature.name, names, self._check, self.defaults)
@@ -88,16 +96,16 @@ class Calls:
         unit.users.add(self)
 
     def forget(self) -> None:
-        """Look for the code of every call anew: it was loaded anew."""
+        """Drop all loaded code, because it was replaced: every call looks its code up again."""
         self.dispatcher.clear()
         self.latest = None
 
     def overload(self, signature: Signature) -> Calls:
-        """Those of one of the kernels that share the name."""
-        return Calls(self.unit, self.source, signature, self.arch, self.given)
+        """Return the calls of one of the kernels that share the name."""
+        return Calls(self.unit, self.source, signature, self.arch, self.template_arguments)
 
     def specialized(self, evidence: tuple[Evidence, ...], arch: str, target: Target) -> tuple[Specialization, TypeBook]:
-        """The specialization for arguments of those types, and the types that it knows then."""
+        """Return the specialization for arguments of these types, and the C++ types that it knows."""
         if self.signature.overloads:
             raise TemplateError(
                 f"there are several kernels {self.signature.name}: {listed(self.signature.overloads)}; name one with "
@@ -105,26 +113,28 @@ class Calls:
             )
         declarations, options = self.unit.declarations, self.unit.options
         book = TypeBook(declarations, dict(self.book.structs), dict(self.book.snippets))
-        found = deduce(self.signature, self.explicit, evidence, book.spell)
-        made = specialise(self.source, declarations, self.signature, found, evidence, book, arch, options, target)
-        return made, book
+        deduced = deduce(self.signature, self.explicit, evidence, book.spell)
+        specialization = specialise(
+            self.source, declarations, self.signature, deduced, evidence, book, arch, options, target
+        )
+        return specialization, book
 
     def load(self, evidence: tuple[Evidence, ...], place: code_place.CodePlace) -> code_place.Ready:
-        """The specialization for arguments of those types, ready to be launched at a place."""
+        """Return the specialization for arguments of these types, loaded at a place and ready to launch."""
         place.check_arch(self.signature.name, self.arch)
-        wanted, book = self.specialized(evidence, self.arch or place.arch, place.target)
-        found = self.latest = self.unit.load(place.adapted(wanted), evidence, book, place)
-        return found
+        specialization, book = self.specialized(evidence, self.arch or place.arch, place.target)
+        ready = self.latest = self.unit.load(place.adapted(specialization), evidence, book, place)
+        return ready
 
     def plan(self, stream: Any, config: Any, args: tuple[Any, ...]) -> Plan:
-        """Check, order and decide a launch now."""
+        """Check a launch, order it and resolve its configuration now; the plan repeats it."""
         host_arrays.refuse_in_plan(self.signature.name, args)
         with self.unit.lock:  # until the plan holds the code, lest it be loaded anew
-            wanted, shape, values, args = self._shape(stream, config, args)
-            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), wanted, values, args)
+            launch_config, shape, values, args = self._shape(stream, config, args)
+            return Plan(nothing) if shape is None else shape.plan(shape.target(stream), launch_config, values, args)
 
     def shown_parameters(self) -> Iterable[Parameter]:
-        """Parameters for `inspect.signature`: C++'s by their keywords, with their C++ types as annotations."""
+        """Yield the parameters for `inspect.signature`, with C++ types as annotations."""
         yield Parameter("stream", Parameter.POSITIONAL_ONLY)
         yield Parameter("config", Parameter.POSITIONAL_ONLY)
         parameters, names = self.signature.parameters, iter(self.dispatcher.parameters)
@@ -132,7 +142,7 @@ class Calls:
             yield Parameter("arguments", Parameter.VAR_POSITIONAL)
             return
         needed = [k for k, p in enumerate(parameters) if not p.pack and p.name not in self.defaults]
-        kind: Any = Parameter.POSITIONAL_OR_KEYWORD
+        parameter_kind: Any = Parameter.POSITIONAL_OR_KEYWORD
         for k, p in enumerate(parameters):
             if p.pack:
                 yield Parameter(
@@ -140,58 +150,60 @@ class Calls:
                     Parameter.VAR_POSITIONAL,
                     annotation=str(p.type),
                 )
-                kind = Parameter.KEYWORD_ONLY
+                parameter_kind = Parameter.KEYWORD_ONLY
                 continue
             may_lack = not needed or k > needed[-1]
             default = self.defaults[p.name] if may_lack else Parameter.empty
-            yield Parameter(next(names), kind, default=default, annotation=str(p.type))
+            yield Parameter(next(names), parameter_kind, default=default, annotation=str(p.type))
 
     # ── the full check, for calls that fit no plan ───────────────────────────────────────────────────────────────
 
     def _check(
-        self, stream: Any, config: Any, given: tuple[Any, ...], reason: BaseException | None, /, **named: Any
+        self, stream: Any, config: Any, args: tuple[Any, ...], reason: BaseException | None, /, **keywords: Any
     ) -> None:
         # A thread that had no context has one now, and the call is made once more.
         if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
             raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
-        if named:
-            given = code_place.in_order(self.signature.name, self.dispatcher.parameters, given, named)
-        while given and given[-1] is MISSING:
-            given = given[:-1]
-        if host_arrays.among(given):
+        if keywords:
+            args = code_place.in_order(self.signature.name, self.dispatcher.parameters, args, keywords)
+        while args and args[-1] is MISSING:
+            args = args[:-1]
+        if host_arrays.among(args):
             backend_of(stream).call(
-                self.kernel, stream, config, code_place.with_defaults(self.signature, self.defaults, given)
+                self.kernel, stream, config, code_place.with_defaults(self.signature, self.defaults, args)
             )
             return
         with self.unit.lock:
-            count = len(given)
-            _, shape, values, given = self._shape(stream, config, given)
+            count = len(args)
+            _, shape, values, args = self._shape(stream, config, args)
             if shape is None:
                 return
             # What one of several kernels has by default is no default of the function.
-            self.dispatcher.add(shape, given[count:] if self.signature.overloads else ())
+            self.dispatcher.add(shape, args[count:] if self.signature.overloads else ())
             target: Any = shape.target(stream)
             if isinstance(shape, CallShape):
                 # Before the code is loaded anew: what this launch writes to variables would be lost.
-                shape.launch(target, config, values, given)
+                shape.launch(target, config, values, args)
                 return
         # The emulator's code is never replaced, and the launch may wait for another thread's.
-        shape.launch(target, config, values, given)
+        shape.launch(target, config, values, args)
 
     def _shape(
-        self, stream: Any, config: Any, given: tuple[Any, ...]
+        self, stream: Any, config: Any, args: tuple[Any, ...]
     ) -> tuple[Config | Cover, Shape | None, list[Any], tuple[Any, ...]]:
-        """Configuration, shape, values and all arguments of a call; no shape where it launches nothing."""
+        """Return configuration, shape, values and all arguments of a call. The shape is None for an empty launch."""
         if self.signature.overloads:
             return choose(
-                self.signature.overloads, lambda each: self.overload(each)._shape(stream, config, given), len(given)
+                self.signature.overloads,
+                lambda overload: self.overload(overload)._shape(stream, config, args),
+                len(args),
             )
-        given = code_place.with_defaults(self.signature, self.defaults, given)
+        args = code_place.with_defaults(self.signature, self.defaults, args)
         place = place_of(stream).code(stream)
-        wanted = as_config(config)
-        described = code_place.describe_call(self.signature, given, self.book, place.describe)
-        if is_empty(wanted):
-            return wanted, None, [], given
+        launch_config = as_config(config)
+        described = code_place.describe_call(self.signature, args, self.book, place.describe)
+        if is_empty(launch_config):
+            return launch_config, None, [], args
         evidence = tuple(argument.evidence for argument in described)
         with place.entered():
             ready = self.load(evidence, place)
@@ -199,8 +211,6 @@ class Calls:
                 unread = "; its head was not understood, so that its default arguments are not known: give all values"
                 more = "" if self.signature.parameters is not None else unread
                 raise code_place.wrong_count(self.signature.name, len(ready.parameters), len(described), more=more)
-            shape = place.bind(
-                ready, given, described, code_place.weak_choices(self.signature, evidence, self.explicit)
-            )
+            shape = place.bind(ready, args, described, code_place.weak_choices(self.signature, evidence, self.explicit))
         pairs = zip(shape.fragments, described, strict=True)
-        return wanted, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs], given
+        return launch_config, shape, [evaluate(fragment, argument.value) for fragment, argument in pairs], args

@@ -1,4 +1,4 @@
-"""The variables of a module, read and written as NumPy arrays."""
+"""The global variables of a module, read and written as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from cudakit.types.structs import is_struct_type, struct_dtype
 
 
 class UnknownVariable(TemplateError, KeyError):
-    """A variable that the source has not; a `KeyError` too, as of any mapping."""
+    """The source has no variable of this name. The error is a `KeyError` too, as a mapping raises."""
 
     # KeyError would show the message in quotes.
     __str__ = Exception.__str__
@@ -33,8 +33,8 @@ class UnknownVariable(TemplateError, KeyError):
 class Globals(Mapping[str, np.ndarray]):
     """Variables by name: ``module.globals["table"]`` reads, ``module.globals["table"] = values`` writes.
 
-    Both wait for all work on the device, so that no running kernel sees half a write; `write` and `read` with a
-    stream wait for that stream only.
+    Both wait for all work on the device, so that no running kernel sees half a write. `write` and `read` with a stream
+    wait for that stream only.
     """
 
     def __init__(
@@ -60,18 +60,21 @@ class Globals(Mapping[str, np.ndarray]):
         self.write(name, value)
 
     def address(self, name: str) -> tuple[int, int]:
-        """Device address and size in bytes of a variable; its host address on the emulator.
+        """Return the address and the size in bytes of a variable: a device address, or a host address on the emulator.
 
-        On a GPU a variable moves when an instance of a template is loaded that was not among those loaded so far.
+        On a GPU, loading a further instance of a template moves the variable to another address.
         """
-        with self._found(name, None) as found:
-            return found.variables.address(found.lowered)
+        with self._variable(name, None) as variable:
+            return variable.variables.address(variable.lowered)
 
     def read(self, name: str, stream: Any = None) -> np.ndarray:
-        """Value of a variable: an array of its C++ type and extents, or of bytes where the type is none of NumPy's."""
-        with self._found(name, stream) as found:
-            out = found.variables.read(found.lowered, stream)
-            return out.view(np.uint8 if found.dtype is None else found.dtype).reshape(found.shape)
+        """Return the value of a variable, as an array of its C++ type and extents.
+
+        The array holds bytes if NumPy has no dtype for the C++ type.
+        """
+        with self._variable(name, stream) as variable:
+            out = variable.variables.read(variable.lowered, stream)
+            return out.view(np.uint8 if variable.dtype is None else variable.dtype).reshape(variable.shape)
 
     def write(self, name: str, value: Any, stream: Any = None) -> None:
         """Set a variable.
@@ -79,50 +82,54 @@ class Globals(Mapping[str, np.ndarray]):
         Parameters
         ----------
         name : str
+            Name of the variable.
         value : array_like
-            What its elements can hold, spread over its shape. Of structs an array of records, or a dataclass, whose
-            layout the compiler compares; or their bytes.
+            Value that the variable's elements can hold, broadcast to its shape. Structs are written from an array of
+            records, from a dataclass, whose layout the compiler compares, or from their bytes.
         stream : object, optional
+            Stream to order the write on. Default: wait for all work on the device.
 
         Raises
         ------
         ArgumentError
-            For what the variable cannot hold, and for a const one, whose value the compiler may have put into the code.
+            If the variable cannot hold the value, or is const. The compiler may have put a const value into the code.
         """
-        with self._found(name, stream) as found:
-            if found.is_const:
+        with self._variable(name, stream) as variable:
+            if variable.is_const:
                 raise ArgumentError(
                     f"variable {name} is const: the compiler may have put its value into the code; declare it without "
                     "const to write it"
                 )
-            data = self._stored(name, value, found)
-            found.variables.write(found.lowered, data.reshape(-1).view(np.uint8), stream)
+            data = self._stored(name, value, variable)
+            variable.variables.write(variable.lowered, data.reshape(-1).view(np.uint8), stream)
 
     @contextlib.contextmanager
-    def _found(self, name: str, stream: Any) -> Iterator[_Found]:
-        """A variable where the kernels of a stream see it."""
+    def _variable(self, name: str, stream: Any) -> Iterator[_Variable]:
+        """Find a variable where the kernels of a stream see it."""
         if name not in self._symbols:
             near = difflib.get_close_matches(str(name), self._symbols, n=3)
-            known = ", ".join(self._symbols) or "none"
-            more = f"did you mean {' or '.join(near)}?" if near else f"the source has {known}"
+            names = ", ".join(self._symbols) or "none"
+            more = f"did you mean {' or '.join(near)}?" if near else f"the source has {names}"
             raise UnknownVariable(f"no __constant__, __device__ or __managed__ variable {shortened(name)}; {more}")
         with self._loaded(stream) as (variables, lowered):
             symbol = lowered.get(f"&{name}") or next(
-                known for known in variables.names() if variable_name(known) == name
+                mangled for mangled in variables.names() if variable_name(mangled) == name
             )
             size = variables.address(symbol)[1]
-            yield _Found(variables, symbol, size, *self._layout(name, size, lowered.get(type_of(name))))
+            yield _Variable(variables, symbol, size, *self._layout(name, size, lowered.get(type_of(name))))
 
-    def _layout(self, name: str, size: int, told: str | None) -> tuple[np.dtype | None, tuple[int, ...], CppType, bool]:
-        """Dtype, shape and C++ type of a variable, whether it is const; no dtype where the type is none of NumPy's."""
+    def _layout(
+        self, name: str, size: int, type_text: str | None
+    ) -> tuple[np.dtype | None, tuple[int, ...], CppType, bool]:
+        """Return dtype, shape, C++ type and constness of a variable. The dtype is None if NumPy has none."""
         symbol = self._symbols[name]
-        if told is not None:
-            cpp, shape = variable_type(told)
+        if type_text is not None:
+            cpp, shape = variable_type(type_text)
         else:
             cpp, shape = symbol.type, tuple(int(extent) for extent in symbol.extents if extent.isdigit())
             cpp = resolved(cpp, self._declarations)
-        given, cpp = cpp, without_const(cpp)
-        is_const = given != cpp
+        qualified, cpp = cpp, without_const(cpp)
+        is_const = qualified != cpp
         dtype = scalar_dtype(cpp)
         if dtype is None and isinstance(cpp, Named) and (parts := vector(cpp.name)) is not None:
             dtype, shape = parts[0], (*shape, parts[1])
@@ -130,33 +137,33 @@ class Globals(Mapping[str, np.ndarray]):
             return None, (size,), cpp, is_const
         return dtype, shape, cpp, is_const
 
-    def _stored(self, name: str, value: Any, found: _Found) -> np.ndarray:
+    def _stored(self, name: str, value: Any, variable: _Variable) -> np.ndarray:
         where = f"variable {name}"
         refuse_masked(value)
-        if found.dtype is not None:
+        if variable.dtype is not None:
             if isinstance(value, np.ndarray) and value.dtype.kind == "V":
-                raise ArgumentError(f"{where} ({found.cpp}) takes {found.dtype}, got {value.dtype}")
-            return np.ascontiguousarray(filled(value, found.dtype, found.shape, where))
+                raise ArgumentError(f"{where} ({variable.cpp}) takes {variable.dtype}, got {value.dtype}")
+            return np.ascontiguousarray(filled(value, variable.dtype, variable.shape, where))
         if is_struct_type(type(value)):
-            kind: Any = type(value)
-            dtype = struct_dtype(kind)
+            struct_type: Any = type(value)
+            dtype = struct_dtype(struct_type)
             value = np.frombuffer(struct_packer(dtype, where)(value), dtype)
         if not isinstance(value, np.ndarray | np.generic):
             raise ArgumentError(
-                f"{where} ({found.cpp}) takes an array of its {found.size} bytes, or of records of "
+                f"{where} ({variable.cpp}) takes an array of its {variable.size} bytes, or of records of "
                 f"the same layout, got {type(value).__name__}; give numpy.array(…, dtype)"
             )
         passable(value.dtype, f"what is given for {where}")
         array = np.ascontiguousarray(value)
-        if array.nbytes != found.size:
-            raise ArgumentError(f"{where} has {found.size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
+        if array.nbytes != variable.size:
+            raise ArgumentError(f"{where} has {variable.size} bytes, got {array.nbytes} ({array.dtype}, {array.shape})")
         if array.dtype.names is not None:
-            self._check(name, str(found.cpp), array.dtype)
+            self._check(name, str(variable.cpp), array.dtype)
         return array
 
 
-class _Found(NamedTuple):
-    """A variable where it is, and what it is; no dtype where its type is none of NumPy's."""
+class _Variable(NamedTuple):
+    """A variable of loaded code, with its layout; the dtype is None if NumPy has none for its C++ type."""
 
     variables: Variables
     lowered: str

@@ -1,4 +1,4 @@
-"""The façade: a module of CUDA C++ and its kernels, called from Python, over all the stages."""
+"""The public classes: a module of CUDA C++, and its kernels, which are called from Python."""
 
 from __future__ import annotations
 
@@ -36,25 +36,28 @@ if TYPE_CHECKING:
 
 
 class Module:
-    """One source, compiled with some options: its kernels, and the variables that they share, as C++ has it.
+    """A CUDA C++ source compiled with some options: its kernels, and the variables that they share.
 
-    All kernels and all their instances share ``__device__``, ``__constant__`` and ``__managed__`` variables, those
-    inside functions and classes too. Kernels that are no templates are compiled together and loaded once.
+    All kernels and all their instances share ``__device__``, ``__constant__`` and ``__managed__`` variables, also those
+    inside functions and classes. Kernels that are no templates are compiled together and loaded once.
 
-    There is one module of a source (its text, name and folder), its options and its arch in a process, whoever asks
-    for it, `Kernel` too; once a header has changed, who asks gets a new one. (Where cudakit cannot tell what is
-    included, as with ``#include MACRO``, each is new: take the kernels of one `Module`.) On each device it has
-    variables of its own, and so it has on the emulator of each arch. One that has any lives as long as the process.
+    A process has one module for each source (its text, name and folder), options and arch. `Module` and `Kernel` share
+    it. After a header has changed, the next request makes a new module. If cudakit cannot tell the included files, as
+    with ``#include MACRO``, each request makes a new module: take all kernels from one `Module`.
+
+    A module has separate variables on each device, and on the emulator of each arch. A module with variables lives as
+    long as the process.
 
     Parameters
     ----------
     text : str
         CUDA C++ source.
     options : CompileOptions, optional
+        Compile options.
     arch : str, optional
-        Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+        Arch to compile for (``sm_90a``). Default: the arch of the device that the kernel is launched on.
     host_code : {"keep", "skip"}
-        ``"skip"`` for the program of nvcc, see `Kernel`.
+        ``"skip"`` accepts the program of an nvcc project, see `Kernel`.
 
     Examples
     --------
@@ -78,7 +81,7 @@ class Module:
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        return cls._of_source(_as_wanted(source.from_text(text, depth=2), host_code, options), options, arch)
+        return cls._of_source(_with_host_code(source.from_text(text, depth=2), host_code, options), options, arch)
 
     @classmethod
     def from_file(
@@ -89,12 +92,14 @@ class Module:
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        """The module of a source file; ``#include "…"`` looks beside it first."""
-        return cls._of_source(_as_wanted(source.from_file(path, None, host_code), host_code, options), options, arch)
+        """Make the module of a source file; ``#include "…"`` looks beside the file first."""
+        return cls._of_source(
+            _with_host_code(source.from_file(path, None, host_code), host_code, options), options, arch
+        )
 
     @classmethod
     def from_template(cls, concept: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
-        """That of the packaged file ``templates/<concept>.cuh``."""
+        """Make the module of the packaged file ``templates/<concept>.cuh``."""
         return cls._of_source(source.from_template(concept), options, arch)
 
     @classmethod
@@ -106,13 +111,13 @@ class Module:
         if unit.arch is not None:
             check_target(unit.source.name, unit.arch, "cubin")
         with unit.lock:
-            found: Self | None = unit.module()
-            if found is None:
-                found = object.__new__(cls)
-                found.source, found.declarations = unit.source, unit.declarations
-                found.options, found.arch, found._unit = unit.options, unit.arch, unit
-                unit.module = weakref.ref(found)
-            return found
+            module: Self | None = unit.module()
+            if module is None:
+                module = object.__new__(cls)
+                module.source, module.declarations = unit.source, unit.declarations
+                module.options, module.arch, module._unit = unit.options, unit.arch, unit
+                unit.module = weakref.ref(module)
+            return module
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._of_source, (self.source, self.options, self.arch)
@@ -122,77 +127,94 @@ class Module:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Qualified names of its ``__global__`` functions."""
+        """Qualified names of the module's ``__global__`` functions."""
         return tuple(dict.fromkeys(kernel.name for kernel in self.declarations.kernels))
 
     @property
     def globals(self) -> Globals:
-        """Its variables, on the GPU or the emulator that a kernel of it was launched on last.
+        """The module's variables, on the GPU or the emulator where one of its kernels was launched last.
 
-        Before any launch they are the GPU's or, where there is none, the emulator's; naming the stream in
-        `Globals.read` and `Globals.write` chooses.
+        Before any launch they are the GPU's, or the emulator's if there is no GPU. A stream passed to `Globals.read` or
+        `Globals.write` chooses the place.
         """
         from cudakit.kernel.globals import Globals
 
         return Globals(self.declarations, self._unit.loaded, self._unit.check)
 
     def __getitem__(self, name: str) -> Kernel:
-        """A kernel of it by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
+        """Return a kernel by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
         text_of(f"{self.source.name}: a kernel's name", name)
         overloaded = "(" in name  # one of several, by the types of its parameters
         bare, bracket, arguments = (name, "", "") if overloaded else name.partition("<")
-        found = Kernel._of(self._unit, self.source, bare if overloaded else bare.strip())
+        kernel = Kernel._of(self._unit, self.source, bare if overloaded else bare.strip())
         if not bracket:
-            return found
-        given = split_arguments(arguments.rstrip().removesuffix(">"))
-        return found[tuple(int(each) if each.lstrip("-").isdigit() else each for each in given)]
+            return kernel
+        items = split_arguments(arguments.rstrip().removesuffix(">"))
+        return kernel[tuple(int(item) if item.lstrip("-").isdigit() else item for item in items)]
 
     def prepare(self, *instances: str, arch: str | None = None) -> None:
         """Compile instances ahead of use, all at once; a GPU then loads them together.
 
-        On a GPU the instances of a module that has variables must be in one piece of code. One that is launched later
-        has all of them compiled and loaded again, and the variables copied; what cannot be moved (the code that a
-        `Plan` or a graph holds, addresses that variables hold) refuses that.
+        On a GPU, all instances of a module with variables must be in one piece of code. Launching a further instance
+        compiles and loads all of them again, and copies the variables. The launch fails if code or variables cannot be
+        moved: a `Plan` or a graph holds the code, or a variable holds an address.
 
         Parameters
         ----------
         *instances : str
-            Such as ``"scale<float>"``; none: the kernels that are no templates.
+            Instances such as ``"scale<float>"``. Default: the kernels that are no templates.
         arch : str, optional
+            Arch to compile for, as for `Kernel.specialization`.
         """
         names = instances or [kernel.name for kernel in self.declarations.kernels if not kernel.is_template]
         self._unit.prepare([self[name].specialization(arch=arch) for name in names])
 
 
 class Kernel(functools.partial[None]):
-    """A CUDA C++ kernel, as C++ has it: ``kernel[template arguments](stream, config, *arguments)``.
+    """A CUDA C++ kernel, called as ``kernel[template arguments](stream, config, *arguments)``.
 
-    The class is a `functools.partial` of a generated function, because that is the cheapest callable that Python lets
-    an object with attributes be; see `cudakit.jit.launch.dispatch`.
+    - ``[template arguments]``: types and constants, by position or name: ``kernel[np.float32, 256]``,
+      ``kernel["BLOCK": 256]``. Arguments' dtypes determine most
+      of them: leave these out.
+    - ``stream``: the stream to launch on, of cuda.core, CuPy, torch or the emulator. ``ck.stream()`` makes one.
+    - ``config``: the number of threads. ``ck.cover(n)`` starts a thread for each of n elements, ``ck.config(grid,
+      block)`` names blocks and threads. A ``cuda.core.LaunchConfig`` is accepted too.
+    - ``*arguments``: the kernel's parameters in order, or by their C++ names. Pointers take arrays in device memory (on
+      the emulator NumPy arrays), or a host array in ``ck.In``, ``ck.Out`` or ``ck.InOut``. Other parameters take
+      numbers and structs. C++ default arguments may be left out.
+
+    The call returns None once the launch is queued. It checks each argument and raises ``ck.ArgumentError`` before
+    the launch. The first call with new dtypes compiles.
 
     Parameters
     ----------
     text : str
-        CUDA C++ source; it may hold many kernels and device functions. Kernels of one text are of one `Module`.
+        CUDA C++ source. It may hold many kernels and device functions. Kernels of one text belong to one `Module`.
     name : str, optional
-        Which ``__global__`` function, qualified by namespace where it has one. May be left out if there is one only.
+        Name of the ``__global__`` function, qualified by its namespace. Optional if the source has one kernel.
     options : CompileOptions, optional
+        Compile options.
     arch : str, optional
-        Compile for this arch (``sm_90a``) rather than for the device that is launched on.
+        Arch to compile for (``sm_90a``). Default: the arch of the device that the kernel is launched on.
     host_code : {"keep", "skip"}
-        ``"skip"`` for a program as nvcc takes it: host functions, ``main``, the host's variables and headers are cut,
-        in the project's own headers too (beside the file, or in the options' `include_paths`), which are read now.
-        What kernels use stays, and what nvcc includes by itself is there. ``"keep"`` compiles the text as it is.
+        ``"skip"`` accepts an nvcc program. Host functions, ``main``, host variables and host headers are removed, also
+        in the project's own headers. These are read now, from beside the file or from the options' `include_paths`.
+        Code that kernels use stays, and nvcc's implicit includes are added. ``"keep"`` compiles the text unchanged.
 
     Raises
     ------
     TemplateError
-        If the source has no such kernel; near names are given.
+        If the source has no such kernel. The message lists similar names.
 
     Examples
     --------
     >>> scale = Kernel("template <typename T> __global__ void scale(T* x, T by, int n) { … }")
     >>> scale(stream, ck.cover(x.size), x, 2.0, x.size)
+
+    Notes
+    -----
+    The class is a `functools.partial` of a generated function: no other Python callable with attributes is as cheap to
+    call. ``cudakit.jit.launch.dispatch`` generates the function.
     """
 
     __signature__: ShownSignature = ShownSignature(lambda self: self._calls.shown_parameters())
@@ -214,7 +236,7 @@ class Kernel(functools.partial[None]):
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        return cls._make(_as_wanted(source.from_text(text, depth=2), host_code, options), name, options, arch)
+        return cls._make(_with_host_code(source.from_text(text, depth=2), host_code, options), name, options, arch)
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
         return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
@@ -230,29 +252,30 @@ class Kernel(functools.partial[None]):
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        """The kernel `name` of a source file, or of one that is compiled already.
+        """Make the kernel `name` of a source file, or of a file of compiled code.
 
         Parameters
         ----------
         path : path
-            CUDA C++, in which ``#include "…"`` looks beside the file first; or PTX, a cubin, LTO IR or a fatbin. The
+            CUDA C++, in which ``#include "…"`` looks beside the file first, or PTX, a cubin, LTO IR or a fatbin. The
             emulator runs CUDA C++ and PTX.
         name : str, optional
+            Name of the kernel. Optional if the file has one kernel.
         signature : str, optional
-            The head of the kernel, where compiled code does not tell it, ``"void scale(const float* x, int n)"``.
-            Mangled names in PTX and cubins do. Of a kernel that is ``extern "C"`` they tell the sizes of the
-            parameters only: arguments are then arrays, and NumPy scalars of exactly so many bytes. LTO IR and fatbins
-            tell nothing.
+            Signature of the kernel, ``"void scale(const float* x, int n)"``, if the compiled code does not contain it.
+            Mangled names in PTX and cubins contain it. An ``extern "C"`` kernel there tells only the sizes of its
+            parameters: pass arrays, and NumPy scalars of exactly these sizes. LTO IR and fatbins tell nothing.
         options : CompileOptions, optional
-            Of compiled code only `link`, `lto` and `max_registers` count.
+            Compile options. Compiled code uses only `link`, `lto` and `max_registers`.
         arch : str, optional
+            Arch to compile for, as for `Kernel`.
         host_code : {"keep", "skip"}
-            ``"skip"`` for the file of an nvcc program, see `Kernel`.
+            ``"skip"`` accepts the file of an nvcc program, see `Kernel`.
         """
         origin = source.from_file(path, signature, host_code)
         if origin.code is not None:
             return cls._of_code(origin, name, options, arch)
-        return cls._make(_as_wanted(origin, host_code, options), name, options, arch)
+        return cls._make(_with_host_code(origin, host_code, options), name, options, arch)
 
     @classmethod
     def from_ptx(
@@ -264,17 +287,17 @@ class Kernel(functools.partial[None]):
         options: CompileOptions | None = None,
         arch: str | None = None,
     ) -> Self:
-        """The kernel `name` of PTX, whoever made it: nvcc, CuPy, Numba, Triton.
+        """Make the kernel `name` of PTX from any compiler: nvcc, CuPy, Numba, Triton.
 
         Parameters
         ----------
         text : str
             A PTX module, or several.
         name : str, optional
-            As in the PTX or, where that is mangled, as in C++. May be left out if there is one kernel only.
+            Name in the PTX, or the C++ name if the PTX name is mangled. Optional if there is one kernel.
         signature, options, arch
-            As for `from_file`: without a head, parameters of a kernel whose name is not mangled are checked by their
-            sizes, and those that the PTX calls pointers (``.ptr``) take arrays.
+            As for `from_file`. Without a signature, the parameters of a kernel whose name is not mangled are checked by
+            their sizes. Parameters that the PTX declares as pointers (``.ptr``) take arrays.
 
         Raises
         ------
@@ -291,7 +314,7 @@ class Kernel(functools.partial[None]):
 
     @classmethod
     def from_template(cls, path: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
-        """A packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
+        """Make a kernel of a packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
         concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
         if not slash:
             raise TemplateError(
@@ -306,21 +329,21 @@ class Kernel(functools.partial[None]):
         name: str | None,
         options: CompileOptions | None,
         arch: str | None,
-        given: tuple[Any, ...] = (),
+        template_arguments: tuple[Any, ...] = (),
     ) -> Self:
         # The heads that are given for kernels of one file make no modules of their own.
         whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
         unit = Unit.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
-        made = cls._of(unit, origin, name, given)
-        options_of(made.name, options)
-        return made
+        kernel = cls._of(unit, origin, name, template_arguments)
+        options_of(kernel.name, options)
+        return kernel
 
     @classmethod
-    def _of(cls, unit: Unit, origin: Source, name: str | None, given: tuple[Any, ...] = ()) -> Self:
-        signature = select(unit.declarations, name, origin.name) if origin.head is None else _headed(origin)
+    def _of(cls, unit: Unit, origin: Source, name: str | None, template_arguments: tuple[Any, ...] = ()) -> Self:
+        signature = select(unit.declarations, name, origin.name) if origin.head is None else _signature_of_code(origin)
         if unit.arch is not None:
             check_target(signature.name, unit.arch, "cubin")
-        calls = Calls(unit, origin, signature, unit.arch, given)
+        calls = Calls(unit, origin, signature, unit.arch, template_arguments)
         self: Self = super().__new__(cls, calls.dispatcher.function)
         self.__dict__.update(
             source=origin,
@@ -336,23 +359,34 @@ class Kernel(functools.partial[None]):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self)._make, (self.source, self.signature.full_name, self.options, self.arch, self._calls.given)
+        return type(self)._make, (
+            self.source,
+            self.signature.full_name,
+            self.options,
+            self.arch,
+            self._calls.template_arguments,
+        )
 
     def __repr__(self) -> str:
         explicit = self._calls.explicit.values()
-        given = f"<{', '.join(map(str, explicit))}>" if explicit else ""
-        return f"<cudakit.Kernel {self.signature.name}{given} from {self.source.name}>"
+        shown = f"<{', '.join(map(str, explicit))}>" if explicit else ""
+        return f"<cudakit.Kernel {self.signature.name}{shown} from {self.source.name}>"
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name[:1] != "_" and name not in ("args", "func", "keywords")]
 
     def _repr_html_(self) -> str:
-        """Its parameters and the specializations that were launched, in a notebook."""
-        given = ((each.name, each.annotation) for each in self._calls.shown_parameters())
-        parameters = [(name, cpp) for name, cpp in given if isinstance(cpp, str)]
-        loaded = [each.specialization for each in self._calls.unit.instances(self.name)]
+        """Return a notebook's view: the parameters, and the specializations that were launched."""
+        annotations = ((parameter.name, parameter.annotation) for parameter in self._calls.shown_parameters())
+        parameters = [(name, cpp) for name, cpp in annotations if isinstance(cpp, str)]
+        loaded = [instance.specialization for instance in self._calls.unit.instances(self.name)]
         rows = [
-            (each.name_expression, each.arch, "a GPU" if each.target == "cubin" else "the emulator") for each in loaded
+            (
+                specialization.name_expression,
+                specialization.arch,
+                "a GPU" if specialization.target == "cubin" else "the emulator",
+            )
+            for specialization in loaded
         ]
         loaded_table = Table(("launched specialization", "arch", "on"), rows)
         return html(repr(self), Table(("parameter", "type"), parameters), loaded_table)
@@ -362,44 +396,49 @@ class Kernel(functools.partial[None]):
         """Qualified name of the ``__global__`` function."""
         return self.signature.name
 
-    def __getitem__(self, given: Any) -> Self:
-        """The kernel with template arguments given: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
-        items = given if isinstance(given, tuple) else (given,)
+    def __getitem__(self, template_arguments: Any) -> Self:
+        """Bind template arguments: ``kernel[np.float32, 256]``, ``kernel["BLOCK": 256]``."""
+        items = template_arguments if isinstance(template_arguments, tuple) else (template_arguments,)
         key = tuple(hashable(item) for item in items)
         bound: dict[Any, Self] = self._bound
         try:
-            found = bound.get(key)
+            kernel = bound.get(key)
         except TypeError:  # what has no hash is no template argument, which is said here
-            explicit_arguments(self.signature, (*self._calls.given, *items), self._calls.book)
+            explicit_arguments(self.signature, (*self._calls.template_arguments, *items), self._calls.book)
             raise
-        if found is None:
-            both = (*self._calls.given, *items)
-            made = self._of(self._calls.unit, self.source, self.signature.full_name, both)
-            found = bound.setdefault(key, made)
-        return found
+        if kernel is None:
+            all_arguments = (*self._calls.template_arguments, *items)
+            specialized = self._of(self._calls.unit, self.source, self.signature.full_name, all_arguments)
+            kernel = bound.setdefault(key, specialized)
+        return kernel
 
     def with_options(self, **changes: Any) -> Self:
-        """The kernel of another module, with other compile options: ``kernel.with_options(fast_math=True)``."""
+        """Return the kernel compiled with changed options: ``kernel.with_options(fast_math=True)``.
+
+        The result belongs to another module, with variables of its own.
+        """
         options = self.options.replace(**changes)
-        origin = self.source if self.source.whole is None else _as_wanted(self.source.whole, "skip", options)
-        return self._make(origin, self.signature.full_name, options, self.arch, self._calls.given)
+        origin = self.source if self.source.whole is None else _with_host_code(self.source.whole, "skip", options)
+        return self._make(origin, self.signature.full_name, options, self.arch, self._calls.template_arguments)
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
     def specialization(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Specialization:
-        """The specialization for the given template arguments and argument types.
+        """Return the specialization for the bound template arguments and the argument types.
 
         Parameters
         ----------
         *types : object
-            One for each kernel parameter, to deduce template arguments from: a dtype (of a scalar, or of an array's
-            elements), ``(dtype, ndim)`` for ``cudakit::strided`` and ``cudakit::tensor``, for the latter also a NumPy
-            array that lies in memory as the argument will, or None where nothing is to be deduced.
+            One entry for each kernel parameter, to deduce template arguments from. An entry is the dtype of a scalar or
+            of an array's elements, or None if nothing is deduced from it. For ``cudakit::strided`` and
+            ``cudakit::tensor`` it is ``(dtype, ndim)``. For ``cudakit::tensor`` it may also be a NumPy array with the
+            argument's layout.
         arch : str, optional
-            Default: the kernel's own, else the current device's; where there is no GPU, the emulator's.
+            Arch to compile for. Default: the kernel's own, else the current device's, or the emulator's if there is no
+            GPU.
         target : {"cubin", "ptx", "object", "ltoir", "tileir"}, optional
-            Machine code, PTX, or what can be linked: relocatable machine code, or LTO IR; of a tile kernel machine code
-            or Tile IR. Default: machine code; without a GPU, where no `arch` is named here, what the emulator runs.
+            Output of the compiler: machine code, PTX, relocatable machine code or LTO IR for linking. Tile kernels have
+            machine code or Tile IR. Default: machine code; without a GPU and without `arch`, the emulator's target.
 
         Raises
         ------
@@ -417,14 +456,18 @@ class Kernel(functools.partial[None]):
 
         calls = self._calls
         if self.signature.overloads:
-            made = choose(self.signature.overloads, lambda each: specialized(calls.overload(each)), len(types))
+            result = choose(
+                self.signature.overloads, lambda overload: specialized(calls.overload(overload)), len(types)
+            )
         else:
-            made = specialized(calls)
+            result = specialized(calls)
         # A tile kernel has no PTX, which is said when that is compiled.
-        return place.default_code(chosen).adapted(made) if emulated and not (target and made.is_tile) else made
+        return place.default_code(chosen).adapted(result) if emulated and not (target and result.is_tile) else result
 
     def compile(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Compiled:
-        """Compiled code, from the cache or by the compiler; needs no GPU. Parameters as those of `specialization`.
+        """Return compiled code, from the cache or from the compiler; this needs no GPU.
+
+        Parameters are those of `specialization`.
 
         Raises
         ------
@@ -434,11 +477,11 @@ class Kernel(functools.partial[None]):
         return compiled_of(self.specialization(*types, arch=arch, target=target))
 
     def ptx(self, *types: Any, arch: str | None = None) -> str:
-        """PTX of a specialization; of the one launched last where no types are given and one is needed."""
+        """Return the PTX of a specialization: of the given types, or of the last launch if no types are given."""
         return self._compile_latest(types, arch, "ptx").code.decode()
 
     def sass(self, *types: Any, arch: str | None = None) -> str:
-        """Machine code of a specialization, disassembled by nvdisasm or cuobjdump.
+        """Return the machine code of a specialization, disassembled by nvdisasm or cuobjdump.
 
         Raises
         ------
@@ -450,80 +493,90 @@ class Kernel(functools.partial[None]):
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
     def explain(self, *types: Any, arch: str | None = None) -> Explained:
-        """What became of a specialization in machine code: registers, spills, shared memory; needs no GPU.
+        """Report registers, spills and shared memory of a specialization's machine code; this needs no GPU.
 
-        Of a tile kernel also which instructions the assembler chose for which line: TMA or plain loads, tensor cores.
+        For a tile kernel, the report also lists the instructions that the assembler chose for each line: TMA or plain
+        loads, tensor cores.
 
         Parameters
         ----------
         *types : object
-            As for `specialization`; left out, the specialization launched last.
+            As for `specialization`. Default: the specialization launched last.
         arch : str, optional
+            As for `specialization`.
 
         Returns
         -------
         Explained
-            Printed, it is a page to read.
+            A report whose printed form is a page to read.
         """
         from cudakit.jit.compile.assemble import explained
 
-        wanted = self._latest_or(types, arch, "cubin")
-        arrays = tuple(f"{p.name}: {p.layout.shown}" for p in wanted.parameters or () if p.layout is not None)
-        return explained(compiled_of(wanted), wanted.name_expression, wanted.source)._replace(arrays=arrays)
+        specialization = self._latest_or(types, arch, "cubin")
+        arrays = tuple(f"{p.name}: {p.layout.shown}" for p in specialization.parameters or () if p.layout is not None)
+        return explained(compiled_of(specialization), specialization.name_expression, specialization.source)._replace(
+            arrays=arrays
+        )
 
     def _compile_latest(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Compiled:
         return compiled_of(self._latest_or(types, arch, target))
 
     def _latest_or(self, types: tuple[Any, ...], arch: str | None, target: Target) -> Specialization:
-        """The specialization launched last, where no types are given and there is one; else the one of the types."""
+        """Return the specialization of the types; without types, the one launched last if there is one."""
         latest = self._calls.latest
         if types or latest is None:
             return self.specialization(*types, arch=arch, target=target)
-        found = latest.specialization
-        if arch or target != found.target:  # the emulator's is with source lines
-            found = found._replace(arch=arch or found.arch, target=target, options=self.options)
-        return found
+        specialization = latest.specialization
+        if arch or target != specialization.target:  # the emulator's is with source lines
+            specialization = specialization._replace(
+                arch=arch or specialization.arch, target=target, options=self.options
+            )
+        return specialization
 
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
-        """Compile ahead of use: in worker processes where there are several, or together where they share variables.
+        """Compile specializations ahead of use: in worker processes, or together if they share variables.
 
         Parameters
         ----------
         *specializations : object
-            What would stand in the brackets, one entry a specialization: ``kernel.prepare(np.float32, np.float64)``,
-            ``kernel.prepare((np.float32, 128), (np.float32, 256))``. None: the kernel as it is.
+            Template arguments, as in the brackets, one entry for each specialization: ``kernel.prepare(np.float32,
+            np.float64)``, ``kernel.prepare((np.float32, 128), (np.float32, 256))``. Default: the kernel as it is.
         arch : str, optional
+            As for `specialization`.
         """
-        prewarm([self[given] for given in specializations] or [self], arch=arch)
+        prewarm([self[template_arguments] for template_arguments in specializations] or [self], arch=arch)
 
     # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
-        """Check, order and decide a launch now; the `Plan` then launches it at the driver's own cost."""
-        made = self._calls.plan(stream, config, args)
-        made.recipe = Recipe(self, config)
-        return made
+        """Check a launch, order it and resolve its configuration now.
+
+        The `Plan` then launches it at the driver's own cost.
+        """
+        result = self._calls.plan(stream, config, args)
+        result.recipe = Recipe(self, config)
+        return result
 
     def attributes(
         self, *types: Any, block: int | None = None, shared_bytes: int = 0
     ) -> Attributes | EmulatedAttributes:
-        """Registers, spills, shared memory and occupancy on the current device, of a specialization.
+        """Return registers, spills, shared memory and occupancy of a specialization on the current device.
 
-        Of the specialization that was launched last on the emulator, without `types`: which machine ran it, and why.
+        If the last launch was on the emulator and no `types` are given, the result says which back-end ran it, and why.
 
         Parameters
         ----------
         *types : object
-            As for `specialization`; left out, the template arguments given, or the specialization launched last.
+            As for `specialization`. Default: the bound template arguments, or the specialization launched last.
         block : int, optional
-            Threads in a block for the occupancy; default: what the driver suggests.
+            Threads in a block, for the occupancy. Default: the driver's suggestion.
         shared_bytes : int
-            Dynamic shared memory a block, in bytes.
+            Dynamic shared memory of a block, in bytes.
         """
         latest = self._calls.latest
         if not types and latest is not None and not isinstance(latest, Loaded):
-            told: EmulatedAttributes = latest.attributes()  # type: ignore[attr-defined]
-            return told
+            result: EmulatedAttributes = latest.attributes()  # type: ignore[attr-defined]
+            return result
         device_id = devices.current_device().device_id
         if types or not isinstance(latest, Loaded):
             evidence = evidence_of_types(self.signature, types)
@@ -538,11 +591,11 @@ class Kernel(functools.partial[None]):
 
     @property
     def globals(self) -> Globals:
-        """The variables of its `module`."""
+        """The variables of the kernel's `module`."""
         return self.module.globals
 
 
-def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
+def _with_host_code(origin: Source, host_code: HostCode, options: CompileOptions | None) -> Source:
     if not is_one_of(host_code, ("keep", "skip")):
         raise ArgumentError(f"host_code is 'keep' or 'skip', got {shortened(host_code)}")
     if host_code == "keep":
@@ -553,40 +606,41 @@ def _as_wanted(origin: Source, host_code: HostCode, options: CompileOptions | No
     return device_part(origin, paths, (name.partition("=")[0] for name, _ in defines))
 
 
-def _headed(origin: Source) -> Signature:
-    """The head that was given for a kernel of compiled code."""
+def _signature_of_code(origin: Source) -> Signature:
+    """Return the signature that the caller passed for a kernel of compiled code."""
     from cudakit.jit.compile import binary
 
     return binary.signature(origin)
 
 
 def of_source(origin: Source, name: str, options: CompileOptions | None = None) -> Kernel:
-    """The kernel `name` of a source that was read, or generated."""
+    """Make the kernel `name` of a source that was read or generated."""
     return Kernel._make(origin, name, options, None)
 
 
 def prewarm(
     kernels: Iterable[Kernel], *, arch: str | None = None, archs: Iterable[str] = (), workers: int | None = None
 ) -> None:
-    """Compile `kernels` into the cache; what it holds already costs a look-up.
+    """Compile `kernels` into the cache. A kernel that is cached already costs a look-up.
 
     Parameters
     ----------
     kernels : iterable of Kernel
-        With their template arguments given: ``[saxpy[np.float32], saxpy[np.float64]]``.
+        Kernels with their template arguments bound: ``[saxpy[np.float32], saxpy[np.float64]]``.
     arch : str, optional
-        Default: each kernel's own, else the current device's; where there is no GPU, what the emulator runs.
+        Arch to compile for. Default: each kernel's own, else the current device's, or the emulator's if there is no
+        GPU.
     archs : iterable of str, optional
-        Several: ``archs=["sm_80", "sm_90"]``.
+        Several archs: ``archs=["sm_80", "sm_90"]``.
     workers : int, optional
-        Worker processes; default: one a core, at most one for each kernel that must be compiled.
+        Number of worker processes. Default: one for each core, at most one for each kernel that must be compiled.
 
     Raises
     ------
     ArgumentError
-        For a kernel alone, and for what is none.
+        If `kernels` is a single kernel, or holds something else than kernels.
     CompileError
-        The first failure, after all others have been tried.
+        The first failure, after all other kernels have been tried.
     """
     from cudakit.jit.cache.prewarm import compile_all  # starts processes: most programs never do
 
@@ -594,8 +648,8 @@ def prewarm(
         raise ArgumentError("prewarm takes several kernels, got one; put it into a list: ck.prewarm([kernel])")
     kernels = listed("prewarm takes several kernels", kernels, "; put them into a list")
     archs = listed("prewarm: archs are several, as in archs=['sm_80', 'sm_90']", archs)
-    for each in archs:
-        check_target("prewarm", each, "cubin")
+    for name in archs:
+        check_target("prewarm", name, "cubin")
     if workers is not None:
         whole("prewarm: workers", workers, 1)
     every_arch: list[str | None] = [*archs, *([arch] if arch is not None else [])] or [None]
@@ -607,7 +661,7 @@ def prewarm(
         unit = kernel._calls.unit
         # Instances that share variables must be in one piece of code.
         into = together.setdefault(unit, []) if unit.declarations.symbols else alone
-        into += [kernel.specialization(arch=each) for each in every_arch]
+        into += [kernel.specialization(arch=target) for target in every_arch]
     compile_all(alone, workers)
     for unit, instances in together.items():
         unit.prepare(instances)

@@ -1,4 +1,4 @@
-"""A translation unit, as C++ has it: what is loaded of one source, and the variables that its kernels share."""
+"""A translation unit, as in C++: the loaded code of one source, and the variables that its kernels share."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from cudakit.types.arguments import Evidence
 
 
 class User(Protocol):
-    """What holds code of a unit: the calls of a kernel."""
+    """A holder of a unit's code: the calls of a kernel."""
 
     def forget(self) -> None:
-        """Ask the unit for it again."""
+        """Drop the code; the next use asks the unit for it again."""
 
 
 class Unit:
-    """A source with options and an arch: the one in this process, with what is loaded of it and its variables.
+    """The process's one unit of a source, options and arch, with its loaded code and its variables.
 
     Attributes
     ----------
     users : set of User
-    module : object
-        The `cudakit.kernel.kernel.Module` that it is to users, while anybody has that.
+        Holders of the unit's code.
+    module : callable
+        Returns the unit's `cudakit.kernel.kernel.Module`, or None if nobody holds one.
     """
 
     def __init__(self, origin: Source, options: CompileOptions, arch: str | None) -> None:
@@ -54,7 +55,7 @@ class Unit:
 
     @classmethod
     def of(cls, origin: Source, options: CompileOptions | None = None, arch: str | None = None) -> Unit:
-        """The one of a source that was read."""
+        """Return the process's unit of a source that was read."""
         options = options_of(origin.name, options)
         files: tuple[str | None, ...] = ()
         if options.link:  # a file that is linked may change, as a header may
@@ -65,36 +66,36 @@ class Unit:
             check_target(origin.name, arch, "cubin")
         key = origin, options, arch, files
         with _units.lock:
-            found: Unit | None = _units.known.get(key)
+            unit: Unit | None = _units.by_key.get(key)
         # A header may have changed since it was loaded.
-        if found is None or not all(image.is_current() for image in tuple(found._images.values())):
-            made = cls(origin, options, arch)
+        if unit is None or not all(image.is_current() for image in tuple(unit._images.values())):
+            new_unit = cls(origin, options, arch)
             with _units.lock:
                 # Another thread may have made it meanwhile.
-                now: Unit | None = _units.known.get(key)
-                if now is not None and now is not found:
+                now: Unit | None = _units.by_key.get(key)
+                if now is not None and now is not unit:
                     return now
-                found = _units.known[key] = made
-                if made.declarations.symbols:
-                    _units.lasting.add(made)
-        return found
+                unit = _units.by_key[key] = new_unit
+                if new_unit.declarations.symbols:
+                    _units.lasting.add(new_unit)
+        return unit
 
     def _place(self, stream: Any) -> CodePlace:
-        """Where its variables are: of a stream's kernels; without one, where a kernel was launched last."""
+        """Return the place whose variables are meant: the stream's or, without a stream, that of the last launch."""
         if stream is not None:
             return place_of(stream).code(stream)
         return self._latest or default_place().default_code(self.arch)
 
     def _image(self, place: CodePlace) -> Image:
-        """What of it is loaded at a place."""
+        """Return the code that is loaded at a place."""
         key = place.target, self.arch or place.arch
         with self.lock:
-            found = self._images.get(key)
-            if found is None:
-                found = self._images[key] = place.image()
-                found.ahead, found.forget = self._ahead, self._forget
-            found.entered[place] = place.entered
-            return found
+            image = self._images.get(key)
+            if image is None:
+                image = self._images[key] = place.image()
+                image.ahead, image.forget = self._ahead, self._forget
+            image.entered[place] = place.entered
+            return image
 
     def _forget(self) -> None:
         for user in self.users:
@@ -102,7 +103,7 @@ class Unit:
 
     @contextlib.contextmanager
     def loaded(self, stream: Any) -> Iterator[tuple[Variables, Mapping[str, str]]]:
-        """Its variables as the kernels of a stream see them, and the names that the compiler gave them."""
+        """Yield the variables as the kernels of a stream see them, and the compiler's lowered names."""
         place = self._place(stream)
         with place.entered(), self.lock:
             image = self._image(place)
@@ -110,7 +111,7 @@ class Unit:
             yield image.variables(), code.compiled.lowered
 
     def check(self, variable: str, shown: str, dtype: np.dtype) -> None:
-        """Let the compiler compare a structured dtype with the type of a variable."""
+        """Have the compiler compare a structured dtype with the type of a variable."""
         place = self._place(None)
         cpp = f"cudakit_layout::element<decltype({variable})>::type"
         text = TypeBook(self.declarations).checks([structs.struct_assertions("variable", cpp, shown, dtype)])
@@ -120,60 +121,64 @@ class Unit:
             raise ArgumentError(f"variable {variable} ({shown}) has another layout than {dtype}: {error}") from error
 
     def _bare(self, place: CodePlace) -> Specialization:
-        """What all its specializations for a place hold: variables, and the kernels that are no templates."""
-        made = bare(self.source, self.declarations, self.arch or place.arch, self.options)
-        return place.adapted(made)
+        """Return the specialization of variables and plain kernels, which all others at a place contain."""
+        specialization = bare(self.source, self.declarations, self.arch or place.arch, self.options)
+        return place.adapted(specialization)
 
-    def prepare(self, wanted: Iterable[Specialization]) -> None:
-        """Compile specializations together, and let the first of them that is loaded bring the others."""
+    def prepare(self, specializations: Iterable[Specialization]) -> None:
+        """Compile specializations together; loading the first of them loads the others too."""
         with self.lock:
-            self._ahead += wanted
-            for place in {_together(each) for each in self._ahead}:
-                first, *others = (each for each in self._ahead if _together(each) == place)
+            self._ahead += specializations
+            for place in {_together(specialization) for specialization in self._ahead}:
+                first, *others = (
+                    specialization for specialization in self._ahead if _together(specialization) == place
+                )
                 if first.is_tile:  # each is loaded by itself
-                    for each in (first, *others):
-                        compiled_of(each)
+                    for specialization in (first, *others):
+                        compiled_of(specialization)
                 else:
                     compiled_of(first.among(others))
 
     def instances(self, kernel: str) -> list[Ready]:
-        """What of a kernel is loaded."""
+        """Return the loaded specializations of a kernel."""
         with self.lock:
             loaded = [ready for image in self._images.values() for ready in image.ready.values()]
         return [ready for ready in loaded if ready.specialization.kernel == kernel]
 
-    def load(self, wanted: Specialization, evidence: tuple[Evidence, ...], book: TypeBook, place: CodePlace) -> Ready:
-        """A specialization, ready to be launched at a place."""
+    def load(
+        self, specialization: Specialization, evidence: tuple[Evidence, ...], book: TypeBook, place: CodePlace
+    ) -> Ready:
+        """Return a specialization, loaded at a place and ready to launch."""
         image = self._image(place)
         self._latest = place
         with self.lock:
-            found: Ready | None = image.ready.get(wanted)
-            if found is None:
-                code, compiled = image.code(wanted)
-                parameters = complete_parameters(wanted, compiled, self.declarations, evidence, book)
-                found = image.ready[wanted] = image.load(wanted, code, parameters)
+            ready: Ready | None = image.ready.get(specialization)
+            if ready is None:
+                code, compiled = image.code(specialization)
+                parameters = complete_parameters(specialization, compiled, self.declarations, evidence, book)
+                ready = image.ready[specialization] = image.load(specialization, code, parameters)
                 if image.variables().names():
                     _units.lasting.add(self)
-            return found
+            return ready
 
 
-def _together(wanted: Specialization) -> tuple[Any, ...]:
-    """What specializations share that are compiled together."""
-    return wanted.arch, wanted.target, wanted.is_tile, wanted.edits
+def _together(specialization: Specialization) -> tuple[Any, ...]:
+    """Return the key that specializations compiled together share."""
+    return specialization.arch, specialization.target, specialization.is_tile, specialization.edits
 
 
 class _Units:
-    """Those of this process."""
+    """The units of this process."""
 
     def __init__(self) -> None:
-        self.known: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
+        self.by_key: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         self.lasting: set[Unit] = set()
         self.renew()
         process.in_child(self.renew)
 
     def renew(self) -> None:
         self.lock = threading.Lock()
-        for unit in self.known.values():
+        for unit in self.by_key.values():
             unit.lock = threading.RLock()
 
 

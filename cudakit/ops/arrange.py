@@ -25,7 +25,7 @@ from cudakit.arrays.output import Casting, as_dtype, as_number, target
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError, shortened, told
+from cudakit.errors import ArgumentError, error_text, shortened
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.ufuncs import Ufunc, assign
 from cudakit.jit.load.config import Config, config
@@ -297,7 +297,7 @@ def _pairs(width: Any) -> Any:
             raise ValueError("whole numbers are wanted")
     except (ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"pad: width {shortened(width)}: {told(error)}; give an int, (before, after), or a pair a dimension"
+            f"pad: width {shortened(width)}: {error_text(error)}; give an int, (before, after), or a pair a dimension"
         ) from None
     flat = numbers.tolist()
     return tuple(tuple(pair) for pair in flat) if numbers.ndim == 2 else tuple(flat) if numbers.ndim else flat
@@ -334,8 +334,8 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
             found = np.array(numbers, dtype).reshape(found.shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"pad: {name} {shortened(given)} does not fit: {told(error)}; give a number, (before, after), or a pair a "
-            "dimension"
+            f"pad: {name} {shortened(given)} does not fit: {error_text(error)}; give a number, (before, after), or a "
+            "pair a dimension"
         ) from None
     pairs: list[Any] = found.tolist()
     return pairs

@@ -13,7 +13,7 @@ from cudakit.arrays.output import target
 from cudakit.arrays.place import array_place, multiprocessors_of
 from cudakit.arrays.plans import Job
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError, shortened, told
+from cudakit.errors import ArgumentError, error_text, shortened
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.jit.load.config import config
 from cudakit.kernel.kernel import Kernel
@@ -171,7 +171,7 @@ def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
     try:
         given = np.asarray(matrix, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{op}: matrix is not of numbers in host memory: {told(error)}") from None
+        raise ArgumentError(f"{op}: matrix is not of numbers in host memory: {error_text(error)}") from None
     if given.shape != (2, 3) or not np.isfinite(given).all():
         raise ArgumentError(f"{op}: matrix is of 2 × 3 finite numbers, got shape {given.shape}: {shortened(given)}")
     if not is_inverse:

@@ -17,7 +17,7 @@ from cudakit.arrays.log import Drawn, Source
 from cudakit.arrays.output import Casting, as_dtype, checked_output, target
 from cudakit.arrays.place import ArrayPlace, as_array
 from cudakit.arrays.repeated import repeated
-from cudakit.errors import ArgumentError, RangeError, shortened, told
+from cudakit.errors import ArgumentError, RangeError, error_text, shortened
 from cudakit.generate.call import place_for
 from cudakit.generate.elementwise import elementwise
 from cudakit.jit.load.config import Config, config
@@ -246,7 +246,7 @@ class Generator:
         try:
             self._seeds = seed if isinstance(seed, np.random.SeedSequence) else np.random.SeedSequence(seed)
         except Exception as error:  # NumPy's, or what the repr of a seed raises in its message
-            raise ArgumentError(f"Generator: seed {shortened(seed)} is none: {told(error)}") from None
+            raise ArgumentError(f"Generator: seed {shortened(seed)} is none: {error_text(error)}") from None
         key, number = (int(word) for word in self._seeds.generate_state(2, np.uint64))
         self._key, self._number, self._position = key, number % _STREAMS, 0
         self._keys = keys_of(key)

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, PipelineError, shortened, told
+from cudakit.errors import ArgumentError, PipelineError, error_text, shortened
 from cudakit.pipeline import Counters, Pipeline, sinks
 from cudakit.pipeline.run import INTERVAL, Closing, Line, size_of
 from cudakit.streams import devices
@@ -258,7 +258,7 @@ class OnExecutor(_Futures):
             return self._executor.submit(_in_pool, work, number, chunk)
         except RuntimeError as error:  # it was shut down, or one of its processes has died
             raise ArgumentError(
-                f"scale.map: the executor given as engine= takes no more work: {told(error)}; give a new one"
+                f"scale.map: the executor given as engine= takes no more work: {error_text(error)}; give a new one"
             ) from error
 
     def _first(self) -> Future[list[Any] | None]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, CudakitError, shortened, told
+from cudakit.errors import ArgumentError, CudakitError, error_text, shortened
 from cudakit.types import structs
 from cudakit.types.cpp import ML_SPELLINGS, scalar
 from cudakit.types.scalars import is_masked
@@ -34,7 +34,7 @@ def described(value: Any, protocol: str) -> Mapping[str, Any]:
     try:
         found = getattr(value, protocol)
     except Exception as error:
-        raise _broken(value, protocol, f"it raises {type(error).__name__}: {told(error)}") from error
+        raise _broken(value, protocol, f"it raises {type(error).__name__}: {error_text(error)}") from error
     if not isinstance(found, Mapping):
         raise _broken(value, protocol, f"it is a dict, got {shortened(found)}")
     for field in ("shape", "typestr", *(["data"] if protocol == "__cuda_array_interface__" else [])):
@@ -75,14 +75,14 @@ def exporting(value: Any, protocol: str) -> Iterator[None]:
     except CudakitError:
         raise
     except Exception as error:
-        text = told(error)
+        text = error_text(error)
         if "InsufficientDriver" in text or "driver library" in text:
             raise ArgumentError(
                 f"{type(value).__name__} is in device memory, and there is no CUDA driver here; give a NumPy array"
             ) from error
         if any("CUDA" in kind.__name__ for kind in type(error).__mro__):
             raise  # the driver's own, such as a lost context
-        raise _broken(value, protocol, f"it raises {type(error).__name__}: {told(error)}") from error
+        raise _broken(value, protocol, f"it raises {type(error).__name__}: {error_text(error)}") from error
 
 
 def device_array_of(value: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, shortened, told
+from cudakit.errors import ArgumentError, error_text, shortened
 
 
 def whole(where: str, value: Any, least: int = 0) -> int:
@@ -89,7 +89,7 @@ def array_of(where: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value)
     except Exception as error:  # NumPy's, or what an object in the lists raises
-        raise ArgumentError(f"{where} is no array: {told(error)}; got {shortened(value)}") from None
+        raise ArgumentError(f"{where} is no array: {error_text(error)}; got {shortened(value)}") from None
 
 
 def iterated(clause: str, value: Any, hint: str = "") -> Iterator[Any]:
@@ -124,7 +124,7 @@ def dtype_of(where: str, value: Any) -> np.dtype:
     try:
         found: np.dtype = np.dtype(value)
     except Exception as error:  # NumPy's, or what the repr of a value raises in its message
-        raise ArgumentError(f"{where} must be a dtype, got {shortened(value)}: {told(error)}") from None
+        raise ArgumentError(f"{where} must be a dtype, got {shortened(value)}: {error_text(error)}") from None
     return found
 
 

@@ -52,7 +52,7 @@ def test_packaged_templates_have_no_variables() -> None:
     ck.reduction("T x", "T z", "x", "a + b", "0", name="added")(x)
     ck.scan("T x", "T z", "x", "a + b", "0", "z = item", name="scanned")(x)
     ck.fuse(lambda x: x - x.sum(axis=0))(x)
-    units = [unit for unit in tuple(_units.known.values()) if unit.source.name != "<kernel text>"]
+    units = [unit for unit in tuple(_units.by_key.values()) if unit.source.name != "<kernel text>"]
     own = [unit for unit in units if "cudakit/" in unit.source.text]
     assert own
     assert {unit.source.name: names for unit in own if (names := _variables(unit))} == {}

@@ -38,7 +38,7 @@ def test_on_a_system_that_lacks_much(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("register_at_fork", "geteuid", "sched_getaffinity", "sysconf", "memfd_create"):
         monkeypatch.delattr(os, name, raising=False)
     found: Any = SimpleNamespace(st_uid=12345, st_mode=0o666)
-    assert not system.is_others(found)
+    assert not system.is_of_another_user(found)
     assert not system.writable_by(found, 0o022)
     assert system.cores() == (os.cpu_count() or 1)
     assert system.memory_bytes() == 0

@@ -337,7 +337,7 @@ class Store:
 
 def _not_ours(path: str, found: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
     """Why others than the user, and the superuser, could have written a file or folder; None if they could not."""
-    if system.is_others(found):
+    if system.is_of_another_user(found):
         return f"{path} belongs to another user (number {found.st_uid})"
     if system.writable_by(found, writable):
         return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
