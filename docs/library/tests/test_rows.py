@@ -15,10 +15,10 @@ def expected(x):
 
 @pytest.mark.parametrize("columns", [1, 255, 256, 257, 1001])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rescale(stream, xp, dtype, columns):
+def test_rescale(cuda_stream, dtype, columns):
     """Sizes around the block's."""
     x = np.random.default_rng(columns).normal(size=(3, columns)).astype(dtype)
-    result = ck.to_host(rowkit.rescale(xp.asarray(x), stream=stream), stream)
+    result = ck.to_host(rowkit.rescale(ck.to_device(x, cuda_stream), stream=cuda_stream), cuda_stream)
     assert result.dtype == dtype
     np.testing.assert_allclose(result, expected(x.astype(float)), rtol=4 * np.finfo(dtype).eps, atol=1e-7)
 
@@ -45,15 +45,15 @@ def test_mistakes_are_told():
         rowkit.rescale(np.zeros((3, 3), np.int32))
 
 
-def test_headers_are_for_users_too(stream, xp):
+def test_headers_are_for_users_too(cuda_stream):
     """As they lie in the wheel."""
     kernel = ck.Kernel(
         "#include <rowkit/scale.cuh>\n__global__ void f(float* x) { *x = rowkit::scaled(*x, 0.0f, 4.0f); }",
         options=ck.CompileOptions(include_paths=[rowkit.include_path()]),
     )
-    x = xp.full(1, 3, dtype=np.float32)
-    kernel(stream, ck.config(1, 1), x)
-    assert float(ck.to_host(x, stream)[0]) == 0.75
+    x = ck.to_device(np.full(1, 3, np.float32), cuda_stream)
+    kernel(cuda_stream, ck.config(1, 1), x)
+    assert float(ck.to_host(x, cuda_stream)[0]) == 0.75
 
 
 def test_kernels_compile_for_what_is_shipped_to():

@@ -33,15 +33,17 @@ def stream_for(x: Any, stream: Any = None) -> Any:
 
 
 def empty_like(x: Any) -> Any:
-    """A new array of the same kind, shape, dtype and device."""
+    """A new array of the same library, shape, dtype and device."""
+    if isinstance(x, np.ndarray):
+        return np.empty_like(x)
     library = sys.modules[type(x).__module__.partition(".")[0]]
     return library.empty_like(x)
 
 
 def on_host(x: Any) -> np.ndarray | None:
-    """An array in host memory as NumPy's, over the same memory; None for one on a GPU."""
+    """An array in host memory as NumPy's, over the same memory; None for one on a GPU or on the emulator's device."""
     if isinstance(x, np.ndarray):
-        return x
+        return None if hasattr(x, "get") else x  # the emulator's device arrays have CuPy's method `get`
     if is_torch(x) and not x.is_cuda:
         view: np.ndarray = x.numpy()
         return view
