@@ -335,6 +335,23 @@ def test_accesses_outside_of_blocks_are_told() -> None:
     assert heap.explain(second + 4, 4).endswith(": it was freed")
 
 
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        (20, "the nearest is one of 16 bytes, of which this would be byte 20"),
+        (1088, "the nearest is x"),
+        (1020, "the nearest is x"),
+    ],
+)
+def test_an_array_that_is_nearer_than_the_heaps_blocks_is_named(offset: int, words: str) -> None:
+    heap, memory = Heap(4096), Memory()
+    assert heap.take(16) == heap.address
+    memory.add(heap.data[1024:1088].view(np.int32), "x")
+    memory.add_heap(heap)
+    with pytest.raises(AccessError, match=words):
+        memory.store("global", np.array([heap.address + offset], np.uint64), np.zeros(1, np.int32), slice(None))
+
+
 def test_a_heap_s_blocks_are_saved_and_had_again() -> None:
     heap = Heap(256)
     kept = heap.take(16)

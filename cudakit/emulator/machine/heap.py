@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,14 @@ class Heap:
             raise EmulationError(f"{address:#x} {why}, and cannot be freed")
         self.states[start : start + size] = _FREED
         self._spare.setdefault((size // _UNIT + 2) * _UNIT, []).append(start)
+
+    def distance(self, offset: int) -> float:
+        """Return the bytes between an offset and the nearest block, live or freed; infinity where there is none."""
+        if self.states[offset] == _FREED:
+            return 0
+        return min(
+            (max(start - offset, offset - start - size + 1) for start, size in self._blocks.items()), default=inf
+        )
 
     def explain(self, offset: int, size: int) -> str:
         """Why `size` bytes at an offset are in no block."""

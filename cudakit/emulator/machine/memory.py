@@ -543,7 +543,7 @@ class Memory:
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
         if piece.heap is not None and (bad := piece.heap.lacks(offsets, dtype.itemsize)) is not None:
-            raise AccessError(piece.heap.explain(bad, dtype.itemsize))
+            raise self._outside_blocks(piece.heap, bad, dtype.itemsize)
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
         skip = -piece.address % dtype.itemsize
         whole = (piece.size - skip) // dtype.itemsize * dtype.itemsize
@@ -553,14 +553,27 @@ class Memory:
             self.watcher.note(piece, elements, dtype.itemsize, use)
         return view, elements, lanes
 
+    def _outside_blocks(self, heap: Heap, offset: int, size: int) -> AccessError:
+        """Return the error for bytes in no block of the heap; an array that is nearer than every block is named."""
+        address = heap.address + offset
+        nearest = self._nearest(address)
+        if nearest is None or heap.distance(offset) <= max(nearest.address - address, address - nearest.end + 1):
+            return AccessError(heap.explain(offset, size))
+        return self._outside(address, size)
+
+    def _nearest(self, address: int) -> Allocation | None:
+        """Return the allocation, other than the heap, that begins or ends nearest to an address."""
+        place = bisect.bisect_right(self._addresses, address)
+        near = (self._allocations[start] for start in self._addresses[max(0, place - 2) : place + 1])
+        arrays = (piece for piece in near if piece.heap is None)
+        return min(arrays, key=lambda piece: max(piece.address - address, address - piece.end), default=None)
+
     def _outside(self, address: int, size: int) -> AccessError:
-        place = bisect.bisect_right(self._addresses, address) - 1
-        near = [self._allocations[self._addresses[p]] for p in (place, place + 1) if 0 <= p < len(self._addresses)]
+        nearest = self._nearest(address)
         if address < _CLOSE:
             return AccessError(f"{size} bytes at {address:#x}: a null pointer")
-        if not near:
+        if nearest is None:
             return AccessError(f"address {address:#x} is in no allocation")
-        nearest = min(near, key=lambda piece: max(piece.address - address, address - piece.end))
         if not nearest.address - _CLOSE <= address < nearest.end + _CLOSE:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
