@@ -13,6 +13,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(ROOT), str(HERE)]  # the checkout's own package is the one that is documented
 
+import cuda_lexer  # noqa: E402
 import gallery  # noqa: E402
 import generated  # noqa: E402
 import paper  # noqa: E402
@@ -68,6 +69,7 @@ def without_substitutions(app: Sphinx, what: str, name: str, value: object, opti
 
 def setup(app: Sphinx) -> None:
     """Write the pages that are made from the package and from the examples before any page is read."""
+    app.add_lexer("python", cuda_lexer.PythonWithCuda)
     app.connect("config-inited", lambda app, config: generated.write(HERE))
     app.connect("config-inited", lambda app, config: plots.write(HERE))
     app.connect("config-inited", lambda app, config: gallery.write(HERE))
