@@ -18,6 +18,55 @@ import cudakit as ck
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 TUTORIAL = EXAMPLES / "tutorial"
+
+#: Pages of the reference for the names of `cudakit` itself: title, what the page is about, names, modules that add to it.
+SUBJECTS = {
+    "kernels": (
+        "Kernels",
+        "Compile a kernel and launch it.",
+        "Kernel Module CompileOptions cover Cover config Config Plan prewarm",
+        "adapters",
+    ),
+    "streams": (
+        "Streams and devices",
+        "Choose where kernels run, and in which order.",
+        "stream using has_gpu device_limits",
+        "emulator",
+    ),
+    "memory": (
+        "Memory",
+        "Allocate memory, copy it, and pass host arrays to a kernel.",
+        "to_device to_host empty allocated In Out InOut texture surface tensor_map",
+        "memory",
+    ),
+    "expressions": (
+        "Kernels from expressions",
+        "Build a kernel from an expression or from a Python function.",
+        "elementwise reduction scan stencil fuse",
+        "generate ops math random",
+    ),
+    "graphs": ("Graphs", "Capture calls once and launch them again as one.", "Graph capture", ""),
+    "pipelines": (
+        "Pipelines",
+        "Run many items through several streams.",
+        "Pipeline",
+        "pipeline scale",
+    ),
+    "timing": ("Timing", "Measure a call, and record what ran when.", "Timer trace", "hazards"),
+    "checks": (
+        "Checks and proofs",
+        "Find races, wrong addresses and other faults without a GPU.",
+        "check prove",
+        "testing hazards",
+    ),
+    "errors": (
+        "Errors and warnings",
+        "Every exception of cudakit is a `CudakitError`.",
+        "CudakitError ArgumentError AxisError BoundsError CompileError EmulationError FrameError LaunchError "
+        "PipelineError RangeError TemplateError UnknownNameError CacheWarning CompileWarning EmulatorWarning",
+        "errors",
+    ),
+}
 LINK = re.compile(r"\]\((\w+)\.py\)")
 
 
@@ -46,9 +95,18 @@ def write(docs: Path) -> None:
 
 
 def api() -> Iterator[tuple[str, str]]:
-    """A page of reStructuredText for each public module, and one that lists them."""
-    yield "index.rst", _titled("Reference", "Every public name, from its docstring.\n\n" + _toctree(modules()))
-    for module in modules():
+    """Yield a page of reStructuredText for each subject of `cudakit`, for each public module, and one that lists them."""
+    package, *others = modules()
+    lists = f"By subject:\n\n{_toctree([*SUBJECTS])}\nBy module:\n\n{_toctree([package, *others])}"
+    yield "index.rst", _titled("Reference", f"Every public name, from its docstring.\n\n{lists}")
+    yield f"{package}.rst", _titled(package, f".. automodule:: {package}\n   :no-members:\n")
+    for page, (title, about, names, related) in SUBJECTS.items():
+        entries = "\n".join(_entry(package, name) for name in names.split())
+        links = ", ".join(f":doc:`cudakit.{module}`" for module in related.split())
+        more = f"\n\nMore: {links}." if links else ""
+        text = f"{about}{more}\n\n.. currentmodule:: {package}\n\n{entries}"
+        yield f"{page}.rst", _titled(title, text)
+    for module in others:
         names = sorted(public(module), key=lambda name: (name.lower(), name))
         entries = "\n".join(_entry(module, name) for name in names)
         yield f"{module}.rst", _titled(module, f".. automodule:: {module}\n   :no-members:\n\n{entries}")

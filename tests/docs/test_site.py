@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import zlib
@@ -29,6 +30,25 @@ def test_every_public_name_has_an_entry(site: Path) -> None:
     names = {*TOP.split(), *(f"{module}.{name}" for module, words in MODULES.items() for name in words.split())}
     names |= {f"math.{name}" for name in ck.math.TABLE}
     assert [name for name in sorted(names) if f"cudakit.{name}" not in there] == []
+
+
+def test_every_name_of_the_package_has_one_subject(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    import generated
+
+    names = [name for _, _, names, _ in generated.SUBJECTS.values() for name in names.split()]
+    modules = [name for name in ck.__all__ if inspect.ismodule(getattr(ck, name))]
+    assert sorted([*names, *modules]) == sorted(ck.__all__)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", ["kernels", "streams", "memory", "graphs", "pipelines", "errors"])
+def test_a_page_of_the_reference_has_the_names_of_its_subject(page: str, site: Path) -> None:
+    text = (site / "api" / f"{page}.html").read_text(encoding="utf-8")
+    examples = {"kernels": "Kernel", "graphs": "capture", "pipelines": "Pipeline", "errors": "CompileError"}
+    name = {"streams": "using", "memory": "to_host", **examples}[page]
+    assert f'id="cudakit.{name}"' in text
+    assert f'id="cudakit.{name}"' not in (site / "api" / "cudakit.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
