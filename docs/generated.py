@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 TUTORIAL = EXAMPLES / "tutorial"
 
-#: Pages of the reference for the names of `cudakit` itself: title, what the page is about, names, modules that add to it.
+#: Pages of the reference for the names of `cudakit`: title, description, names, related modules.
 SUBJECTS = {
     "kernels": (
         "Kernels",
@@ -95,7 +95,7 @@ def write(docs: Path) -> None:
 
 
 def api() -> Iterator[tuple[str, str]]:
-    """Yield a page of reStructuredText for each subject of `cudakit`, for each public module, and one that lists them."""
+    """Yield the pages of the reference: one for each subject, one for each module, and the list."""
     package, *others = modules()
     lists = f"By subject:\n\n{_toctree([*SUBJECTS])}\nBy module:\n\n{_toctree([package, *others])}"
     yield "index.rst", _titled("Reference", f"Every public name, from its docstring.\n\n{lists}")

@@ -1,4 +1,4 @@
-"""The site in a browser, at two widths, light and dark: links, pictures, overflow, errors, copying of code, search."""
+"""The site in a browser, at three widths, light and dark: links, pictures, code, errors, copying, search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 pytestmark = [pytest.mark.site, pytest.mark.slow]
 
 DOCS = Path(__file__).parents[2] / "docs"
-WIDTHS = (390, 1280)
+WIDTHS = (360, 1280, 1920)
 SCHEMES = ("light", "dark")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 SHOWN = ("index", "gallery", "benchmarks", "api/cudakit.ops", "emulator", "from-pycuda", "programs/tutorial/saxpy")
@@ -37,16 +37,20 @@ IS_IN = "scheme => document.documentElement.dataset.theme === scheme"
 TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".bd-article-container, article, section")]
     .filter(part => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth + 1)
     .map(part => part.cloneNode().outerHTML + " " + part.scrollWidth).slice(0, 3)"""
+#: Blocks of code that are wider than their frame; a card of the gallery shows only the start of its output.
+CUT_CODE = """() => [...document.querySelectorAll(".bd-article pre")].filter(block => !block.closest(".cards"))
+    .filter(block => block.scrollWidth > block.clientWidth + 1).map(block => block.textContent.slice(0, 60))"""
 
 
 class Visit(NamedTuple):
-    """What a browser found on a page."""
+    """Contents and faults of a page, as the browser shows it."""
 
     links: list[str]
     names: set[str]
     broken: list[str]
     errors: list[str]
     overflow: list[str]
+    cut_code: list[str]
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -90,7 +94,7 @@ def browser() -> Iterator[Any]:
 def visits(browser: Any, site: Path, address: str) -> dict[str, Visit]:
     """Each page of the site, opened once and looked at in each width and scheme."""
     found = {}
-    page = browser.new_page()
+    page = browser.new_page(reduced_motion="reduce")  # the width of the page list changes at once
     errors: list[str] = []
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -101,15 +105,16 @@ def visits(browser: Any, site: Path, address: str) -> dict[str, Visit]:
         if name.startswith("_static/"):
             continue
         page.goto(address + name)
-        read, overflow = page.evaluate(READ), []
+        read, overflow, cut = page.evaluate(READ), [], []
         for scheme in schemes:
             page.emulate_media(color_scheme=scheme)
             page.wait_for_function(IS_IN, arg=scheme, polling=20)
             for width in WIDTHS:
                 page.set_viewport_size({"width": width, "height": 900})
                 overflow += [f"{width} {scheme}: {element}" for element in page.evaluate(TOO_WIDE)]
+                cut += [f"{width}: {code}" for code in page.evaluate(CUT_CODE)]
         schemes = schemes[::-1]  # the next page begins as this one ends: each change takes time
-        found[name] = Visit(read["links"], set(read["names"]), read["broken"], list(errors), overflow)
+        found[name] = Visit(read["links"], set(read["names"]), read["broken"], list(errors), overflow, cut)
         errors.clear()
     page.close()
     assert len(found) > 60
@@ -138,6 +143,10 @@ def test_no_page_is_wider_than_the_window(visits: dict[str, Visit]) -> None:
     assert {page: visit.overflow for page, visit in visits.items() if visit.overflow} == {}
 
 
+def test_no_code_is_cut(visits: dict[str, Visit]) -> None:
+    assert {page: visit.cut_code for page, visit in visits.items() if visit.cut_code} == {}
+
+
 def test_no_page_reports_an_error(visits: dict[str, Visit]) -> None:
     assert {page: visit.errors for page, visit in visits.items() if visit.errors} == {}
 
@@ -159,8 +168,8 @@ def test_code_is_copied_whole(browser: Any, address: str) -> None:
 @pytest.mark.parametrize(
     ("word", "entry"),
     [
-        ("Kernel", "cudakit.html#cudakit.Kernel"),
-        ("In", "cudakit.html#cudakit.In"),
+        ("Kernel", "kernels.html#cudakit.Kernel"),
+        ("In", "memory.html#cudakit.In"),
         ("softmax", "#cudakit.ops.softmax"),
         ("install", "installation.html#index-0"),
     ],
