@@ -30,7 +30,7 @@ SUBJECTS = {
     "streams": (
         "Streams and devices",
         "Choose where kernels run, and in which order.",
-        "stream using has_gpu device_limits",
+        "stream using has_gpu device_limits show_config",
         "emulator",
     ),
     "memory": (
