@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib.metadata
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from cudakit.errors import CudakitError, shortened
 from cudakit.jit.cache.cache import default_cache
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from cudakit.jit.cache.cache import Entry, Explanation
 
 _NEIGHBOURS_SHOWN: Final = 3
+_CUDA_SUFFIXES: Final = (".cu", ".cuh")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,11 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What follows -- is the program's own, wherever options of ours stand.
     takes_program = words[:1] in (["check"], ["inspect"], ["debug"])
     end = words.index("--") if takes_program and "--" in words else len(words)
-    asked = parser()
-    options, rest = asked.parse_known_args(words[:end])
+    options, rest = parser().parse_known_args(words[:end])
     if rest:
-        hint = f"; the program's own arguments follow after --: -- {' '.join(rest)}" if takes_program else ""
-        asked.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        _refuse(rest, options.parser, takes_program)
     options.arguments = words[end + 1 :]
     run: Callable[[argparse.Namespace], int] = options.run
     try:
@@ -52,19 +52,57 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def parser() -> argparse.ArgumentParser:
-    """What the command's arguments are; the site's page of the command line is made from it."""
-    parser = argparse.ArgumentParser(prog="cudakit", description="CUDA C++ templates as Python functions.")
-    parser.add_argument("--version", action="version", version=f"cudakit {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+class Parser(argparse.ArgumentParser):
+    """A parser that suggests the nearest command for an unknown one, and shows its help where none is named."""
 
-    info = _command(
-        commands, "info", _info, "show versions, GPU or emulator, compiler, extras, cache, and what is missing"
-    )
+    def add_commands(self, title: str, metavar: str) -> Any:
+        """Add a group of commands; without a command the help is shown, with the status of a wrong call."""
+        self.set_defaults(run=self._show_help, parser=self)
+        return self.add_subparsers(title=title, metavar=metavar)
+
+    def _show_help(self, options: argparse.Namespace) -> int:
+        self.print_help(sys.stderr)
+        return 2
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        # Python 3.14 suggests too, in other words and for commands alone.
+        if action.choices is not None and value not in action.choices:
+            name = str(action.metavar).lower()
+            choices = ", ".join(action.choices)
+            suggestion = _suggestion(value, action.choices)
+            raise argparse.ArgumentError(
+                None, f"unknown {name} {value!r}{suggestion or f'; expected one of {choices}'}"
+            )
+
+
+def _refuse(words: Sequence[str], parser: argparse.ArgumentParser, takes_program: bool) -> NoReturn:
+    """End with the error about words that no argument takes."""
+    options = [option for action in parser._actions for option in action.option_strings]
+    suggestions = {word: _suggestion(word.partition("=")[0], options) for word in words if word.startswith("-")}
+    hint = next(filter(None, suggestions.values()), "")
+    if takes_program and not hint:
+        hint = f"; the program's own arguments follow after --: -- {' '.join(words)}"
+    parser.error(f"unrecognized arguments: {' '.join(words)}{hint}")
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a question about the nearest of the known words; empty if none is near."""
+    nearest = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {nearest[0]}?" if nearest else ""
+
+
+def parser() -> Parser:
+    """Return the parser of the command line; the site's page of the command line is made from it."""
+    parser = Parser(prog="cudakit", description="CUDA C++ templates as Python functions.")
+    parser.add_argument("-V", "--version", action="version", version=f"cudakit {_version()}")
+    commands = parser.add_commands("commands", "COMMAND")
+
+    text = "show versions, GPU or emulator, compiler, extras, cache, and what is missing"
+    info = _command(commands, "info", _info, text)
     info.add_argument("--json", action="store_true", help="write JSON: the sections of ck.show_config")
 
     cache = commands.add_parser("cache", help="look into the cache of compiled kernels, or clear it")
-    actions = cache.add_subparsers(title="actions", metavar="ACTION", required=True)
+    actions = cache.add_commands("actions", "ACTION")
 
     info = _command(actions, "info", _cache_info, "say where the cache is and how much it holds")
     info.add_argument("--json", action="store_true", help="write JSON")
@@ -141,7 +179,7 @@ def parser() -> argparse.ArgumentParser:
 def _command(group: Any, name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
     """A command, or an action of one, that `run` carries out."""
     made: argparse.ArgumentParser = group.add_parser(name, help=text)
-    made.set_defaults(run=run)
+    made.set_defaults(run=run, parser=made)
     return made
 
 
@@ -287,13 +325,19 @@ def _ran(options: argparse.Namespace, checked: bool) -> Ran:
     # Imported here: the other commands need no emulator.
     from cudakit.adapters.program import run
 
-    _must_be(options.program)
+    _require_program(options.program, "check" if checked else "inspect")
     # What is written for programs to read is not mixed with what the program prints.
     with contextlib.redirect_stdout(sys.stderr) if options.json else contextlib.nullcontext():
         return run(options.program, options.arguments, checked, getattr(options, "schedules", 0))
 
 
-def _must_be(program: Path) -> None:
+def _require_program(program: Path, command: str) -> None:
+    """Raise where a file cannot be the Python program of a command."""
+    if program.suffix in _CUDA_SUFFIXES:
+        raise CudakitError(
+            f"{program} is CUDA C++, and cudakit {command} runs a Python program: name the program that launches its "
+            f"kernels, as in cudakit {command} program.py. cudakit prove {program} needs no program"
+        )
     if not program.is_file():
         raise CudakitError(f"there is no program {program}")
 
@@ -346,7 +390,7 @@ def _debug(options: argparse.Namespace) -> int:
 
     name, _, line = options.program.rpartition(":")
     path, at = (Path(name), int(line)) if name and line.isdigit() else (Path(options.program), None)
-    _must_be(path)
+    _require_program(path, "debug")
     if debug(path, options.arguments, at):
         return 0
     where = f" that has line {at}, or any after it" if at else ""

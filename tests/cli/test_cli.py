@@ -270,12 +270,47 @@ class TestErrors:
         assert error.startswith("cudakit: [Errno 13] Permission denied")
         assert error.count("\n") == 1
 
-    @pytest.mark.parametrize("arguments", [[], ["cache"], ["cache", "burn"]])
-    def test_usage(self, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    @pytest.mark.parametrize(
+        ("arguments", "listed"), [([], ["cache", "check", "demo", "info"]), (["cache"], ["info", "list", "clear"])]
+    )
+    def test_without_a_command_the_help_is_shown(
+        self, arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.main(arguments) == 2
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith(f"usage: {' '.join(['cudakit', *arguments])} [-h]")
+        assert all(f"\n    {name} " in captured.err for name in listed)
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            (["chek", "p.py"], "cudakit: error: unknown command 'chek'; did you mean check?"),
+            (["cache", "lst"], "cudakit cache: error: unknown action 'lst'; did you mean list?"),
+            (["cache", "burn"], "unknown action 'burn'; expected one of info, list, explain, clear, export, import"),
+            (["check", "p.py", "--jsn"], "cudakit check: error: unrecognized arguments: --jsn; did you mean --json?"),
+            (["prove", "k.cu", "--kernl=f"], "unrecognized arguments: --kernl=f; did you mean --kernel?"),
+            (["--versoin"], "unrecognized arguments: --versoin; did you mean --version?"),
+        ],
+    )
+    def test_the_nearest_is_suggested(
+        self, arguments: list[str], error: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         with pytest.raises(SystemExit) as stop:
             cli.main(arguments)
         assert stop.value.code == 2
-        assert "usage: cudakit" in capsys.readouterr().err
+        usage, _, last = capsys.readouterr().err.rstrip().rpartition("\n")
+        assert usage.startswith("usage: cudakit")
+        assert last.endswith(error)
+
+    @pytest.mark.parametrize("command", ["check", "inspect", "debug"])
+    def test_cuda_code_is_no_program(self, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "k.cu"
+        path.touch()
+        assert cli.main([command, f"{path}:3" if command == "debug" else str(path)]) == 1
+        error = capsys.readouterr().err
+        assert f"{path} is CUDA C++, and cudakit {command} runs a Python program" in error
+        assert f"cudakit {command} program.py. cudakit prove {path} needs no program" in error
 
 
 class TestProgram:
@@ -288,7 +323,7 @@ class TestProgram:
         return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
 
     def test_version(self, tmp_path: Path) -> None:
-        out, err = self.start("--version", folder=tmp_path).communicate(timeout=60)
+        out, err = self.start("-V", folder=tmp_path).communicate(timeout=60)
         assert out.startswith("cudakit ")
         assert err == ""
 
