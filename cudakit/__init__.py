@@ -136,8 +136,9 @@ def __getattr__(name: str) -> object:
         return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()
-    # With both of these Python's traceback asks "Did you mean …?"
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    from cudakit import foreign_names  # late: most programs look up no missing name
+
+    raise foreign_names.missing_attribute("ck", sys.modules[__name__], f"module {__name__!r}", name)
 
 
 def __dir__() -> list[str]:

@@ -7,7 +7,7 @@ import functools
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.cache.stages import compiled_of
@@ -121,6 +121,13 @@ class Module:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self)._of_source, (self.source, self.options, self.arch)
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from cudakit import foreign_names  # late: most programs look up no missing name
+
+            raise foreign_names.missing_attribute("module", self, f"{type(self).__name__!r} object", name)
 
     def __repr__(self) -> str:
         return f"<cudakit.Module {self.source.name}: {', '.join(self.kernels)}>"
@@ -366,6 +373,13 @@ class Kernel(functools.partial[None]):
             self.arch,
             self._calls.template_arguments,
         )
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from cudakit import foreign_names  # late: most programs look up no missing name
+
+            raise foreign_names.missing_attribute("kernel", self, f"{type(self).__name__!r} object", name)
 
     def __repr__(self) -> str:
         explicit = self._calls.explicit.values()

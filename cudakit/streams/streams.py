@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -141,6 +141,11 @@ def _checked() -> Any:
             except Exception as error:
                 raise_launch_error(error)
                 raise
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from cudakit import foreign_names  # late: most programs look up no missing name
+
+            raise foreign_names.missing_attribute("stream", self, "'Stream' object", name)
 
     return CheckedStream
 

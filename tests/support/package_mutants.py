@@ -54,7 +54,14 @@ class Room(NamedTuple):
 EMULATOR = "tests/emulator/*"
 ROOMS = {
     "roof": Room(
-        ("cudakit/*",), ("tests/cli", "tests/kernel", "tests/package/test_wrong_calls.py", "tests/package/test_roof.py")
+        ("cudakit/*",),
+        (
+            "tests/cli",
+            "tests/kernel",
+            "tests/package/test_wrong_calls.py",
+            "tests/package/test_roof.py",
+            "tests/package/test_foreign_names.py",
+        ),
     ),
     "adapters": Room(("cudakit/adapters/",), ("tests/adapters",)),
     "arrays": Room(("cudakit/arrays/",), ("tests/arrays", "tests/generate")),

@@ -8,7 +8,7 @@ import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol
 
 from cudakit.emulator.machine.machine import DrawnOrder, Observer
 from cudakit.emulator.resources.allocations import MARKS
@@ -101,6 +101,13 @@ class EmulatedStream:
 
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"
+
+    if not TYPE_CHECKING:  # a type checker would take every attribute for one that exists
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from cudakit import foreign_names  # late: most programs look up no missing name
+
+            raise foreign_names.missing_attribute("stream", self, f"{type(self).__name__!r} object", name)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ArgumentError(
