@@ -50,18 +50,18 @@ def describe_host(value: Any) -> Argument:
         return _texture(value)
     array = as_numpy(value)
     if array is None:
-        found = describe(value)
-        if found.evidence.text == "CUtensorMap":
+        argument = describe(value)
+        if argument.evidence.text == "CUtensorMap":
             raise ArgumentError(
                 "the tensor map is of an array in device memory and this stream is the emulator's; give ck.tensor_map "
                 "a NumPy array"
             )
-        if found.evidence.kind == "array" or found.family == "buffer":
+        if argument.evidence.kind == "array" or argument.family == "buffer":
             raise ArgumentError(
-                f"{found.evidence.shown} is in device memory and this stream is the emulator's; give a NumPy array, as "
-                "x.get() is"
+                f"{argument.evidence.shown} is in device memory and this stream is the emulator's; give a NumPy array, "
+                "as x.get() is"
             )
-        return found
+        return argument
     passable(array.dtype, "numpy array")
     size = max(1, array.dtype.itemsize)
     if any(step % size for step in array.strides):
@@ -99,14 +99,14 @@ class EmulatedVariables(NamedTuple):
         return address, data.size
 
     def read(self, name: str, stream: EmulatedStream | None) -> np.ndarray:
-        held = self.linked.variables[common_name(name)][0]
-        with _copying("a variable's read", stream, (held,), ()):
-            return held.copy()
+        data = self.linked.variables[common_name(name)][0]
+        with _copying("a variable's read", stream, (data,), ()):
+            return data.copy()
 
     def write(self, name: str, data: np.ndarray, stream: EmulatedStream | None) -> None:
-        held = self.linked.variables[common_name(name)][0]
-        with _copying("a variable's write", stream, (), (held,)):
-            held[:] = data
+        target = self.linked.variables[common_name(name)][0]
+        with _copying("a variable's write", stream, (), (target,)):
+            target[:] = data
 
 
 @contextlib.contextmanager
@@ -132,30 +132,30 @@ class EmulatedImage(Image):
         self._memory = Memory(room().arrays)
         self._linked = Linked()
 
-    def add(self, wanted: Specialization) -> Code:
-        if wanted.is_tile:
+    def add(self, specialization: Specialization) -> Code:
+        if specialization.is_tile:
             # Few programs have any.
             from cudakit.emulator.tile.machine import TileProgram
             from cudakit.jit.compile import tile_bytecode
 
-            compiled = self.compiled(wanted)
+            compiled = self.compiled(specialization)
             program = TileProgram(tile_bytecode.read(compiled.code), self._memory)
-            self.codes.append(Code((wanted,), compiled, program))
+            self.codes.append(Code((specialization,), compiled, program))
             return self.codes[-1]
-        compiled = self.compiled(wanted.among(each for each in self.ahead if not each.is_tile))
+        compiled = self.compiled(specialization.among(ahead for ahead in self.ahead if not ahead.is_tile))
 
         def read() -> Program:
             return parse(compiled.code.decode())
 
         module = Module(read(), self._memory, read, self._linked)
-        self.codes.append(Code((wanted, *self.ahead), compiled, module))
+        self.codes.append(Code((specialization, *self.ahead), compiled, module))
         return self.codes[-1]
 
-    def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Emulated:
-        kind = EmulatedTiles if wanted.is_tile else EmulatedThreads
-        made: Emulated = kind(wanted, code.compiled, parameters, code.loaded)
-        _ = made.sizes  # which are checked
-        return made
+    def load(self, specialization: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Emulated:
+        cls = EmulatedTiles if specialization.is_tile else EmulatedThreads
+        emulated: Emulated = cls(specialization, code.compiled, parameters, code.loaded)
+        _ = emulated.sizes  # which are checked
+        return emulated
 
     def variables(self) -> EmulatedVariables:
         return EmulatedVariables(self._linked)
@@ -170,8 +170,8 @@ def _check_arch(name: str, own: str | None, arch: str) -> None:
     """
     if own is None:
         return
-    made, here = limits_of(own).compute_capability, limits_of(arch).compute_capability
-    if made[0] != here[0] or made > here:
+    compiled, here = limits_of(own).compute_capability, limits_of(arch).compute_capability
+    if compiled[0] != here[0] or compiled > here:
         raise LaunchError(f"{name} is compiled for {own}, and this stream is the emulator's {arch}")
 
 
@@ -203,8 +203,8 @@ class EmulatedShape:
     def __post_init__(self) -> None:
         #: Whether what stands for memory is the arguments themselves.
         self._alike = all(
-            each.value == "{a}"
-            for family, each in zip(self.families, self.fragments, strict=True)
+            fragment.value == "{a}"
+            for family, fragment in zip(self.families, self.fragments, strict=True)
             if family == "memory"
         )
 
@@ -226,30 +226,35 @@ class EmulatedShape:
         ------
         LaunchError, EmulationError
         """
-        wanted = as_config(config)
-        if is_empty(wanted):
+        launch_config = as_config(config)
+        if is_empty(launch_config):
             return
-        given = self._given(values, arguments)
+        host_arguments = self._host_arguments(values, arguments)
         if target.recorder is not None:
-            target.recorder.launch(self, wanted, values, given)
+            target.recorder.launch(self, launch_config, values, host_arguments)
         else:
-            self.run(target, wanted, values, given)
+            self.run(target, launch_config, values, host_arguments)
 
     def plan(self, target: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
         """The plan of a launch: what must come before is put in now, and the parameters' bytes are written now."""
-        given = self._given(values, arguments)
-        order().put_in(target, *accesses(self.emulated.parameters, given), noted=True)
-        made = Plan(self._launch_again, target, config, tuple(values), given, self.pack(values))
-        made.name, made.arguments = self.name, arguments
-        return made
+        host_arguments = self._host_arguments(values, arguments)
+        order().put_in(target, *accesses(self.emulated.parameters, host_arguments), noted=True)
+        result = Plan(self._launch_again, target, config, tuple(values), host_arguments, self.pack(values))
+        result.name, result.arguments = self.name, arguments
+        return result
 
     def _launch_again(
-        self, stream: EmulatedStream, config: Config | Cover, values: Sequence[Any], given: Sequence[Any], packed: bytes
+        self,
+        stream: EmulatedStream,
+        config: Config | Cover,
+        values: Sequence[Any],
+        host_arguments: Sequence[Any],
+        packed: bytes,
     ) -> None:
         if stream.recorder is not None:
-            stream.recorder.launch(self, config, values, given)
+            stream.recorder.launch(self, config, values, host_arguments)
         else:
-            self.run(stream, config, values, given, packed, put_in=False, noted=False)
+            self.run(stream, config, values, host_arguments, packed, put_in=False, noted=False)
 
     def run(
         self,
@@ -294,11 +299,11 @@ class EmulatedShape:
                         tensor = value.array
                         added.append(memory.add(tensor, f"the tensor of {parameter.name}", not tensor.flags.writeable))
                 bytes_of_them = self.pack(values) if packed is None else packed
-                wanted = emulated.launch(stream, self._geometry(config), bytes_of_them)
+                launch = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
                 used = accesses(emulated.parameters, call.arguments) if ordered.asks_for_arrays else ((), ())
-                with Turn(ordered, stream, wanted.title, *used, put_in, noted) as turn:
-                    tell_launch(turn.launch, stream, call, wanted)
+                with Turn(ordered, stream, launch.title, *used, put_in, noted) as turn:
+                    tell_launch(turn.launch, stream, call, launch)
             finally:
                 for address in added:
                     memory.remove(address)
@@ -307,19 +312,19 @@ class EmulatedShape:
         """The bytes of the parameters."""
         return pack(self.emulated, values)
 
-    def value(self, position: int, given: Any) -> Any:
+    def value(self, position: int, replacement: Any) -> Any:
         """What is passed for another argument of the same kind in the place of one.
 
         Raises
         ------
         ArgumentError
         """
-        emulated, argument = self.emulated, describe_host(given)
+        emulated, argument = self.emulated, describe_host(replacement)
         callee = Callee(self.name, 0, False)
         fragment = bind(emulated.parameters[position], argument, callee, emulated.sizes[position], False)
         return argument.value if argument.family == "memory" else evaluate(fragment, argument.value)
 
-    def _given(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
+    def _host_arguments(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
         """The arguments, with the host arrays that those of other libraries are."""
         if self._alike:
             return tuple(arguments)
@@ -327,10 +332,10 @@ class EmulatedShape:
         return tuple([value if family == "memory" else argument for family, value, argument in triples])
 
     def _geometry(self, config: Config | Cover) -> Geometry:
-        found = self._geometries.get(config)
-        if found is None:
-            found = self._geometries[config] = self.emulated.geometry(self.arch, config)
-        return found
+        geometry = self._geometries.get(config)
+        if geometry is None:
+            geometry = self._geometries[config] = self.emulated.geometry(self.arch, config)
+        return geometry
 
 
 def pack(emulated: Emulated, values: Sequence[Any]) -> bytes:
@@ -347,7 +352,7 @@ def pack(emulated: Emulated, values: Sequence[Any]) -> bytes:
 def _bind(
     emulated: Emulated,
     streams: tuple[str, bool],
-    given: Sequence[Any],
+    arguments: Sequence[Any],
     described: Sequence[Argument],
     weak: Sequence[bool],
 ) -> EmulatedShape:
@@ -358,7 +363,7 @@ def _bind(
     emulated : Emulated
     streams : (str, bool)
         The arch of the streams that it is for, and whether they are strict.
-    given, described : sequence
+    arguments, described : sequence
         The arguments, as they are and as `describe_host` has them.
     weak : sequence of bool
         Whether each is a number whose value chose its parameter's type.
@@ -367,11 +372,11 @@ def _bind(
     ------
     ArgumentError
     """
-    rows = zip(emulated.parameters, given, described, emulated.sizes, weak, strict=True)
+    rows = zip(emulated.parameters, arguments, described, emulated.sizes, weak, strict=True)
     name = emulated.specialization.name_expression
     fragments = tuple(_fragment(name, *row) for row in rows)
     if streams[1]:
-        fragments = tuple(map(_reached, fragments, given))
+        fragments = tuple(map(_reached, fragments, arguments))
     return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), *streams)
 
 
@@ -383,19 +388,19 @@ def _reached(fragment: Fragment, argument: Any) -> Fragment:
     return fragment._replace(guard=f"({fragment.guard}) and {{k}}is_reached({{a}})", constants=constants)
 
 
-def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argument, size: int, weak: bool) -> Fragment:
+def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argument, size: int, weak: bool) -> Fragment:
     """The fragment of an argument: of a host array the array, others as a device's."""
     callee = Callee(name, 0, False)
     checked = bind(parameter, argument, callee, size, weak)
     if argument.family != "memory" or parameter.kind == "vector":
         return checked
     dtype, rank, readonly = argument.evidence.dtype, argument.evidence.rank, argument.evidence.readonly
-    constants: dict[str, Any] = {"class": type(given), "dtype": dtype}
+    constants: dict[str, Any] = {"class": type(array), "dtype": dtype}
     if (
-        isinstance(given, np.ndarray)
+        isinstance(array, np.ndarray)
         and parameter.kind == "pointer"
         and parameter.count == 1
-        and given.dtype.names is None
+        and array.dtype.names is None
     ):
         guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype and {a}.flags.c_contiguous"
         if parameter.alignment > 1:
@@ -403,17 +408,21 @@ def _fragment(name: str, parameter: BoundParameter, given: Any, argument: Argume
         return Fragment(f"{guard} and {{a}}.flags.writeable is {not readonly}", "{a}", "native", constants)
 
     def is_alike(value: Any) -> bool:
-        found = describe_host(value)
-        size = found.evidence.dtype.itemsize if found.evidence.dtype is not None else 1
-        return layout_of(found.shape, found.strides, found.pointer, size) == parameter.layout
+        described = describe_host(value)
+        size = described.evidence.dtype.itemsize if described.evidence.dtype is not None else 1
+        return layout_of(described.shape, described.strides, described.pointer, size) == parameter.layout
 
     def again(value: Any) -> np.ndarray:
-        found = describe_host(value)
-        evidence = found.evidence
-        if found.family != "memory" or (evidence.dtype, evidence.rank, evidence.readonly) != (dtype, rank, readonly):
+        described = describe_host(value)
+        evidence = described.evidence
+        if described.family != "memory" or (evidence.dtype, evidence.rank, evidence.readonly) != (
+            dtype,
+            rank,
+            readonly,
+        ):
             raise Mismatch
-        bind(parameter, found, callee, size, False)
-        array: np.ndarray = found.value
+        bind(parameter, described, callee, size, False)
+        array: np.ndarray = described.value
         return array
 
     # An array of another layout is another specialization's.
@@ -475,5 +484,5 @@ class EmulatedCode(NamedTuple):
     def image(self) -> EmulatedImage:
         return EmulatedImage()
 
-    def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> EmulatedShape:
-        return _bind(ready, (self.arch, self.strict), given, described, weak)
+    def bind(self, ready: Any, arguments: Any, described: Sequence[Argument], weak: Sequence[bool]) -> EmulatedShape:
+        return _bind(ready, (self.arch, self.strict), arguments, described, weak)

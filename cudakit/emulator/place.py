@@ -24,7 +24,7 @@ ARCH = "sm_90"
 
 
 @functools.cache
-def _kept(strict: bool) -> EmulatedStream:
+def _default_stream(strict: bool) -> EmulatedStream:
     return stream(ARCH, strict=strict)
 
 
@@ -73,29 +73,29 @@ class EmulatorPlace:
         """NumPy."""
         return np
 
-    def module(self, given: EmulatedStream) -> ModuleType:
+    def module(self, stream: EmulatedStream) -> ModuleType:
         """NumPy; for a strict stream with arrays of the device."""
-        return DeviceModule("numpy", np) if given.strict else np
+        return DeviceModule("numpy", np) if stream.strict else np
 
-    def check(self, given: EmulatedStream) -> EmulatedStream:
+    def check(self, stream: EmulatedStream) -> EmulatedStream:
         """The stream itself."""
-        return given
+        return stream
 
-    def identity(self, given: EmulatedStream) -> int:
+    def identity(self, stream: EmulatedStream) -> int:
         """A number for each stream, none of which the driver gives."""
-        return -id(given)
+        return -id(stream)
 
-    def limits(self, given: EmulatedStream | None = None) -> Limits:
+    def limits(self, stream: EmulatedStream | None = None) -> Limits:
         """Limits of the arch that the stream emulates."""
-        return self.limits_of(ARCH if given is None else given.arch)
+        return self.limits_of(ARCH if stream is None else stream.arch)
 
     def limits_of(self, arch: str) -> Limits:
         """Limits of an arch."""
         return limits_of(arch)
 
-    def code(self, given: EmulatedStream) -> EmulatedCode:
+    def code(self, stream: EmulatedStream) -> EmulatedCode:
         """Of the stream's arch."""
-        return EmulatedCode(given.arch, given.strict)
+        return EmulatedCode(stream.arch, stream.strict)
 
     def default_code(self, arch: str | None) -> EmulatedCode:
         """Of that arch."""
@@ -107,62 +107,62 @@ class EmulatorPlace:
 
     def current(self) -> EmulatedStream:
         """That of the innermost `using` of the thread; outside of all, one that is kept for it."""
-        return _used.streams[-1] if _used.streams else _kept(bool(_Strict.blocks))
+        return _used.streams[-1] if _used.streams else _default_stream(bool(_Strict.blocks))
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
         """A new stream, of the arch and with the limits of another."""
         return stream(ARCH, strict=bool(_Strict.blocks)) if like is None else like.alike()
 
     @contextlib.contextmanager
-    def using(self, given: EmulatedStream) -> Iterator[ModuleType]:
+    def using(self, stream: EmulatedStream) -> Iterator[ModuleType]:
         """NumPy's work is done at once, and needs no stream; what names none is put on this one."""
-        _used.streams.append(given)
+        _used.streams.append(stream)
         try:
-            yield self.module(given)
+            yield self.module(stream)
         finally:
-            _used.streams.remove(given)
+            _used.streams.remove(stream)
 
-    def check_operands(self, op: str, named: Sequence[tuple[str, Any]]) -> None:
+    def check_operands(self, op: str, operands: Sequence[tuple[str, Any]]) -> None:
         """Refuse arrays of the host, for a strict stream.
 
         Raises
         ------
         ArgumentError
         """
-        for name, value in named:
+        for name, value in operands:
             refuse_host_operand(op, name, value)
 
-    def upload(self, given: EmulatedStream, array: np.ndarray) -> np.ndarray:
+    def upload(self, stream: EmulatedStream, array: np.ndarray) -> np.ndarray:
         """A host array of an op's own, as one of the device; it is not copied."""
-        return as_device(array) if given.strict else array
+        return as_device(array) if stream.strict else array
 
-    def empty(self, given: EmulatedStream, shape: Any, dtype: Any) -> np.ndarray:
+    def empty(self, stream: EmulatedStream, shape: Any, dtype: Any) -> np.ndarray:
         """A new array of an op, not initialised."""
-        made = np.ndarray(shape, dtype)
-        return as_device(made) if given.strict else made
+        array = np.ndarray(shape, dtype)
+        return as_device(array) if stream.strict else array
 
-    def copy(self, given: EmulatedStream, source: np.ndarray, target: np.ndarray) -> None:
+    def copy(self, stream: EmulatedStream, source: np.ndarray, target: np.ndarray) -> None:
         """Copy elements as part of an op on the stream."""
-        with order().shown(given, "copy", (source,), (target,)):
+        with order().shown(stream, "copy", (source,), (target,)):
             target[...] = source
 
-    def order(self, given: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
+    def order(self, stream: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
         """Let one stream come after another."""
         if wait:
-            given.wait(after)
+            stream.wait(after)
 
-    def mark(self, given: EmulatedStream, spent: EmulatedEvent | None = None) -> EmulatedEvent:
+    def mark(self, stream: EmulatedStream, spent: EmulatedEvent | None = None) -> EmulatedEvent:
         """An event that knows its step; `spent` once more, where there is one."""
-        return given.record(spent)
+        return stream.record(spent)
 
     def elapsed_ms(self, begun: EmulatedEvent, ended: EmulatedEvent) -> float:
         """A thousand steps count as a millisecond."""
         return (ended - begun) / 1000
 
-    def capture(self, given: EmulatedStream) -> Any | None:
+    def capture(self, stream: EmulatedStream) -> Any | None:
         """The capture that is open on the stream."""
-        return None if given.recorder is None else given.recorder.capture
+        return None if stream.recorder is None else stream.recorder.capture
 
-    def is_capturing(self, given: EmulatedStream) -> bool:
+    def is_capturing(self, stream: EmulatedStream) -> bool:
         """Whether launches on the stream are recorded instead of run."""
-        return given.recorder is not None
+        return stream.recorder is not None

@@ -90,7 +90,7 @@ class Emulated(ABC):
         """The memory of its module."""
 
     @abstractmethod
-    def geometry(self, arch: str, given: Config | Cover) -> Geometry:
+    def geometry(self, arch: str, config: Config | Cover) -> Geometry:
         """Grid and block, checked against what the kernel and the device of an arch allow."""
 
     @abstractmethod
@@ -138,10 +138,10 @@ class EmulatedThreads(Emulated):
         """Names in the program of parameters that may be pointers, and of those to const the name in the head."""
         names = iter(variable.name for variable in self.entry.parameters)
         return {
-            name: each.name if each.kind == "pointer" and each.const else ""
-            for each in self.parameters
-            for name in islice(names, each.parts)
-            if each.kind not in ("scalar", "vector")
+            name: parameter.name if parameter.kind == "pointer" and parameter.const else ""
+            for parameter in self.parameters
+            for name in islice(names, parameter.parts)
+            if parameter.kind not in ("scalar", "vector")
         }
 
     @property
@@ -177,11 +177,11 @@ class EmulatedThreads(Emulated):
             late=stream.schedule is not None or bool(checks),
         )
 
-    def geometry(self, arch: str, given: Config | Cover) -> Geometry:
+    def geometry(self, arch: str, requested: Config | Cover) -> Geometry:
         name, bounds = self.specialization.name_expression, LaunchBounds.of(self.entry.directives)
         limits = limits_of(arch)
         own = bounds.threads or prod(bounds.block or (limits.threads_per_block,))
-        config = spread(given, min(_COVER_THREADS, own), bounds) if isinstance(given, Cover) else given
+        config = spread(requested, min(_COVER_THREADS, own), bounds) if isinstance(requested, Cover) else requested
         config = bounded(name, config, bounds)
         static = self.loaded.shared(self.symbol).static_bytes
         check_launch(name, config, limits, own, "set by its __launch_bounds__", static)
@@ -204,7 +204,7 @@ class EmulatedTiles(Emulated):
     def compiled_sizes(self) -> tuple[int, ...]:
         from cudakit.emulator.tile.values import dtype_of
 
-        return tuple(dtype_of(each).itemsize for each in self.loaded.module.functions[self.symbol].parameters)
+        return tuple(dtype_of(parameter).itemsize for parameter in self.loaded.module.functions[self.symbol].parameters)
 
     @cached_property
     def layout(self) -> struct.Struct:
@@ -214,9 +214,9 @@ class EmulatedTiles(Emulated):
     def memory(self) -> Memory:
         return self.loaded.memory
 
-    def geometry(self, arch: str, given: Config | Cover) -> Geometry:
+    def geometry(self, arch: str, requested: Config | Cover) -> Geometry:
         name = self.specialization.name_expression
-        config = tiled(name, given)
+        config = tiled(name, requested)
         check_grid(name, config, limits_of(arch))
         return Geometry(config.grid, config.block)
 

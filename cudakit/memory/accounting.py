@@ -348,7 +348,7 @@ def _emulated(kind: str) -> tuple[int, int]:
         return 0, 0
     from cudakit.emulator.face import room
 
-    return room().taken(kind)
+    return room().usage(kind)
 
 
 def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device") -> np.ndarray:

@@ -222,7 +222,7 @@ class Execution:
     def instruction(self, given: program.Instruction, registers: Registers, condition: Formula, path: Path) -> None:
         """Do an instruction that does not branch."""
         registers.numbers.path = path
-        if flow.waits(given):
+        if flow.is_barrier(given):
             if {"cluster", "red"} & set(given.modifiers):
                 raise Unsupported(f"the instruction {given}")
             named = getattr(given.operands[0], "value", None) if given.operands else 0
@@ -318,7 +318,7 @@ class Execution:
             for number in members
             for given in self.function.code[self.flow.blocks[number].first : self.flow.blocks[number].last]
         ]
-        has_barrier = any(flow.waits(given) for given in code)
+        has_barrier = any(flow.is_barrier(given) for given in code)
         name = f"loop {next(self._names)}"
         outer = self.loops
         if has_barrier and any(each.has_barrier for each in outer):

@@ -279,9 +279,9 @@ class Registers:
             return Opaque("it is a float") if operand.float_bits else polynomial(operand.value)
         if isinstance(operand, program.Symbol):
             return self.base_of(operand.name) + operand.offset
-        if isinstance(operand, program.Group) and operand.kind == "not":
+        if isinstance(operand, program.Group) and operand.notation == "not":
             return negation(self.predicate(operand.items[0]))
-        if isinstance(operand, program.Group) and operand.kind == "negative":
+        if isinstance(operand, program.Group) and operand.notation == "negative":
             return -self.number(operand.items[0])
         return Opaque("it is of several parts")
 
@@ -383,7 +383,7 @@ class NumberWord(words.Word):
         return self.numbers.canonical(self.number, self.bits, self.signed)
 
     @property
-    def known(self) -> int | None:
+    def constant_value(self) -> int | None:
         if isinstance(self.value, Polynomial):
             return None if self.value.constant is None else self.canonical.constant
         return {TRUE: 1, FALSE: 0}.get(self.truth) if isinstance(self.value, FORMULAS) else None
@@ -413,7 +413,7 @@ def step(given: program.Instruction, registers: Registers, condition: Formula) -
     Unsupported
     """
     does = facts.facts_of(given).does
-    if does in ("hints", "fences", "meets"):
+    if does in ("hints", "fences", "converges"):
         return
     if does == "calls":
         raise Unsupported("a call of a function that is not inlined")
@@ -456,7 +456,7 @@ def _results(given: program.Instruction, registers: Registers, reason: str) -> l
         if source == "int":
             read.append(operand.value if isinstance(operand, program.Immediate) else None)
             continue
-        kind = words.KINDS.get(words.source_kind(entry.form, source), "")
+        kind = words.WORD_TYPES.get(words.source_type(entry.form, source), "")
         # Branches on the sizes of floats choose what is read with their bits.
         value = _operand(registers, operand, kind, given.opcode == "abs")
         read.append(NumberWord(registers.numbers, value, kind, reason))
@@ -562,15 +562,15 @@ def _disjoint(word: NumberWord, opcode: str, a: Polynomial, b: Polynomial) -> Po
 
 
 def _shifted_left(a: NumberWord, kind: str, by: NumberWord) -> Value:
-    if by.known is None:
+    if by.constant_value is None:
         raise _Unfollowed
-    return a.number * (1 << by.known)
+    return a.number * (1 << by.constant_value)
 
 
 def _shifted_right(a: NumberWord, kind: str, by: NumberWord) -> Value:
-    if by.known is None:
+    if by.constant_value is None:
         raise _Unfollowed
-    return a.numbers.divided(a.canonical, polynomial(1 << by.known))[0]
+    return a.numbers.divided(a.canonical, polynomial(1 << by.constant_value))[0]
 
 
 def _high_product(a: NumberWord, kind: str, b: NumberWord) -> Value:
@@ -589,7 +589,7 @@ def _quotient(is_rest: bool) -> Callable[..., NumberWord]:
             positive = at_least(x, 0)
             made = numbers.chosen(((positive, made), (negation(positive), -numbers.divided(-x, y)[is_rest])))
         word = a._made(made, kind)
-        word.impossible = b.do("eq", "pred", b.constant(0, b.kind)).truth
+        word.impossible = b.do("eq", "pred", b.constant(0, b.type_name)).truth
         return word
 
     return do
@@ -597,7 +597,7 @@ def _quotient(is_rest: bool) -> Callable[..., NumberWord]:
 
 def _compared(name: str) -> Callable[..., Formula]:
     def do(a: NumberWord, kind: str, b: NumberWord) -> Formula:
-        if a.kind[0] == "f":
+        if a.type_name[0] == "f":
             return _compared_floats(name, a, b)
         return a.numbers.compare(name, a.number, b.number, a.bits, a.signed)
 
@@ -606,7 +606,7 @@ def _compared(name: str) -> Callable[..., Formula]:
 
 def _float(a: NumberWord) -> tuple[Polynomial, Formula]:
     """The bits of a float, and whether it is a number."""
-    infinity = _INFINITIES.get(a.kind)
+    infinity = _INFINITIES.get(a.type_name)
     if infinity is None:
         raise _Unfollowed
     bits, sign = a.canonical, 1 << a.bits - 1
@@ -618,10 +618,10 @@ def _compared_floats(name: str, a: NumberWord, b: NumberWord) -> Formula:
     bits, is_number = _float(a)
     if b is a and name in ("eq", "ne"):
         return is_number if name == "eq" else negation(is_number)
-    if b.known is None or not 0 < b.known <= _INFINITIES[a.kind]:
+    if b.constant_value is None or not 0 < b.constant_value <= _INFINITIES[a.type_name]:
         raise _Unfollowed
-    more = everything((at_least(bits, b.known + 1), at_least(_INFINITIES[a.kind], bits)))
-    same = equal(bits, b.known)
+    more = everything((at_least(bits, b.constant_value + 1), at_least(_INFINITIES[a.type_name], bits)))
+    same = equal(bits, b.constant_value)
     if name in ("eq", "ne"):
         return same if name == "eq" else negation(same)
     if name in ("gt", "ge"):
@@ -656,9 +656,9 @@ def _converted(a: NumberWord, kind: str) -> Value:
     if kind not in INTEGERS:
         raise _Unfollowed
     bits, signed = INTEGERS[kind]
-    if a.kind == "pred":
+    if a.type_name == "pred":
         return a.numbers.chosen(((a.truth, polynomial(1)), (negation(a.truth), polynomial(0))))
-    if a.kind not in INTEGERS:
+    if a.type_name not in INTEGERS:
         return a.unknown(*words.bounds(signed, bits))
     if bits > a.bits:
         return a.canonical

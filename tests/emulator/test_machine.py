@@ -395,13 +395,13 @@ class Heard:
         self.told: list[tuple[Any, ...]] = []
 
     def issued(self, copies: Copies) -> None:
-        self.told.append(("issued", copies.given))
+        self.told.append(("issued", copies.instr))
 
     def landed(self, copies: Copies, positions: np.ndarray, awaited: str) -> None:
-        self.told.append(("landed", copies.given, positions.tolist(), awaited))
+        self.told.append(("landed", copies.instr, positions.tolist(), awaited))
 
     def left(self, copies: Copies, positions: np.ndarray) -> None:
-        self.told.append(("left", copies.given, positions.tolist()))
+        self.told.append(("left", copies.instr, positions.tolist()))
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_arrays_are_marked_only_while_somebody_asks() -> None:
     marks.mark(before)
     marks.ask(2)
     marks.ask(-1)
-    assert marks.asked == 1
+    assert marks.watchers == 1
     marks.mark(asked)
     marks.ask(-1)
     after = np.zeros(8)
@@ -205,21 +205,21 @@ def test_an_array_is_found_by_an_address_within() -> None:
 
 def test_what_is_held_is_counted_by_kind() -> None:
     room = Room()
-    assert room.taken("device") == (0, 0)
+    assert room.usage("device") == (0, 0)
     first = room.array((10,), np.dtype("f4"), "device", None)
     second = room.array((2, 3), np.dtype("f8"), "device", None)
     other = room.array((1,), np.dtype("u1"), "managed", None)
-    assert room.taken("device") == (88, 88)
-    assert room.taken("managed") == (1, 1)
+    assert room.usage("device") == (88, 88)
+    assert room.usage("managed") == (1, 1)
     del first
     gc.collect()
-    assert room.taken("device") == (48, 88)
+    assert room.usage("device") == (48, 88)
     third = room.array((5,), np.dtype("f4"), "device", None)
-    assert room.taken("device") == (68, 88)
+    assert room.usage("device") == (68, 88)
     del second, third, other
     gc.collect()
-    assert room.taken("device") == (0, 88)
-    assert room.taken("managed") == (0, 1)
+    assert room.usage("device") == (0, 88)
+    assert room.usage("managed") == (0, 1)
 
 
 def test_a_view_is_known_by_the_array_that_owns_it() -> None:

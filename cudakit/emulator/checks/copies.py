@@ -50,7 +50,7 @@ class UnderWay:
 
     def issued(self, copies: Copies) -> None:
         """Compare what is read and written with accesses before, and mark it."""
-        plan = self._plans.get(id(copies.given))
+        plan = self._plans.get(id(copies.instr))
         if plan is None or self._machine.memory.cluster > 1:
             return
         marks = self._marks[id(copies)] = []
@@ -84,7 +84,7 @@ class UnderWay:
             return
         done = np.zeros(copies.lanes.size, bool)
         done[positions] = True
-        now = self._races.next_event(self._plans[id(copies.given)])
+        now = self._races.next_event(self._plans[id(copies.instr)])
         for mark in marks:
             here = done[mark.positions]
             mark.shadow.end(mark.where[here], mark.mark)
@@ -101,7 +101,7 @@ class UnderWay:
 
     def left(self, copies: Copies, positions: np.ndarray) -> None:
         """Somebody exits before they are done."""
-        plan = self._plans.get(id(copies.given))
+        plan = self._plans.get(id(copies.instr))
         if plan is not None and copies.writes:
             file, line = self._telling.place(plan)
             lane = self._machine.name_of(int(copies.lanes[positions[0]]))

@@ -122,7 +122,7 @@ def _stores(instruction: Instruction) -> bool:
 def _crosses(instruction: Instruction) -> bool:
     """Whether other lanes of the warp are given what an instruction reads."""
     facts = facts_of(instruction)
-    return facts.does == "computes" and facts.warp in ("named", "all")
+    return facts.does == "computes" and facts.warp in ("mask", "all")
 
 
 def _written(instruction: Instruction) -> set[str]:
@@ -275,8 +275,8 @@ def plan_of(given: Instruction, function: Function, context: Context) -> Plan | 
             is_volatile="volatile" in modifiers,
             itemsize=DTYPES[type_of(given)].itemsize if touches(given) else 0,
         )
-    if facts.warp in ("named", "all"):
-        is_masked = facts.warp == "named" and (facts.does == "meets" or "sync" in modifiers)
+    if facts.warp in ("mask", "all"):
+        is_masked = facts.warp == "mask" and (facts.does == "converges" or "sync" in modifiers)
         mask = context.read(given.operands[-1], "u32") if is_masked else None
         return Plan(given, function, does="meeting", mask=mask)
     return None

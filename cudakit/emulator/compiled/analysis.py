@@ -18,7 +18,7 @@ from cudakit.emulator.compiled.emit.warps import is_counted
 from cudakit.emulator.compiled.layout import Layout
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, Shapes, resized
 from cudakit.emulator.isa.facts import facts_of, is_atomic, is_strong, sources, targets
-from cudakit.emulator.isa.flow import Flow, ends_block, polling, waits
+from cudakit.emulator.isa.flow import Flow, ends_block, is_barrier, polling
 from cudakit.emulator.machine.decode import STORAGE, Context
 from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Operand, Register, Symbol
 
@@ -105,7 +105,7 @@ class Saves:
 
     def __init__(self, flow: Flow, shapes: Shapes, whole: bool) -> None:
         code = flow.code
-        ends = {n: flow.blocks[n].successors[0] for n in flow.order if flow.blocks[n].waits}
+        ends = {n: flow.blocks[n].successors[0] for n in flow.order if flow.blocks[n].has_barrier}
         live = {n: shapes.live_in[after] if after != flow.end else set[str]() for n, after in ends.items()}
         self.stores: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
         self.loads: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
@@ -284,7 +284,7 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
 def _is_free(context: Context) -> bool:
     if context.local or _uses_shared(context):
         return False
-    return not any(given.opcode == "call" or waits(given) or is_strong(given) for given in context.function.code)
+    return not any(given.opcode == "call" or is_barrier(given) or is_strong(given) for given in context.function.code)
 
 
 def _uses_shared(context: Context) -> bool:
@@ -343,12 +343,12 @@ class Analysis:
         shapes = self.shapes = Shapes(function, flow, special, transfer, self.polling)
         self.raw: set[str] = self._raw()
         self.uses_shared: bool = _uses_shared(context)
-        self.waiting: list[int] = [number for number in flow.order if flow.blocks[number].waits]
+        self.waiting: list[int] = [number for number in flow.order if flow.blocks[number].has_barrier]
         self.parted_waits: list[int] = [number for number in self.waiting if number in shapes.parted]
         polls = [number for number in flow.order if number in self.polling]
         self.parted_polls: list[int] = [number for number in polls if number in shapes.parted]
         self.lone_polls: list[int] = [number for number in polls if number not in shapes.parted]
-        self.counted: bool = any(is_counted(given) for given in function.code if waits(given))
+        self.counted: bool = any(is_counted(given) for given in function.code if is_barrier(given))
         self.suspends: bool = bool(self.waiting or self.polling)
         self.lasting: set[str] = set()
         if not self.suspends:
@@ -356,7 +356,7 @@ class Analysis:
             predicates = [name for name, kind in function.registers.items() if kind == "pred"]
             once = {name for name in predicates if written.count(name) == 1}
             self.lasting = once - shapes.kept - shapes.live_in[0]
-        self.meets_parted: bool = any(flow.blocks[number].meets for number in shapes.parted)
+        self.meets_parted: bool = any(flow.blocks[number].has_collective for number in shapes.parted)
 
     def last_of(self, number: int) -> Instruction:
         """The instruction that a block ends with."""

@@ -29,7 +29,7 @@ from cudakit.emulator.compiled.scaffold import Scaffold, Waiting
 from cudakit.emulator.compiled.shapes import UNIFORM, Affine
 from cudakit.emulator.instructions.access import parts, space_of, type_of
 from cudakit.emulator.isa.facts import facts_of, is_atomic, sources, targets, touches
-from cudakit.emulator.isa.flow import Block, ends_block, meets, named_lanes
+from cudakit.emulator.isa.flow import Block, ends_block, is_collective, member_mask
 from cudakit.emulator.machine.decode import Context
 from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Register
 
@@ -339,7 +339,7 @@ class _Kernel:
         mask_place = scaffold.masks.get(number)
         none, every = constant(b.mask_type, 0), constant(b.mask_type, -1)
         text.label(scaffold.chain(place))
-        meeting = number in self.parted and block.meets
+        meeting = number in self.parted and block.has_collective
         if mask_place is not None:
             here = text.load(b.mask_type, mask_place)
             if meeting:
@@ -391,7 +391,7 @@ class _Kernel:
                 text.label(out)
                 continue
             scaffold.tick()
-            meeting = flow.blocks[header].meets
+            meeting = flow.blocks[header].has_collective
             text.jump(scaffold.chain(flow.place[header]) if meeting else scaffold.body(header))
             text.label(out)
         text.jump(scaffold.chain(place + 1))
@@ -440,7 +440,7 @@ class _Kernel:
 
     def _same_mask(self, given: Instruction) -> bool:
         """Whether all lanes that come to an instruction name the same lanes."""
-        return "sync" not in given.modifiers or self.known.shapes.shape(named_lanes(given)) in (UNIFORM, None)
+        return "sync" not in given.modifiers or self.known.shapes.shape(member_mask(given)) in (UNIFORM, None)
 
     def _come_together(self, given: Instruction, here: X) -> X:
         """Of lanes, as bits, those of which all that they name have come to an instruction, or have left."""
@@ -449,7 +449,7 @@ class _Kernel:
             return here
         alive = text.load(b.mask_type, scaffold.alive)
         missing = text.binary("and", alive, text.binary("xor", here, -1))
-        value = b.read(named_lanes(given), "b32")
+        value = b.read(member_mask(given), "b32")
         named = value.x if value.shape == UNIFORM else b.lanes(value)
         if given.guard is not None:
             # Lanes that the guard leaves out wait for none.
@@ -466,7 +466,7 @@ class _Kernel:
     def _named_by_itself(self, given: Instruction) -> None:
         """Stop at a lane that is not in the mask of those that it waits for."""
         b, text = self.b, self.text
-        operand = named_lanes(given)
+        operand = member_mask(given)
         if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
             return
         value = b.read(operand, "b32")
@@ -491,7 +491,7 @@ class _Kernel:
             return
 
         def emit() -> None:
-            if "sync" in given.modifiers and meets(given):
+            if "sync" in given.modifiers and is_collective(given):
                 self._named_by_itself(given)
             entry.emit(given, b)
 
@@ -513,7 +513,7 @@ class _Kernel:
         given = self.known.last_of(number)
         b.given = given
         lanes = b.bits(b.all_lanes() if mask is None else mask)
-        if block.waits:
+        if block.has_barrier:
             self.waiting.wait(place, number, mask)
             return
         if given.opcode == "brx":

@@ -55,9 +55,9 @@ class Machine:
             return Refusal("clusters of blocks")
         if geometry.threads > _MOST_THREADS:
             return Refusal(f"blocks of more than {_MOST_THREADS} threads")
-        made: _Made | None = module.made.get(self)
+        made: _Made | None = module.compiled.get(self)
         if made is None:
-            made = module.made[self] = _Made()
+            made = module.compiled[self] = _Made()
         key = (entry.name, geometry.block, module.memory.watcher is not None)
         again = made.found.get(key)
         if again is not None:

@@ -186,7 +186,7 @@ class Shapes:
         # Where lanes wait for others, those that need not wait go on, past where they would meet again.
         for number in list(self.parted):
             block = flow.blocks[number]
-            if number in self.polling or block.waits or block.meets:
+            if number in self.polling or block.has_barrier or block.has_collective:
                 self.parted |= flow.until([number], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
@@ -237,9 +237,9 @@ class Shapes:
         for number in self.parted:
             block = flow.blocks[number]
             after = block.successors[0]
-            if block.waits and after != flow.end and name in self.live_in[after]:
+            if block.has_barrier and after != flow.end and name in self.live_in[after]:
                 return True
-            if (block.meets or number in self.polling) and name in self.live_in[number]:
+            if (block.has_collective or number in self.polling) and name in self.live_in[number]:
                 return True
         return False
 

@@ -103,7 +103,7 @@ class Inlined:
     def _call(self, given: Instruction, path: tuple[str, ...]) -> None:
         operands = list(given.operands)
         results: tuple[str, ...] = ()
-        if isinstance(operands[0], Group) and operands[0].kind == "arguments":
+        if isinstance(operands[0], Group) and operands[0].notation == "arguments":
             results = tuple(item.name for item in operands.pop(0).items if isinstance(item, Symbol))  # type: ignore[union-attr]
         target = operands.pop(0)
         arguments: tuple[str, ...] = ()
@@ -212,7 +212,7 @@ def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | 
         assert not isinstance(base, Address | Group)
         return Address(base, operand.offset, tuple(_mapped(each, renamed) for each in operand.coordinates))
     if isinstance(operand, Group):
-        return Group(operand.kind, tuple(_mapped(each, renamed) for each in operand.items))
+        return Group(operand.notation, tuple(_mapped(each, renamed) for each in operand.items))
     return operand
 
 

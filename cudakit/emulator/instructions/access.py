@@ -51,7 +51,7 @@ def type_of(given: Instruction) -> str:
 
 def parts(operand: Operand) -> tuple[Operand, ...]:
     """Elements of a vector operand, or the operand itself."""
-    return operand.items if isinstance(operand, Group) and operand.kind == "vector" else (operand,)
+    return operand.items if isinstance(operand, Group) and operand.notation == "vector" else (operand,)
 
 
 def elements(given: Instruction, operand: Operand) -> tuple[Operand, ...]:
@@ -316,7 +316,7 @@ def aligned(given: Instruction, step: Step, size: int = WARP) -> Control:
             step(frame, None, machine)
             return True
         lanes = np.arange(machine.lanes) if active is None else active
-        waiting = machine.come.setdefault(here, np.zeros(machine.lanes, bool))
+        waiting = machine.arrived.setdefault(here, np.zeros(machine.lanes, bool))
         waiting[lanes] = True
         come = np.flatnonzero(waiting)
         group = machine.warp_of if size == WARP else machine.warpgroup_of

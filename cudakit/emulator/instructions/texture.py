@@ -75,7 +75,7 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
     reads = [handle_of(source, context), *coordinates_of(source, ["u32"] * layered + [kind] * rank, context)]
     moves = [context.read(item, "s32") for item in rest[0].items[:rank]] if rest and isinstance(rest[0], Group) else []
     resident = None
-    if isinstance(target, Group) and target.kind == "pair":
+    if isinstance(target, Group) and target.notation == "pair":
         target, to = target.items
         resident = context.write(to, "pred")
     assert isinstance(target, Group)

@@ -155,7 +155,7 @@ def synchronised(
 
 def _writers(context: Context, target: Operand) -> list[Writer]:
     """Writers of ``d|p``, or of ``d`` alone."""
-    items = target.items if isinstance(target, Group) and target.kind == "pair" else (target,)
+    items = target.items if isinstance(target, Group) and target.notation == "pair" else (target,)
     return [context.write(item, kind) for item, kind in zip(items, ("b32", "pred"), strict=False)]
 
 

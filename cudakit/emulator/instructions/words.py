@@ -16,7 +16,7 @@ import numpy as np
 from cudakit.emulator.instructions import rounding
 from cudakit.emulator.instructions.rounding import canonical, flush
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
-from cudakit.emulator.isa.words import BITS, KINDS, MEANINGS, Form, Meaning, Word, bound, results_of, source_kind
+from cudakit.emulator.isa.words import BITS, MEANINGS, WORD_TYPES, Form, Meaning, Word, bound, results_of, source_type
 from cudakit.emulator.machine.decode import CARRY, DTYPES, INSTRUCTIONS, Context, Step, constant_of
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
@@ -109,19 +109,19 @@ class ArrayWord(Word):
         self.value = value
 
     @property
-    def known(self) -> int | None:
+    def constant_value(self) -> int | None:
         return int(self.value) if isinstance(self.value, np.integer | np.bool_) else None
 
     def constant(self, value: int, kind: str) -> ArrayWord:
         return ArrayWord(constant(value, kind), kind)
 
     def do(self, name: str, kind: str, *others: Any) -> ArrayWord:
-        if name == "choose" and self.known is not None:
-            chosen: ArrayWord = others[0 if self.known else 1]
+        if name == "choose" and self.constant_value is not None:
+            chosen: ArrayWord = others[0 if self.constant_value else 1]
             return chosen
-        if name == "view" and DTYPES[kind] == DTYPES[self.kind]:
+        if name == "view" and DTYPES[kind] == DTYPES[self.type_name]:
             return ArrayWord(self.value, kind)
-        if name in ("shl", "shr") and others[0].kind != kind:
+        if name in ("shl", "shr") and others[0].type_name != kind:
             by = others[0]
             others = (
                 by.view(kind) if by.bits == self.bits else (by.min(self.bits) if by.bits > self.bits else by).to(kind),
@@ -129,7 +129,7 @@ class ArrayWord(Word):
         words = [other.value for other in others if isinstance(other, ArrayWord)]
         numbers = tuple(other for other in others if not isinstance(other, Word))
         arguments = (self.value, *words)
-        function = _function(name, self.kind, kind, numbers)
+        function = _function(name, self.type_name, kind, numbers)
         work = (4 if name in _CHAINS else 1) * (3 if name in ("clz", "fma") or 64 in (self.bits, BITS[kind]) else 1)
         if all(isinstance(argument, np.generic) for argument in arguments):
             with np.errstate(all="ignore"):
@@ -386,7 +386,7 @@ def _arrays_of(
     words: list[Any] = []
     names: list[str] = []
     for source, value in zip(meaning.sources, known, strict=False):
-        kind = KINDS.get(source_kind(form, source), "")
+        kind = WORD_TYPES.get(source_type(form, source), "")
         if source == "int":
             words.append(value)
         elif value is not None:
@@ -399,7 +399,7 @@ def _arrays_of(
     function, work = compiled(results, names)
     if work >= _LONG and len(results) == 1:
         function = in_pieces(function)
-    return function, [result.kind for result in results]
+    return function, [result.type_name for result in results]
 
 
 def _known(source: str, operand: Operand) -> int | None:
@@ -423,7 +423,7 @@ def step(given: Instruction, context: Context) -> Step:
     known = tuple([_known(source, operand) for source, operand in sources])
     function, kinds = _arrays_of(meaning, form, known, len(targets))
     reads = [
-        (operand, source_kind(form, source))
+        (operand, source_type(form, source))
         for (source, operand), value in zip(sources, known, strict=True)
         if value is None
     ]

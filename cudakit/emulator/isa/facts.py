@@ -12,15 +12,15 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from cudakit.emulator.ptx.program import Group, Instruction, Operand, Register, registers_in
 
-#: ``computes``: gives a register, of its operands in its own lane or, where lanes of a warp meet, in others.
-#: ``accesses``: memory, at once. ``copies``: asynchronously; ``sends``: a value, asynchronously; ``commits``: tells
-#: how these are waited for, or waits for them. ``maps``: tensor maps. ``discards``: what memory holds.
-#: ``signals``: an mbarrier. ``fences``: orders accesses. ``meets``: at a barrier of a warp. ``waits``, ``arrives``: at
-#: one of a block or a cluster.
-#: ``branches``, ``calls``; ``leaves``: a function or the kernel; ``stops``: the kernel, as a fault.
-#: ``stack``: the thread's own. ``hints``: changes no register and no memory.
+#: What an instruction does. ``computes``: writes a register from operands of its own lane, or of lanes of its warp.
+#: ``accesses``: memory, at once. ``copies``: memory, asynchronously. ``sends``: a value, asynchronously.
+#: ``commits``: groups asynchronous copies, or waits for them. ``maps``: tensor maps. ``discards``: memory's content.
+#: ``signals``: an mbarrier. ``fences``: orders accesses. ``converges``: at a barrier of a warp.
+#: ``waits``, ``arrives``: at a barrier of a block or a cluster. ``branches``, ``calls``.
+#: ``leaves``: a function or the kernel. ``stops``: the kernel, as a fault. ``stack``: the thread's own stack.
+#: ``hints``: changes no register and no memory.
 Does: TypeAlias = Literal[
-    "computes", "accesses", "copies", "sends", "commits", "maps", "discards", "signals", "fences", "meets", "waits",
+    "computes", "accesses", "copies", "sends", "commits", "maps", "discards", "signals", "fences", "converges", "waits",
     "arrives", "branches", "calls", "leaves", "stops", "stack", "hints", "",
 ]  # fmt: skip
 #: In the order in which counters show them.
@@ -92,7 +92,7 @@ class Facts(NamedTuple):
     updates: bool = False
     carry: bool = False
     memory: tuple[Memory, ...] = ()
-    warp: Literal["", "named", "all", "seen"] = ""
+    warp: Literal["", "mask", "all", "active"] = ""
     polls: bool = False
     address: Literal["", "pointer", "offset"] = ""
     operations: int = 0
@@ -159,7 +159,7 @@ FACTS: dict[str, Facts] = {
     "shl": Facts("9.7.8.8", "logic", address="offset"),
     "shr": Facts("9.7.8.9", "logic", address="offset"),
     "mov": Facts("9.7.9.3, 9.7.9.4", "move", address="pointer"),
-    "shfl": Facts("9.7.9.5, 9.7.9.6", "warp", warp="named"),
+    "shfl": Facts("9.7.9.5, 9.7.9.6", "warp", warp="mask"),
     "prmt": Facts("9.7.9.7", "logic"),
     "ld": Facts("9.7.9.8, 9.7.9.9", "load", "accesses", memory=_LOAD),
     "ldu": Facts("9.7.9.10", "load", "accesses", memory=_LOAD),
@@ -202,19 +202,19 @@ FACTS: dict[str, Facts] = {
     **dict.fromkeys(("bar", "barrier"), Facts("9.7.13.1", "barrier", "waits", result=())),
     **dict.fromkeys(("bar.arrive", "barrier.arrive"), Facts("9.7.13.1", "barrier", "arrives", result=())),
     **dict.fromkeys(("bar.red", "barrier.red"), Facts("9.7.13.1", "barrier", "waits")),
-    **dict.fromkeys(("bar.warp", "barrier.warp"), Facts("9.7.13.2", "barrier", "meets", result=(), warp="named")),
+    **dict.fromkeys(("bar.warp", "barrier.warp"), Facts("9.7.13.2", "barrier", "converges", result=(), warp="mask")),
     "barrier.cluster.wait": Facts("9.7.13.3", "barrier", "waits", result=()),
     "barrier.cluster.arrive": Facts("9.7.13.3", "barrier", "arrives", result=()),
     **dict.fromkeys(("fence", "membar"), Facts("9.7.13.4", "barrier", "fences", result=())),
     "atom": Facts("9.7.13.5", "atomic", "accesses", memory=(Memory("atomics", 1, value=2),), polls=True),
     "red": Facts("9.7.13.6", "atomic", "accesses", result=(), memory=(Memory("atomics", 0, value=1),)),
     "red.async": Facts("9.7.13.7", "atomic", "sends", result=(), memory=(Memory("atomics"),)),
-    "vote": Facts("9.7.13.8, 9.7.13.9", "warp", warp="named"),
-    "match": Facts("9.7.13.10", "warp", warp="named"),
-    "activemask": Facts("9.7.13.11", "warp", warp="seen"),
-    "redux": Facts("9.7.13.12", "warp", warp="named"),
+    "vote": Facts("9.7.13.8, 9.7.13.9", "warp", warp="mask"),
+    "match": Facts("9.7.13.10", "warp", warp="mask"),
+    "activemask": Facts("9.7.13.11", "warp", warp="active"),
+    "redux": Facts("9.7.13.12", "warp", warp="mask"),
     "griddepcontrol": Facts("9.7.13.13", "barrier", "hints", result=()),
-    "elect": Facts("9.7.13.14", "warp", warp="named"),
+    "elect": Facts("9.7.13.14", "warp", warp="mask"),
     "mbarrier": Facts("9.7.13.15", "barrier", "signals"),
     "cp.async.mbarrier.arrive": Facts("9.7.13.15.15", "copy", "commits", result=()),
     **dict.fromkeys(

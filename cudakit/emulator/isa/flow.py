@@ -22,26 +22,26 @@ class Block:
     #: Blocks that may come next; `Flow.end` for leaving. A branch's target comes first, what follows it last.
     successors: tuple[int, ...] = ()
     #: Whether lanes of a warp wait for each other at its first instruction, and vectors at its last.
-    meets: bool = False
-    waits: bool = False
+    has_collective: bool = False
+    has_barrier: bool = False
     predecessors: list[int] = field(default_factory=list)
     #: Headers of the loops around it, the outermost first.
     loops: tuple[int, ...] = ()
 
 
-def meets(given: Instruction) -> bool:
+def is_collective(instr: Instruction) -> bool:
     """Whether lanes of a warp wait for each other at an instruction; a block begins with one."""
-    return facts_of(given).warp in ("named", "all")
+    return facts_of(instr).warp in ("mask", "all")
 
 
-def named_lanes(given: Instruction) -> Operand:
+def member_mask(instr: Instruction) -> Operand:
     """The mask of the lanes that wait for each other at an instruction with ``.sync``."""
-    return Immediate(0xFFFF_FFFF) if facts_of(given).warp == "all" else given.operands[-1]
+    return Immediate(0xFFFF_FFFF) if facts_of(instr).warp == "all" else instr.operands[-1]
 
 
-def waits(given: Instruction) -> bool:
+def is_barrier(instr: Instruction) -> bool:
     """Whether a vector comes to a barrier of its block."""
-    return facts_of(given).does == "waits"
+    return facts_of(instr).does == "waits"
 
 
 def ends_block(instruction: Instruction) -> bool:
@@ -126,8 +126,8 @@ class Flow:
             return [unit(to) for to in outward if to != (entry if depth else -1) and unit(to) != number]
 
         laid: list[int] = []
-        for one in reversed(_postorder(unit(entry), after)):
-            laid += self._laid_out(one, depth + 1) if is_loop(one) else [one]
+        for number in reversed(_postorder(unit(entry), after)):
+            laid += self._laid_out(number, depth + 1) if is_loop(number) else [number]
         return laid
 
     def _post_dominators(self, reached: list[int]) -> dict[int, int]:
@@ -153,24 +153,24 @@ class Flow:
 
     def until(self, starts: Iterable[int], stop: int) -> set[int]:
         """The blocks that can be reached without passing `stop`."""
-        found: set[int] = set()
+        reached: set[int] = set()
         open_ = [start for start in starts if start not in (stop, self.end)]
         while open_:
             number = open_.pop()
-            if number in found:
+            if number in reached:
                 continue
-            found.add(number)
+            reached.add(number)
             open_ += [after for after in self.blocks[number].successors if after not in (stop, self.end)]
-        return found
+        return reached
 
 
 def _blocks(function: Function) -> list[Block]:
     code = function.code
     starts = {0, *function.labels.values()}
-    for number, given in enumerate(code):
-        if ends_block(given):
+    for number, instr in enumerate(code):
+        if ends_block(instr):
             starts.add(number + 1)
-        if meets(given):
+        if is_collective(instr):
             starts.add(number)
     ordered = sorted(start for start in starts if start < len(code))
     number_of = {start: number for number, start in enumerate(ordered)}
@@ -179,29 +179,29 @@ def _blocks(function: Function) -> list[Block]:
     for number, first in enumerate(ordered):
         last = ordered[number + 1] if number + 1 < end else len(code)
         follows = number + 1
-        given = code[last - 1]
-        if given.opcode == "bra":
-            (target,) = given.operands
+        instr = code[last - 1]
+        if instr.opcode == "bra":
+            (target,) = instr.operands
             assert isinstance(target, Symbol)
             to = number_of.get(function.labels[target.name], end)
-            successors: tuple[int, ...] = (to,) if given.guard is None else (to, follows)
-        elif given.opcode == "brx":
-            table = given.operands[1]
+            successors: tuple[int, ...] = (to,) if instr.guard is None else (to, follows)
+        elif instr.opcode == "brx":
+            table = instr.operands[1]
             assert isinstance(table, Symbol)
             names = function.branch_targets[table.name]
             successors = tuple(number_of.get(function.labels[name], end) for name in names)
-            if given.guard is not None:
+            if instr.guard is not None:
                 raise Refusal("a guarded branch by a table")
-        elif facts_of(given).does == "leaves":
-            successors = (end,) if given.guard is None else (end, follows)
+        elif facts_of(instr).does == "leaves":
+            successors = (end,) if instr.guard is None else (end, follows)
         else:
             successors = (follows,)
-        blocks.append(Block(first, last, successors, meets(code[first]), waits(given)))
+        blocks.append(Block(first, last, successors, is_collective(code[first]), is_barrier(instr)))
     return blocks
 
 
 def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
-    seen, order = {entry}, []
+    visited, order = {entry}, []
     stack = [(entry, iter(after(entry)))]
     while stack:
         number, rest = stack[-1]
@@ -209,8 +209,8 @@ def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
         if following is None:
             stack.pop()
             order.append(number)
-        elif following not in seen:
-            seen.add(following)
+        elif following not in visited:
+            visited.add(following)
             stack.append((following, iter(after(following))))
     return order
 
@@ -218,14 +218,14 @@ def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
 def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iterable[int]]) -> dict[int, int]:
     """Immediate dominators (Cooper, Harvey and Kennedy 2001), of blocks in reverse postorder."""
     place = {number: at for at, number in enumerate(order)}
-    found = {entry: entry}
+    dominators = {entry: entry}
 
     def meet(a: int, b: int) -> int:
         while a != b:
             while place[a] > place[b]:
-                a = found[a]
+                a = dominators[a]
             while place[b] > place[a]:
-                b = found[b]
+                b = dominators[b]
         return a
 
     changed = True
@@ -236,13 +236,13 @@ def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iter
                 continue
             new = None
             for before in predecessors(number):
-                if before in found:
+                if before in dominators:
                     new = before if new is None else meet(new, before)
             assert new is not None
-            if found.get(number) != new:
-                found[number] = new
+            if dominators.get(number) != new:
+                dominators[number] = new
                 changed = True
-    return found
+    return dominators
 
 
 def _dominates(dominators: dict[int, int], above: int, below: int) -> bool:
@@ -262,47 +262,47 @@ _OWN = frozenset({"add", "inc", "dec"})
 
 def polling(flow: Flow) -> set[int]:
     """The headers of loops that go round by what an instruction finds, and which others must change."""
-    found = set()
+    headers = set()
     for header, body in flow.loops.items():
-        inside = [given for number in body for given in flow.code[flow.blocks[number].first : flow.blocks[number].last]]
-        read = _made_of(inside, {name for given in inside if facts_of(given).memory for name in targets(given)})
-        for given in inside:
-            if _asks_others(given, read) and _leaves_by(flow, body, inside, set(targets(given))):
-                found.add(header)
-    return found
+        inside = [instr for number in body for instr in flow.code[flow.blocks[number].first : flow.blocks[number].last]]
+        read = _derived_from(inside, {name for instr in inside if facts_of(instr).memory for name in targets(instr)})
+        for instr in inside:
+            if _asks_others(instr, read) and _leaves_by(flow, body, inside, set(targets(instr))):
+                headers.add(header)
+    return headers
 
 
-def _asks_others(given: Instruction, read: set[str]) -> bool:
+def _asks_others(instr: Instruction, read: set[str]) -> bool:
     """Whether an instruction finds what others have written; `read` are registers with what the loop has found."""
-    if not polls(given) or not _OWN.isdisjoint(given.modifiers):
+    if not polls(instr) or not _OWN.isdisjoint(instr.modifiers):
         return False
-    if "cas" in given.modifiers:
+    if "cas" in instr.modifiers:
         # With what it found the last time, it succeeds unless another lane did.
-        expected = given.operands[2]
+        expected = instr.operands[2]
         return not (isinstance(expected, Register) and expected.name in read)
     return True
 
 
-def _made_of(inside: list[Instruction], known: set[str]) -> set[str]:
+def _derived_from(inside: list[Instruction], names: set[str]) -> set[str]:
     """Registers, and those that instructions make of them."""
-    known = set(known)
+    names = set(names)
     changed = True
     while changed:
         changed = False
-        for given in inside:
-            made = targets(given)
-            if made and not known.isdisjoint(sources(given)) and not known.issuperset(made):
-                known.update(made)
+        for instr in inside:
+            written = targets(instr)
+            if written and not names.isdisjoint(sources(instr)) and not names.issuperset(written):
+                names.update(written)
                 changed = True
-    return known
+    return names
 
 
-def _leaves_by(flow: Flow, body: set[int], inside: list[Instruction], found: set[str]) -> bool:
+def _leaves_by(flow: Flow, body: set[int], inside: list[Instruction], names: set[str]) -> bool:
     """Whether registers, or what is made of them in the loop, decide whether it is left."""
-    known = _made_of(inside, found)
+    derived = _derived_from(inside, names)
     for number in body:
         block = flow.blocks[number]
         last = flow.code[block.last - 1]
-        if any(after not in body for after in block.successors) and not known.isdisjoint(sources(last)):
+        if any(after not in body for after in block.successors) and not derived.isdisjoint(sources(last)):
             return True
     return False

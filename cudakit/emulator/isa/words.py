@@ -21,13 +21,13 @@ BITS: Final = {**INTEGERS, "f16": 16, "bf16": 16, "f32": 32, "f64": 64, "pred": 
 Number: TypeAlias = "Word | int"
 
 
-def _with(name: str, kind: str = "") -> Callable[[Word, Number], Word]:
+def _with(name: str, type_name: str = "") -> Callable[[Word, Number], Word]:
     """An operation with another word, or a constant, of the same type."""
-    return lambda word, other: word.do(name, kind or word.kind, word.of(other))
+    return lambda word, other: word.do(name, type_name or word.type_name, word.of(other))
 
 
 def _alone(name: str) -> Callable[[Word], Word]:
-    return lambda word: word.do(name, word.kind)
+    return lambda word: word.do(name, word.type_name)
 
 
 class Word(ABC):
@@ -38,20 +38,20 @@ class Word(ABC):
 
     Parameters
     ----------
-    kind : str
+    type_name : str
         A type of PTX without its ``b`` types, which are ``u``.
     """
 
-    __slots__ = ("kind",)
+    __slots__ = ("type_name",)
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self, type_name: str) -> None:
+        self.type_name = type_name
 
     # ── what a machine gives ──
 
     @abstractmethod
-    def do(self, name: str, kind: str, *others: Any) -> Word:
-        """The result, of type `kind`, of an operation on this word, others of its machine, and integers.
+    def do(self, name: str, type_name: str, *others: Any) -> Word:
+        """The result, of type `type_name`, of an operation on this word, others of its machine, and integers.
 
         The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
         ``choose``, ``to``, ``view``, ``clz popc brev``, ``fshl fshr`` (the upper or lower word of this one and a lower
@@ -63,40 +63,40 @@ class Word(ABC):
         """
 
     @abstractmethod
-    def constant(self, value: int, kind: str) -> Word:
+    def constant(self, value: int, type_name: str) -> Word:
         """A constant, from the bits of it."""
 
     @property
     @abstractmethod
-    def known(self) -> int | None:
+    def constant_value(self) -> int | None:
         """The integer that it is in all lanes, if that is known."""
 
     # ── types ──
 
     @property
     def bits(self) -> int:
-        return BITS[self.kind]
+        return BITS[self.type_name]
 
     @property
     def signed(self) -> bool:
-        return self.kind[0] == "s"
+        return self.type_name[0] == "s"
 
-    def to(self, kind: str) -> Word:
+    def to(self, type_name: str) -> Word:
         """The value as another type: cut, extended by its sign, rounded to nearest, or held to a range."""
-        return self if kind == self.kind else self.do("to", kind)
+        return self if type_name == self.type_name else self.do("to", type_name)
 
-    def view(self, kind: str) -> Word:
+    def view(self, type_name: str) -> Word:
         """The bits as another type of that width."""
-        return self if kind == self.kind else self.do("view", kind)
+        return self if type_name == self.type_name else self.do("view", type_name)
 
-    def of(self, value: Number, kind: str = "") -> Word:
+    def of(self, value: Number, type_name: str = "") -> Word:
         """A word, or a constant of this word's type."""
-        return value if isinstance(value, Word) else self.constant(value, kind or self.kind)
+        return value if isinstance(value, Word) else self.constant(value, type_name or self.type_name)
 
     def constant_of(self, value: float) -> Word:
         """A constant of this word's type of floats."""
-        code = "<d" if self.kind == "f64" else "<f"
-        return self.constant(int.from_bytes(struct.pack(code, value), "little"), self.kind)
+        code = "<d" if self.type_name == "f64" else "<f"
+        return self.constant(int.from_bytes(struct.pack(code, value), "little"), self.type_name)
 
     # ── arithmetic and logic ──
 
@@ -116,14 +116,14 @@ class Word(ABC):
 
     def _shifted(self, name: str, by: Number) -> Word:
         """Moved by an unsigned amount, of 32 bits or this word's own."""
-        by = self.of(by, self.kind)
-        if by.known is None or by.known < self.bits:
-            return self.do(name, self.kind, by)
-        return self.do(name, self.kind, self.of(self.bits - 1)) if name == "shr" and self.signed else self.of(0)
+        by = self.of(by, self.type_name)
+        if by.constant_value is None or by.constant_value < self.bits:
+            return self.do(name, self.type_name, by)
+        return self.do(name, self.type_name, self.of(self.bits - 1)) if name == "shr" and self.signed else self.of(0)
 
     def nan_from(self, *sources: Word) -> Word:
         """float64 whose NaN are made from those of the sources, the first of them first."""
-        return self.do("nan_from", self.kind, *sources)
+        return self.do("nan_from", self.type_name, *sources)
 
     # ── comparisons ──
 
@@ -134,12 +134,14 @@ class Word(ABC):
         """A comparison by its name; of floats those hold where neither is NaN, but for ``ne``."""
         return self.do(name, "pred", self.of(other))
 
-    def choose(self, first: Number, second: Number, kind: str = "") -> Word:
-        """In lanes where this truth holds the first, else the second; `kind` is needed for two constants."""
-        kind = (
-            kind or (first.kind if isinstance(first, Word) else "") or (second.kind if isinstance(second, Word) else "")
+    def choose(self, first: Number, second: Number, type_name: str = "") -> Word:
+        """In lanes where this truth holds the first, else the second; `type_name` is needed for two constants."""
+        type_name = (
+            type_name
+            or (first.type_name if isinstance(first, Word) else "")
+            or (second.type_name if isinstance(second, Word) else "")
         )
-        return self.do("choose", kind, self.of(first, kind), self.of(second, kind))
+        return self.do("choose", type_name, self.of(first, type_name), self.of(second, type_name))
 
     # ── bits ──
 
@@ -149,25 +151,25 @@ class Word(ABC):
 
     # ── pieces of a word ──
 
-    def split(self, kind: str) -> Word:
+    def split(self, type_name: str) -> Word:
         """Its pieces of a narrower type, from the lowest: operations then are on all pieces of all lanes."""
-        return self.do("split", kind, self.bits // BITS[kind])
+        return self.do("split", type_name, self.bits // BITS[type_name])
 
-    def join(self, kind: str) -> Word:
+    def join(self, type_name: str) -> Word:
         """Pieces put together."""
-        return self.do("join", kind, BITS[kind] // self.bits)
+        return self.do("join", type_name, BITS[type_name] // self.bits)
 
     def part(self, number: int, count: int) -> Word:
         """One of `count` pieces."""
-        return self.do("part", self.kind, number, count)
+        return self.do("part", self.type_name, number, count)
 
     def pick(self, other: Word, places: tuple[int, ...]) -> Word:
         """For each lane those pieces of its own and of another's, which follow its own, that `places` name."""
-        return self.do("pick", self.kind, other, places)
+        return self.do("pick", self.type_name, other, places)
 
     def repeat(self, count: int) -> Word:
         """The same for all of `count` pieces."""
-        return self.do("repeat", self.kind, count)
+        return self.do("repeat", self.type_name, count)
 
 
 def bounds(signed: bool, bits: int) -> tuple[int, int]:
@@ -186,8 +188,8 @@ def low_ones(count: Word, bits: int) -> Word:
 Function: TypeAlias = Callable[..., Any]
 
 #: PTX's names for types, and the words that hold them.
-KINDS: Final = {
-    **{kind: kind for kind in BITS},
+WORD_TYPES: Final = {
+    **{name: name for name in BITS},
     **{f"b{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
     "u16x2": "u32", "s16x2": "u32", "tf32": "u32", "e4m3x2": "u16", "e5m2x2": "u16",
     "f16": "u16", "bf16": "u16", "f16x2": "u32", "bf16x2": "u32",
@@ -198,8 +200,8 @@ HALVES: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
 def _selected(operand: Operand) -> tuple[Operand, str]:
     """A register, and which part of it an operand takes."""
     part = ""
-    while isinstance(operand, Group) and (operand.kind == "negative" or operand.kind[1:].isdigit()):
-        part += operand.kind
+    while isinstance(operand, Group) and (operand.notation == "negative" or operand.notation[1:].isdigit()):
+        part += operand.notation
         operand = operand.items[0]
     return operand, part
 
@@ -219,10 +221,10 @@ class Form:
 
     def __init__(self, opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> None:
         self.opcode, self.modifiers, self.parts = opcode, modifiers, parts
-        self.types = tuple(modifier for modifier in modifiers if modifier in KINDS)
+        self.types = tuple(modifier for modifier in modifiers if modifier in WORD_TYPES)
         self.name = self.types[-1] if self.types else ""
-        self.kind = KINDS.get(self.name, "")
-        self.bits, self.signed = BITS.get(self.kind, 0), self.name[:1] == "s"
+        self.word_type = WORD_TYPES.get(self.name, "")
+        self.bits, self.signed = BITS.get(self.word_type, 0), self.name[:1] == "s"
 
     @property
     def mode(self) -> str:
@@ -309,16 +311,16 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
     return Bound(meaning, form, [*targets, carry] if form.has("cc") else targets, sources)
 
 
-def results_of(made: Any, count: int) -> list[Any]:
+def results_of(results: Any, count: int) -> list[Any]:
     """The first results of a meaning: those that something is made of."""
-    return [made] if isinstance(made, Word) else list(islice(made, count))
+    return [results] if isinstance(results, Word) else list(islice(results, count))
 
 
 @cache
-def source_kind(form: Form, source: str) -> str:
+def source_type(form: Form, source: str) -> str:
     """The type, by PTX's name, that an operand is read as."""
     source = source.removesuffix("=")
-    wide = f"{form.name[0]}{2 * form.bits}" if form.has("wide") else form.kind
-    other = BITS[KINDS[form.types[-2]]] if len(form.types) > 1 else 0
-    own = {"carry": "pred", "T": form.kind, "U": f"u{form.bits}", "S": f"u{other}", "W": wide}
+    wide = f"{form.name[0]}{2 * form.bits}" if form.has("wide") else form.word_type
+    other = BITS[WORD_TYPES[form.types[-2]]] if len(form.types) > 1 else 0
+    own = {"carry": "pred", "T": form.word_type, "U": f"u{form.bits}", "S": f"u{other}", "W": wide}
     return own.get(source, source)

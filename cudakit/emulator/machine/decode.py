@@ -105,7 +105,7 @@ class Symbols:
         data, address = self.linked.variables.get(common or "", (None, 0))
         is_new = data is None or data.size != max(1, variable.size)
         if data is None or is_new:
-            data, address = self._made(variable, memory)
+            data, address = self._allocate(variable, memory)
             if common is not None:
                 self.linked.variables[common] = data, address
         self.storage[variable.name], self.addresses[variable.name] = data, address
@@ -113,7 +113,7 @@ class Symbols:
             self.constants.append((address, variable.size))
         return is_new
 
-    def _made(self, variable: Variable, memory: Memory) -> tuple[np.ndarray, int]:
+    def _allocate(self, variable: Variable, memory: Memory) -> tuple[np.ndarray, int]:
         try:
             padded = bytearray(max(1, variable.size) + variable.align)
         except MemoryError:
@@ -149,12 +149,12 @@ class Symbols:
         """
         if pointer in self._functions:
             return self._functions[pointer]
-        known = next((name for name, number in self.linked.functions.items() if number == pointer), None)
-        if known is None:
+        address = next((name for name, number in self.linked.functions.items() if number == pointer), None)
+        if address is None:
             raise EmulationError(f"a call to {pointer:#x}, which is no function")
         raise EmulationError(
-            f"a call through a pointer to {known}, which another kernel's code has and this one's has not; let them be "
-            "compiled together: module.prepare(…) with both, before the first launch"
+            f"a call through a pointer to {address}, which another kernel's code has and this one's has not; let them "
+            "be compiled together: module.prepare(…) with both, before the first launch"
         )
 
 
@@ -162,7 +162,7 @@ class Symbols:
 
 #: dtype in which a value of a PTX type is computed; half precision as raw bits, converted where computed with.
 DTYPES: dict[str, np.dtype] = {
-    **{f"{kind}{bits}": np.dtype(f"u{bits // 8}") for kind in "bu" for bits in (8, 16, 32, 64)},
+    **{f"{name}{bits}": np.dtype(f"u{bits // 8}") for name in "bu" for bits in (8, 16, 32, 64)},
     **{f"s{bits}": np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)},
     "f16": np.dtype("u2"), "bf16": np.dtype("u2"), "f16x2": np.dtype("u4"), "bf16x2": np.dtype("u4"),
     "tf32": np.dtype("u4"), "f32": np.dtype("f4"), "f64": np.dtype("f8"), "pred": np.dtype("?"),
@@ -207,9 +207,9 @@ class Context:
         self.shared: Mapping[str, int] = shared
         registers = {**function.registers, CARRY.name: "pred"}
         self.numbers: dict[str, int] = {name: number for number, name in enumerate(registers)}
-        if odd := sorted({kind for kind in registers.values() if kind not in STORAGE}):
+        if odd := sorted({name for name in registers.values() if name not in STORAGE}):
             raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
-        self.storage: list[np.dtype] = [STORAGE[kind] for kind in registers.values()]
+        self.storage: list[np.dtype] = [STORAGE[name] for name in registers.values()]
         #: Registers that nothing has been written to.
         self.blank: list[np.ndarray] = [np.zeros(1, dtype) for dtype in self.storage]
         local = [variable for variable in function.variables.values() if variable.space == "local"]
@@ -249,20 +249,20 @@ class Context:
 
     # ── operands ──
 
-    def read(self, operand: Operand, kind: str, compact: bool = False) -> Reader:
-        """A function that reads `operand` as PTX type `kind`: an array over the lanes, or one value for all.
+    def read(self, operand: Operand, type_name: str, compact: bool = False) -> Reader:
+        """A function that reads `operand` as PTX type `type_name`: an array over the lanes, or one value for all.
 
         Parameters
         ----------
         operand : Operand
-        kind : str
+        type_name : str
         compact : bool
             A register that holds the same in all lanes is given as an array of one element, not repeated for each lane.
         """
-        dtype = DTYPES[kind]
+        dtype = DTYPES[type_name]
         match operand:
             case Register(name) if name in self.numbers:
-                return self._read_register(self.numbers[name], dtype, kind, compact)
+                return self._read_register(self.numbers[name], dtype, type_name, compact)
             case Register(name):
                 return self._read_special(name.removeprefix("%"), dtype)
             case Immediate():
@@ -271,26 +271,28 @@ class Context:
             case Symbol(name, offset):
                 return self._read_symbol(name, offset, dtype)
             case Group("not", (inner,)):
-                of = self.read(inner, kind, compact)
+                of = self.read(inner, type_name, compact)
                 return lambda frame, index, machine: ~of(frame, index, machine)
-        raise EmulationError(f"operand {operand} cannot be read as {kind}")
+        raise EmulationError(f"operand {operand} cannot be read as {type_name}")
 
-    def _read_register(self, number: int, dtype: np.dtype, kind: str, compact: bool) -> Reader:
+    def _read_register(self, number: int, dtype: np.dtype, type_name: str, compact: bool) -> Reader:
         stored = self.storage[number]
         same = stored.itemsize == dtype.itemsize
         # A wider register gives its low part; a narrower one is extended by the type's sign.
         narrow = stored if same else np.dtype(f"u{dtype.itemsize}")
-        source = stored if same else np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}")
+        source = stored if same else np.dtype(f"{'i' if type_name[0] == 's' else 'u'}{stored.itemsize}")
 
         def values(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-            held = frame.registers[number]
-            if held.size == 1:
+            stored_values = frame.registers[number]
+            if stored_values.size == 1:
                 if not compact:
-                    held = np.ndarray(frame.lanes if index is None else index.size, stored, held, 0, (0,))
+                    stored_values = np.ndarray(
+                        frame.lanes if index is None else index.size, stored, stored_values, 0, (0,)
+                    )
             elif index is not None:
-                held = held[index]
+                stored_values = stored_values[index]
             # Always a view, so that it cannot be taken for an array that is nobody else's.
-            return held.view(dtype) if same else held.view(source).astype(narrow).view(dtype)
+            return stored_values.view(dtype) if same else stored_values.view(source).astype(narrow).view(dtype)
 
         return values
 
@@ -337,15 +339,15 @@ class Context:
             return 32
         raise EmulationError(f"no variable or function {name}")
 
-    def write(self, operand: Operand, kind: str, adopts: bool = False) -> Writer:
-        """A function that writes values of PTX type `kind` to a register (``_`` takes them and forgets).
+    def write(self, operand: Operand, type_name: str, adopts: bool = False) -> Writer:
+        """A function that writes values of PTX type `type_name` to a register (``_`` takes them and forgets).
 
         What it is given for an index may be a mask over all lanes, with a value for each of them.
 
         Parameters
         ----------
         operand : Operand
-        kind : str
+        type_name : str
         adopts : bool
             An array that is no view becomes the register; the caller sees to it that nobody else holds it.
         """
@@ -354,10 +356,10 @@ class Context:
         if not isinstance(operand, Register) or operand.name not in self.numbers:
             raise EmulationError(f"operand {operand} cannot be written")
         number = self.numbers[operand.name]
-        stored, dtype = self.storage[number], DTYPES[kind]
+        stored, dtype = self.storage[number], DTYPES[type_name]
         blank = self.blank[number]
         same = stored.itemsize == dtype.itemsize
-        extended = np.dtype(f"{'i' if kind[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
+        extended = np.dtype(f"{'i' if type_name[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
 
         def write(frame: Frame, index: Index, values: Any) -> None:
             values = np.asarray(values, dtype)
@@ -368,17 +370,17 @@ class Context:
                 values = values if owned else values.copy()
                 frame.registers[number] = values if values.ndim else values.reshape(1)
                 return
-            held = frame.registers[number]
-            if held is blank and index.dtype == bool and values.size > 1:
+            register = frame.registers[number]
+            if register is blank and index.dtype == bool and values.size > 1:
                 # What the other lanes hold is undefined.
                 frame.registers[number] = values if owned else values.copy()
                 return
-            if held.size == 1:
-                held = frame.registers[number] = np.full(frame.lanes, held[0])
+            if register.size == 1:
+                register = frame.registers[number] = np.full(frame.lanes, register[0])
             if index.dtype == bool:
-                np.copyto(held, values, where=index)
+                np.copyto(register, values, where=index)
             else:
-                held[index] = values
+                register[index] = values
 
         return write
 
@@ -387,18 +389,18 @@ class Context:
         if not isinstance(operand, Address):
             raise EmulationError(f"operand {operand} is no address")
         number = self.numbers.get(operand.base.name) if isinstance(operand.base, Register) else None
-        kind = "u32" if number is not None and self.storage[number].itemsize == 4 else "u64"
-        of = self.read(operand.base, kind, compact=True)
+        type_name = "u32" if number is not None and self.storage[number].itemsize == 4 else "u64"
+        of = self.read(operand.base, type_name, compact=True)
         # Added in the register's own width, where it wraps around.
-        offset = immediate(Immediate(operand.offset), DTYPES[kind])
+        offset = immediate(Immediate(operand.offset), DTYPES[type_name])
 
         def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-            found = np.asarray(of(frame, index, machine))
+            addresses = np.asarray(of(frame, index, machine))
             if offset:
-                found = found + offset
-            if found.size == 1:
-                found = np.full(frame.lanes if index is None else index.size, found)
-            return found.astype(np.uint64, copy=False)
+                addresses = addresses + offset
+            if addresses.size == 1:
+                addresses = np.full(frame.lanes if index is None else index.size, addresses)
+            return addresses.astype(np.uint64, copy=False)
 
         return address
 
@@ -407,22 +409,22 @@ def _polling_loops(function: Function) -> frozenset[int]:
     """Instructions that branch back round a smallest loop around a load or atomic that others may change."""
     back = sorted(
         (code - function.labels[target.name], code)
-        for code, given in enumerate(function.code)
-        if given.opcode == "bra"
-        for target in given.operands
+        for code, instr in enumerate(function.code)
+        if instr.opcode == "bra"
+        for target in instr.operands
         if isinstance(target, Symbol) and function.labels.get(target.name, code + 1) <= code
     )
-    found = set()
-    for code, given in enumerate(function.code):
-        if polls(given):
-            found.update([end for length, end in back if end - length <= code <= end][:1])
-    return frozenset(found)
+    branches = set()
+    for code, instr in enumerate(function.code):
+        if polls(instr):
+            branches.update([end for length, end in back if end - length <= code <= end][:1])
+    return frozenset(branches)
 
 
-def constant_of(operand: Operand, what: str = "") -> int:
-    """The value of an operand that must be a constant: a whole number, which messages call `what`."""
+def constant_of(operand: Operand, description: str = "") -> int:
+    """The value of an operand that must be a constant: a whole number, which messages call `description`."""
     if not isinstance(operand, Immediate):
-        raise EmulationError(f"{what or f'operand {operand}'} is no constant")
+        raise EmulationError(f"{description or f'operand {operand}'} is no constant")
     return operand.value
 
 
@@ -488,9 +490,9 @@ class Decoded:
     missing: str = ""
 
 
-def _maker(given: Instruction) -> Maker | None:
+def _maker(instr: Instruction) -> Maker | None:
     """The maker of the table's longest name that begins the instruction's own."""
-    parts = (given.opcode, *given.modifiers[:_MOST_PARTS])
+    parts = (instr.opcode, *instr.modifiers[:_MOST_PARTS])
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((INSTRUCTIONS[name] for name in names if name in INSTRUCTIONS), None)
 
@@ -504,31 +506,31 @@ def failure(error: Exception) -> str:
     return f"{error} is not known here" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
 
 
-def decode(given: Instruction, context: Context) -> Decoded:
-    """`given` bound to its function; an unknown instruction raises when it is run, not before."""
+def decode(instr: Instruction, context: Context) -> Decoded:
+    """`instr` bound to its function; an unknown instruction raises when it is run, not before."""
     guard = None
-    if given.guard is not None:
-        register, negated = given.guard
+    if instr.guard is not None:
+        register, negated = instr.guard
         number = context.numbers[register.name]
 
         def guard(frame: Frame, index: Index) -> Index:
-            held = frame.registers[number]
-            if held.size == 1:
-                return index if held[0] != negated else _NOBODY
+            truths = frame.registers[number]
+            if truths.size == 1:
+                return index if truths[0] != negated else _NOBODY
             if index is not None:
-                held = held[index]
+                truths = truths[index]
             if negated:
-                held = ~held
-            if held.all():
+                truths = ~truths
+            if truths.all():
                 return index
-            return np.flatnonzero(held) if index is None else index[held]
+            return np.flatnonzero(truths) if index is None else index[truths]
 
     try:
-        if given.opcode in CONTROLS:
-            return Decoded(given, None, CONTROLS[given.opcode](given, context), guard)
-        maker = _maker(given)
+        if instr.opcode in CONTROLS:
+            return Decoded(instr, None, CONTROLS[instr.opcode](instr, context), guard)
+        maker = _maker(instr)
         if maker is not None:
-            return Decoded(given, maker(given, context), None, guard)
+            return Decoded(instr, maker(instr, context), None, guard)
         reason = "this instruction is not emulated"
     except EmulationError as error:
         reason = f"this form of the instruction is not emulated ({error})"
@@ -539,4 +541,4 @@ def decode(given: Instruction, context: Context) -> Decoded:
     def missing(frame: Frame, index: Index, machine: Machine) -> None:
         raise EmulationError(reason)
 
-    return Decoded(given, missing, None, guard, reason)
+    return Decoded(instr, missing, None, guard, reason)

@@ -122,14 +122,15 @@ class Heap:
 
     def explain(self, offset: int, size: int) -> str:
         """Why `size` bytes at an offset are in no block."""
-        what = f"{size} bytes at {self.address + offset:#x} are in no block of the device's heap"
+        problem = f"{size} bytes at {self.address + offset:#x} are in no block of the device's heap"
         if self.states[offset] == _FREED:
-            return f"{what}: it was freed"
+            return f"{problem}: it was freed"
         before = max((start for start in self._blocks if start <= offset), default=None)
         if before is None:
-            return what
+            return problem
         return (
-            f"{what}; the nearest is one of {self._blocks[before]} bytes, of which this would be byte {offset - before}"
+            f"{problem}; the nearest is one of {self._blocks[before]} bytes, of which this would be byte "
+            f"{offset - before}"
         )
 
     def lacks(self, offsets: np.ndarray, size: int) -> int | None:
@@ -156,9 +157,9 @@ class DeviceLimits:
     _heap: Heap | None = None
 
     @staticmethod
-    def default_of(kind: str) -> int:
+    def default_of(limit: str) -> int:
         """The limit on ``"stack"`` or ``"heap"`` of a device where nothing else was set."""
-        return _STACK_BYTES if kind == "stack" else _HEAP_BYTES
+        return _STACK_BYTES if limit == "stack" else _HEAP_BYTES
 
     @property
     def heap(self) -> Heap:

@@ -17,13 +17,13 @@ def reached(program: Program, function: Function) -> list[Function]:
     address, every function counts whose address the program takes. ptxas counts the same ones.
     """
     reached, open_ = {function.name: function}, [function]
-    taken: set[str] | None = None
+    pointees: set[str] | None = None
     while open_:
         code = open_.pop()
         callees = _callees(code)
-        if taken is None and ("" in callees or _functions(program, _addresses(program, code))):
-            taken = _taken(program)
-            callees += sorted(taken)
+        if pointees is None and ("" in callees or _functions(program, _addresses(program, code))):
+            pointees = _address_taken(program)
+            callees += sorted(pointees)
         for name in callees:
             callee = program.functions.get(name)
             if callee is not None and not callee.is_entry and callee.name not in reached:
@@ -34,8 +34,8 @@ def reached(program: Program, function: Function) -> list[Function]:
 
 def names_in(function: Function) -> Iterator[str]:
     """The names of variables, functions and labels in a function's code."""
-    for given in function.code:
-        for operand in given.operands:
+    for instr in function.code:
+        for operand in instr.operands:
             for symbol in symbols_in(operand):
                 yield symbol.name
 
@@ -57,16 +57,16 @@ def recurses(program: Program, entry: Function) -> bool:
 
 def _callees(function: Function) -> list[str]:
     """Functions that `function` calls by name; an empty name where it calls through a pointer."""
-    found = []
-    for given in function.code:
-        if given.opcode == "call":
+    names = []
+    for instr in function.code:
+        if instr.opcode == "call":
             # Results in brackets may stand before the function.
-            target = next((item for item in given.operands[:2] if isinstance(item, Symbol | Register)), None)
-            found.append(target.name if isinstance(target, Symbol) else "")
-    return found
+            target = next((item for item in instr.operands[:2] if isinstance(item, Symbol | Register)), None)
+            names.append(target.name if isinstance(target, Symbol) else "")
+    return names
 
 
-def _taken(program: Program) -> set[str]:
+def _address_taken(program: Program) -> set[str]:
     """Names of the device functions whose address the program takes, in code or in a variable's initialiser."""
     names = {name for variable in program.variables for name in _initialiser(program, variable)}
     for function in program.functions.values():
@@ -81,21 +81,21 @@ def _functions(program: Program, names: set[str]) -> set[str]:
 def _addresses(program: Program, function: Function) -> set[str]:
     """Names whose address a function takes: in its code, or in what the variables that its code names begin with."""
     # Of a function that is called by its name no address is taken.
-    operands = [operand for given in function.code if given.opcode != "call" for operand in given.operands]
+    operands = [operand for instr in function.code if instr.opcode != "call" for operand in instr.operands]
     open_ = [symbol.name for operand in operands for symbol in symbols_in(operand)]
-    found = set[str]()
+    names = set[str]()
     while open_:
         name = open_.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             open_ += _initialiser(program, name)
-    return found
+    return names
 
 
 def _initialiser(program: Program, variable: str) -> list[str]:
     """Names of the variables and functions whose addresses a variable begins with."""
-    held = program.variables.get(variable)
-    return [] if held is None else [item.symbol.name for _, item in held.data if isinstance(item, Pointer)]
+    entry = program.variables.get(variable)
+    return [] if entry is None else [item.symbol.name for _, item in entry.data if isinstance(item, Pointer)]
 
 
 # ── stack ──
@@ -113,29 +113,29 @@ _FREE = frozenset({"%SP", "%SPL"})
 
 def frame_bytes(function: Function, local_bytes: int) -> int:
     """Bytes of a call's frame, where the variables take `local_bytes`."""
-    calls = [code for code, given in enumerate(function.code) if given.opcode == "call"]
+    calls = [code for code, instr in enumerate(function.code) if instr.opcode == "call"]
     if not calls:
         return local_bytes
     words = {
-        name: max(1, int("".join(filter(str.isdigit, kind.partition("x")[0]))) // 32)
-        for name, kind in function.registers.items()
-        if kind != "pred" and name not in _FREE
+        name: max(1, int("".join(filter(str.isdigit, type_name.partition("x")[0]))) // 32)
+        for name, type_name in function.registers.items()
+        if type_name != "pred" and name not in _FREE
     }
     numbers = {name: number for number, name in enumerate(words)}
-    kept = 0
+    saved = 0
     live = _live_after(function, numbers)
     for code in calls:
-        kept |= live[code]
-    total = _RETURN_WORDS + sum(count for name, count in words.items() if kept >> numbers[name] & 1)
+        saved |= live[code]
+    total = _RETURN_WORDS + sum(count for name, count in words.items() if saved >> numbers[name] & 1)
     return -(-(local_bytes + 4 * total) // 8) * 8
 
 
 def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
     """For each instruction, the registers whose values are read after it: a bit for each number."""
     rows = []
-    for code, given in enumerate(function.code):
-        written = _bits(targets(given), numbers) if given.guard is None else 0
-        rows.append((_bits(sources(given), numbers), written, tuple(_next(function, code, given))))
+    for code, instr in enumerate(function.code):
+        written = _bits(targets(instr), numbers) if instr.guard is None else 0
+        rows.append((_bits(sources(instr), numbers), written, tuple(_next(function, code, instr))))
     live, after, changed = [0] * (len(rows) + 1), [0] * len(rows), True
     while changed:
         changed = False
@@ -154,13 +154,13 @@ def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
     return sum(1 << numbers[name] for name in {*names} if name in numbers)
 
 
-def _next(function: Function, code: int, given: Instruction) -> Iterator[int]:
+def _next(function: Function, code: int, instr: Instruction) -> Iterator[int]:
     """Instructions that may come after one; behind the last there is none that reads."""
-    if facts_of(given).does == "branches":
-        names = [operand.name for operand in given.operands if isinstance(operand, Symbol)]
+    if facts_of(instr).does == "branches":
+        names = [operand.name for operand in instr.operands if isinstance(operand, Symbol)]
         for name in names:
             yield from (function.labels[label] for label in function.branch_targets.get(name, (name,)))
-    if facts_of(given).does not in ("branches", "leaves", "stops") or given.guard is not None:
+    if facts_of(instr).does not in ("branches", "leaves", "stops") or instr.guard is not None:
         yield code + 1
 
 

@@ -29,7 +29,7 @@ class Copies:
 
     Attributes
     ----------
-    given : Instruction
+    instr : Instruction
     awaited : str
     lanes : numpy.ndarray
         Of each copy; the numbers of the following are positions in it.
@@ -40,7 +40,7 @@ class Copies:
         The mbarrier of each, by a number among those of all blocks.
     """
 
-    given: Instruction
+    instr: Instruction
     awaited: Awaited
     lanes: np.ndarray
     land: Callable[[np.ndarray], None]
@@ -77,7 +77,7 @@ class Late:
     def __init__(self, lanes: int) -> None:
         self._lanes = lanes
         self._open: list[Copies] = []
-        self._committed = {kind: np.zeros(lanes, np.int64) for kind in ("group", "bulk")}
+        self._committed = {awaited: np.zeros(lanes, np.int64) for awaited in ("group", "bulk")}
         self.listeners: list[Listener] = []
 
     def issue(self, copies: Copies) -> None:
@@ -86,54 +86,54 @@ class Late:
         if copies.awaited != "mbarrier":
             copies.groups = self._committed[copies.awaited][copies.lanes]
         self._open.append(copies)
-        for each in self.listeners:
-            each.issued(copies)
+        for listener in self.listeners:
+            listener.issued(copies)
 
     def before(self, lanes: np.ndarray) -> Callable[[np.ndarray], None]:
         """A function that lands, for some of `lanes`, the copies of their groups that are under way now."""
-        under_way = [each for each in self._open if each.awaited == "group"]
+        under_way = [copies for copies in self._open if copies.awaited == "group"]
 
         def land(some: np.ndarray) -> None:
-            for each in under_way:
-                self._land(each, np.isin(each.lanes, lanes[some]), "mbarrier")
+            for copies in under_way:
+                self._land(copies, np.isin(copies.lanes, lanes[some]), "mbarrier")
 
         return land
 
-    def commit(self, kind: Awaited, lanes: np.ndarray) -> None:
+    def commit(self, awaited: Awaited, lanes: np.ndarray) -> None:
         """The lanes' copies so far are a group."""
-        self._committed[kind][lanes] += 1
+        self._committed[awaited][lanes] += 1
 
-    def wait(self, kind: Awaited, lanes: np.ndarray, but: int | None) -> None:
+    def wait(self, awaited: Awaited, lanes: np.ndarray, but: int | None) -> None:
         """Lanes wait for all their groups `but` the last ones; for all that they copy where it is None."""
         limit = np.full(self._lanes, -1)
-        limit[lanes] = np.iinfo(np.int64).max if but is None else self._committed[kind][lanes] - but
-        for each in list(self._open):
-            if each.awaited == kind:
-                self._land(each, each.groups < limit[each.lanes])
+        limit[lanes] = np.iinfo(np.int64).max if but is None else self._committed[awaited][lanes] - but
+        for copies in list(self._open):
+            if copies.awaited == awaited:
+                self._land(copies, copies.groups < limit[copies.lanes])
 
     def reached(self, barriers: np.ndarray) -> None:
         """Some lane looks at mbarriers."""
-        for each in list(self._open):
-            if each.barriers is not None:
-                self._land(each, np.isin(each.barriers, barriers))
+        for copies in list(self._open):
+            if copies.barriers is not None:
+                self._land(copies, np.isin(copies.barriers, barriers))
 
     def finish(self) -> None:
         """All lanes are done: nobody will wait any more."""
-        for each in list(self._open):
+        for copies in list(self._open):
             for listener in self.listeners:
-                listener.left(each, np.flatnonzero(each.open))
-            if each.awaited == "bulk":  # others write shared memory, which is gone
-                self._land(each, each.open)
+                listener.left(copies, np.flatnonzero(copies.open))
+            if copies.awaited == "bulk":  # others write shared memory, which is gone
+                self._land(copies, copies.open)
         # They know the machine, which knows this.
         self.listeners.clear()
 
-    def _land(self, copies: Copies, wanted: np.ndarray, awaited: Awaited | None = None) -> None:
-        positions = np.flatnonzero(copies.open & wanted)
+    def _land(self, copies: Copies, chosen: np.ndarray, awaited: Awaited | None = None) -> None:
+        positions = np.flatnonzero(copies.open & chosen)
         if not positions.size:
             return
         copies.open[positions] = False
         if not copies.open.any():
             self._open.remove(copies)
         copies.land(positions)
-        for each in self.listeners:
-            each.landed(copies, positions, awaited or copies.awaited)
+        for listener in self.listeners:
+            listener.landed(copies, positions, awaited or copies.awaited)

@@ -63,8 +63,8 @@ class Drawn:
     switches: int
 
     def __init__(self, order: DrawnOrder, first: int, switches: int) -> None:
-        self._seed, *kept = (order,) if isinstance(order, int) else order
-        self._kept = None if isinstance(order, int) else frozenset(kept)
+        self._seed, *switch_numbers = (order,) if isinstance(order, int) else order
+        self._switches = None if isinstance(order, int) else frozenset(switch_numbers)
         self._first, self._chosen = first, np.zeros(0, np.int64)
         self._random = np.random.default_rng((self._seed, first))
         self.switches = switches
@@ -79,7 +79,7 @@ class Drawn:
         """
         number = self.switches
         self.switches += 1
-        if self._kept is not None and number not in self._kept:
+        if self._switches is not None and number not in self._switches:
             running = self._chosen[machine.status[self._chosen] == state.RUNNING]
             if not running.size:
                 return None
@@ -130,7 +130,7 @@ class Children:
 
     module: Module
     depth: int = 0
-    _made: dict[int, Child] = field(default_factory=dict)
+    _children: dict[int, Child] = field(default_factory=dict)
     _waiting: list[Child] = field(default_factory=list)
     _last: list[Child] = field(default_factory=list)
 
@@ -165,12 +165,12 @@ class Children:
         start = -int(parameters.__array_interface__["data"][0]) % 64
         child = Child(entry, geometry, parameters[start : start + max(1, size)])
         address = self.module.memory.add(child.parameters, f"the parameters of {entry.name}")
-        self._made[address] = child
+        self._children[address] = child
         return address
 
     def launch(self, address: int, stream: int) -> None:
         """Launch a kernel whose parameters have been written."""
-        child = self._made.get(address)
+        child = self._children.get(address)
         if child is None:
             raise EmulationError(f"{address:#x} is not where the parameters of a kernel were to be written")
         (self._last if stream == _TAIL else self._waiting).append(child)
@@ -184,7 +184,7 @@ class Children:
         try:
             yield from (*self._waiting, *self._last)
         finally:
-            for address in self._made:
+            for address in self._children:
                 self.module.memory.remove(address)
 
 
@@ -263,12 +263,12 @@ class Launch:
         """Run it to its end, as `run` does."""
         self.runner(self)
 
-    def explain(self, function: Function, instruction: Instruction, what: str) -> str:
+    def explain(self, function: Function, instruction: Instruction, problem: str) -> str:
         """What is wrong with an instruction, which ends the launch, and where that stands."""
         self.ended_at = instruction
         source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
         name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
-        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {what}"
+        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {problem}"
 
     def of_child(self, child: Child) -> Launch:
         """The launch of a kernel that this one has launched."""
@@ -349,19 +349,19 @@ class Scheduler(Machine):
 
     def frame(self, depth: int, number: int) -> Frame:
         """Registers of a function at a call depth, for all lanes."""
-        found = self.frames.get((depth, number))
-        if found is None:
+        entry = self.frames.get((depth, number))
+        if entry is None:
             context = self.module.context(self.module.functions[number])
-            taken = (len(self.frames) + 1) * self.lanes * context.lane_bytes
-            if depth and taken > MOST_BYTES:
+            register_bytes = (len(self.frames) + 1) * self.lanes * context.lane_bytes
+            if depth and register_bytes > MOST_BYTES:
                 raise EmulationError(
-                    f"stack overflow: {depth} calls deep, the registers of {self.lanes} threads take {taken} bytes, "
-                    f"and {MOST_BYTES} are available"
+                    f"stack overflow: {depth} calls deep, the registers of {self.lanes} threads take "
+                    f"{register_bytes} bytes, and {MOST_BYTES} are available"
                 )
-            found = self.frames[depth, number] = context.make_frame(self.lanes)
+            entry = self.frames[depth, number] = context.make_frame(self.lanes)
             if depth == 0:
                 self.reserve_local(None, context.local_bytes)
-        return found
+        return entry
 
     def call(
         self,
@@ -387,8 +387,8 @@ class Scheduler(Machine):
         callee.local_base[lanes] = base
         self.reserve_local(lanes, context.frame_bytes if self.recurses else context.local_bytes)
         for variable, argument in zip(function.parameters, arguments, strict=True):
-            given = frame.bytes_of(argument, variable.size)
-            callee.bytes_of(variable.name, variable.size)[lanes] = given[lanes]
+            values = frame.bytes_of(argument, variable.size)
+            callee.bytes_of(variable.name, variable.size)[lanes] = values[lanes]
         back = self.location(depth, number, code + 1)
         callee.return_to[lanes] = back
         callee.returns[back] = results
@@ -408,8 +408,8 @@ class Scheduler(Machine):
             caller_depth, caller_number, _ = self.where(int(location))
             caller = self.frame(caller_depth, caller_number)
             for variable, target in zip(function.returns, frame.returns[int(location)], strict=True):
-                given = frame.bytes_of(variable.name, variable.size)
-                caller.bytes_of(target, variable.size)[group] = given[group]
+                values = frame.bytes_of(variable.name, variable.size)
+                caller.bytes_of(target, variable.size)[group] = values[group]
             self.place[group] = location
 
     def make_child(self, pointer: int, geometry: Geometry) -> int:
@@ -490,8 +490,8 @@ class Scheduler(Machine):
         while True:
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
-                what = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
-                raise EmulationError(self.launch.explain(function, instruction.instruction, what))
+                problem = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
+                raise EmulationError(self.launch.explain(function, instruction.instruction, problem))
             try:
                 active = index
                 if instruction.guard is not None:
@@ -516,8 +516,8 @@ class Scheduler(Machine):
             except (AccessError, EmulationError) as error:
                 raise EmulationError(self.launch.explain(function, instruction.instruction, str(error))) from None
             except Exception as error:
-                what = f"cannot be executed with these operands ({failure(error)})"
-                raise EmulationError(self.launch.explain(function, instruction.instruction, what)) from error
+                problem = f"cannot be executed with these operands ({failure(error)})"
+                raise EmulationError(self.launch.explain(function, instruction.instruction, problem)) from error
             self.steps += 1
             code += 1
             if code in leaders:
@@ -526,10 +526,10 @@ class Scheduler(Machine):
 
     def deadlock(self) -> None:
         waiting = np.flatnonzero(self.status != state.DONE)
-        barrier, warp = (int((self.status == kind).sum()) for kind in (state.AT_BARRIER, state.AT_WARP))
+        barrier, warp = (int((self.status == status).sum()) for status in (state.AT_BARRIER, state.AT_WARP))
         _, number, code = self.where(int(self.place[waiting[0]]))
         function = self.module.functions[number]
         # A lane that waits stands behind the instruction that made it wait.
         decoded = self.module.decoded(function)[code - 1]
-        what = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
-        raise EmulationError(self.launch.explain(function, decoded.instruction, what))
+        problem = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
+        raise EmulationError(self.launch.explain(function, decoded.instruction, problem))

@@ -43,29 +43,31 @@ class Reach:
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
         self._looked_through: set[int] = set()
-        self._found: dict[int, np.ndarray] = {}
+        self._reached: dict[int, np.ndarray] = {}
 
-    def find(self, address: int, size: int, held: Iterable[np.ndarray]) -> list[np.ndarray]:
+    def find(self, address: int, size: int, memory: Iterable[np.ndarray]) -> list[np.ndarray]:
         """Arrays that the launch may come to and that were not given before: one has `size` bytes at `address`.
 
-        Empty where none has, or where the memory `held`, bytes each, has no pointer to it.
+        Empty where none has, or where the memory `memory`, bytes each, has no pointer to it.
         """
         target = next((array for array in self._arrays() if _has(array, address, size)), None)
         if target is None:
             return []
-        known, (start, _) = set(self._found), _bounds(target)
-        self._look_through(held)
-        if start not in self._found:
+        before, (start, _) = set(self._reached), _bounds(target)
+        self._look_through(memory)
+        if start not in self._reached:
             # What was looked through before may have been written since.
             self._looked_through.clear()
-            self._look_through(held)
-        return [array for place, array in self._found.items() if place not in known] if start in self._found else []
+            self._look_through(memory)
+        return (
+            [array for place, array in self._reached.items() if place not in before] if start in self._reached else []
+        )
 
-    def _look_through(self, held: Iterable[np.ndarray]) -> None:
+    def _look_through(self, memory: Iterable[np.ndarray]) -> None:
         """Find the arrays that memory has pointers to, and those that their memory has pointers to."""
         arrays = sorted((array for array in self._arrays() if array.nbytes), key=lambda array: _bounds(array)[0])
         starts, ends = np.array([_bounds(array) for array in arrays], np.uint64).T
-        open_ = [*held, *(bytes_of(array) for array in self._found.values())]
+        open_ = [*memory, *(bytes_of(array) for array in self._reached.values())]
         while open_:
             data = open_.pop()
             place = _bounds(data)[0]
@@ -77,13 +79,13 @@ class Reach:
             inside = np.searchsorted(starts, words, "right") - 1
             for number in np.unique(inside[words <= ends[inside]]):
                 array = arrays[number]
-                if self._found.setdefault(int(starts[number]), array) is array:
+                if self._reached.setdefault(int(starts[number]), array) is array:
                     open_.append(bytes_of(array))
 
 
-def points_near(address: int, most: int, held: Iterable[np.ndarray]) -> bool:
-    """Whether the memory `held`, bytes each, has a pointer to at most `most` bytes before an address."""
-    for data in held:
+def points_near(address: int, most: int, memory: Iterable[np.ndarray]) -> bool:
+    """Whether the memory `memory`, bytes each, has a pointer to at most `most` bytes before an address."""
+    for data in memory:
         words = _words(data)
         if ((words <= address) & (words > max(0, address - most))).any():
             return True
@@ -280,16 +282,21 @@ class Memory:
         if not array.flags.c_contiguous:
             address, high = np.lib.array_utils.byte_bounds(array)
             size = high - address
-        known, made = self._allocations.get(address), Allocation(name, address, size, readonly, array.itemsize, array)
+        former, allocation = (
+            self._allocations.get(address),
+            Allocation(name, address, size, readonly, array.itemsize, array),
+        )
         place = bisect.bisect_left(self._addresses, address)
-        if known is None:
+        if former is None:
             self._addresses.insert(place, address)
         else:
-            made = _united(known, made)
-        self._allocations[address] = made
-        if made.heap is None:
+            allocation = _united(former, allocation)
+        self._allocations[address] = allocation
+        if allocation.heap is None:
             row = self._row(place, address)
-            self.table[row : row if known is None else row + 4] = numbers("q", (address, made.end, made.readonly, 0))
+            self.table[row : row if former is None else row + 4] = numbers(
+                "q", (address, allocation.end, allocation.readonly, 0)
+            )
         self._freed.pop(address, None)
         return address
 
@@ -306,40 +313,42 @@ class Memory:
 
     def writable(self) -> list[np.ndarray]:
         """All bytes that a launch may write: what it was given, what that is a part of, and the device's memory."""
-        given = [each for each in self._allocations.values() if not each.readonly]
-        owners = [whole for each in given if isinstance(each.owner, np.ndarray) for whole in whole_of(each.owner)]
-        arrays = {id(each): each for each in (*owners, *self._arrays()) if each.flags.writeable and each.nbytes}
-        return [each.data for each in given] + [
-            bytes_of(each) for each in arrays.values() if each.flags.c_contiguous and not each.dtype.hasobject
+        allocations = [piece for piece in self._allocations.values() if not piece.readonly]
+        owners = [
+            whole for piece in allocations if isinstance(piece.owner, np.ndarray) for whole in whole_of(piece.owner)
+        ]
+        arrays = {id(piece): piece for piece in (*owners, *self._arrays()) if piece.flags.writeable and piece.nbytes}
+        return [piece.data for piece in allocations] + [
+            bytes_of(piece) for piece in arrays.values() if piece.flags.c_contiguous and not piece.dtype.hasobject
         ]
 
     def remove(self, address: int) -> None:
         """Forget an allocation; an access to it is an error from now on."""
-        found = self._allocations.pop(address, None)
-        if found is not None:
+        allocation = self._allocations.pop(address, None)
+        if allocation is not None:
             place = bisect.bisect_left(self._addresses, address)
             del self._addresses[place]
-            if found.heap is not None:
+            if allocation.heap is not None:
                 self._heap_at = None
             else:
                 row = self._row(place, address)
                 del self.table[row : row + 4]
-            self._freed[address] = (found.end, found.name)
+            self._freed[address] = (allocation.end, allocation.name)
 
     def _covering(self, address: int, size: int) -> Allocation | None:
         """The allocation that begins last of those in which the bytes lie; arrays may be parts of others."""
         for place in range(bisect.bisect_right(self._addresses, address) - 1, -1, -1):
-            found = self._allocations[self._addresses[place]]
-            if address + size <= found.end:
-                return found
+            allocation = self._allocations[self._addresses[place]]
+            if address + size <= allocation.end:
+                return allocation
         return None
 
     def piece(self, address: int, size: int, use: int) -> Allocation | None:
         """The allocation that bytes can be taken from in one go; None where each access has to be looked at."""
-        found = self._covering(address, size)
-        if found is None or found.heap is not None or (found.readonly and use >= WRITE):
+        allocation = self._covering(address, size)
+        if allocation is None or allocation.heap is not None or (allocation.readonly and use >= WRITE):
             return None
-        return found
+        return allocation
 
     def piece_or_heap(self, address: int, size: int) -> Allocation | None:
         """The allocation that bytes lie in, which may be the device's heap, for whoever only looks on."""
@@ -351,10 +360,10 @@ class Memory:
         """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
         if device_limits().has_heap:
             self.add_heap(device_limits().heap)
-            if (found := self._covering(address, size)) is not None:
-                return found
-        known = list(self._allocations.values())
-        for piece in known:
+            if (allocation := self._covering(address, size)) is not None:
+                return allocation
+        pieces = list(self._allocations.values())
+        for piece in pieces:
             if isinstance(piece.owner, np.ndarray):
                 for whole in whole_of(piece.owner):
                     low, high = np.lib.array_utils.byte_bounds(whole)
@@ -362,12 +371,12 @@ class Memory:
                         name = f"the memory that {piece.name} is a part of"
                         self._reach_out(whole, name, piece.readonly or not whole.flags.writeable)
                         return self._covering(address, size)
-        for array in self._reach.find(address, size, self._held()):
+        for array in self._reach.find(address, size, self._readable()):
             name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
             self._reach_out(array, name, not array.flags.writeable)
         return self._covering(address, size)
 
-    def _held(self) -> list[np.ndarray]:
+    def _readable(self) -> list[np.ndarray]:
         """All bytes that the launch has, in which pointers may stand."""
         return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
 
@@ -470,7 +479,7 @@ class Memory:
     ) -> list[tuple[np.ndarray, Any, Any]]:
         if int(addresses.max()) < SHARED_WINDOW:
             return self._global(addresses, dtype, use)
-        found = []
+        pieces = []
         lanes_of = np.arange(self.block_of.size) if index is None else index
         window = addresses >> np.uint64(WINDOW_BITS)
         rest = np.ones(addresses.shape, bool)
@@ -481,22 +490,22 @@ class Memory:
                 return self.views(space, addresses - np.uint64(base), dtype, index, use)
             if lanes.size:
                 offsets = addresses[lanes] - np.uint64(base)
-                found += [(v, e, lanes[p]) for v, e, p in self.views(space, offsets, dtype, lanes_of[lanes], use)]
+                pieces += [(v, e, lanes[p]) for v, e, p in self.views(space, offsets, dtype, lanes_of[lanes], use)]
                 rest &= ~inside
         lanes = np.flatnonzero(rest)
         if lanes.size:
-            found += [(v, e, lanes[p]) for v, e, p in self._global(addresses[lanes], dtype, use)]
-        return found
+            pieces += [(v, e, lanes[p]) for v, e, p in self._global(addresses[lanes], dtype, use)]
+        return pieces
 
     def _window(
-        self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, what: str
+        self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, description: str
     ) -> tuple[np.ndarray, Any, Any]:
         is_shared = rows is self.shared
         size, width, bad = dtype.itemsize, self.shared_bytes if is_shared else rows.shape[1], int(offsets.max())
         if bad + size > width:
             if is_shared:
                 raise self._outside_shared(bad, size)
-            raise AccessError(f"{what}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
+            raise AccessError(f"{description}: byte {bad} … {bad + size - 1} is outside its {width} bytes")
         return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
 
     def _outside_shared(self, offset: int, size: int) -> AccessError:
@@ -524,17 +533,17 @@ class Memory:
         pieces: list[tuple[np.ndarray, Any, Any]] = []
         while True:
             first = int(addresses[0])
-            found = self._covering(first, size) or self._reached_at(first, size)
-            if found is None:
+            allocation = self._covering(first, size) or self._reached_at(first, size)
+            if allocation is None:
                 raise self._outside(int(addresses[0]), size)
             # An address below the allocation wraps around to a huge offset.
-            offsets = addresses - np.uint64(found.address)
-            if int(offsets.max()) + size <= found.size:
-                return [*pieces, self._within(found, offsets, dtype, lanes, use)]
-            inside = offsets <= np.uint64(found.size - size)
+            offsets = addresses - np.uint64(allocation.address)
+            if int(offsets.max()) + size <= allocation.size:
+                return [*pieces, self._within(allocation, offsets, dtype, lanes, use)]
+            inside = offsets <= np.uint64(allocation.size - size)
             if isinstance(lanes, slice):
                 lanes = np.arange(addresses.size)
-            pieces.append(self._within(found, offsets[inside], dtype, lanes[inside], use))
+            pieces.append(self._within(allocation, offsets[inside], dtype, lanes[inside], use))
             addresses, lanes = addresses[~inside], lanes[~inside]
 
     def _within(
@@ -578,7 +587,7 @@ class Memory:
             for start, (end, name) in self._freed.items():
                 if start <= address < end:
                     return AccessError(f"address {address:#x} was in {name} of an earlier launch, and is no more")
-            if points_near(address, _CLOSE, self._held()):
+            if points_near(address, _CLOSE, self._readable()):
                 return AccessError(
                     f"{size} bytes at {address:#x} are outside every array of the call; a pointer leads there, and by "
                     "pointers the emulator reaches memory of ck.empty and ck.to_device only"
@@ -593,12 +602,14 @@ class Memory:
         )
 
 
-def _united(known: Allocation, made: Allocation) -> Allocation:
+def _united(first: Allocation, second: Allocation) -> Allocation:
     """Two that begin at one address as one: as long as the longer, and writable where either is."""
-    kept, other = (known, made) if (not known.readonly, known.end) >= (not made.readonly, made.end) else (made, known)
-    if other.end <= kept.end:
-        return kept
-    return replace(kept, size=other.size, _data=bytes_at(kept.data, kept.address, other.size))
+    larger, other = (
+        (first, second) if (not first.readonly, first.end) >= (not second.readonly, second.end) else (second, first)
+    )
+    if other.end <= larger.end:
+        return larger
+    return replace(larger, size=other.size, _data=bytes_at(larger.data, larger.address, other.size))
 
 
 def plain(name: str) -> str:

@@ -47,7 +47,7 @@ class Module:
         self.ran: dict[str, tuple[str, str]] = {}
         self._contexts: dict[str, Context] = {}
         #: What other machines have made of the program, by machine; it goes when the program does.
-        self.made: dict[object, Any] = {}
+        self.compiled: dict[object, Any] = {}
         self._recursive: dict[str, bool] = {}
         self._shared: dict[str, SharedLayout] = {}
         #: The driver's words for a grid that synchronises: size and barrier (cooperative_groups' driver_abi.h).
@@ -70,7 +70,7 @@ class Module:
         if self._read is not None:
             self._decoded.clear()
             self._contexts.clear()
-            self.made.clear()
+            self.compiled.clear()
             for name in ("program", "functions"):
                 self.__dict__.pop(name, None)
 

@@ -96,8 +96,8 @@ class SpecialRegisters(dict[str, Any]):
         )  # fmt: skip
 
     def __missing__(self, name: str) -> Any:
-        self[name] = found = self._compute(name)
-        return found
+        self[name] = value = self._compute(name)
+        return value
 
     def _compute(self, name: str) -> Any:
         base, _, axis = name.partition(".")
@@ -128,8 +128,8 @@ class SpecialRegisters(dict[str, Any]):
 def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
     """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
 
-    def one(kind: str, extent: tuple[int, int, int]) -> str:
-        x, y, z = (int(special[f"{kind}.{axis}"][lane]) for axis in "xyz")
+    def one(register: str, extent: tuple[int, int, int]) -> str:
+        x, y, z = (int(special[f"{register}.{axis}"][lane]) for axis in "xyz")
         return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
 
     return f"block {one('ctaid', geometry.grid)}, thread {one('tid', geometry.block)}"
@@ -175,10 +175,10 @@ class Frame:
 
     def bytes_of(self, name: str, size: int) -> np.ndarray:
         """Bytes of a parameter variable, one row a lane."""
-        found = self.parameters.get(name)
-        if found is None:
-            found = self.parameters[name] = np.zeros((self.lanes, -(-size // 8) * 8), np.uint8)
-        return found
+        data = self.parameters.get(name)
+        if data is None:
+            data = self.parameters[name] = np.zeros((self.lanes, -(-size // 8) * 8), np.uint8)
+        return data
 
 
 class Waiter(Protocol):
@@ -209,7 +209,7 @@ class Machine(ABC):
         Bytes of it that a lane may use.
     waiters : dict of str to Waiter
         At which lanes wait, by kind.
-    come : dict
+    arrived : dict
         By place, the lanes that have come to an instruction which all lanes of a warp run as one.
     output : callable
         Takes what the kernel prints.
@@ -253,7 +253,7 @@ class Machine(ABC):
         self.stack_bytes = LOCAL_BYTES
         self.waiters: dict[str, Waiter] = {}
         self.late: Late | None = None
-        self.come: dict[tuple[int, int, int], np.ndarray] = {}
+        self.arrived: dict[tuple[int, int, int], np.ndarray] = {}
         self._masked = self._mask = np.zeros(0, bool)
         self._reserved = -1
         allocated = -(-shared_bytes // SHARED_UNIT) * SHARED_UNIT

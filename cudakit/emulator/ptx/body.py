@@ -42,7 +42,7 @@ from cudakit.errors import shortened
 # ── variables and parameters, and their initialisers ──
 
 TYPE_BYTES = {
-    kind + str(bits): bits // 8 for kind in "busf" for bits in (8, 16, 32, 64, 128) if (kind, bits) != ("f", 8)
+    letter + str(bits): bits // 8 for letter in "busf" for bits in (8, 16, 32, 64, 128) if (letter, bits) != ("f", 8)
 } | {"pred": 1, "f16x2": 4, "bf16": 2, "bf16x2": 4, "tf32": 4, "texref": 8, "samplerref": 8, "surfref": 8}
 
 _LARGEST = 1 << 40
@@ -54,45 +54,45 @@ def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable
     if tokens.token not in _SPACES or tokens.token == ".reg":
         raise tokens.error(f"expected a state space, found {tokens.token or 'the end of the text'!r}")
     space = tokens.take()[1:]
-    align, kind, vector, pointee = 0, "", 1, False
+    align, type_name, vector, pointee = 0, "", 1, False
     while tokens.token.startswith("."):
         word = tokens.take()[1:]
         if word == "align":
             # After .ptr it is the alignment of what the parameter points to.
-            given = integer(tokens, 1 << 32)
-            if given == 0 or given & (given - 1):
-                raise tokens.error(f"an alignment must be a power of two, got {given}")
-            align = align if pointee else given
+            alignment = integer(tokens, 1 << 32)
+            if alignment == 0 or alignment & (alignment - 1):
+                raise tokens.error(f"an alignment must be a power of two, got {alignment}")
+            align = align if pointee else alignment
         elif word in ("v2", "v4"):
             vector = int(word[1])
         elif word in TYPE_BYTES:
-            kind = word
+            type_name = word
         elif word == "attribute":
             attribute(tokens)
         elif word == "ptr":
             pointee = True
         elif not (pointee and word in ("global", "const", "shared", "local", "param")):
             raise tokens.error(f"unknown type or attribute .{word}")
-    if not kind:
+    if not type_name:
         raise tokens.error("the declaration names no type")
     name = tokens.name()
     extents = _extents(tokens)
-    width = TYPE_BYTES[kind]
+    width = TYPE_BYTES[type_name]
     shape = [*extents, vector] if vector > 1 else extents
     row = width * prod(shape[1:]) if extents else width * vector
     data: tuple[tuple[int, bytes | Pointer], ...] = ()
     if tokens.skip("="):
-        if kind in ("texref", "samplerref", "surfref"):
+        if type_name in ("texref", "samplerref", "surfref"):
             tokens.skip_past("}")
         else:
-            data = tuple(_values(tokens, kind, shape or [1], 0))
+            data = tuple(_values(tokens, type_name, shape or [1], 0))
     count = extents[0] if extents else 1
     if extents and not count and data:
         last = max(offset for offset, _ in data)
         count = last // row + 1
     if row * count > _LARGEST:
         raise tokens.error(f"{name} has {row * count} bytes, over the limit {_LARGEST}")
-    return Variable(name + suffix, space, kind, row * count, align or width * vector, extern, data)
+    return Variable(name + suffix, space, type_name, row * count, align or width * vector, extern, data)
 
 
 #: Whole numbers to the end of an initialiser, which are read at once: a library's tables may have 100 000 of them.
@@ -120,16 +120,16 @@ def _extents(tokens: Tokens) -> list[int]:
     return extents
 
 
-def _values(tokens: Tokens, kind: str, extents: list[int], offset: int) -> Iterator[tuple[int, bytes | Pointer]]:
+def _values(tokens: Tokens, type_name: str, extents: list[int], offset: int) -> Iterator[tuple[int, bytes | Pointer]]:
     """(offset, value) of the elements in an initialiser, some together; rows in braces begin where C has them begin."""
-    width = TYPE_BYTES[kind]
+    width = TYPE_BYTES[type_name]
     if tokens.token != "{":
-        yield offset, _element(tokens, kind)
+        yield offset, _element(tokens, type_name)
         return
     tokens.take()
     row = width * prod(extents[1:])
     place, end = offset, offset + row * extents[0]
-    numbers = _NUMBERS.match(tokens.text, tokens.start) if kind[0] in "bus" else None
+    numbers = _NUMBERS.match(tokens.text, tokens.start) if type_name[0] in "bus" else None
     if numbers is not None and width * (numbers[0].count(",") + 1) <= end - place:
         whole, most = map(int, numbers[0].split(",")), (1 << 8 * width) - 1
         yield place, b"".join((value & most).to_bytes(width, "little") for value in whole)
@@ -139,10 +139,10 @@ def _values(tokens: Tokens, kind: str, extents: list[int], offset: int) -> Itera
             if len(extents) < 2:
                 raise tokens.error("the initialiser has more braces than the variable has extents")
             place = offset + -(-(place - offset) // max(1, row)) * row
-            yield from _values(tokens, kind, extents[1:], place)
+            yield from _values(tokens, type_name, extents[1:], place)
             place += row
         else:
-            yield place, _element(tokens, kind)
+            yield place, _element(tokens, type_name)
             place += width
         if extents[0] and place > end:
             raise tokens.error("the initialiser has more values than the variable has elements")
@@ -151,21 +151,21 @@ def _values(tokens: Tokens, kind: str, extents: list[int], offset: int) -> Itera
     tokens.take("}")
 
 
-def _element(tokens: Tokens, kind: str) -> bytes | Pointer:
-    width = TYPE_BYTES[kind]
+def _element(tokens: Tokens, type_name: str) -> bytes | Pointer:
+    width = TYPE_BYTES[type_name]
     if is_name(tokens.token) and tokens.token != "WARP_SZ":
         line = tokens.line
         return Pointer(_address(tokens), width, line)
     plain = is_number(tokens.token)
-    found = constant(tokens)
+    value = constant(tokens)
     if plain and tokens.skip("("):
-        if found.float_bits or found.value == 0:
+        if value.float_bits or value.value == 0:
             raise tokens.error("the mask of an address must be a whole number above 0")
         line = tokens.line
-        pointer = Pointer(_address(tokens), width, line, found.value & (2**64 - 1))
+        pointer = Pointer(_address(tokens), width, line, value.value & (2**64 - 1))
         tokens.take(")")
         return pointer
-    return _bytes(tokens, found, kind)
+    return _bytes(tokens, value, type_name)
 
 
 def _address(tokens: Tokens) -> Symbol:
@@ -177,16 +177,16 @@ def _address(tokens: Tokens) -> Symbol:
     return Symbol(name, offset_behind(tokens))
 
 
-def _bytes(tokens: Tokens, found: Immediate, kind: str) -> bytes:
-    width = TYPE_BYTES[kind]
-    if not found.float_bits and kind not in ("f32", "f64"):
-        return int.to_bytes(found.value & ((1 << 8 * width) - 1), width, "little")
-    if kind not in ("f32", "f64"):
-        raise tokens.error(f"a float cannot initialise a .{kind}")
-    raw = found.value.to_bytes(found.float_bits // 8, "little") if found.float_bits else b""
+def _bytes(tokens: Tokens, value: Immediate, type_name: str) -> bytes:
+    width = TYPE_BYTES[type_name]
+    if not value.float_bits and type_name not in ("f32", "f64"):
+        return int.to_bytes(value.value & ((1 << 8 * width) - 1), width, "little")
+    if type_name not in ("f32", "f64"):
+        raise tokens.error(f"a float cannot initialise a .{type_name}")
+    raw = value.value.to_bytes(value.float_bits // 8, "little") if value.float_bits else b""
     if len(raw) == width:
         return raw
-    number = struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0] if raw else float(found.value)
+    number = struct.unpack("<f" if len(raw) == 4 else "<d", raw)[0] if raw else float(value.value)
     try:
         return struct.pack("<f" if width == 4 else "<d", number)
     except OverflowError:
@@ -228,9 +228,9 @@ class Sources:
         self.files = files
         self.places: dict[tuple[str, str, str], Source] = {}
 
-    def at(self, found: re.Match[str]) -> Source | None:
+    def at(self, match: re.Match[str]) -> Source | None:
         """The place that a ``.loc`` names; None for line 0, which no source has."""
-        number, line, column, *inlined_at = found.groups()
+        number, line, column, *inlined_at = match.groups()
         caller = None
         if inlined_at[0] is not None:
             where = (inlined_at[0], inlined_at[1], inlined_at[2])
@@ -294,8 +294,8 @@ class Body:
         return end
 
     def target(self, name: str, scope: Scope) -> str:
-        found = scope.find(name)
-        return found.name if isinstance(found, Symbol) else name
+        operand = scope.find(name)
+        return operand.name if isinstance(operand, Symbol) else name
 
     # ── statements ──
 
@@ -311,8 +311,8 @@ class Body:
             match = _STATEMENT.match(text, position)
             if match is None:
                 raise self.malformed(position)
-            kind, position = match.lastgroup, match.end()
-            if kind == "operands":
+            statement, position = match.lastgroup, match.end()
+            if statement == "operands":
                 start = match.start("name")
                 line += text.count("\n", counted, start)
                 counted = start
@@ -321,17 +321,17 @@ class Body:
                         match["name"], match["guard"], match["not"] == "!", match["operands"], line, source, scope
                     )
                 )
-            elif kind == "label":
+            elif statement == "label":
                 label = self.label(match["label"], scope, match.start("label"))
-            elif kind == "directive":
-                found = _LOCATION.match(text, match.start("directive")) if match["directive"] == ".loc" else None
-                if found is not None:
-                    source, position = self.sources.at(found), found.end()
+            elif statement == "directive":
+                location = _LOCATION.match(text, match.start("directive")) if match["directive"] == ".loc" else None
+                if location is not None:
+                    source, position = self.sources.at(location), location.end()
                 else:
                     tokens.jump(match.start("directive"))
                     self.directive(scope, label)
                     position = tokens.start
-            elif kind == "brace":
+            elif statement == "brace":
                 if match["brace"] == "{":
                     scope = Scope(scope, f"#{scopes}")
                     scopes += 1
@@ -364,15 +364,15 @@ class Body:
         if token == ".reg":
             self.registers(scope)
         elif token in (".local", ".shared", ".param", ".const", ".global", ".tex"):
-            found = variable(tokens, suffix=scope.suffix)
-            name = found.name.removesuffix(scope.suffix)
-            if found.space == "shared":
-                if found.name in self.shared:
+            declared = variable(tokens, suffix=scope.suffix)
+            name = declared.name.removesuffix(scope.suffix)
+            if declared.space == "shared":
+                if declared.name in self.shared:
                     # Another function's, or the program's, which a block may have beside this one.
-                    found = replace(found, name=f"{found.name}${self.function.name}")
-                self.shared.add(found.name)
-            scope.names[name] = Symbol(found.name)
-            self.function.variables[found.name] = found
+                    declared = replace(declared, name=f"{declared.name}${self.function.name}")
+                self.shared.add(declared.name)
+            scope.names[name] = Symbol(declared.name)
+            self.function.variables[declared.name] = declared
         elif token in (".branchtargets", ".calltargets") and label:
             tokens.take()
             targets = [tokens.name()]
@@ -394,8 +394,8 @@ class Body:
         tokens = self.tokens
         tokens.take()
         length = int(tokens.take()[2]) if tokens.token in (".v2", ".v4") else 1
-        kind = tokens.token[1:]
-        if kind not in TYPE_BYTES or not tokens.token.startswith("."):
+        type_name = tokens.token[1:]
+        if type_name not in TYPE_BYTES or not tokens.token.startswith("."):
             raise tokens.error(f"{shortened(tokens.token)} is no type of a register")
         tokens.take()
         while True:
@@ -404,21 +404,21 @@ class Body:
                 count = literal(tokens, _MOST_REGISTERS)
                 tokens.take(">")
                 for number in range(count):
-                    self.declare(f"{name}{number}", kind, length, scope)
+                    self.declare(f"{name}{number}", type_name, length, scope)
             else:
-                self.declare(name, kind, length, scope)
+                self.declare(name, type_name, length, scope)
             if not tokens.skip(","):
                 return
 
-    def declare(self, name: str, kind: str, length: int, scope: Scope) -> None:
+    def declare(self, name: str, type_name: str, length: int, scope: Scope) -> None:
         if length == 1:
             unique = name + scope.suffix
             scope.names[name] = Register(unique)
-            self.function.registers[unique] = kind
+            self.function.registers[unique] = type_name
             return
         elements = []
         for letters in ("xr", "yg", "zb", "wa")[:length]:
-            self.declare(f"{name}.{letters[0]}", kind, 1, scope)
+            self.declare(f"{name}.{letters[0]}", type_name, 1, scope)
             element = scope.names[f"{name}.{letters[0]}"]
             scope.names[f"{name}.{letters[1]}"] = element
             elements.append(element)
@@ -426,34 +426,36 @@ class Body:
 
     # ── instructions ──
 
-    def instruction(self, given: _Statement) -> Instruction:
-        named = self.parts.get(given.name)
-        if named is None:
-            opcode, *modifiers = (part.strip() for part in given.name.split("."))
-            named = self.parts[given.name] = (opcode, tuple(modifiers))
+    def instruction(self, statement: _Statement) -> Instruction:
+        name_parts = self.parts.get(statement.name)
+        if name_parts is None:
+            opcode, *modifiers = (part.strip() for part in statement.name.split("."))
+            name_parts = self.parts[statement.name] = (opcode, tuple(modifiers))
         guard = None
-        if given.guard is not None:
-            predicate = given.scope.find(given.guard)
+        if statement.guard is not None:
+            predicate = statement.scope.find(statement.guard)
             if not isinstance(predicate, Register):
-                raise self.error(given, f"no register {given.guard} is declared")
+                raise self.error(statement, f"no register {statement.guard} is declared")
             if self.function.registers[predicate.name] != "pred":
-                raise self.error(given, f"register {given.guard} is no predicate")
-            guard = (predicate, given.negated)
-        operands = read_operands(given.operands, given.scope, given.name, given.line)
-        if named[0] in _ACCESSES and "{" in given.operands:
+                raise self.error(statement, f"register {statement.guard} is no predicate")
+            guard = (predicate, statement.negated)
+        operands = read_operands(statement.operands, statement.scope, statement.name, statement.line)
+        if name_parts[0] in _ACCESSES and "{" in statement.operands:
             # A vector of one element, as Triton writes it, is that element.
             operands = tuple(
-                each.items[0] if isinstance(each, Group) and each.kind == "vector" and len(each.items) == 1 else each
-                for each in operands
+                operand.items[0]
+                if isinstance(operand, Group) and operand.notation == "vector" and len(operand.items) == 1
+                else operand
+                for operand in operands
             )
-        if named[0] == "bra" or named[0] == "brx":
-            self.check_target(operands, given)
-        return Instruction(*named, operands, guard, given.line, given.source)
+        if name_parts[0] == "bra" or name_parts[0] == "brx":
+            self.check_target(operands, statement)
+        return Instruction(*name_parts, operands, guard, statement.line, statement.source)
 
-    def check_target(self, operands: tuple[Operand, ...], given: _Statement) -> None:
+    def check_target(self, operands: tuple[Operand, ...], statement: _Statement) -> None:
         for operand in operands:
             if isinstance(operand, Symbol) and operand.name not in self.function.labels:
-                raise self.error(given, f"no label {operand.name} is in function {self.function.name}")
+                raise self.error(statement, f"no label {operand.name} is in function {self.function.name}")
 
-    def error(self, given: _Statement, what: str) -> Exception:
-        return Tokens("", given.line).error(f"{given.name}: {what}")
+    def error(self, statement: _Statement, problem: str) -> Exception:
+        return Tokens("", statement.line).error(f"{statement.name}: {problem}")

@@ -43,12 +43,12 @@ def modules_in(text: str) -> Iterator[tuple[str, int]]:
     for position, part in enumerate(texts):
         own = names[position][0]
         others = [names[other] for other in range(len(texts)) if other != position]
-        taken = set().union(*(seen for _, seen in others))
+        taken_names = set().union(*(shared for _, shared in others))
         if position:
-            taken = taken.union(*(kept for kept, _ in others))
-        taken = set(map(common_name, taken))
+            taken_names = taken_names.union(*(private for private, _ in others))
+        taken_names = set(map(common_name, taken_names))
         for name in own:
-            if common_name(name) not in taken:
+            if common_name(name) not in taken_names:
                 continue
             part = re.sub(rf"(?<![\w$%]){re.escape(name)}(?![\w$])", f"{name}${position}", part)
         yield part, 1 + text.count("\n", 0, cuts[position])
@@ -189,17 +189,17 @@ class _Module:
             self.variable(".extern" in linking, several)
 
     def variable(self, extern: bool, several: bool) -> None:
-        found = variable(self.tokens, extern)
+        declared = variable(self.tokens, extern)
         self.tokens.take(";")
-        if found.space == "shared":
-            self.shared.add(found.name)
-        known = self.program.variables.get(found.name)
-        elsewhere = known is not None and not known.extern and found.name not in self.own
+        if declared.space == "shared":
+            self.shared.add(declared.name)
+        former = self.program.variables.get(declared.name)
+        elsewhere = former is not None and not former.extern and declared.name not in self.own
         if elsewhere and not (extern or several):
-            raise self.tokens.error(f"variable {found.name} is defined twice")
+            raise self.tokens.error(f"variable {declared.name} is defined twice")
         if not elsewhere:
-            self.program.variables[found.name] = found
-            self.own.add(found.name)
+            self.program.variables[declared.name] = declared
+            self.own.add(declared.name)
 
     def function(self, several: bool) -> None:
         tokens = self.tokens
@@ -211,12 +211,12 @@ class _Module:
         function = Function(name, is_entry, self.parameters(), returns)
         while tokens.token not in ("{", ";"):
             self.function_directive(function)
-        known = self.program.functions.get(name)
+        former = self.program.functions.get(name)
         if tokens.skip(";"):
             function.is_declaration = True
             self.program.functions.setdefault(name, function)
             return
-        if known is not None and not known.is_declaration:
+        if former is not None and not former.is_declaration:
             if not several or name in self.own:
                 raise tokens.error(f"function {name} is defined twice")
             name = ""

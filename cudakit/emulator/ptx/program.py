@@ -46,7 +46,7 @@ class Group:
     Or one that is changed: ``!p`` (not), ``-a`` (negative) or a part of a register such as ``a.b0`` (b0).
     """
 
-    kind: str
+    notation: str
     items: tuple[Operand, ...]
 
 

@@ -117,9 +117,9 @@ class Tokens:
         """Line of the token at hand."""
         return self.first_line + self.text.count("\n", 0, self.start)
 
-    def error(self, what: str) -> EmulationError:
+    def error(self, problem: str) -> EmulationError:
         """An error that names the line."""
-        return EmulationError(f"PTX line {self.line}: {what}")
+        return EmulationError(f"PTX line {self.line}: {problem}")
 
 
 def is_name(token: str) -> bool:
@@ -183,26 +183,26 @@ def constant(tokens: Tokens) -> Immediate:
     if tokens.token[:2].lower() in ("0f", "0d") and is_number(tokens.token):
         digits = tokens.take()[2:]
         return Immediate(int(digits, 16) ^ (negative << (4 * len(digits) - 1)), 4 * len(digits))
-    found = _conditional(tokens, 0).number
-    if isinstance(found, float):
-        return Immediate(struct.unpack("<Q", struct.pack("<d", found))[0], 64)
-    return Immediate(found)
+    number = _conditional(tokens, 0).number
+    if isinstance(number, float):
+        return Immediate(struct.unpack("<Q", struct.pack("<d", number))[0], 64)
+    return Immediate(number)
 
 
 def integer(tokens: Tokens, most: int = _WORD) -> int:
     """The constant expression at hand as an integer from 0 to below `most`."""
-    found = constant(tokens)
-    if found.float_bits or not 0 <= found.value < most:
+    value = constant(tokens)
+    if value.float_bits or not 0 <= value.value < most:
         raise tokens.error(f"expected a whole number from 0 to {most - 1}")
-    return found.value
+    return value.value
 
 
 def literal(tokens: Tokens, most: int = _WORD) -> int:
     """The integer literal at hand, below `most`: where an operator may follow that is none, as in ``%r<8>``."""
-    found = _literal(tokens).number
-    if isinstance(found, float) or found >= most:
+    number = _literal(tokens).number
+    if isinstance(number, float) or number >= most:
         raise tokens.error(f"expected a whole number below {most}")
-    return found
+    return number
 
 
 def _conditional(tokens: Tokens, depth: int) -> _Value:
@@ -338,27 +338,27 @@ def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple
         return tuple(_read(part, scope, instruction, line) for part in parts)
     while not scope.names and scope.outer is not None:
         scope = scope.outer
-    found = []
+    operands = []
     for part in parts:
         operand = scope.operands.get(part)
         if operand is None:
             # Most operands are declared names alone, which need no tokens.
             operand = scope.find(part.strip()) or _read(part, scope, instruction, line)
             scope.operands[part] = operand
-        found.append(operand)
-    return tuple(found)
+        operands.append(operand)
+    return tuple(operands)
 
 
 def _split(text: str) -> list[str] | None:
     """The operands in `text`, at the commas outside brackets; None where brackets do not match."""
-    found, position, comma = [], 0, True
+    parts, position, comma = [], 0, True
     while comma:
         match = _OPERAND.match(text, position)
         if match is None:
             return None
-        found.append(match[1])
+        parts.append(match[1])
         position, comma = match.end(), match[2] is not None
-    return found
+    return parts
 
 
 def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
@@ -366,22 +366,22 @@ def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
     if not tokens.token:
         raise tokens.error(f"{instruction}: an operand is missing")
     if tokens.token == "(" and instruction.startswith("call"):
-        found: Operand = Group("arguments", listed(tokens, "(", ")", lambda: _plain(tokens, scope)))
+        operand: Operand = Group("arguments", listed(tokens, "(", ")", lambda: _plain(tokens, scope)))
     else:
-        found = _operand(tokens, scope)
+        operand = _operand(tokens, scope)
     if tokens.token:
         raise tokens.error(
             f"{instruction}: {shortened(tokens.token)} cannot follow in operand {shortened(text.strip()[:60])}"
         )
-    return found
+    return operand
 
 
 def _operand(tokens: Tokens, scope: Scope) -> Operand:
     if tokens.token == "[":
         return _address(tokens, scope)
     if tokens.token in _BEFORE_NAMES and is_name(tokens.text[tokens.end :].lstrip()[:2]):
-        kind = _BEFORE_NAMES[tokens.take()]
-        return Group(kind, (_named(tokens, scope),))
+        notation = _BEFORE_NAMES[tokens.take()]
+        return Group(notation, (_named(tokens, scope),))
     first = _vector_or_plain(tokens, scope)
     if tokens.skip("|"):
         return Group("pair", (first, _named(tokens, scope)))
@@ -410,18 +410,18 @@ def _plain(tokens: Tokens, scope: Scope) -> Operand:
     """A name, with an offset where it is a variable's, or a constant."""
     if not is_name(tokens.token) or tokens.token == "WARP_SZ":
         return constant(tokens)
-    found = _named(tokens, scope)
-    return Symbol(found.name, offset_behind(tokens)) if isinstance(found, Symbol) else found
+    operand = _named(tokens, scope)
+    return Symbol(operand.name, offset_behind(tokens)) if isinstance(operand, Symbol) else operand
 
 
 def _named(tokens: Tokens, scope: Scope) -> Operand:
     name = tokens.name()
-    found = scope.find(name)
-    if found is not None:
-        return found
+    operand = scope.find(name)
+    if operand is not None:
+        return operand
     whole, _, part = name.rpartition(".")
-    if _PART.fullmatch(part) and (found := scope.find(whole)) is not None:
-        return Group(part, (found,))
+    if _PART.fullmatch(part) and (operand := scope.find(whole)) is not None:
+        return Group(part, (operand,))
     return Register(name) if name.startswith("%") or name == "_" else Symbol(name)
 
 
@@ -440,7 +440,7 @@ def _address(tokens: Tokens, scope: Scope) -> Address:
 
 def offset_behind(tokens: Tokens) -> int:
     """The ``+ constant`` at hand; 0 where there is none."""
-    found = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
-    if found.float_bits:
+    value = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
+    if value.float_bits:
         raise tokens.error("an offset must be a whole number")
-    return found.value
+    return value.value

@@ -63,17 +63,17 @@ class Unwritten:
         open_ = np.flatnonzero(words)
         if not open_.size:
             return False
-        held = np.zeros(self._flags.size, np.uint8)
-        held[self._skip : self._skip + array.nbytes] = bytes_of(array)
-        differs = held.view(np.uint64)[open_] != self._filling(0, words.size)[open_]
+        memory = np.zeros(self._flags.size, np.uint8)
+        memory[self._skip : self._skip + array.nbytes] = bytes_of(array)
+        differs = memory.view(np.uint64)[open_] != self._filling(0, words.size)[open_]
         partly = differs & (words[open_] != _ALL)
         words[open_[differs & ~partly]] = 0
         some = open_[partly]
         if some.size:
-            flags, wanted = self._flags.reshape(-1, _WORD), self._filling(0, words.size).view(np.uint8)
-            same = held.reshape(-1, _WORD)[some] == wanted.reshape(-1, _WORD)[some]
-            kept = (same | ~flags[some]).all(axis=1) & (flags[some].sum(axis=1) >= _FEWEST)
-            words[some[~kept]] = 0
+            flags, filling = self._flags.reshape(-1, _WORD), self._filling(0, words.size).view(np.uint8)
+            same = memory.reshape(-1, _WORD)[some] == filling.reshape(-1, _WORD)[some]
+            unwritten = (same | ~flags[some]).all(axis=1) & (flags[some].sum(axis=1) >= _FEWEST)
+            words[some[~unwritten]] = 0
         return bool(words.any())
 
     def _filling(self, first: int, count: int) -> np.ndarray:
@@ -90,37 +90,37 @@ class Marks:
 
     Attributes
     ----------
-    asked : int
+    watchers : int
         How many ask.
     """
 
-    asked: int
+    watchers: int
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.watchers = 0
         self._known: dict[int, Unwritten] = {}
 
     def mark(self, array: np.ndarray) -> None:
         """A new array, that nobody has written; nothing is done where nobody asks."""
-        if self.asked and array.nbytes and not array.dtype.hasobject:
-            made = self._known[id(array)] = Unwritten(array)
-            weakref.finalize(array, self._forget, id(array), made).atexit = False
+        if self.watchers and array.nbytes and not array.dtype.hasobject:
+            unwritten = self._known[id(array)] = Unwritten(array)
+            weakref.finalize(array, self._forget, id(array), unwritten).atexit = False
 
     def at(self, address: int) -> Unwritten | None:
         """What is not written around an address, as it is now."""
-        for number, found in list(self._known.items()):
-            if found.address <= address < found.end:
-                if found.look():
-                    return found
+        for number, unwritten in list(self._known.items()):
+            if unwritten.address <= address < unwritten.end:
+                if unwritten.look():
+                    return unwritten
                 self._known.pop(number, None)
         return None
 
     def ask(self, count: int) -> None:
         """So many ask from now on, or no longer."""
-        self.asked += count
+        self.watchers += count
 
-    def _forget(self, number: int, made: Unwritten) -> None:
-        if self._known.get(number) is made:
+    def _forget(self, number: int, unwritten: Unwritten) -> None:
+        if self._known.get(number) is unwritten:
             del self._known[number]
 
 
@@ -128,7 +128,7 @@ class Marks:
 MARKS = Marks()
 
 
-class Taken(NamedTuple):
+class Usage(NamedTuple):
     """Memory of a kind on the emulator, in bytes: what lives now, and the most that did at once."""
 
     used: int
@@ -140,7 +140,7 @@ class Room:
 
     def __init__(self) -> None:
         self._lock = process.renewed(self, "_lock", threading.RLock)  # a finalizer may come while this thread has it
-        self._taken: dict[str, Taken] = {}
+        self._usage: dict[str, Usage] = {}
         self._arrays: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
         self._of_the_host: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
@@ -156,9 +156,9 @@ class Room:
                 return array
         return None
 
-    def taken(self, kind: str) -> Taken:
+    def usage(self, memory_type: str) -> Usage:
         """Memory of a kind."""
-        return self._taken.get(kind, Taken(0, 0))
+        return self._usage.get(memory_type, Usage(0, 0))
 
     def know(self, array: np.ndarray, of_the_host: bool = True) -> None:
         """Memory whose address kernels may be given, until the array and all its views are gone."""
@@ -177,20 +177,20 @@ class Room:
         if not self._of_the_host or not array.nbytes:
             return False
         address = int(array.__array_interface__["data"][0])
-        for known in list(self._of_the_host.values()):
-            low, high = np.lib.array_utils.byte_bounds(known)
+        for owner in list(self._of_the_host.values()):
+            low, high = np.lib.array_utils.byte_bounds(owner)
             if low <= address < high:
                 return True
         return False
 
-    def array(self, shape: tuple[int, ...], dtype: np.dtype, kind: str, limit: int | None) -> np.ndarray:
+    def array(self, shape: tuple[int, ...], dtype: np.dtype, memory_type: str, limit: int | None) -> np.ndarray:
         """A new C-contiguous array, not initialised, that counts until it and all its views are gone.
 
         Parameters
         ----------
         shape : tuple of int
         dtype : numpy.dtype
-        kind : str
+        memory_type : str
             ``device`` or ``managed``.
         limit : int or None
             Bytes that the kind may come to.
@@ -202,29 +202,29 @@ class Room:
         """
         size = math.prod(shape) * dtype.itemsize
         with self._lock:
-            if limit is not None and self.taken(kind).used + size > limit:
+            if limit is not None and self.usage(memory_type).used + size > limit:
                 gc.collect()  # as CuPy's pool does it
-                if self.taken(kind).used + size > limit:
-                    raise self._refusal(size, kind, f", and ck.memory.limit allows {limit:,}")
+                if self.usage(memory_type).used + size > limit:
+                    raise self._refusal(size, memory_type, f", and ck.memory.limit allows {limit:,}")
             try:
-                made = np.empty(shape, dtype)
+                allocated = np.empty(shape, dtype)
             except MemoryError:
-                raise self._refusal(size, kind, ", and the host has not that much left") from None
-            self._count(kind, size)
-            self.know(made, kind == "managed")
-            MARKS.mark(made)
-        weakref.finalize(made, self._count, kind, -size).atexit = False
-        return made
+                raise self._refusal(size, memory_type, ", and the host has not that much left") from None
+            self._count(memory_type, size)
+            self.know(allocated, memory_type == "managed")
+            MARKS.mark(allocated)
+        weakref.finalize(allocated, self._count, memory_type, -size).atexit = False
+        return allocated
 
-    def _count(self, kind: str, size: int) -> None:
+    def _count(self, memory_type: str, size: int) -> None:
         with self._lock:
-            used, peak = self.taken(kind)
-            self._taken[kind] = Taken(used + size, max(peak, used + size))
+            used, peak = self.usage(memory_type)
+            self._usage[memory_type] = Usage(used + size, max(peak, used + size))
 
-    def _refusal(self, size: int, kind: str, why: str) -> LaunchError:
+    def _refusal(self, size: int, memory_type: str, why: str) -> LaunchError:
         return LaunchError(
-            f"{size:,} bytes of {kind} memory were asked for; the emulator holds {self.taken(kind).used:,} in use"
-            f"{why}; let go of arrays, or work in chunks"
+            f"{size:,} bytes of {memory_type} memory were asked for; the emulator holds "
+            f"{self.usage(memory_type).used:,} in use{why}; let go of arrays, or work in chunks"
         )
 
 

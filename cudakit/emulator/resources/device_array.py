@@ -31,7 +31,7 @@ class HostArrayError(ArgumentError, EmulationError):
     """A host array was used where a GPU takes one of its own, or the other way round."""
 
 
-class ToldApart:
+class ConversionHook:
     """What arrays are that are asked before a function of NumPy's makes an array of them."""
 
     def converted(self, name: str, make: Callable[[], Any]) -> Any:
@@ -39,7 +39,7 @@ class ToldApart:
         return make()
 
 
-class DeviceArray(np.ndarray, ToldApart):
+class DeviceArray(np.ndarray, ConversionHook):
     """An array of device memory on a strict stream, with the methods that CuPy's has besides NumPy's."""
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
@@ -54,12 +54,12 @@ class DeviceArray(np.ndarray, ToldApart):
         """Take over the elements of a host array."""
         self.view(np.ndarray)[...] = values
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *named.values()))
-        made = getattr(ufunc, method)(*_plain(inputs), **{name: _whole(value) for name, value in named.items()})
-        if out := named.get("out", ()):
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        _refuse_beside(f"numpy.{ufunc.__name__}", (*inputs, *options.values()))
+        result = getattr(ufunc, method)(*_plain(inputs), **{name: _whole(value) for name, value in options.items()})
+        if out := options.get("out", ()):
             return out[0] if len(out) == 1 else out
-        return as_device(made)
+        return as_device(result)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         _refuse_beside(f"{func.__module__}.{func.__name__}", (*args, *kwargs.values()))
@@ -79,15 +79,15 @@ class DeviceArray(np.ndarray, ToldApart):
         return make()
 
 
-def as_device(made: Any) -> Any:
+def as_device(value: Any) -> Any:
     """NumPy's arrays as the device's, also those of a tuple or list."""
-    if isinstance(made, tuple | list) and any(isinstance(part, np.ndarray) for part in made):
-        parts = [as_device(part) for part in made]
-        return type(made)(parts) if type(made) in (tuple, list) else type(made)(*parts)
-    if type(made) is not np.ndarray:
-        return made
-    tell_apart()
-    return made.view(DeviceArray)
+    if isinstance(value, tuple | list) and any(isinstance(part, np.ndarray) for part in value):
+        parts = [as_device(part) for part in value]
+        return type(value)(parts) if type(value) in (tuple, list) else type(value)(*parts)
+    if type(value) is not np.ndarray:
+        return value
+    hook_conversions()
+    return value.view(DeviceArray)
 
 
 def refuse_host_array(value: Any) -> None:
@@ -154,12 +154,12 @@ class DeviceModule(ModuleType):
             return function
 
         @functools.wraps(function)
-        def call(*arguments: Any, **named: Any) -> Any:
-            named.pop("blocking", None)
-            made = function(*arguments, **named)
-            if name in ("empty", "empty_like") and made.flags.c_contiguous:
-                MARKS.mark(made)
-            return as_device(made)
+        def call(*arguments: Any, **options: Any) -> Any:
+            options.pop("blocking", None)
+            result = function(*arguments, **options)
+            if name in ("empty", "empty_like") and result.flags.c_contiguous:
+                MARKS.mark(result)
+            return as_device(result)
 
         return call
 
@@ -219,7 +219,7 @@ def _module(frame: FrameType) -> str:
 
 
 @functools.cache
-def tell_apart() -> None:
+def hook_conversions() -> None:
     """From the first array that is told apart on, ask it where NumPy makes an array of it."""
     for name in _TO_THE_HOST:
         _originals[name] = getattr(np, name)
@@ -228,13 +228,13 @@ def tell_apart() -> None:
 
 def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
-    def convert(*arguments: Any, **named: Any) -> Any:
-        make = functools.partial(original, *arguments, **named)
+    def convert(*arguments: Any, **options: Any) -> Any:
+        make = functools.partial(original, *arguments, **options)
         first = arguments[0] if arguments else None
-        if isinstance(first, ToldApart):
+        if isinstance(first, ConversionHook):
             return first.converted(name, make)
         for part in first if isinstance(first, tuple | list) else ():
-            if isinstance(part, ToldApart):
+            if isinstance(part, ConversionHook):
                 part.converted(name, functools.partial(original, [part]))
         return make()
 

@@ -19,35 +19,35 @@ import numpy as np
 from cudakit.emulator.machine.memory import READ
 from cudakit.errors import EmulationError
 
-Held = TypeVar("Held")
+Resource = TypeVar("Resource")
 
 
-class Handles(Generic[Held]):
+class Handles(Generic[Resource]):
     """Objects by the numbers that kernels know them by, for as long as the objects live."""
 
     def __init__(self, noun: str, first: int) -> None:
         self._noun, self._first = noun, first
         self._numbers = itertools.count(first)
-        self._made = first
-        self._objects: weakref.WeakValueDictionary[int, Held] = weakref.WeakValueDictionary()
+        self._next = first
+        self._objects: weakref.WeakValueDictionary[int, Resource] = weakref.WeakValueDictionary()
 
-    def add(self, held: Held) -> int:
+    def add(self, resource: Resource) -> int:
         """A new number for an object."""
         number = next(self._numbers)
-        self._made = number + 1
-        self._objects[number] = held
+        self._next = number + 1
+        self._objects[number] = resource
         return number
 
-    def __getitem__(self, number: int) -> Held:
-        found = self._objects.get(number)
-        if found is None:
+    def __getitem__(self, number: int) -> Resource:
+        resource = self._objects.get(number)
+        if resource is None:
             why = "was freed: keep the Python object for as long as kernels use it"
-            if not self._first <= number < self._made:
+            if not self._first <= number < self._next:
                 why = f"is no {self._noun} of the emulator; make one with ck.{self._noun}(array)"
             raise EmulationError(f"{self._noun} {number:#x} {why}")
-        return found
+        return resource
 
-    def among(self, numbers: np.ndarray) -> Iterator[tuple[Held, Any]]:
+    def among(self, numbers: np.ndarray) -> Iterator[tuple[Resource, Any]]:
         """Each object that `numbers`, one a lane, name, and the lanes that name it."""
         if (numbers == numbers[0]).all():
             yield self[int(numbers[0])], slice(None)
@@ -136,16 +136,16 @@ def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
     corners = [np.floor(position - 0.5) for position in positions]
     fractions = [np.floor((p - 0.5 - c) * _ONE + 0.5) for p, c in zip(positions, corners, strict=True)]
     weights = _weights(fractions)
-    found = {
+    corner_texels = {
         steps: _raw_texels(texture, layer, [corner + step for corner, step in zip(corners, steps, strict=True)])
         for steps in weights
     }
     if texture.read == "normalized":
-        return _blend_fractions(found, weights, texture.texels.dtype)
+        return _blend_fractions(corner_texels, weights, texture.texels.dtype)
     # The texels of one z come together, those of the next one after them.
-    total = np.zeros(found[next(iter(found))].shape)
+    total = np.zeros(corner_texels[next(iter(corner_texels))].shape)
     for k in {steps[2:] for steps in weights}:
-        total += _blend([(found[steps], weights[steps][:, None]) for steps in weights if steps[2:] == k])
+        total += _blend([(corner_texels[steps], weights[steps][:, None]) for steps in weights if steps[2:] == k])
     bits = np.finfo(texture.texels.dtype).nmant + 1
     return _round(total / _ONE, bits)
 
@@ -158,11 +158,12 @@ _ALIGNED_BITS = 28
 
 def _blend(terms: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
     """Sum of texels by weights, with what lies below the bits that the hardware aligns to the largest cut off."""
-    held = [np.where(weight > 0, texels, 0).astype(np.float64) for texels, weight in terms]
+    weighed = [np.where(weight > 0, texels, 0).astype(np.float64) for texels, weight in terms]
     with np.errstate(all="ignore"):
-        _, exponent = np.frexp(np.max(np.abs(held), axis=0))
+        _, exponent = np.frexp(np.max(np.abs(weighed), axis=0))
         cut = [
-            np.ldexp(np.trunc(np.ldexp(texels, _ALIGNED_BITS - exponent)), exponent - _ALIGNED_BITS) for texels in held
+            np.ldexp(np.trunc(np.ldexp(texels, _ALIGNED_BITS - exponent)), exponent - _ALIGNED_BITS)
+            for texels in weighed
         ]
         return np.asarray(sum(texels * weight for texels, (_, weight) in zip(cut, terms, strict=True)))
 
@@ -176,12 +177,12 @@ def _round(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def _blend_fractions(
-    found: dict[tuple[int, ...], np.ndarray], weights: dict[tuple[int, ...], np.ndarray], dtype: np.dtype
+    corner_texels: dict[tuple[int, ...], np.ndarray], weights: dict[tuple[int, ...], np.ndarray], dtype: np.dtype
 ) -> np.ndarray:
     """Sum of texels that are fractions of their type's range: the hardware computes it in integers of 16 bits."""
     full = 65535 if dtype.kind == "u" else 32767
     unit = full / np.iinfo(dtype).max
-    whole = np.sum([found[steps] * unit * weight[:, None] for steps, weight in weights.items()], axis=0)
+    whole = np.sum([corner_texels[steps] * unit * weight[:, None] for steps, weight in weights.items()], axis=0)
     return np.asarray(np.maximum(np.floor(whole / _ONE + 0.5), -32767) / full, np.float32)
 
 
@@ -212,20 +213,20 @@ def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
 
 def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
     """Coordinates in texels, as float64."""
-    found = []
+    positions = []
     for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
         wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
-        found.append((wide * size if texture.normalized else wide) + offset)
-    return found
+        positions.append((wide * size if texture.normalized else wide) + offset)
+    return positions
 
 
 def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
     """Texels at whole places, as floats where the texture gives floats."""
-    found = _raw_texels(texture, layer, places)
+    texels = _raw_texels(texture, layer, places)
     if texture.read == "normalized":
-        greatest = np.float64(np.iinfo(found.dtype).max)
-        return np.maximum(found / greatest, -1.0).astype(np.float32)
-    return found.astype(np.float32) if found.dtype.kind == "f" else found
+        greatest = np.float64(np.iinfo(texels.dtype).max)
+        return np.maximum(texels / greatest, -1.0).astype(np.float32)
+    return texels.astype(np.float32) if texels.dtype.kind == "f" else texels
 
 
 def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
@@ -243,11 +244,11 @@ def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarr
         where.append(np.clip(place, 0, size - 1).astype(np.int64))
     where += [np.zeros(layer.size, np.int64)] * (3 - len(where))
     layers = np.minimum(layer, texture.texels.shape[0] - 1).astype(np.int64)
-    found = texture.texels[layers, where[2], where[1], where[0]]
+    texels = texture.texels[layers, where[2], where[1], where[0]]
     if texture.flags is not None:
         rows = texture.flags.reshape(*texture.texels.shape[:4], -1)
         rows[layers[inside], where[2][inside], where[1][inside], where[0][inside]] = READ
-    return np.asarray(np.where(inside[:, None], found, found.dtype.type(0)))
+    return np.asarray(np.where(inside[:, None], texels, texels.dtype.type(0)))
 
 
 # ── surfaces ──

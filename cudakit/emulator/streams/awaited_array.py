@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cudakit.emulator.resources.allocations import MARKS
-from cudakit.emulator.resources.device_array import DeviceArray, ToldApart, tell_apart
+from cudakit.emulator.resources.device_array import ConversionHook, DeviceArray, hook_conversions
 from cudakit.emulator.streams.order import order
 from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import EmulationError
@@ -46,7 +46,7 @@ _COPYING = ("astype", "ravel", "reshape")
 _WRITING = ("fill", "partition", "put", "resize", "setfield", "sort")
 
 
-class AwaitedArray(np.ndarray, ToldApart):
+class AwaitedArray(np.ndarray, ConversionHook):
     """An array in host memory whose elements a stream may still bring."""
 
     def __getitem__(self, key: Any) -> Any:
@@ -118,7 +118,7 @@ class AwaitedArray(np.ndarray, ToldApart):
 
 def handed_out(array: np.ndarray, stream: EmulatedStream) -> np.ndarray:
     """A host array as a program is given it: as an `AwaitedArray` where work on the stream is checked."""
-    return _awaited(array) if stream.strict or MARKS.asked else array
+    return _awaited(array) if stream.strict or MARKS.watchers else array
 
 
 def host_view(array: np.ndarray) -> np.ndarray:
@@ -127,7 +127,7 @@ def host_view(array: np.ndarray) -> np.ndarray:
 
 
 def _awaited(array: np.ndarray) -> AwaitedArray:
-    tell_apart()
+    hook_conversions()
     order().names_lines = True
     return array.view(AwaitedArray)
 
@@ -165,7 +165,7 @@ def _passes(frame: FrameType) -> bool:
     """Whether a frame only passes a use on: NumPy's, Python's own, and those of this class."""
     name: str = frame.f_globals.get("__name__", "")
     root = name.partition(".")[0]
-    return root == "numpy" or root in sys.stdlib_module_names or name in (__name__, ToldApart.__module__)
+    return root == "numpy" or root in sys.stdlib_module_names or name in (__name__, ConversionHook.__module__)
 
 
 def _reading(verb: str, array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -12,7 +12,7 @@ from cudakit.emulator.compiled.emit.words import LaneWord
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape, resized
 from cudakit.emulator.isa import meanings  # noqa: F401 (fills the table)
 from cudakit.emulator.isa.meanings.integers import compared
-from cudakit.emulator.isa.words import INTEGERS, KINDS, MEANINGS, bound, results_of, source_kind
+from cudakit.emulator.isa.words import INTEGERS, MEANINGS, WORD_TYPES, bound, results_of, source_type
 from cudakit.emulator.machine.decode import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
@@ -227,7 +227,7 @@ def emit(given: Instruction, b: Builder) -> None:
     for number, (source, operand) in enumerate(sources):
         if source != "int":
             values[number] = (
-                _carry(b) if operand is CARRY else b.read(operand, source_kind(form, source), meaning.takes_nan)
+                _carry(b) if operand is CARRY else b.read(operand, source_type(form, source), meaning.takes_nan)
             )
             shapes[operand] = values[number].shape
     shape: Shape = UNIFORM if all(held == UNIFORM for held in shapes.values()) else VARYING
@@ -239,7 +239,7 @@ def emit(given: Instruction, b: Builder) -> None:
             assert isinstance(operand, Immediate)
             words.append(operand.value)
             continue
-        kind = KINDS[source_kind(form, source)]
+        kind = WORD_TYPES[source_type(form, source)]
         x = values[number].x if shape != VARYING else b.lanes(values[number])
         x = b.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
         words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1, meaning.gives_nan))
@@ -253,9 +253,14 @@ def emit(given: Instruction, b: Builder) -> None:
             _keep_carry(b, b.spread(result.x))
         else:
             value = Value(shape, b.untyped(result.x), narrow)
-            if meaning.gives_nan and result.kind == "f32" and isinstance(target, Register) and target.name not in b.raw:
+            if (
+                meaning.gives_nan
+                and result.type_name == "f32"
+                and isinstance(target, Register)
+                and target.name not in b.raw
+            ):
                 value = b.canonical(value)  # others write it too, what no arithmetic has made
-            b.write(target, result.kind, value)
+            b.write(target, result.type_name, value)
 
 
 def _narrow(values: Any) -> X | None:
@@ -312,7 +317,7 @@ def setp(given: Instruction, b: Builder) -> None:
         if verdict is not None:
 
             def compare() -> X:
-                one, other = (LaneWord(b, b.lanes(value), KINDS[kind], b.width) for value in (x, y))
+                one, other = (LaneWord(b, b.lanes(value), WORD_TYPES[kind], b.width) for value in (x, y))
                 held = compared(name, one, other)
                 assert isinstance(held, LaneWord)
                 return held.x

@@ -113,7 +113,7 @@ def warp_barrier(given: Instruction, b: Builder) -> None:
 
 
 def _pair(target: Operand) -> tuple[Operand, Operand | None]:
-    if isinstance(target, Group) and target.kind == "pair":
+    if isinstance(target, Group) and target.notation == "pair":
         return target.items[0], target.items[1]
     return target, None
 

@@ -75,9 +75,11 @@ class LaneWord(Word):
         self.b, self.x, self.lanes, self.raw = b, x, lanes, raw
 
     @property
-    def known(self) -> int | None:
+    def constant_value(self) -> int | None:
         number = _INTEGER.fullmatch(self.x.name)
-        return int(number[1]) & (1 << self.bits) - 1 if number and self.kind[0] in "us" else _TRUTHS.get(self.x.name)
+        return (
+            int(number[1]) & (1 << self.bits) - 1 if number and self.type_name[0] in "us" else _TRUTHS.get(self.x.name)
+        )
 
     def constant(self, value: int, kind: str) -> LaneWord:
         return self._made(constant(like(self.x, _element(kind)), value), kind)
@@ -88,7 +90,7 @@ class LaneWord(Word):
     def do(self, name: str, kind: str, *others: Any) -> LaneWord:
         operation = _OPERATIONS.get(name)
         if operation is None:
-            raise EmulationError(f"machine code has no operation {name} of {self.kind}")
+            raise EmulationError(f"machine code has no operation {name} of {self.type_name}")
         made = operation(self, kind, *others)
         return made if isinstance(made, LaneWord) else self._made(made, kind)
 
@@ -102,7 +104,7 @@ def _binary(whole: str, real: str = "") -> Callable[..., X]:
     """An instruction for integers, where ``{}`` is ``s`` or ``u`` by the sign, and for floats."""
 
     def do(a: LaneWord, kind: str, other: LaneWord) -> X:
-        opcode = real if a.kind in _FLOATS else whole.format("s" if a.signed else "u")
+        opcode = real if a.type_name in _FLOATS else whole.format("s" if a.signed else "u")
         return a.b.text.binary(opcode, a.x, other.x)
 
     return do
@@ -112,7 +114,7 @@ def _named(whole: str, real: str = "") -> Callable[..., X]:
     """An intrinsic."""
 
     def do(a: LaneWord, kind: str, *others: LaneWord) -> X:
-        name = real if a.kind in _FLOATS else whole.format("s" if a.signed else "u")
+        name = real if a.type_name in _FLOATS else whole.format("s" if a.signed else "u")
         return intrinsic(a.b, name, a.x, *(other.x for other in others))
 
     return do
@@ -121,7 +123,7 @@ def _named(whole: str, real: str = "") -> Callable[..., X]:
 def _compared(test: str) -> Callable[..., X]:
     def do(a: LaneWord, kind: str, other: LaneWord) -> X:
         sign = "" if test in ("eq", "ne") else "s" if a.signed else "u"
-        how = ("une" if test == "ne" else f"o{test}") if a.kind in _FLOATS else f"{sign}{test}"
+        how = ("une" if test == "ne" else f"o{test}") if a.type_name in _FLOATS else f"{sign}{test}"
         return a.b.text.compare(how, a.x, other.x)
 
     return do
@@ -132,13 +134,13 @@ def _not(a: LaneWord, kind: str) -> X:
 
 
 def _neg(a: LaneWord, kind: str) -> X:
-    if a.kind in _FLOATS:
+    if a.type_name in _FLOATS:
         return a.b.text.make(f"fneg {a.x}", a.x.type)
     return a.b.text.binary("sub", constant(a.x.type, 0), a.x)
 
 
 def _abs(a: LaneWord, kind: str) -> X:
-    if a.kind in _FLOATS:
+    if a.type_name in _FLOATS:
         return intrinsic(a.b, "fabs", a.x)
     return a.b.text.call(named("llvm.abs", a.x), a.x.type, a.x, X("i1", "false"))
 
@@ -147,8 +149,8 @@ def _shift(name: str) -> Callable[..., X]:
     def do(a: LaneWord, kind: str, by: LaneWord) -> X:
         text = a.b.text
         opcode = "shl" if name == "shl" else "ashr" if a.signed else "lshr"
-        if by.known is not None:
-            return text.binary(opcode, a.x, by.known)
+        if by.constant_value is not None:
+            return text.binary(opcode, a.x, by.constant_value)
         if opcode == "ashr":
             return text.binary(opcode, a.x, _resized(a, intrinsic(a.b, "umin", by.x, constant(by.x.type, a.bits - 1))))
         held = _resized(a, intrinsic(a.b, "umin", by.x, constant(by.x.type, a.bits)))
@@ -166,25 +168,25 @@ def _resized(a: LaneWord, amount: X) -> X:
 
 
 def _choose(a: LaneWord, kind: str, first: LaneWord, second: LaneWord) -> LaneWord | X:
-    if a.known is not None:
-        return first if a.known else second
+    if a.constant_value is not None:
+        return first if a.constant_value else second
     return a.b.text.select(a.x, first.x, second.x)
 
 
 def _to(a: LaneWord, kind: str) -> X:
     """A cast by the two types."""
     text, element = a.b.text, _element(kind)
-    if a.kind == "f16":
+    if a.type_name == "f16":
         return text.cast("fpext", text.cast("bitcast", a.x, "half"), element)
     if kind == "f16":
-        x = odd_float(a.b, a.x) if a.kind == "f64" else a.x
+        x = odd_float(a.b, a.x) if a.type_name == "f64" else a.x
         return text.cast("bitcast", text.cast("fptrunc", x, "half"), "i16")
-    if a.kind in _FLOATS and kind in _FLOATS:
+    if a.type_name in _FLOATS and kind in _FLOATS:
         return text.cast("fpext" if kind == "f64" else "fptrunc", a.x, element)
-    if a.kind in _FLOATS:
+    if a.type_name in _FLOATS:
         count = f"v{lanes_of(a.x.type)}" if a.x.is_vector else ""
         sign = "s" if kind[0] == "s" else "u"
-        return text.call(f"llvm.fpto{sign}i.sat.{count}{element}.{count}{a.kind}", like(a.x, element), a.x)
+        return text.call(f"llvm.fpto{sign}i.sat.{count}{element}.{count}{a.type_name}", like(a.x, element), a.x)
     if kind in _FLOATS:
         return text.cast("sitofp" if a.signed else "uitofp", a.x, element)
     return text.cast("trunc" if BITS[kind] < a.bits else "sext" if a.signed else "zext", a.x, element)
@@ -220,7 +222,7 @@ def _high_product(a: LaneWord, kind: str, other: LaneWord) -> X:
 def _divided(which: str) -> Callable[..., X]:
     def do(a: LaneWord, kind: str, other: LaneWord) -> X:
         text, x, y = a.b.text, a.x, other.x
-        if a.kind in _FLOATS:
+        if a.type_name in _FLOATS:
             return text.binary("fdiv", x, y)
         y = text.select(text.compare("eq", y, 0), constant(y.type, 1), y)
         if not a.signed:

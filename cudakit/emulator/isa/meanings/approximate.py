@@ -49,12 +49,12 @@ def ex2(x: Word) -> Word:
 
 def lg2(x: Word) -> Word:
     """log₂ x: -∞ of 0, NaN of less, ∞ of ∞."""
-    one, endless, bits = x.constant_of(1.0), x.constant_of(inf), x.view("u64")
+    unit, endless, bits = x.constant_of(1.0), x.constant_of(inf), x.view("u64")
     m = (bits & _FRACTION | _ONE).view("f64")
     n = ((bits >> 52 & 2047).view("s64") - 1023).to("f64")
     large = x.constant_of(2.0**0.5) < m
-    m, n = large.choose(m * x.constant_of(0.5), m), large.choose(n + one, n)
-    s = (m - one).do("div", "f64", m + one)
+    m, n = large.choose(m * x.constant_of(0.5), m), large.choose(n + unit, n)
+    s = (m - unit).do("div", "f64", m + unit)
     result = n + s * _polynomial(s * s, _LOG)
     result = (x < endless).choose(result, x)
     rest = (x < 0).choose(x.constant_of(nan), x.constant_of(-inf) - x)
@@ -86,12 +86,12 @@ def cos(x: Word) -> Word:
 
 def tanh(x: Word) -> Word:
     """The hyperbolic tangent."""
-    size, one = abs(x), x.constant_of(1.0)
+    size, unit = abs(x), x.constant_of(1.0)
     power = ex2(_clamped(size, 400.0) * x.constant_of(2.0 / log(2.0)))
-    result = one - x.constant_of(2.0).do("div", "f64", power + one)
+    result = unit - x.constant_of(2.0).do("div", "f64", power + unit)
     cube = size * (size * size) * x.constant_of(1.0 / 3.0)
     result = (size < x.constant_of(2.0**-12)).choose(size - cube, result)
-    result = (size < x.constant_of(inf)).choose(result, (one < size).choose(one, size))
+    result = (size < x.constant_of(inf)).choose(result, (unit < size).choose(unit, size))
     return (result.view("u64") & _SIGN - 1 | x.view("u64") & _SIGN).view("f64")
 
 

@@ -18,7 +18,7 @@ from cudakit.emulator.isa.meanings.floats import (
     rounded,
     together,
 )
-from cudakit.emulator.isa.words import INTEGERS, KINDS, Form, Word, bounds, means
+from cudakit.emulator.isa.words import INTEGERS, WORD_TYPES, Form, Word, bounds, means
 from cudakit.errors import EmulationError
 
 _WHOLE: Final = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
@@ -29,26 +29,26 @@ _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 @means("cvt", sources="T T", families="integer float half")
 def cvt(form: Form, a: Word, b: Word | None = None) -> Word:
-    out, kind = form.modifiers[-2:]
-    if form.has("rs") or not {out, kind} <= KINDS.keys() or (kind in _EIGHTHS and out != "f16x2"):
-        raise EmulationError(f"a conversion of {kind} to {out}, .{'.'.join(form.modifiers)}")
-    if kind in _EIGHTHS:
-        return _from_eighths(form, kind, a)
+    out, source_type = form.modifiers[-2:]
+    if form.has("rs") or not {out, source_type} <= WORD_TYPES.keys() or (source_type in _EIGHTHS and out != "f16x2"):
+        raise EmulationError(f"a conversion of {source_type} to {out}, .{'.'.join(form.modifiers)}")
+    if source_type in _EIGHTHS:
+        return _from_eighths(form, source_type, a)
     if out in _EIGHTHS:
-        return _to_eighths(form, out, kind, a, b)
+        return _to_eighths(form, out, source_type, a, b)
     if out == "tf32":
         return _to_tf32(form, a)
     if out.endswith("x2") and b is not None:
         # The first source goes to the upper half.
-        high, low = (_to_float(form, out[:-2], kind, word).to("u32") for word in (a, b))
+        high, low = (_to_float(form, out[:-2], source_type, word).to("u32") for word in (a, b))
         return high << 16 | low
-    if kind in _FLOATS:
-        return _to_float(form, out, kind, a) if out in _FLOATS else _to_integer(form, out, kind, a)
+    if source_type in _FLOATS:
+        return _to_float(form, out, source_type, a) if out in _FLOATS else _to_integer(form, out, source_type, a)
     return _from_integer(form, out, a) if out in _FLOATS else _between_integers(form, out, a)
 
 
 def _range(name: str) -> tuple[int, int]:
-    return bounds(name[0] == "s", INTEGERS[KINDS[name]])
+    return bounds(name[0] == "s", INTEGERS[WORD_TYPES[name]])
 
 
 # ── integers ──
@@ -56,10 +56,10 @@ def _range(name: str) -> tuple[int, int]:
 
 def _between_integers(form: Form, out: str, a: Word) -> Word:
     if form.has("sat"):
-        (low, high), (least, most) = _range(out), _range(a.kind)
+        (low, high), (least, most) = _range(out), _range(a.type_name)
         a = a.max(low) if low > least else a
         a = a.min(high) if high < most else a
-    return a.to(KINDS[out])
+    return a.to(WORD_TYPES[out])
 
 
 def _from_integer(form: Form, out: str, a: Word) -> Word:
@@ -75,18 +75,18 @@ def _from_integer(form: Form, out: str, a: Word) -> Word:
 
 def _directed(value: Word, a: Word, mode: str) -> Word:
     """An integer that was rounded to nearest, in another direction."""
-    back = value.to(a.kind)
+    back = value.to(a.type_name)
     # Past the largest integer the way back is held to that.
     beyond = value >= value.constant_of(float(1 << a.bits - a.signed))
     return round_to(value, (back > a) | beyond, (back < a) & ~beyond, mode)
 
 
-def _to_integer(form: Form, out: str, kind: str, a: Word) -> Word:
+def _to_integer(form: Form, out: str, source_type: str, a: Word) -> Word:
     # With a float16 result the hardware takes subnormal float32 as they are.
-    value = number(a, kind, kind == "f32" and form.has("ftz"))
+    value = number(a, source_type, source_type == "f32" and form.has("ftz"))
     whole = next(_WHOLE[modifier] for modifier in form.modifiers if modifier in _WHOLE)
     # A conversion cuts by itself.
-    result = (value if whole == "trunc" else value.do(whole, value.kind)).to(out)
+    result = (value if whole == "trunc" else value.do(whole, value.type_name)).to(out)
     if 64 not in (result.bits, a.bits):
         return result
     # ISA: NaN is zero, but the highest bit alone where either side has 64 bits.
@@ -96,29 +96,29 @@ def _to_integer(form: Form, out: str, kind: str, a: Word) -> Word:
 # ── floats ──
 
 
-def _to_float(form: Form, out: str, kind: str, a: Word) -> Word:
+def _to_float(form: Form, out: str, source_type: str, a: Word) -> Word:
     ftz, mode = form.has("ftz"), form.mode
     # With a float16 result the hardware takes subnormal float32 as they are.
-    value = number(a, kind, ftz and kind == "f32" and out != "f16")
+    value = number(a, source_type, ftz and source_type == "f32" and out != "f16")
     whole = next((_WHOLE[modifier] for modifier in form.modifiers if modifier in _WHOLE), "")
     if whole:
-        result = value.do(whole, value.kind)
-        value = value.eq(value).choose(result, quieted(value)) if kind == "f64" else result
+        result = value.do(whole, value.type_name)
+        value = value.eq(value).choose(result, quieted(value)) if source_type == "f64" else result
     if out == "f64":
         # Flushing canonicalises; without it the NaN keeps its payload.
-        wide = (canonical(value) if ftz and kind == "f32" else value).to("f64")
+        wide = (canonical(value) if ftz and source_type == "f32" else value).to("f64")
         return clamped(wide) if form.has("sat") else wide
     if out == "f32":
-        result = rounded(value, mode) if kind == "f64" else value
-        if ftz and kind == "f64":
+        result = rounded(value, mode) if source_type == "f64" else value
+        if ftz and source_type == "f64":
             result = flush_rounded(result, value, mode)
         if form.has("sat"):
             return clamped(result)
         # What the hardware gives of the NaN of float64 and bfloat16 keeps the payload.
-        keeps = kind in ("f64", "bf16") or form.modifiers == ("f32", "f32")
+        keeps = source_type in ("f64", "bf16") or form.modifiers == ("f32", "f32")
         return result if keeps else canonical(result)
     bits = narrowed(value, out, mode)
-    if kind == "f64":
+    if source_type == "f64":
         bits = value.eq(value).choose(bits, _nan_of(value, out))
     return _finished(form, bits, out)
 
@@ -133,13 +133,13 @@ def _nan_of(value: Word, out: str) -> Word:
 
 def _finished(form: Form, bits: Word, name: str) -> Word:
     """``.satfinite``, ``.relu`` and ``.sat`` of bits of halves."""
-    infinity, one, sign = INFINITY[name], ONE[name], SIGN[name]
+    infinity, unit, sign = INFINITY[name], ONE[name], SIGN[name]
     if form.has("satfinite"):
         bits = (bits & 0x7FFF).eq(infinity).choose(bits - 1, bits)
     if form.has("relu"):
         bits = (bits & sign).ne(0).choose(0, bits)
     if form.has("sat"):
-        bits = ((bits & sign).ne(0) | (bits > infinity)).choose(0, bits.min(one))
+        bits = ((bits & sign).ne(0) | (bits > infinity)).choose(0, bits.min(unit))
     return bits
 
 
@@ -160,10 +160,10 @@ def _to_tf32(form: Form, a: Word) -> Word:
 # ── eighths: fp8 ──
 
 
-def _to_eighths(form: Form, out: str, kind: str, a: Word, b: Word | None) -> Word:
+def _to_eighths(form: Form, out: str, source_type: str, a: Word, b: Word | None) -> Word:
     """Two bytes, of which the first source's is the upper one."""
     if b is None:
-        return _encoded(form, number(a, kind), out).to("u8").join("u16")
+        return _encoded(form, number(a, source_type), out).to("u8").join("u16")
     high, low = (_encoded(form, word, out) for word in (a, b))
     return (high << 8 | low).to("u16")
 
@@ -183,10 +183,10 @@ def _encoded(form: Form, value: Word, out: str) -> Word:
     return value.eq(value).choose(code | (value.view("u32") >> 24 & 0x80), 0x7F)
 
 
-def _from_eighths(form: Form, kind: str, a: Word) -> Word:
+def _from_eighths(form: Form, source_type: str, a: Word) -> Word:
     byte = a.split("u8").to("u16")
     size, sign = byte & 0x7F, (byte & 0x80) << 8
-    if kind == "e5m2x2":
+    if source_type == "e5m2x2":
         bits = (size > 0x7C).choose(0x7FFF, byte << 8)
     else:
         # Its exponent is 8 less than that of float16.

@@ -39,7 +39,7 @@ def flushed_bits(bits: Word, name: str) -> Word:
 
 def flushed(value: Word) -> Word:
     """float32 of which subnormal ones are made zeros of their sign (``.ftz``)."""
-    return value.do("flush", value.kind)
+    return value.do("flush", value.type_name)
 
 
 def number(word: Word, name: str, ftz: bool = False) -> Word:
@@ -52,7 +52,7 @@ def number(word: Word, name: str, ftz: bool = False) -> Word:
 
 def canonical(value: Word) -> Word:
     """float32 with every NaN made the one that the hardware gives, 0x7fffffff."""
-    return value.do("canonical", value.kind)
+    return value.do("canonical", value.type_name)
 
 
 def quieted(value: Word) -> Word:
@@ -64,8 +64,8 @@ def clamped(value: Word) -> Word:
     """Values clamped to [0, 1], NaN to +0 (``.sat``)."""
     # Comparisons, so that -0 and NaN both become +0.
     value = (value > 0).choose(value, 0)
-    one = ONE[value.kind]
-    return (value < one).choose(value, one)
+    unit = ONE[value.type_name]
+    return (value < unit).choose(value, unit)
 
 
 # ── rounding ──
@@ -88,12 +88,12 @@ def round_to(value: Word, too_high: Word, too_low: Word, mode: str) -> Word:
     bits = value.view(f"u{value.bits}")
     negative = bits.view(f"s{value.bits}") < 0
     if mode in ("rz", "odd"):
-        moved = bits - negative.choose(too_low, too_high).to(bits.kind)
-        moved = moved | (too_high | too_low).to(bits.kind) if mode == "odd" else moved
+        moved = bits - negative.choose(too_low, too_high).to(bits.type_name)
+        moved = moved | (too_high | too_low).to(bits.type_name) if mode == "odd" else moved
     else:
         wrong, out = (too_high, negative) if mode == "rm" else (too_low, ~negative)
         moved = wrong.choose(out.choose(bits + 1, bits - 1), bits)
-    return moved.view(value.kind)
+    return moved.view(value.type_name)
 
 
 def rounded(value: Word, mode: str) -> Word:
@@ -109,10 +109,10 @@ def narrowed(value: Word, name: str, mode: str) -> Word:
     """Bits of halves from float32 or float64, in a mode, NaN canonical."""
     if name[0] == "f":
         near = value.to("f16")
-        back = near.to(value.kind)
+        back = near.to(value.type_name)
         bits = round_to(near, back > value, back < value, mode).view("u16")
     else:
-        whole = (rounded(value, "odd") if value.kind == "f64" else value).view("u32")
+        whole = (rounded(value, "odd") if value.type_name == "f64" else value).view("u32")
         if mode == "rn":
             up = (whole >> 16 & 1) + 0x7FFF
         else:
@@ -169,7 +169,7 @@ _SMALL: Final = ("mul", "fma", "mad", "div")
 
 def _nearest(opcode: str, a: Word, *more: Word) -> Word:
     """The result of an operation, rounded to nearest."""
-    return a.do("fma" if opcode == "mad" else opcode, a.kind, *more)
+    return a.do("fma" if opcode == "mad" else opcode, a.type_name, *more)
 
 
 def _exact(opcode: str, *sources: Word) -> Word:
@@ -199,7 +199,7 @@ def _computed(form: Form, opcode: str, *sources: Word) -> Word:
     """The result of an operation, with ``.ftz``, ``.sat`` and the right NaN."""
     mode, ftz = form.mode, form.has("ftz")
     first, *more = sources
-    if first.kind == "f64":
+    if first.type_name == "f64":
         result = _nearest(opcode, *sources) if mode == "rn" else first.do("directed", "f64", *more, opcode, mode)
         return result.nan_from(*(sources[place] for place in _NAN_ORDER.get(opcode, (0,))))
     result = _nearest(opcode, *sources) if mode == "rn" else _directed(opcode, mode, *sources)
@@ -284,7 +284,7 @@ def rsqrt(form: Form, a: Word) -> Word:
 def signed(form: Form, a: Word) -> Word:
     (a,) = _ready(form, a)
     result = -a if form.opcode == "neg" else abs(a)
-    return canonical(result) if a.kind == "f32" else result.nan_from(a)
+    return canonical(result) if a.type_name == "f32" else result.nan_from(a)
 
 
 @means("copysign", sources="U U", families="float")
@@ -305,18 +305,18 @@ def extremum(form: Form, *sources: Word) -> Word:
 def _extreme(form: Form, a: Word, b: Word) -> Word:
     """The smaller or larger of two: -0 is below +0; NaN gives the other one, or with ``.NaN`` itself."""
     least, bits = form.opcode == "min", f"u{a.bits}"
-    sign = (a.view(bits) ^ b.view(bits)) & SIGN[a.kind]
+    sign = (a.view(bits) ^ b.view(bits)) & SIGN[a.type_name]
     if form.has("xorsign"):
         a, b = abs(a), abs(b)
     x, y = a.view(bits), b.view(bits)
     result = ((a < b) if least else (a > b)).choose(a, b)  # b where a is NaN
     result = b.eq(b).choose(result, a)
-    result = a.eq(b).choose((x | y if least else x & y).view(a.kind), result)
+    result = a.eq(b).choose((x | y if least else x & y).view(a.type_name), result)
     if form.has("NaN"):
-        result = (a.eq(a) & b.eq(b)).choose(result, INFINITY[a.kind] | 1)
+        result = (a.eq(a) & b.eq(b)).choose(result, INFINITY[a.type_name] | 1)
     if form.has("xorsign"):
-        result = (result.view(bits) | sign).view(a.kind)
-    return canonical(result) if a.kind == "f32" else result.eq(result).choose(result, quieted(b))
+        result = (result.view(bits) | sign).view(a.type_name)
+    return canonical(result) if a.type_name == "f32" else result.eq(result).choose(result, quieted(b))
 
 
 # ── half precision ──
@@ -332,8 +332,8 @@ def _half_bits(form: Form, *sources: Word) -> list[Word]:
     """The bits of halves, of both where there are two."""
     if "f32" in form.types:
         raise EmulationError(f"{form.opcode} of mixed precision")
-    found = [halves(source, form.name) for source in sources]
-    return [flushed_bits(bits, form.name) if form.has("ftz") else bits for bits in found]
+    words = [halves(source, form.name) for source in sources]
+    return [flushed_bits(bits, form.name) if form.has("ftz") else bits for bits in words]
 
 
 def _rounded_half(form: Form, value: Word) -> Word:
@@ -356,12 +356,12 @@ def half_arithmetic(form: Form, a: Word, b: Word) -> Word:
 @means("fma", sources="T T T", families="half")
 def fma(form: Form, *sources: Word) -> Word:
     bits = _half_bits(form, *sources)
-    a, b, c = (widened(each, form.name).to("f64") for each in bits)
+    a, b, c = (widened(word, form.name).to("f64") for word in bits)
     # Of float16 exact, but for an addend so much larger that the sum is nowhere near halfway between two halves.
     result = _rounded_half(form, a * b + c if form.name[0] == "f" else odd_sum(a * b, c))
     if form.has("oob"):
         # Zero where a factor is the mark of an element that is not there.
-        marked = [(each & _MAGNITUDE).eq(OUT_OF_BOUNDS) for each in bits[:2]]
+        marked = [(word & _MAGNITUDE).eq(OUT_OF_BOUNDS) for word in bits[:2]]
         result = (marked[0] | marked[1]).choose(0, result)
     return together(result, form.name)
 

@@ -12,10 +12,10 @@ from cudakit.emulator.isa.words import Form, Function, Word, low_ones, means
 
 _PLAIN: Final[dict[str, tuple[str, Callable[..., Word]]]] = {
     "and": ("T T", lambda a, b: a & b), "or": ("T T", lambda a, b: a | b), "xor": ("T T", lambda a, b: a ^ b),
-    "not": ("T", lambda a: ~a), "cnot": ("T", lambda a: a.eq(0).to(a.kind)),
+    "not": ("T", lambda a: ~a), "cnot": ("T", lambda a: a.eq(0).to(a.type_name)),
     "shl": ("T u32=", lambda a, by: a << by), "shr": ("T u32=", lambda a, by: a >> by),
     "popc": ("T", lambda a: a.do("popc", "u32")), "clz": ("T", lambda a: a.zeros()),
-    "brev": ("T", lambda a: a.do("brev", a.kind)), "neg": ("T", lambda a: -a), "abs": ("T", abs),
+    "brev": ("T", lambda a: a.do("brev", a.type_name)), "neg": ("T", lambda a: -a), "abs": ("T", abs),
     "sad": ("T T T", lambda a, b, c: c + (a.max(b) - a.min(b))),
 }  # fmt: skip
 
@@ -77,7 +77,7 @@ def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
 @means("shf", sources="b32 b32 u32=")
 def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
     """A word of two that move together, by an amount that wraps or is held to 32."""
-    moved = high.do(f"fsh{form.modifiers[0]}", high.kind, low, by)
+    moved = high.do(f"fsh{form.modifiers[0]}", high.type_name, low, by)
     return moved if form.has("wrap") else (by > 31).choose(low if form.has("l") else high, moved)
 
 
@@ -101,8 +101,8 @@ def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
     for way in range(32):
         at = place.view("u64").min(32).to("u32")
         is_one = (mask >> at & 1).ne(0)
-        wanted = left.eq(1) | count.eq(0) if way == 0 else left.eq(1)
-        result = (is_one & wanted).choose(at, result)
+        is_last = left.eq(1) | count.eq(0) if way == 0 else left.eq(1)
+        result = (is_one & is_last).choose(at, result)
         left, place = left - is_one.to("s32"), place + step
     return result
 
@@ -119,7 +119,7 @@ def _together(form: Form, result: Word) -> Word:
     return result.join("u32") if form.name.endswith("x2") else result
 
 
-def _held(exact: Word) -> Word:
+def _saturated(exact: Word) -> Word:
     """A result of 64 bits, held to the range of 32."""
     return exact.max(-(1 << 31)).min((1 << 31) - 1).to("s32")
 
@@ -127,14 +127,14 @@ def _held(exact: Word) -> Word:
 @means("add", sources="T T")
 def add(form: Form, a: Word, b: Word) -> Word:
     if form.has("sat"):
-        return _held(a.to("s64") + b.to("s64"))
+        return _saturated(a.to("s64") + b.to("s64"))
     x, y = _paired(form, a, b)
     return _together(form, x + y)
 
 
 @means("sub", sources="T T")
 def sub(form: Form, a: Word, b: Word) -> Word:
-    return _held(a.to("s64") - b.to("s64")) if form.has("sat") else a - b
+    return _saturated(a.to("s64") - b.to("s64")) if form.has("sat") else a - b
 
 
 @means("mul", sources="T T")
@@ -142,7 +142,7 @@ def mul(form: Form, a: Word, b: Word) -> Word:
     if form.has("wide"):
         wide = f"{form.name[0]}{2 * form.bits}"
         return a.to(wide) * b.to(wide)
-    return a.do("mulhi", a.kind, b) if form.has("hi") else a * b
+    return a.do("mulhi", a.type_name, b) if form.has("hi") else a * b
 
 
 @means("mad", sources="T T W")
@@ -150,7 +150,7 @@ def mad(form: Form, a: Word, b: Word, c: Word) -> Any:
     if form.has("cc"):
         return madc(form, a, b, c)
     product = mul(form, a, b)
-    return _held(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
+    return _saturated(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
 
 
 @means("mul24", sources="T T")
@@ -158,13 +158,13 @@ def mul24(form: Form, a: Word, b: Word) -> Word:
     """The product of the low 24 bits: its low 32 bits, or bits 47 … 16."""
     wide = f"{form.name[0]}64"
     x, y = (word.to(wide) << 40 >> 40 for word in (a, b))
-    return (x * y >> 16 if form.has("hi") else x * y).to(form.kind)
+    return (x * y >> 16 if form.has("hi") else x * y).to(form.word_type)
 
 
 @means("mad24", sources="T T T")
 def mad24(form: Form, a: Word, b: Word, c: Word) -> Word:
     product = mul24(form, a, b)
-    return _held(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
+    return _saturated(product.to("s64") + c.to("s64")) if form.has("sat") else product + c
 
 
 # ── quotients ──
@@ -173,7 +173,7 @@ def mad24(form: Form, a: Word, b: Word, c: Word) -> Word:
 @means("div", "rem", sources="T T")
 def quotient(form: Form, a: Word, b: Word) -> Word:
     """Towards zero; by zero all bits are one, as the hardware's sequence leaves them."""
-    return b.eq(0).choose(-1, a.do(form.opcode, a.kind, b))
+    return b.eq(0).choose(-1, a.do(form.opcode, a.type_name, b))
 
 
 # ── extrema ──
@@ -210,10 +210,10 @@ def _piece(word: Word, name: str, bits: int, number: int) -> Word:
 
 
 def _carried(a: Word, b: Word, carry: Word | int) -> tuple[Word, Word]:
-    one = carry.to(a.kind) if isinstance(carry, Word) else a.of(carry)
+    carry_in = carry.to(a.type_name) if isinstance(carry, Word) else a.of(carry)
     first = a + b
-    second = first + one
-    return second, (first < a) | (second < one)
+    second = first + carry_in
+    return second, (first < a) | (second < carry_in)
 
 
 @means("add.cc", sources="U U")
@@ -304,9 +304,9 @@ def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
             chosen = control.eq(way).choose(ways[way], chosen)
         control = chosen
     result = a.of(0)
-    if control.known is not None:
+    if control.constant_value is not None:
         for number in range(4):
-            result = result | _fixed(a, b, control.known >> 4 * number & 15, 8 * number)
+            result = result | _fixed(a, b, control.constant_value >> 4 * number & 15, 8 * number)
         return result
     both = b.to("u64") << 32 | a.to("u64")
     for number in range(4):
@@ -336,7 +336,7 @@ _OPPOSITES: Final = {"ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 
 def compared(name: str, a: Word, b: Word) -> Word:
     """A comparison by its name in PTX."""
-    if a.kind[0] != "f":
+    if a.type_name[0] != "f":
         return a.test(_UNSIGNED.get(name, name), b)
     if name in ("ne", "equ"):
         apart = (a < b) | (a > b)
@@ -358,20 +358,20 @@ def _answer(form: Form, a: Word, b: Word) -> Word:
 @means("setp", sources="T T pred", families=_ALL, nans="takes")
 def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Word]:
     """The answer and its opposite, or of pairs the answers for both."""
-    held, is_pair = _answer(form, a, b), form.name.endswith("x2")
+    truth, is_pair = _answer(form, a, b), form.name.endswith("x2")
     for place in (0, 1):
-        answer = held.part(place, 2) if is_pair else ~held if place else held
+        answer = truth.part(place, 2) if is_pair else ~truth if place else truth
         yield answer if other is None else joined(form.modifiers[1], answer, other)
 
 
 @means("set", sources="T T pred", families=_ALL, nans="takes")
 def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
     """A number that says whether a comparison holds: 1 in floats, all bits in integers."""
-    held, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
+    answer, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
     if other is not None:
-        held = joined(form.modifiers[1], held, other.repeat(2) if is_pair else other)
-    kind = f"u{32 if out in ('f32', 's32', 'u32') else 16}"
-    return together(held.choose(ONE.get(out.removesuffix("x2"), -1), 0, kind), form.name)
+        answer = joined(form.modifiers[1], answer, other.repeat(2) if is_pair else other)
+    type_name = f"u{32 if out in ('f32', 's32', 'u32') else 16}"
+    return together(answer.choose(ONE.get(out.removesuffix("x2"), -1), 0, type_name), form.name)
 
 
 @means("selp", sources="U U pred", families="integer float")
@@ -391,7 +391,7 @@ def testp(form: Form, a: Word) -> Word:
     if test in ("number", "notanumber"):
         return a.eq(a) if test == "number" else a.ne(a)
     if test in ("finite", "infinite"):
-        return size.test("lt" if test == "finite" else "eq", INFINITY[a.kind])
-    small = (size < (INFINITY[a.kind] & -INFINITY[a.kind])) & (size > 0)
+        return size.test("lt" if test == "finite" else "eq", INFINITY[a.type_name])
+    small = (size < (INFINITY[a.type_name] & -INFINITY[a.type_name])) & (size > 0)
     # Zero counts as normal.
-    return small if test == "subnormal" else ~small & (size < INFINITY[a.kind])
+    return small if test == "subnormal" else ~small & (size < INFINITY[a.type_name])

@@ -18,7 +18,7 @@ Function: TypeAlias = Callable[[Word, Word], Word]
 
 def _averaged(a: Word, b: Word) -> Word:
     total = a + b
-    return (total + (total >= 0).to(total.kind)) >> 1
+    return (total + (total >= 0).to(total.type_name)) >> 1
 
 
 _FUNCTIONS: Final[dict[str, Function]] = {
@@ -38,7 +38,7 @@ def _of(form: Form) -> tuple[tuple[str, ...], Function]:
     if not form.opcode.startswith("vset"):
         return form.types, _FUNCTIONS[form.opcode.rstrip("24")]
     compare = next(modifier for modifier in form.modifiers if modifier in _COMPARISONS)
-    return ("u32", *form.types), lambda a, b: a.test(compare, b).to(a.kind)
+    return ("u32", *form.types), lambda a, b: a.test(compare, b).to(a.type_name)
 
 
 # ── scalar ──
@@ -147,8 +147,8 @@ def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     ]
     result = function(*pieces)
     if form.has("add"):
-        kept = [result.part(place, count).view("u32") for place in sorted(set(mask))]
-        return reduce(lambda x, y: x + y, kept, c)
+        chosen_pieces = [result.part(place, count).view("u32") for place in sorted(set(mask))]
+        return reduce(lambda x, y: x + y, chosen_pieces, c)
     if form.has("sat"):
         low, high = bounds(out == "s32", size)
         result = result.max(low).min(high)
