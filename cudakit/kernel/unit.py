@@ -1,4 +1,13 @@
-"""A translation unit, as in C++: the loaded code of one source, and the variables that its kernels share."""
+"""A translation unit, as in C++: the loaded code of one source, and the variables that its kernels share.
+
+On the emulator all programs share memory and one ``decode.Linked``, which has the variables by names that are the
+same in each compile (``elf.common_name``). On a GPU loaded code has variables of its own. So a further instance of a
+module with variables is compiled together with all others, loaded, and the variables are copied (``DeviceImage.add``,
+``image.move``). First the function of every kernel forgets its shapes (`Unit.users`, `Dispatcher.clear`). Code that
+is launched without a question (`Loaded.holders`: plans, captures, replayed calls) forbids that change, as stored
+addresses of variables do. Code that is only checked (`Specialization.checks`) is compiled beside the rest and not
+loaded.
+"""
 
 from __future__ import annotations
 

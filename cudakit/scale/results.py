@@ -1,4 +1,10 @@
-"""`map` and `run`: chunks given to the workers of an engine, a bounded number at a time, and their results."""
+"""`map` and `run`: chunks given to the workers of an engine, a bounded number at a time, and their results.
+
+`map` makes a `Work` of a pipeline or a function: where chunks are read, and where results go. An `Engine` is what Dask,
+Ray and executors have in common: send a chunk, receive one that is done. `Results` keeps a bounded number of chunks
+under way and delivers each result once, in order or not. A worker is sent the work once and its token from then on
+(`work_at`); Ray's actors keep the work themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,15 @@
-"""Arrays that a tile kernel takes whole: what the compiler is told of how they lie, and the bytes that are passed."""
+"""Arrays that a tile kernel takes whole: what the compiler is told of how they lie, and the bytes that are passed.
+
+Tile C++ passes no structs, so a ``cudakit::tensor`` parameter is flattened:
+
+- The reader notes where such parameters stand in the source (``signature.TensorHead``).
+- ``specialise.edits_of`` replaces each by an address, extents and strides, and makes the array where the body begins.
+  `Specialization.own_text` is the result.
+- The layout of an array (`layout_of`) is part of its ``Evidence``, so each layout is a specialization.
+- In calls ``bind.WholeArray`` compares the layout. An array of another layout goes to another shape of the call, or to
+  the full check.
+- Compiled code has `BoundParameter.parts` parameters for one array.
+"""
 
 from __future__ import annotations
 

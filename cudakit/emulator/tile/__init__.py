@@ -1,4 +1,7 @@
-"""Tile kernels on NumPy: Tile IR, run a whole tile at a time."""
+"""Tile kernels on NumPy: Tile IR, run a whole tile at a time.
+
+`cudakit.jit.compile.tile_ir` describes the way of a tile kernel from its source to here.
+"""
 
 from cudakit.emulator.tile import accesses, arithmetic, machine
 

@@ -1,6 +1,21 @@
 """CUDA Tile IR, as NVRTC makes it of tile kernels: types, operations, promises and places, as records.
 
 It says of a kernel what the compiler does not: promises about its arguments, and calls that would trap.
+
+A ``__tile_global__`` kernel takes the same stages as any kernel:
+
+- `Signature.is_tile` marks it, and `Specialization.is_tile` keeps it apart from the thread kernels of its source.
+- `cudakit.jit.compile.worker` compiles it to Tile IR, in a process of its own: NVRTC prints some errors of tile code
+  past its log.
+- `cudakit.jit.compile.tile_bytecode` reads the bytecode. `promises` finds in it what the code assumes of its
+  arguments. ``stages.promised`` gives each `Promise` to a `BoundParameter`, and ``bind.bind`` checks it at the call.
+- For a GPU `cudakit.jit.compile.assemble` has ``tileiras`` make machine code, under a key of its own. Where no
+  assembler is installed, ``load.loadable`` gives the Tile IR to a driver that is new enough.
+- On the emulator `cudakit.emulator.ready` prepares kernels of both sorts, and `cudakit.emulator.tile.machine` runs
+  Tile IR, each operation over a whole tile.
+- A grid counts tiles (``config.tiled``), and there is no block.
+
+`cudakit.types.tensors` says how whole arrays (``cudakit::tensor``) are passed.
 """
 
 from __future__ import annotations

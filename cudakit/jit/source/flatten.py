@@ -2,6 +2,10 @@
 
 Each is set apart by ``#line``, and stands where its ``#include`` was. Headers of CUDA and of cudakit stay for the
 compiler to find; those that are for the host are taken out. `MISSING` marks those that are nowhere.
+
+An nvcc program (``host_code="skip"``) becomes device code in three steps: `flatten` writes its own headers out in it,
+as far as ``preprocessor.Conditions`` does not rule them out; ``host_code.device_part`` cuts the host's declarations;
+and `cudakit.jit.signature.missing` refuses headers that are missing.
 """
 
 from __future__ import annotations
