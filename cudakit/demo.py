@@ -18,7 +18,9 @@ import numpy as np
 from cuda.core import Stream
 
 import cudakit as ck
+from cudakit.jit.compile import nvrtc
 from cudakit.jit.load.load import EmulatedAttributes
+from cudakit.jit.specialise.options import check_target, unknown_arch
 from cudakit.pipeline.sinks import replacing
 from cudakit.types.shown import Table, text
 
@@ -134,6 +136,9 @@ def _machine_of(kernel: ck.Kernel) -> str:
 
 def compile_all(arch: str) -> bool:
     """Compile every kernel of the demo for `arch`, which takes no GPU; print a table; say whether all compiled."""
+    check_target("demo", arch, "cubin")
+    if not nvrtc.is_supported(arch):
+        raise ck.CompileError(unknown_arch("demo", arch, nvrtc.supported_archs()))
     rows, good = [], True
     for template in _TEMPLATES:
         for dtype in _DTYPES:

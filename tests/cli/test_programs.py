@@ -18,6 +18,7 @@ from cudakit.adapters import program
 from cudakit.demo import Stage
 from cudakit.emulator.checks.findings import Finding
 from cudakit.proof import prove
+from cudakit.types.shown import byte_size
 
 pytestmark = pytest.mark.emulator
 
@@ -151,6 +152,16 @@ def test_demo(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls == [(None, None, Path()), (Path("photo.png"), "sm_90", Path("folder"))]
 
 
+def test_one_message_for_an_unknown_arch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "k.cu"
+    path.write_text("// prove: n <= len(x)\n__global__ void k(int* x, int n) { x[0] = n; }\n")
+    for words in (["demo"], ["prove", str(path)], ["cache", "explain", str(path)]):
+        assert cli.main([*words, "--arch", "90"]) == 1
+        assert capsys.readouterr().err.endswith(": unknown arch '90'; expected a name such as 'sm_90'\n")
+    assert cli.main(["demo", "--arch", "sm_999"]) == 1
+    assert "demo: unknown arch 'sm_999'; expected one that NVRTC" in capsys.readouterr().err
+
+
 def test_words_that_are_not_understood(capsys: pytest.CaptureFixture[str]) -> None:
     for words, hint in (
         (["check", "app.py", "100", "-x"], "; the program's own arguments follow after --: -- 100 -x"),
@@ -194,7 +205,7 @@ def test_the_command_is_a_module_too(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 def test_sizes() -> None:
-    found = [cli._size(size) for size in (0, 1023, 1024, 1536, (1 << 20) - 1, 1 << 20, 5 << 19, 1 << 30, 3 << 40)]
+    found = [byte_size(size) for size in (0, 1023, 1024, 1536, (1 << 20) - 1, 1 << 20, 5 << 19, 1 << 30, 3 << 40)]
     assert found == [
         *("0 bytes", "1023 bytes", "1.0 KiB", "1.5 KiB", "1024.0 KiB", "1.0 MiB", "2.5 MiB", "1.0 GiB", "3072.0 GiB"),
     ]

@@ -317,7 +317,7 @@ def test_settings_of_a_stream_and_of_one_alike() -> None:
         assert each.observers == (observer,)
     assert ck.emulator.stream(schedule=0).schedule == 0
     assert stream.alike().handle != stream.handle
-    with pytest.raises(ck.EmulationError, match="an arch is named as in 'sm_90', got '90'"):
+    with pytest.raises(ck.EmulationError, match="unknown arch '90'; expected a name such as 'sm_90'"):
         ck.emulator.stream(arch="90")
 
 

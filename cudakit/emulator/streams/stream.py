@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import re
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from cudakit.emulator.resources.allocations import MARKS
 from cudakit.emulator.streams.order import Mark, Order, Turn, order
 from cudakit.errors import ArgumentError, EmulationError, LaunchError, shortened
 from cudakit.jit.cache import settings
+from cudakit.jit.specialise.options import is_arch, unknown_arch
 from cudakit.streams.witnesses import Work, telling, watched
 from cudakit.types.checked import flag, is_one_of, whole
 
@@ -346,8 +346,8 @@ def stream(
         none of the three or not installed, `check` is none of those, or `schedule` no number from 0 up nor
         a tuple of such.
     """
-    if not isinstance(arch, str) or not re.fullmatch(r"sm_\d+[af]?", arch):
-        raise EmulationError(f"an arch is named as in 'sm_90', got {shortened(arch)}")
+    if not is_arch(arch):
+        raise EmulationError(unknown_arch("emulator.stream", arch))
     if step_budget is not None:
         whole("emulator.stream: step_budget", step_budget, 1)
     if block_order is not None:

@@ -16,7 +16,7 @@ from cudakit.jit.compile import worker
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.source import closure, headers
 from cudakit.jit.source.preprocessor import escaped
-from cudakit.jit.specialise.options import CompileOptions
+from cudakit.jit.specialise.options import CompileOptions, unknown_arch
 from cudakit.jit.specialise.specialise import GENERATED, Specialization
 from cudakit.streams.process import Occupied
 
@@ -491,6 +491,9 @@ def _failure(request: Request, failure: str) -> CompileError:
     kind = "cubin" if spec.target == "object" else spec.target
     flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", kind))
     failure = failure.replace(_NOWHERE, "")
+    if "--gpu-architecture" in failure and not is_supported(spec.arch):
+        message = unknown_arch(spec.name_expression or spec.source.name, spec.arch, supported_archs())
+        return CompileError(message, log=failure, source=request.text, options=flags)
     return compile_error(
         spec.source, spec.name_expression or spec.source.name, flags, request.text, failure, spec.unnumbered_lines
     )
@@ -507,6 +510,25 @@ def _check_defined(request: Request, compiled: Compiled) -> None:
             source=request.text,
             template_arguments=spec.name_expression,
         )
+
+
+def is_supported(arch: str) -> bool:
+    """Whether NVRTC compiles for an arch."""
+    return int(arch.strip("sm_af")) in _supported()
+
+
+def supported_archs() -> str:
+    """Return the arches that NVRTC compiles for, in words."""
+    listed = ", ".join(f"sm_{number}" for number in _supported())
+    return f"one that NVRTC {'.'.join(map(str, _nvrtc_version()))} compiles for: {listed}"
+
+
+@cache
+def _supported() -> tuple[int, ...]:
+    from cuda.bindings import nvrtc
+
+    status, numbers = nvrtc.nvrtcGetSupportedArchs()
+    return tuple(numbers) if int(status) == 0 else ()
 
 
 def _cleaned(log: str) -> str:

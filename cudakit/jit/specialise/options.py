@@ -199,6 +199,16 @@ def _hashable(name: str, value: Any) -> Any:
     return value
 
 
+def is_arch(arch: object) -> bool:
+    """Whether `arch` is the name of an arch, such as ``sm_90`` or ``sm_90a``."""
+    return isinstance(arch, str) and re.fullmatch(r"sm_\d+[af]?", arch) is not None
+
+
+def unknown_arch(where: str, arch: object, known: str = "a name such as 'sm_90'") -> str:
+    """Return the message for an arch that is not known; `known` says what is expected."""
+    return f"{where}: unknown arch {shortened(arch)}; expected {known}"
+
+
 def check_target(kernel: str, arch: Any, target: Any) -> None:
     """Raise where nothing is compiled for an arch, or to such code.
 
@@ -206,8 +216,8 @@ def check_target(kernel: str, arch: Any, target: Any) -> None:
     ------
     TemplateError
     """
-    if not isinstance(arch, str) or re.fullmatch(r"sm_\d+[af]?", arch) is None:
-        raise TemplateError(f"{kernel}: an arch is named as in 'sm_90', got {shortened(arch)}")
+    if not is_arch(arch):
+        raise TemplateError(unknown_arch(kernel, arch))
     if not is_one_of(target, get_args(Target)):
         raise TemplateError(
             f"{kernel}: a target is one of {', '.join(map(repr, get_args(Target)))}, got {shortened(target)}"
