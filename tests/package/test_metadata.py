@@ -50,6 +50,11 @@ def test_the_changelog_is_by_versions_the_newest_first() -> None:
     assert [line for line in lines if lines.count(line) > 1] == []
 
 
+def test_the_changelog_of_an_unreleased_first_version_is_a_page() -> None:
+    if [when for _, when in HEADS] == ["unreleased"]:
+        assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) <= 100
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     """A folder of files, at a version that is not released."""

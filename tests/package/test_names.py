@@ -148,6 +148,11 @@ def test_what_exists_is_found(word: str) -> None:
     assert is_there(word, "AGENTS.md")
 
 
+def test_the_architecture_is_read_in_ten_minutes() -> None:
+    words = re.findall(r"[^\s|]*\w[^\s|]*", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert len(words) < 2100  # 210 a minute
+
+
 def test_every_room_is_described() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     rooms = [path.parent.name for pattern in ("*", "jit/*") for path in PACKAGE.glob(f"{pattern}/__init__.py")]
