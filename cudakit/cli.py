@@ -171,7 +171,11 @@ def parser() -> Parser:
     demo.add_argument("photo", nargs="?", type=Path, metavar="PHOTO", help="an image file; by default a portrait")
     demo.add_argument("--arch", help="an architecture to compile the kernels for besides, such as sm_90")
     demo.add_argument(
-        "--output", type=Path, default=Path(), metavar="FOLDER", help="where to put the pictures; by default here"
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="the picture's folder, or its file, as in blur.png; by default cudakit-demo.png in the current folder",
     )
     return parser
 

@@ -29,6 +29,10 @@ _DTYPES: Final = (np.dtype(np.uint8), np.dtype(np.float32))
 _BINS: Final = 256
 _REPEATS: Final = 9
 _PICTURE: Final = "cudakit-demo.png"
+#: Words for what runs kernels.
+_ON_GPU: Final = "GPU"
+_COMPILED: Final = "emulator, compiled for this CPU"
+_INTERPRETED: Final = "emulator, interpreted with NumPy"
 #: Pixels that the emulator is given at a time, so that it can say how far it is.
 _STRIP_PIXELS: Final = 1 << 20
 #: Pixels across the detail in which the blur is seen, and, about, across a picture as it is drawn.
@@ -54,7 +58,7 @@ class Stage:
     elapsed_ms : float or None
         Median time of one launch, in milliseconds; None on the emulator.
     machine : str
-        What ran it: ``"GPU"``, ``"machine code"`` of the processor, or ``"NumPy"``.
+        What ran the kernel, in words.
     difference : float
         Largest absolute difference from the NumPy reference.
     tolerance : float
@@ -82,7 +86,7 @@ class Stage:
         return "exact" if self.tolerance == 0 else f"within {self.difference:.1e} (allowed {self.tolerance:.1e})"
 
 
-def main(photo: Path | None, arch: str | None, folder: Path) -> int:
+def main(photo: Path | None, arch: str | None, output: Path) -> int:
     """Run the demo, on the emulator where there is no GPU; print what was done.
 
     Parameters
@@ -91,8 +95,8 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
         An image file; None takes the portrait that matplotlib ships.
     arch : str or None
         Architecture to compile for besides, such as ``sm_90``.
-    folder : Path
-        Where the picture is put.
+    output : Path
+        Folder of the picture, or its file if the name ends with ``.png``.
 
     Returns
     -------
@@ -102,14 +106,7 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
     if arch is not None and not compile_all(arch):
         return 1
     stream: Any = ck.stream() if ck.has_gpu() else ck.emulator.stream()
-    if not ck.has_gpu():
-        print(
-            "There is no GPU here: the kernels run on the emulator, whose results are a GPU's and whose times are not."
-        )
-        if importlib.util.find_spec("llvmlite") is None:
-            print("It runs them with NumPy; with pip install 'cudakit[cpu]' those that take long become machine code.")
-        else:
-            print("It makes machine code of kernels that run for long, and runs the others with NumPy.")
+    print("\n".join(_introduction()))
     pixels = read_photo(photo)
     strips = strips_of(pixels.shape[0], pixels.shape[1], emulated=not ck.has_gpu())
     bar = Bar(len(strips) * len(_TEMPLATES) * len(_DTYPES))
@@ -117,9 +114,22 @@ def main(photo: Path | None, arch: str | None, folder: Path) -> int:
     flat = [stage for of_dtype in stages.values() for stage in of_dtype]
     print(f"{photo or 'grace_hopper.jpg, as matplotlib ships it'}: {pixels.shape[1]} × {pixels.shape[0]} pixels")
     rows = [(stage.name, stage.dtype, stage.machine, _shown(stage.elapsed_ms), stage.verdict) for stage in flat]
-    print(text(Table(("stage", "dtype", "run by", "ms", "against NumPy"), rows)))
-    print(f"picture: {save_picture(pixels, stages, folder)}")
+    print(text(Table(("kernel", "dtype", "ran on", "ms", "compared with a NumPy reference"), rows)))
+    print(f"picture: {save_picture(pixels, stages, output)}")
     return 0 if all(stage.passed for stage in flat) else 1
+
+
+def _introduction() -> Iterator[str]:
+    """Yield lines that say what runs the kernels."""
+    if ck.has_gpu():
+        yield f"The kernels run on the GPU, {ck.device_limits().name}."
+        return
+    yield "There is no GPU here: cudakit's emulator runs the CUDA kernels on this CPU."
+    yield "It computes what a GPU computes. Its times say nothing about a GPU, so none are shown."
+    if importlib.util.find_spec("llvmlite") is None:
+        yield "It interprets the kernels with NumPy. To compile long ones for this CPU: pip install 'cudakit[cpu]'"
+    else:
+        yield "It interprets short kernels with NumPy, and compiles long ones for this CPU."
 
 
 def _shown(elapsed_ms: float | None) -> str:
@@ -127,11 +137,11 @@ def _shown(elapsed_ms: float | None) -> str:
 
 
 def _machine_of(kernel: ck.Kernel) -> str:
-    """What ran the last launch of a kernel."""
+    """Return what ran the last launch of a kernel, in words."""
     ran = kernel.attributes()
     if not isinstance(ran, EmulatedAttributes):
-        return "GPU"
-    return "machine code" if ran.machine == "compiled" else "NumPy"
+        return _ON_GPU
+    return _COMPILED if ran.machine == "compiled" else _INTERPRETED
 
 
 def compile_all(arch: str) -> bool:
@@ -353,37 +363,55 @@ def detail_of(gray: np.ndarray, blurred: np.ndarray) -> tuple[int, int, int, int
     return top, top + tall, left, left + wide
 
 
-def save_picture(pixels: np.ndarray, stages: dict[np.dtype[Any], list[Stage]], folder: Path) -> Path:
-    """Draw into a PNG in `folder` for each dtype the photograph, a detail before and after the blur, the histogram.
+def save_picture(pixels: np.ndarray, stages: dict[np.dtype[Any], list[Stage]], output: Path) -> Path:
+    """Draw a PNG: for each dtype the whole picture before and after, a detail before and after the blur, the histogram.
 
-    The titles have the times and the checks. Returns the PNG's path.
+    The titles have the times and the checks.
+
+    Parameters
+    ----------
+    pixels : numpy.ndarray
+        The photograph, (height, width, 3), uint8.
+    stages : dict
+        The stages of each dtype.
+    output : Path
+        Folder of the picture, or its file if the name ends with ``.png``.
+
+    Returns
+    -------
+    Path
+        Full path of the PNG.
     """
     with _examples_extra():
         from matplotlib.figure import Figure
         from matplotlib.patches import Rectangle
 
-    figure = Figure(figsize=(17, 4.8 * len(stages)), layout="constrained")
-    panels = figure.subplots(len(stages), 4, squeeze=False)
+    figure = Figure(figsize=(21, 4.8 * len(stages)), layout="constrained")
+    panels = figure.subplots(len(stages), 5, squeeze=False)
     step = -(-max(pixels.shape) // _DRAWN)
-    for row, (dtype, (gray, blur, histogram)) in zip(panels, stages.items(), strict=True):
+    for (before, after, *details, plot), (dtype, (gray, blur, histogram)) in zip(panels, stages.items(), strict=True):
+        levels: dict[str, Any] = {"cmap": "gray", "vmin": 0, "vmax": 255 if dtype.kind in "iu" else 1}
         top, bottom, left, right = detail_of(gray.output, blur.output)
-        row[0].imshow(pixels[::step, ::step], extent=(0, pixels.shape[1], pixels.shape[0], 0))
-        row[0].add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, color="red", linewidth=2))
-        row[0].set_title(f"photograph, as {dtype}, and the detail")
-        for axes, stage in zip(row[1:3], (gray, blur), strict=True):
-            shown = stage.output[top:bottom, left:right]
-            axes.imshow(shown, cmap="gray", vmin=0, vmax=255 if dtype.kind in "iu" else 1, interpolation="nearest")
-            axes.set_title(_title(stage), fontsize="medium")
-        for axes in row[:3]:
+        for axes, image, title in (
+            (before, pixels, f"before: the photograph, as {dtype}"),
+            (after, blur.output, "after: gray and blurred; the square is the detail"),
+        ):
+            axes.imshow(image[::step, ::step], extent=(0, pixels.shape[1], pixels.shape[0], 0), **levels)
+            axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, color="red", linewidth=2))
+            axes.set_title(title)
+        for axes, stage in zip(details, (gray, blur), strict=True):
+            axes.imshow(stage.output[top:bottom, left:right], interpolation="nearest", **levels)
+            axes.set_title(f"detail, {_title(stage)}", fontsize="medium")
+        for axes in (before, after, *details):
             axes.set_axis_off()
         low, high = histogram_range(dtype)
         edges = np.linspace(low, high, _BINS + 1)
-        row[3].stairs(histogram.output.astype(np.float64), edges, fill=True, color="0.35")
-        row[3].set_title(_title(histogram), fontsize="medium")
-        row[3].set_xlabel("gray level")
-        row[3].set_ylabel("pixels")
-        row[3].margins(x=0)
-    path = folder / _PICTURE
+        plot.stairs(histogram.output.astype(np.float64), edges, fill=True, color="0.35")
+        plot.set_title(_title(histogram), fontsize="medium")
+        plot.set_xlabel("gray level")
+        plot.set_ylabel("pixels")
+        plot.margins(x=0)
+    path = (output if output.suffix.lower() == ".png" else output / _PICTURE).absolute()
     with replacing(path) as part, part.open("wb") as file:
         figure.savefig(file, format="png")
     return path
@@ -392,7 +420,7 @@ def save_picture(pixels: np.ndarray, stages: dict[np.dtype[Any], list[Stage]], f
 def _title(stage: Stage) -> str:
     time = "" if stage.elapsed_ms is None else f", {stage.elapsed_ms:.4f} ms"
     verdict = stage.verdict.replace(" (", "\n(")
-    return f"{stage.name}{time}\nagainst NumPy: {verdict}"
+    return f"{stage.name}{time}\non the {stage.machine}\ncompared with NumPy: {verdict}"
 
 
 def _to_host(xp: Any, array: Any) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import floor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,8 @@ def test_in_strips_it_is_the_same_and_says_how_far_it_is(stream: Any, capsys: py
     parts = demo.run_stages(stream, rgb, strips, bar)
     whole = demo.run_stages(stream, rgb, [(0, 41)], demo.Bar(3))
     on_a_gpu = getattr(stream, "machine", "GPU") == "GPU"
-    ran = {"numpy": {"NumPy"}, "compiled": {"machine code"}, "auto": {"NumPy", "machine code"}, "GPU": {"GPU"}}
+    compiled, interpreted = "emulator, compiled for this CPU", "emulator, interpreted with NumPy"
+    ran = {"numpy": {interpreted}, "compiled": {compiled}, "auto": {interpreted, compiled}, "GPU": {"GPU"}}
     assert {one.machine for one in parts} <= ran["GPU" if on_a_gpu else stream.machine]
     shown = capsys.readouterr().err
     for one, other in zip(parts, whole, strict=True):
@@ -178,7 +180,7 @@ def test_picture_replaces_the_old_one_whole(tmp_path: Path, monkeypatch: pytest.
     folder = tmp_path / "new folder"
     stages = {dtype: stages_for(dtype) for dtype in (UINT8, FLOAT32)}
     path = demo.save_picture(random_image(12, 10, 3), stages, folder)
-    assert path.parent == folder
+    assert path == folder / "cudakit-demo.png"
     assert path.read_bytes().startswith(b"\x89PNG")
     before = path.read_bytes()
 
@@ -188,7 +190,7 @@ def test_picture_replaces_the_old_one_whole(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", fail)
     with pytest.raises(OSError, match="disk full"):
         demo.save_picture(random_image(12, 10, 3), stages, folder)
-    assert [entry.name for entry in folder.iterdir()] == [path.name]
+    assert [entry.name for entry in folder.iterdir()] == ["cudakit-demo.png"]
     assert path.read_bytes() == before
 
 
@@ -206,11 +208,11 @@ def test_without_a_gpu_it_runs_on_the_emulator_and_says_so(
     Image.fromarray(np.random.default_rng(3).integers(0, 256, (70, 90, 3), np.uint8)).save(photo)
     assert demo.main(photo, "sm_80", tmp_path) == 0
     output = capsys.readouterr().out
-    assert "on the emulator" in output
-    assert "It makes machine code of kernels that run for long" in output or "pip install 'cudakit[cpu]'" in output
-    assert output.count("NumPy   ") + output.count("machine code  ") >= 6
+    assert "cudakit's emulator runs the CUDA kernels on this CPU" in output
+    assert "compiles long ones for this CPU" in output or "pip install 'cudakit[cpu]'" in output
+    assert output.count("emulator, interpreted with NumPy  ") + output.count("emulator, compiled for this CPU ") == 6
     assert "for sm_80" in output
-    assert output.count("compiled") == 6
+    assert output.count("  compiled\n") == 6
     assert output.count("exact") == 4
     assert output.count("within") == 2
     assert (tmp_path / "cudakit-demo.png").stat().st_size > 10_000
@@ -264,6 +266,7 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch, spoil: Callable[[str, np.ndarra
 
     monkeypatch.setattr(ck, "stream", HostStream)
     monkeypatch.setattr(ck, "has_gpu", lambda: True)
+    monkeypatch.setattr(ck, "device_limits", lambda: SimpleNamespace(name="a made-up card"))
     monkeypatch.setattr(ck, "using", using)
     monkeypatch.setattr(ck.Kernel, "from_template", kernels.__getitem__)
     monkeypatch.setattr(demo, "_machine_of", lambda _: "the host")
@@ -278,6 +281,7 @@ def test_a_run_is_checked_and_drawn(
     output = capsys.readouterr().out
     assert output.count("exact") == 4
     assert output.count("within") == 2
+    assert "The kernels run on the GPU, a made-up card." in output
     (picture,) = tmp_path.iterdir()
     assert f"picture: {picture}" in output
 

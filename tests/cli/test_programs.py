@@ -240,7 +240,7 @@ class Axes:
 
 def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, height: int, width: int) -> tuple[list[list[Axes]], Any]:
     """The panels of a picture of some dtypes, and the figure."""
-    panels = [[Axes() for _ in range(4)] for _ in range(2)]
+    panels = [[Axes() for _ in range(5)] for _ in range(2)]
     figure = SimpleNamespace(size=None)
 
     class Figure:
@@ -248,7 +248,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, height: int, width: i
             figure.size = named["figsize"]
 
         def subplots(self, rows: int, columns: int, squeeze: bool) -> Any:
-            assert (rows, columns, squeeze) == (2, 4, False)
+            assert (rows, columns, squeeze) == (2, 5, False)
             return panels
 
         def savefig(self, file: Any, format: str) -> None:
@@ -269,41 +269,49 @@ def drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, height: int, width: i
             Stage(name, dtype, output, elapsed, "GPU", 0.0, 0.0)
             for name, output in (("gray", gray), ("blur", blurred), ("even", counts))
         ]
-    path = demo.save_picture(np.zeros((height, width, 3), np.uint8), stages, tmp_path / "new")
-    assert path.read_bytes() == b"picture"
-    assert [each.name for each in path.parent.iterdir()] == ["cudakit-demo.png"]
+    monkeypatch.chdir(tmp_path)
+    for output, expected in (("new", "new/cudakit-demo.png"), ("my.PNG", "my.PNG"), ("", "cudakit-demo.png")):
+        path = demo.save_picture(np.zeros((height, width, 3), np.uint8), stages, Path(output))
+        assert path == tmp_path / expected
+        assert path.read_bytes() == b"picture"
     return panels, figure
 
 
 def test_the_picture(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     panels, figure = drawn(monkeypatch, tmp_path, 200, 2402)
-    assert figure.size == (17, 9.6)
+    assert figure.size == (21, 9.6)
     for row, low, high, most, dtype in (
         *((panels[0], -0.5, 255.5, 255, "uint8"), (panels[1], -0.5 / 255, 255.5 / 255, 1, "float32")),
     ):
-        (pixels,), named = row[0].of("imshow")
-        assert (pixels.shape, named["extent"]) == ((67, 801, 3), (0, 2402, 200, 0))
-        ((rectangle, looks),), _ = row[0].of("add_patch")
-        assert rectangle == ((96, 48), 48, 48)
-        assert (looks["fill"], looks["color"], looks["linewidth"]) == (False, "red", 2)
-        assert row[0].of("set_title")[0] == (f"photograph, as {dtype}, and the detail",)
-        for axes, name, brightest in ((row[1], "gray", 0), (row[2], "blur", 9)):
+        for axes, shape, title in (
+            (row[0], (67, 801, 3), f"before: the photograph, as {dtype}"),
+            (row[1], (67, 801), "after: gray and blurred; the square is the detail"),
+        ):
+            (pixels,), named = axes.of("imshow")
+            assert (pixels.shape, named["extent"]) == (shape, (0, 2402, 200, 0))
+            assert (named["vmin"], named["vmax"], named["cmap"]) == (0, most, "gray")
+            ((rectangle, looks),), _ = axes.of("add_patch")
+            assert rectangle == ((96, 48), 48, 48)
+            assert (looks["fill"], looks["color"], looks["linewidth"]) == (False, "red", 2)
+            assert axes.of("set_title")[0] == (title,)
+        for axes, name, brightest in ((row[2], "gray", 0), (row[3], "blur", 9)):
             (shown,), named = axes.of("imshow")
             assert (shown.shape, shown.max()) == ((48, 48), brightest)
             assert (named["vmin"], named["vmax"], named["cmap"]) == (0, most, "gray")
             time = ", 0.2500 ms" if dtype == "uint8" else ""
-            assert axes.of("set_title")[0] == (f"{name}{time}\nagainst NumPy: exact",)
-        for axes in row[:3]:
+            title = f"detail, {name}{time}\non the GPU\ncompared with NumPy: exact"
+            assert axes.of("set_title")[0] == (title,)
+        for axes in row[:4]:
             axes.of("set_axis_off")
-        (counts, edges), named = row[3].of("stairs")
+        (counts, edges), named = row[4].of("stairs")
         assert (counts.tolist(), len(edges)) == ([*range(256)], 257)
         assert (edges[0], edges[-1]) == (low, high)
         assert edges[1] - edges[0] == pytest.approx((high - low) / 256)
         assert named["fill"]
-        assert row[3].of("set_xlabel")[0] == ("gray level",)
-        assert row[3].of("set_ylabel")[0] == ("pixels",)
-        assert row[3].of("margins")[1] == {"x": 0}
-        assert row[3].of("set_title")[0][0].startswith("even")
+        assert row[4].of("set_xlabel")[0] == ("gray level",)
+        assert row[4].of("set_ylabel")[0] == ("pixels",)
+        assert row[4].of("margins")[1] == {"x": 0}
+        assert row[4].of("set_title")[0][0].startswith("even")
 
 
 def test_a_small_picture_is_drawn_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -330,6 +338,7 @@ def test_the_demo_says_what_it_does(
 
     monkeypatch.setattr(ck, "has_gpu", lambda: has_gpu)
     monkeypatch.setattr(ck, "stream", lambda: "stream")
+    monkeypatch.setattr(ck, "device_limits", lambda: SimpleNamespace(name="a made-up card"))
     monkeypatch.setattr(ck, "emulator", SimpleNamespace(stream=lambda: "stream"), raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: has_llvmlite or None)
     monkeypatch.setattr(demo, "read_photo", lambda photo: np.zeros((4, 6, 3), np.uint8))
@@ -339,7 +348,8 @@ def test_the_demo_says_what_it_does(
     assert demo.main(Path("my.png"), "sm_90", tmp_path) == 0
     shown = capsys.readouterr().out
     assert ("There is no GPU here" in shown) == (not has_gpu)
-    assert ("makes machine code" in shown) == (not has_gpu and has_llvmlite)
+    assert ("run on the GPU, a made-up card." in shown) == has_gpu
+    assert ("compiles long ones" in shown) == (not has_gpu and has_llvmlite)
     assert ("pip install 'cudakit[cpu]'" in shown) == (not has_gpu and not has_llvmlite)
     assert "my.png: 6 × 4 pixels" in shown
     assert f"picture: {tmp_path}/p.png\n" in shown
