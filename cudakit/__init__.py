@@ -136,9 +136,9 @@ def __getattr__(name: str) -> object:
         return import_module(f"cudakit.{name}")
     if name == "__version__":
         return _version()
-    from cudakit import foreign_names  # late: most programs look up no missing name
+    from cudakit.foreign_names import missing_attribute  # late: most programs look up no missing name
 
-    raise foreign_names.missing_attribute("ck", sys.modules[__name__], f"module {__name__!r}", name)
+    raise missing_attribute("ck", sys.modules[__name__], f"module {__name__!r}", name)
 
 
 def __dir__() -> list[str]:
