@@ -1,1 +1,1 @@
-"""What library calls and generated functions share: places, layouts, plans, frozen calls."""
+"""Shared by library calls and generated functions: array places, layouts, launch plans, replayed calls."""

@@ -1,4 +1,4 @@
-"""Shapes and strides of an op's arrays: axes, merged dimensions, the memory that an array reaches."""
+"""Shapes and strides of an op's arrays: axes, merged dimensions, the memory that an array spans."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Axis: TypeAlias = int | Sequence[int] | None
 
 
 def axes_of(op: str, axis: Axis, ndim: int) -> tuple[int, ...]:
-    """The axes that `axis` names of an array of `ndim` dimensions, ascending; all of them for None.
+    """Return the axes that `axis` names, for an array of `ndim` dimensions, ascending; all axes for None.
 
     Raises
     ------
     AxisError
         For an axis out of range.
     ArgumentError
-        For one named twice, and for what is none.
+        For an axis named twice, or something else than an axis.
     """
     return tuple(range(ndim)) if axis is None else tuple(sorted(axes_in_order(op, "axis", axis, ndim)))
 
 
 def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
-    """The axes that the argument `name` of an op names, each from 0.
+    """Return the axes that the argument `name` of an op names, each counted from 0, in the argument's order.
 
     Raises
     ------
@@ -38,16 +38,18 @@ def axes_in_order(op: str, name: str, axes: Any, ndim: int) -> tuple[int, ...]:
         As `axes_of` does.
     """
     try:
-        named = axes if isinstance(axes, list | tuple) else (axes,)
-        found: tuple[int, ...] = normalize_axis_tuple([_index(each) for each in named], ndim)
-        return found
+        entries = axes if isinstance(axes, list | tuple) else (axes,)
+        axis_numbers: tuple[int, ...] = normalize_axis_tuple([_index(entry) for entry in entries], ndim)
+        return axis_numbers
     except (ValueError, TypeError, OverflowError) as error:
-        kind = AxisError if isinstance(error, np.exceptions.AxisError | OverflowError) else ArgumentError
-        raise kind(f"{op}: {name} {shortened(axes)} of an array of {ndim} dimensions: {error_text(error)}") from None
+        error_class = AxisError if isinstance(error, np.exceptions.AxisError | OverflowError) else ArgumentError
+        raise error_class(
+            f"{op}: {name} {shortened(axes)} of an array of {ndim} dimensions: {error_text(error)}"
+        ) from None
 
 
 def axis_of(op: str, axis: int, ndim: int) -> int:
-    """The one axis that `axis` names, from 0.
+    """Return the single axis that `axis` names, counted from 0.
 
     Raises
     ------
@@ -60,20 +62,20 @@ def axis_of(op: str, axis: int, ndim: int) -> int:
 
 
 def one_axis(op: str, axis: Any) -> int | None:
-    """An axis, or None, in a form that can be hashed.
+    """Return an axis, or None, in a hashable form.
 
     Raises
     ------
     ArgumentError
     """
-    found = integers(op, "axis", axis)
-    if not (found is None or isinstance(found, int)):
+    number = integers(op, "axis", axis)
+    if not (number is None or isinstance(number, int)):
         raise ArgumentError(f"{op}: axis must be an int or None, got {shortened(axis)}")
-    return found
+    return number
 
 
 def integers(op: str, name: str, value: Any) -> Axis:
-    """An int, several, or None, in a form that can be hashed; a bool, which a cache would take for 0 or 1, is none.
+    """Return an int, several ints or None in a hashable form. A bool is refused: a cache would take it for 0 or 1.
 
     Raises
     ------
@@ -87,7 +89,7 @@ def integers(op: str, name: str, value: Any) -> Axis:
         pass
     try:
         if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes):
-            return tuple([_index(each) for each in value])
+            return tuple([_index(item) for item in value])
     except TypeError:
         pass
     raise ArgumentError(f"{op}: {name} must be an int, several, or None, got {shortened(value)}")
@@ -100,45 +102,46 @@ def _index(value: Any) -> int:
 
 
 def without(shape: Sequence[int], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
-    """`shape` without its `axes`, or with 1 in their place."""
+    """Return `shape` without its `axes`, or with extent 1 in their place."""
     return tuple(1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes)
 
 
 def merged(shape: Sequence[int], *strides: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Fewest dimensions that walk the same elements in the same order, for arrays of one shape.
+    """Merge dimensions: return the fewest that visit the same elements in the same order, for arrays of one shape.
 
     Parameters
     ----------
     shape : sequence of int
+        Common shape of the arrays.
     *strides : sequence of int
-        Of each array, in elements.
+        Strides of each array, in elements.
 
     Returns
     -------
     tuple
-        (shape, strides of the first array, …); no dimension has extent 1, and none at all are left of one element.
+        (shape, strides of the first array, …). No dimension has extent 1; a single element has no dimensions.
     """
-    kept: list[list[int]] = []  # [extent, stride in each array]
+    dimensions: list[list[int]] = []  # [extent, stride in each array]
     for extent, *steps in zip(shape, *strides, strict=True):
         if extent == 1:
             continue
-        if kept and all(outer == inner * extent for outer, inner in zip(kept[-1][1:], steps, strict=True)):
-            kept[-1] = [kept[-1][0] * extent, *steps]
+        if dimensions and all(outer == inner * extent for outer, inner in zip(dimensions[-1][1:], steps, strict=True)):
+            dimensions[-1] = [dimensions[-1][0] * extent, *steps]
         else:
-            kept.append([extent, *steps])
-    columns = list(zip(*kept, strict=True)) if kept else [()] * (1 + len(strides))
+            dimensions.append([extent, *steps])
+    columns = list(zip(*dimensions, strict=True)) if dimensions else [()] * (1 + len(strides))
     return tuple(tuple(column) for column in columns)
 
 
 def element_strides(array: object) -> tuple[int, ...]:
-    """Strides of an array in elements."""
+    """Return the strides of an array in elements."""
     strides: tuple[int, ...] = array.strides  # type: ignore[attr-defined]
     size: int = array.dtype.itemsize  # type: ignore[attr-defined]
     return tuple(step // size for step in strides)
 
 
 def steps_of(op: str, dtype: np.dtype, strides: Sequence[int]) -> tuple[int, ...]:
-    """Strides in elements.
+    """Convert strides from bytes to elements.
 
     Raises
     ------
@@ -153,18 +156,18 @@ def steps_of(op: str, dtype: np.dtype, strides: Sequence[int]) -> tuple[int, ...
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    """Steps of a C-contiguous array in elements."""
+    """Return the strides of a C-contiguous array, in elements."""
     return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
 def is_row_major(shape: Sequence[int], steps: Sequence[int]) -> bool:
-    """Whether an array is C-contiguous."""
+    """Return whether an array of this shape and these strides is C-contiguous."""
     own = row_major(shape)
-    return all(n == 1 or step == wanted for n, step, wanted in zip(shape, steps, own, strict=True))
+    return all(n == 1 or step == dense for n, step, dense in zip(shape, steps, own, strict=True))
 
 
 def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
-    """Elements of memory before an array's first element that it reaches, and all that it reaches, gaps included."""
+    """Return the elements of memory before an array's first element, and all that the array spans, gaps included."""
     if 0 in shape:
         return 0, 0
     below = sum((n - 1) * -step for n, step in zip(shape, steps, strict=True) if step < 0)
@@ -173,16 +176,18 @@ def span(shape: Sequence[int], steps: Sequence[int]) -> tuple[int, int]:
 
 
 def view_of(shape: Sequence[int], steps: Sequence[int], dtype: np.dtype | None = None) -> tuple[int, int] | None:
-    """What `flat` needs of an array that a kernel cannot take as it is; None where it can.
+    """Return the arguments that `flat` needs for an array; None if a kernel can take the array as it is.
 
-    It can take one that is C-contiguous; on the emulator a struct without dimensions would go by value.
+    Kernels take C-contiguous arrays. On the emulator, a struct without dimensions would be passed by value.
     """
     is_struct = dtype is not None and dtype.names is not None and not shape
     return None if is_row_major(shape, steps) and not is_struct else span(shape, steps)
 
 
 def flat(array: Any, below: int, count: int) -> Any:
-    """The memory that an array reaches, as a contiguous array of `count` elements from `below` before its first on."""
+    """Return the memory that an array spans, as a contiguous array of `count` elements that begins `below` its first
+    element.
+    """
     if isinstance(array, np.ndarray):
         ways: tuple[Any, ...] = tuple([slice(None, None, -1 if step < 0 else 1) for step in array.strides])
         upward = array[(*ways, ...)]
@@ -194,10 +199,10 @@ def flat(array: Any, below: int, count: int) -> Any:
 
 
 def record(**fields: Any) -> Any:
-    """Numbers and lists of numbers as a struct of long long that a kernel takes by value."""
-    kinds = [(name, np.int64, np.shape(value)) for name, value in fields.items()]
-    record = np.zeros((), kinds)
+    """Pack numbers and lists of numbers into a struct of long long, which a kernel takes by value."""
+    fields_of_dtype = [(name, np.int64, np.shape(value)) for name, value in fields.items()]
+    record = np.zeros((), fields_of_dtype)
     for name, value in fields.items():
         record[name] = value
-    found: Any = record[()]
-    return found
+    scalar: Any = record[()]
+    return scalar

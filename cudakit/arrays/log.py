@@ -1,4 +1,4 @@
-"""Record what a call does in its place, step by step, so that the steps can be repeated without the op."""
+"""Record the steps of a call in its array place, so that they can be repeated without the op."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from cudakit.kernel.kernel import Kernel
 
 
 class Drawn(NamedTuple):
-    """An argument that each call takes of an object, as the position of its numbers of a generator.
+    """An argument that each call takes from an object, such as the position of a random generator.
 
     Attributes
     ----------
-    seen : str
-        Expression that changes nothing, of a value of the same type and range: what is checked.
-    passed : str
+    checked : str
+        Expression without side effects, of a value of the same type and range, for the guard.
+    expression : str
         Expression that is passed, evaluated once.
     """
 
-    seen: str
-    passed: str
+    checked: str
+    expression: str
 
 
 #: What the generated function has an argument from: an expression, or None where it is the same at each call.
@@ -36,16 +36,16 @@ class Launched(NamedTuple):
     Attributes
     ----------
     kernel, config : object
-        As they were launched.
-    passed : tuple
+        Kernel and configuration of the launch.
+    arguments : tuple
         Arguments of the kernel.
     sources : tuple of Source
-        Of each of them, as of the caller's numbers; those at the end may be left out.
+        Source of each argument in the generated function; trailing sources may be left out.
     """
 
     kernel: Kernel
     config: Config | None
-    passed: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     sources: tuple[Source, ...] = ()
 
 
@@ -66,30 +66,31 @@ Step: TypeAlias = Launched | Cleared | Copied
 
 
 class Log:
-    """What one call does.
+    """The log of one call.
 
     Attributes
     ----------
     steps : list of Step
+        Launches, fills and copies.
     new : list of array
-        Made for this call, in their order.
-    kept : list of array
-        What the stream, or the op, keeps from call to call.
+        Arrays allocated for this call, in order.
+    persistent : list of array
+        Arrays that the stream, or the op, holds from call to call.
     aligned : list of (arrays, int)
-        Arrays of which the call asked how they are aligned, and the answer.
+        Arrays whose alignment the call asked for, and the answer.
     is_whole : bool
-        Whether nothing was done beside that.
+        Whether the log covers all that the call did.
     """
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.new: list[Any] = []
-        self.kept: list[Any] = []
+        self.persistent: list[Any] = []
         self.aligned: list[tuple[tuple[Any, ...], int]] = []
         self.is_whole = True
 
     def name_numbers(self, names: Sequence[str], since: int = 0) -> None:
-        """The first arguments of all launches `since` some step are the caller's of these names, if not named yet."""
+        """Name the caller's numbers: first arguments of launches from step `since` on, where no sources are named."""
         for k, step in enumerate(self.steps[since:], since):
             if isinstance(step, Launched) and not step.sources and names:
                 self.steps[k] = step._replace(sources=tuple(names))
@@ -100,13 +101,13 @@ logs: dict[int, Log] = {}
 
 
 def current_log() -> Log | None:
-    """The log of the call that this thread makes, if there is one."""
+    """Return the log of this thread's call, or None."""
     return logs.get(threading.get_ident())
 
 
 @contextlib.contextmanager
 def logging() -> Iterator[Log]:
-    """Take down what this thread's call does inside the block."""
+    """Log what this thread's call does inside the block."""
     thread = threading.get_ident()
     logs[thread] = log = Log()
     try:
@@ -115,31 +116,31 @@ def logging() -> Iterator[Log]:
         del logs[thread]
 
 
-class Made(NamedTuple):
-    """A call that was made: what it did, and with which of the caller's arguments.
+class RecordedCall(NamedTuple):
+    """A recorded call: its steps, and the caller's arguments in them.
 
     Attributes
     ----------
     key : object
-        Tells calls of one kind from others.
+        Identifies calls with the same kinds of arguments.
     stream : object
-        CuPy's current one, which all was done on.
+        CuPy's current stream, on which all steps ran.
     steps : tuple of Step
-        What it did, in this order. All arrays in it lie in the memory of one of those below.
+        Steps in order. Each of their arrays lies in the memory of an array below.
     arrays : tuple of (str, array)
-        The caller's arrays, each with the generated function's expression for it.
+        The caller's arrays, each with its expression in the generated function.
     outs : tuple of str
-        Which of these are written.
-    new, kept : tuple of array
-        Arrays made for the call, and those that are kept from call to call.
+        Expressions of the arrays that are written.
+    new, persistent : tuple of array
+        Arrays allocated for the call, and arrays that are held from call to call.
     result : array or tuple of array
-        What it gave back.
+        Result of the call.
     same : tuple of (str, object)
         The caller's other arguments, and the values that they must have.
     checks : tuple of str
-        What else must be true of the caller's arguments.
+        Further conditions over the caller's arguments.
     aligned : tuple of (arrays, int)
-        Arrays whose addresses' greatest common power of two (16 at most) must be that.
+        Arrays, and the greatest common power of two (at most 16) that their addresses must have.
     """
 
     key: Any
@@ -148,7 +149,7 @@ class Made(NamedTuple):
     arrays: tuple[tuple[str, Any], ...]
     outs: tuple[str, ...]
     new: tuple[Any, ...]
-    kept: tuple[Any, ...]
+    persistent: tuple[Any, ...]
     result: Any
     same: tuple[tuple[str, Any], ...] = ()
     checks: tuple[str, ...] = ()
@@ -156,11 +157,11 @@ class Made(NamedTuple):
 
     @property
     def addresses(self) -> tuple[int, ...]:
-        """Where all these arrays lie: the caller's, the new ones, those that are kept."""
-        return tuple([array.data.ptr for array in (*(each for _, each in self.arrays), *self.new, *self.kept)])
+        """Addresses of the caller's arrays, the new arrays and the persistent arrays."""
+        return tuple([array.data.ptr for array in (*(array for _, array in self.arrays), *self.new, *self.persistent)])
 
 
-def mark(key: Any, arrays: Sequence[Any]) -> Any:
-    """What tells a call from others: its kind, and which of its arrays are one."""
-    found = [*map(id, arrays)]
-    return key if len(set(found)) == len(found) else (key, *map(found.index, found))
+def call_key(key: Any, arrays: Sequence[Any]) -> Any:
+    """Return a key that also says which of the call's arrays are the same array."""
+    identities = [*map(id, arrays)]
+    return key if len(set(identities)) == len(identities) else (key, *map(identities.index, identities))

@@ -1,4 +1,4 @@
-"""The outputs of a call, checked and delivered, and the element types that kernels compute with."""
+"""Outputs of a call, checked and delivered, and the element types that kernels compute with."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cudakit.types.scalars import converter, to_bytes
 
 
 def number_of(op: str, dtype: np.dtype) -> Any:
-    """The template argument for numbers of a dtype; complex ones as pairs, for which no header is read.
+    """Return the template argument for numbers of a dtype; complex numbers are pairs, which need no header.
 
     Raises
     ------
@@ -32,18 +32,18 @@ def number_of(op: str, dtype: np.dtype) -> Any:
     )
 
 
-def as_dtype(op: str, given: Any) -> np.dtype:
-    """The dtype that a caller asks for.
+def as_dtype(op: str, dtype: Any) -> np.dtype:
+    """Return the dtype that a caller asks for.
 
     Raises
     ------
     ArgumentError
     """
-    return dtype_of(f"{op}: dtype", given)
+    return dtype_of(f"{op}: dtype", dtype)
 
 
 def real_part(x: Any, dtype: Any) -> Any:
-    """`x`, or the real parts of its complex elements where a real `dtype` is asked for, as NumPy takes them."""
+    """Return `x`, or its real parts if `x` is complex and a real `dtype` is asked for, as NumPy does."""
     own = getattr(x, "dtype", None)
     if dtype is None or getattr(own, "kind", "") != "c" or not hasattr(x, "real"):
         return x
@@ -53,34 +53,34 @@ def real_part(x: Any, dtype: Any) -> Any:
         return x  # which is told where the dtype is read
 
 
-def cpp(op: str, dtype: np.dtype, what: str = "x") -> str:
-    """The C++ type of numbers of a dtype.
+def cpp(op: str, dtype: np.dtype, name: str = "x") -> str:
+    """Return the C++ type of numbers of a dtype.
 
     Raises
     ------
     ArgumentError
-        For a dtype that is no number's, or not in the device's byte order.
+        For a dtype of something else than numbers, or in another byte order than the device's.
     """
     spelled = spelling(dtype) if dtype.kind == "c" or is_real(dtype) else None
     if spelled is None:
-        raise ArgumentError(f"{op}: {what} has dtype {dtype}; it takes bool, integers, floating point or complex")
+        raise ArgumentError(f"{op}: {name} has dtype {dtype}; it takes bool, integers, floating point or complex")
     return spelled
 
 
 def accumulator(op: str, dtype: np.dtype) -> tuple[str, int]:
-    """What a sum of a result's dtype is kept in, and its size in bytes."""
+    """Return the C++ type that a sum accumulates in, and its size in bytes, for a result of a dtype."""
     if dtype.kind in "biu":
         return ("unsigned long long" if dtype.kind == "u" else "long long"), 8
     return ("float", 4) if dtype.name in NARROW else (cpp(op, dtype), dtype.itemsize)
 
 
 def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:
-    """A number that a call is given beside its arrays, as one of `dtype`; taken as a kernel's argument is.
+    """Convert a number that a call gets beside its arrays to `dtype`, by the rules for kernel arguments.
 
     Raises
     ------
     ArgumentError
-        For what is no number, and one that the dtype does not take.
+        For something else than a number, or a number that the dtype cannot hold.
     """
     if isinstance(value, np.ndarray) and not value.ndim:
         value = value[()]
@@ -93,7 +93,7 @@ _MOST_WORK = 10_000
 
 
 class Target(NamedTuple):
-    """What a call writes, and what the caller gets: the same, or it is brought there at the end."""
+    """The array that a call writes, and the array that the caller gets: the same array, or the second is a copy."""
 
     written: Any
     result: Any
@@ -111,29 +111,29 @@ def target(
     most: int | None = None,
     contiguous: bool = False,
 ) -> Target:
-    """Where a result of `shape` and `dtype` goes: a new array, `out`, or a new array whose elements `out` is to have.
+    """Choose where a result of `shape` and `dtype` goes: a new array, `out`, or a new array that is copied to `out`.
 
     Parameters
     ----------
     inputs : arrays
-        What is read: where `out` overlaps them, the result is made elsewhere and copied there.
+        Arrays that the call reads. If `out` overlaps an input, the result is made elsewhere and copied.
     in_place : bool
-        Whether `out` may be one of the inputs itself (the same elements in the same order).
+        Whether `out` may be one of the inputs (the same elements in the same order).
     casting : str
-        What an `out` of another dtype must be to take the result, as `numpy.can_cast` has it.
+        Casting rule for an `out` of another dtype, as for `numpy.can_cast`.
     most : int, optional
-        The greatest number that the result may have, of indices, which `out` must hold.
+        Greatest index in the result, which `out` must be able to hold.
     contiguous : bool
-        Whether the result is made C-contiguous.
+        Whether the result must be written C-contiguous.
 
     Raises
     ------
     ArgumentError
-        As for `checked_output`, and for an `out` that does not hold all indices.
+        As for `checked_output`, and for an `out` that cannot hold all indices.
     """
     if out is None:
-        made = place.empty(shape, dtype)
-        return Target(made, made)
+        new = place.empty(shape, dtype)
+        return Target(new, new)
     result = checked_output(op, place, out, shape, dtype, casting)
     if result.dtype != dtype:
         if most is not None:
@@ -146,13 +146,13 @@ def target(
 def checked_output(
     op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype | None, casting: Casting = "no"
 ) -> Any:
-    """`out` as an array of the place, which takes a result of `shape` and `dtype`; None: of any dtype.
+    """Return `out` as an array of the place, checked for a result of `shape` and `dtype` (None: any dtype).
 
     Raises
     ------
     ArgumentError
-        For an `out` of another shape or place or of a dtype that `casting` does not take, a read-only one, and one
-        whose elements lie on each other.
+        For an `out` of another shape or place, of a dtype that `casting` refuses, read-only, or with overlapping
+        elements.
     """
     array, on_host = as_array(op, "out", out)
     if on_host != (place.xp is np):
@@ -165,7 +165,7 @@ def checked_output(
         aligned(op, "out", array)
     start, _ = _extent(array)
     if start == 0 and array.size and any(step == 0 < n - 1 for n, step in zip(array.shape, array.strides, strict=True)):
-        raise ArgumentError(f"{op}: out repeats elements (strides {array.strides}); give an array that does not")
+        raise ArgumentError(f"{op}: out recorder elements (strides {array.strides}); give an array that does not")
     if dtype is not None and array.dtype != dtype and not can_cast(dtype, array.dtype, casting):
         raise ArgumentError(
             f"{op}: out has dtype {array.dtype}, the result has {dtype}, which casting={shortened(casting)} does not "
@@ -175,28 +175,28 @@ def checked_output(
 
 
 def can_cast(dtype: np.dtype, to: np.dtype, casting: Casting = "safe") -> bool:
-    """Whether values of one dtype are cast to another, as `numpy.can_cast` has it."""
+    """Return whether `numpy.can_cast` allows the cast; False for dtypes that NumPy does not know."""
     try:
         return bool(np.can_cast(dtype, to, casting))
     except TypeError:
         return False
 
 
-def check_holds(op: str, what: str, dtype: np.dtype, most: int) -> None:
-    """Raise where an integer dtype does not hold all numbers from 0 to `most`.
+def check_holds(op: str, name: str, dtype: np.dtype, most: int) -> None:
+    """Raise if an integer dtype cannot hold all numbers from 0 to `most`.
 
     Raises
     ------
     ArgumentError
     """
     if dtype.kind in "iu" and most > np.iinfo(dtype).max:
-        raise ArgumentError(f"{op}: {what} is {dtype}, which does not hold indices up to {most:,}; give a wider one")
+        raise ArgumentError(f"{op}: {name} is {dtype}, which does not hold indices up to {most:,}; give a wider one")
 
 
 def overlaps(out: Any, *inputs: Any, in_place: bool = False) -> bool:
-    """Whether an output lies where one of the inputs does, so that writing it would change what is still to be read.
+    """Return whether an output shares memory with an input, so that writing it would change elements still to be read.
 
-    `in_place`: it may be one of the inputs itself (the same elements in the same order).
+    `in_place`: the output may be one of the inputs (the same elements in the same order).
     """
     start, end = _extent(out)
     for array in inputs:
@@ -207,7 +207,7 @@ def overlaps(out: Any, *inputs: Any, in_place: bool = False) -> bool:
 
 
 def check_apart(op: str, outs: Sequence[Any]) -> None:
-    """Check that no two outputs of a call, those that were given, lie on each other.
+    """Check that no two outputs of a call share memory.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def check_apart(op: str, outs: Sequence[Any]) -> None:
 
 
 def _extent(array: Any) -> tuple[int, int]:
-    """First address of an array's memory, and the first after it; of all addresses, where it is not C-contiguous."""
+    """Return the byte range of an array's memory: first address and end; all addresses if it is not C-contiguous."""
     if isinstance(array, np.ndarray):
         contiguous, first = array.flags.c_contiguous, pointer_of(array)
     else:
@@ -230,8 +230,8 @@ def _extent(array: Any) -> tuple[int, int]:
     return (first, first + array.nbytes) if contiguous else (0, 1 << 64)
 
 
-class _Lying:
-    """How an array lies in memory, for NumPy to look at; the memory itself is not."""
+class _MemoryLayout:
+    """The layout of an array for `numpy.may_share_memory`, which does not read the memory."""
 
     def __init__(self, array: Any) -> None:
         self.__array_interface__ = {
@@ -244,11 +244,11 @@ class _Lying:
 
 
 def _share(first: Any, second: Any) -> bool:
-    """Whether two arrays have a byte in common; yes, where that would take long to find out."""
+    """Return whether two arrays have a byte in common; True if the answer would take long."""
     if first.flags.c_contiguous and second.flags.c_contiguous:
         return True  # their extents have
     most: Any = _MOST_WORK  # NumPy's stubs know two numbers only
-    return np.may_share_memory(np.asarray(_Lying(first)), np.asarray(_Lying(second)), max_work=most)
+    return np.may_share_memory(np.asarray(_MemoryLayout(first)), np.asarray(_MemoryLayout(second)), max_work=most)
 
 
 def _is_same(first: Any, second: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Where an op runs: its inputs as arrays of one place, the stream, and the memory that it makes there."""
+"""The array place of an op: its inputs as arrays of one place, the stream, and the memory that it allocates there."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ _LEAST_WORKSPACE = 1 << 20
 
 
 class ArrayPlace(NamedTuple):
-    """A stream, the array module that goes with it (CuPy, or NumPy on the emulator), and the device.
+    """A stream, its array module (CuPy, or NumPy on the emulator), and the device.
 
     Attributes
     ----------
     xp : module
+        CuPy or NumPy.
     stream : stream
-        What kernels are given.
+        Stream that kernels are launched on.
     current : bool
-        Whether `stream` is CuPy's current one, so that CuPy allocates for it as it stands.
+        Whether `stream` is CuPy's current stream, so that CuPy already allocates for it.
     device : int or str
-        Names the device in caches: its ordinal, or the emulator's arch.
+        Name of the device in caches: its ordinal, or the emulator's arch.
     """
 
     xp: Any
@@ -50,7 +51,7 @@ class ArrayPlace(NamedTuple):
         kernel(self.stream, config, *arguments)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        """A new array, C-contiguous, not initialised, whose memory belongs to the stream."""
+        """Allocate a C-contiguous array on the stream, not initialised."""
         # What xp.empty calls; half a microsecond less of Python.
         if self.xp is np:
             return emulator().empty(self.stream, shape, dtype)
@@ -60,14 +61,14 @@ class ArrayPlace(NamedTuple):
             return self.xp.ndarray(shape, dtype)
 
     def inside(self) -> contextlib.AbstractContextManager[Any]:
-        """A block in which CuPy works on the stream."""
+        """Return a context manager in which CuPy works on the stream."""
         if self.current:
             return contextlib.nullcontext()
         stream: contextlib.AbstractContextManager[Any] = cupy_stream(as_stream(self.stream))
         return stream
 
     def upload(self, array: np.ndarray) -> Any:
-        """A small host array, in this place."""
+        """Copy a small host array to this place."""
         if self.xp is np:
             return emulator().upload(self.stream, array)
         capture = streams.current(self.stream)
@@ -77,7 +78,7 @@ class ArrayPlace(NamedTuple):
             return self.xp.asarray(array)
 
     def download(self, array: Any) -> np.ndarray:
-        """The elements of a small array in host memory, once the stream has come so far: waits for the device.
+        """Copy a small array to host memory; this waits for the stream.
 
         Raises
         ------
@@ -97,7 +98,7 @@ class ArrayPlace(NamedTuple):
             return np.asarray(array.get())
 
     def copy(self, source: Any, target: Any) -> None:
-        """Copy elements, in the stream's order."""
+        """Copy elements from `source` to `target`, in the stream's order."""
         capture = place_of(self.stream).capture(self.stream) if self.xp is np else None
         if capture is not None:
             capture.copy(self.stream, source, target)
@@ -112,23 +113,23 @@ class ArrayPlace(NamedTuple):
                 target[...] = source
 
     def copied(self, array: Any) -> Any:
-        """A C-contiguous copy of one of the caller's arrays."""
-        made = self.empty(array.shape, array.dtype)
-        ordered = contextlib.nullcontext() if self.xp is np else order().around(self.stream, (array,), (made,))
+        """Return a C-contiguous copy of a caller's array."""
+        result = self.empty(array.shape, array.dtype)
+        ordered = contextlib.nullcontext() if self.xp is np else order().around(self.stream, (array,), (result,))
         with ordered:
-            self.copy(array, made)
-        return made
+            self.copy(array, result)
+        return result
 
     def contiguous(self, array: Any, dtype: Any = None) -> Any:
-        """`array` itself where it is C-contiguous and of `dtype`, else a copy of it that is."""
+        """Return `array` itself if it is C-contiguous and of `dtype`, else a copy that is."""
         if array.flags.c_contiguous and (dtype is None or array.dtype == dtype):
             return array
-        made = self.empty(array.shape, dtype or array.dtype)
-        self.copy(array, made)
-        return made
+        result = self.empty(array.shape, dtype or array.dtype)
+        self.copy(array, result)
+        return result
 
     def clear(self, array: Any) -> None:
-        """Zero a C-contiguous array, in the stream's order."""
+        """Set a C-contiguous array to zero, in the stream's order."""
         if self.xp is np:
             self.copy(np.zeros((), array.dtype), array)
             return
@@ -136,27 +137,30 @@ class ArrayPlace(NamedTuple):
             array.data.memset_async(0, array.nbytes)
 
     def workspace(self, size: int) -> Any:
-        """`TICKETS` uint32 counters at zero, then `size` bytes, uint8, for the kernel that the stream gets next.
+        """Return `TICKETS` uint32 counters at zero, then `size` bytes, uint8, for the stream's next kernel.
 
-        The stream keeps it, so that a kernel's arguments stay the same from call to call; each kernel leaves the
-        counters at zero. A graph has workspaces of its own, since it may run beside the stream that it was captured on.
+        The stream holds the workspace, so that a kernel's arguments stay the same from call to call. Each kernel leaves
+        the counters at zero. A graph has workspaces of its own, because it may run beside the stream that it was
+        captured on.
         """
         if self.xp is np:
             return np.zeros(_TICKET_BYTES + size, np.uint8)
         return _workspaces.of(self, size)
 
     def status(self, size: int) -> Any:
-        """`size` bytes, uint8, that start at zero and that only <cudakit/lookback.cuh> writes: kept by the stream."""
+        """Return `size` bytes, uint8, that start at zero and that only <cudakit/lookback.cuh> writes. The stream holds
+        them.
+        """
         if self.xp is np:
             return np.zeros(size, np.uint8)
         return _statuses.of(self, size)
 
-    def kept(self, array: Any) -> Any:
-        """An array of the op's own, which is the same at each call of a kind."""
+    def keep(self, array: Any) -> Any:
+        """Mark an array of the op's own that is the same array at each such call."""
         return array
 
     def alignment(self, *arrays: Any) -> int:
-        """The greatest power of two, 16 at most, that divides the addresses of all arrays."""
+        """Return the greatest power of two, at most 16, that divides the addresses of all arrays."""
         bits = 16
         for array in arrays:
             bits |= address_of(array)
@@ -164,43 +168,43 @@ class ArrayPlace(NamedTuple):
 
     @property
     def multiprocessors(self) -> int:
-        """Multiprocessors of the device."""
+        """Number of multiprocessors of the device."""
         return multiprocessors_of(self.device)
 
 
 class LoggedPlace(ArrayPlace):
-    """A place that takes down in the thread's `Log` what is done in it."""
+    """An array place that records its operations in the thread's `Log`."""
 
     def launch(self, kernel: Any, config: Any, *arguments: Any, sources: tuple[Source, ...] = ()) -> None:
         logs[threading.get_ident()].steps.append(Launched(kernel, config, arguments, sources))
         super().launch(kernel, config, *arguments)
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        made = super().empty(shape, dtype)
-        logs[threading.get_ident()].new.append(made)
-        return made
+        array = super().empty(shape, dtype)
+        logs[threading.get_ident()].new.append(array)
+        return array
 
     def inside(self) -> contextlib.AbstractContextManager[Any]:
-        self._lose()
+        self._mark_incomplete()
         return super().inside()
 
     def upload(self, array: np.ndarray) -> Any:
-        self._lose()
+        self._mark_incomplete()
         return super().upload(array)
 
     def download(self, array: Any) -> np.ndarray:
-        self._lose()
+        self._mark_incomplete()
         return super().download(array)
 
     def copy(self, source: Any, target: Any) -> None:
         if source.dtype == target.dtype and _both_contiguous(source, target):
             logs[threading.get_ident()].steps.append(Copied(source, target))
         else:
-            self._lose()
+            self._mark_incomplete()
         ArrayPlace(*self).copy(source, target)
 
     def copied(self, array: Any) -> Any:
-        self._lose()
+        self._mark_incomplete()
         return ArrayPlace(*self).copied(array)
 
     def clear(self, array: Any) -> None:
@@ -208,27 +212,27 @@ class LoggedPlace(ArrayPlace):
         ArrayPlace(*self).clear(array)
 
     def workspace(self, size: int) -> Any:
-        return self.kept(ArrayPlace(*self).workspace(size))
+        return self.keep(ArrayPlace(*self).workspace(size))
 
     def status(self, size: int) -> Any:
-        return self.kept(ArrayPlace(*self).status(size))
+        return self.keep(ArrayPlace(*self).status(size))
 
-    def kept(self, array: Any) -> Any:
-        logs[threading.get_ident()].kept.append(array)
+    def keep(self, array: Any) -> Any:
+        logs[threading.get_ident()].persistent.append(array)
         return array
 
     def alignment(self, *arrays: Any) -> int:
-        found = super().alignment(*arrays)
-        logs[threading.get_ident()].aligned.append((arrays, found))
-        return found
+        greatest = super().alignment(*arrays)
+        logs[threading.get_ident()].aligned.append((arrays, greatest))
+        return greatest
 
-    def _lose(self) -> None:
-        """Something is done that no log can tell."""
+    def _mark_incomplete(self) -> None:
+        """Mark the log as incomplete: the operation cannot be recorded."""
         logs[threading.get_ident()].is_whole = False
 
 
-def _made(xp: Any, stream: Any, current: bool, device: int | str) -> ArrayPlace:
-    """A place; one that takes down what is done in it, where this thread's call is to be told."""
+def _array_place(xp: Any, stream: Any, current: bool, device: int | str) -> ArrayPlace:
+    """Make an array place, which records its operations if this thread's call is being recorded."""
     log = current_log()
     if log is None or (xp is not np and current):
         return (ArrayPlace if log is None else LoggedPlace)(xp, stream, current, device)
@@ -242,7 +246,7 @@ def _both_contiguous(first: Any, second: Any) -> bool:
 
 @functools.cache
 def device_limits(device: int | str) -> Limits:
-    """What the device that a `ArrayPlace` names can do."""
+    """Return the launch limits of an `ArrayPlace`'s device."""
     return emulator().limits_of(device) if isinstance(device, str) else devices.limits(device)
 
 
@@ -252,77 +256,80 @@ _EMULATED = 16
 
 
 def multiprocessors_of(device: int | str) -> int:
-    """Multiprocessors that work is spread over on the device that a `ArrayPlace` names."""
+    """Return the number of multiprocessors to spread work over, on an `ArrayPlace`'s device."""
     return _EMULATED if isinstance(device, str) else device_limits(device).multiprocessors
 
 
 def busy_blocks(device: int | str) -> int:
-    """Blocks that keep a device busy: one for each multiprocessor; on the emulator one, for they run in turn."""
+    """Return the number of blocks that keep a device busy: one for each multiprocessor, or one on the emulator.
+
+    The emulator runs blocks in turn.
+    """
     return 1 if isinstance(device, str) else multiprocessors_of(device)
 
 
 class _Workspaces:
-    """Memory that each stream keeps, by device and the driver's number of the stream; `cleared` bytes begin at zero."""
+    """Workspaces of all streams, by device and stream handle; their first `cleared` bytes start at zero."""
 
     def __init__(self, cleared: int | None) -> None:
         self._cleared = cleared
-        self._made: dict[tuple[int, int], Any] = {}
+        self._by_stream: dict[tuple[int, int], Any] = {}
 
     def of(self, place: ArrayPlace, size: int) -> Any:
         stream = known(place.stream)
         key = stream.device_id, stream.handle
         capture = streams.current(stream.core)
-        made = self._made if capture is None else capture.kept_by(self)
-        found = made.get(key)
-        if found is None or found.size < _TICKET_BYTES + size:
-            found = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
+        workspaces = self._by_stream if capture is None else capture.kept_by(self)
+        workspace = workspaces.get(key)
+        if workspace is None or workspace.size < _TICKET_BYTES + size:
+            workspace = place.empty(max(_LEAST_WORKSPACE, 1 << (_TICKET_BYTES + size - 1).bit_length()), np.uint8)
             if capture is None:
                 with cupy_stream(stream.core):
-                    found[: self._cleared] = 0
+                    workspace[: self._cleared] = 0
             else:
                 # Once, and not at each launch: what is kept between calls is kept between launches.
-                capture.clear(found[: self._cleared])
-            made[key] = found
-        return found
+                capture.clear(workspace[: self._cleared])
+            workspaces[key] = workspace
+        return workspace
 
 
 _workspaces = _Workspaces(_TICKET_BYTES)
 _statuses = _Workspaces(None)
 
 
-def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPlace, list[Any]]:
-    """The place of an op's arrays, and the arrays as CuPy's or NumPy's.
+def array_place(op: str, stream: Any, *operands: tuple[str, Any]) -> tuple[ArrayPlace, list[Any]]:
+    """Return the array place of an op, and the op's arrays as CuPy or NumPy arrays.
 
     Parameters
     ----------
     op : str
-        For messages.
+        Name of the op, for messages.
     stream : stream or None
-        None: CuPy's current stream for device memory, an emulator's stream for host memory.
-    *named : (str, array)
-        Arrays with their names: CuPy's, NumPy's, or of any object that exports memory by DLPack or an array interface.
+        Stream of the call. None: CuPy's current stream for device memory, an emulator's stream for host memory.
+    *operands : (str, array)
+        Arrays with their names: of CuPy, of NumPy, or objects that export memory by DLPack or an array interface.
 
     Raises
     ------
     ArgumentError
-        For something that is no array, and for arrays that are not where the stream is, or not in one place.
+        For something else than an array, and for arrays in different places or in another place than the stream.
     """
     module = sys.modules.get("cupy") if stream is None else None
     if module is not None:
         # The calls that most programs make, as short as they can be.
-        kind = module.ndarray
-        if len(named) == 1:
-            value = named[0][1]
-            if type(value) is kind:
-                found = _made if logs else ArrayPlace
-                return found(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
-        given = [value for _, value in named if type(value) is kind]
-        if len(given) == len(named):
-            found = _made if logs else ArrayPlace
-            return found(module, module.cuda.get_current_stream(), True, given[0].data.device_id), given
+        array_class = module.ndarray
+        if len(operands) == 1:
+            value = operands[0][1]
+            if type(value) is array_class:
+                make = _array_place if logs else ArrayPlace
+                return make(module, module.cuda.get_current_stream(), True, value.data.device_id), [value]
+        values = [value for _, value in operands if type(value) is array_class]
+        if len(values) == len(operands):
+            make = _array_place if logs else ArrayPlace
+            return make(module, module.cuda.get_current_stream(), True, values[0].data.device_id), values
     arrays: list[Any] = []
     first = None
-    for name, value in named:
+    for name, value in operands:
         array, on_host = as_array(op, name, value)
         if first is None:
             first = (name, on_host)
@@ -342,8 +349,8 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
                 f"{op}: {first[0]} is in host memory and the stream is a GPU's; move it first, with cupy.asarray(x)"
             )
         if stream.strict and not _is_within_an_op():
-            emulator().check_operands(op, named)
-        return _made(np, stream, True, stream.arch), arrays
+            emulator().check_operands(op, operands)
+        return _array_place(np, stream, True, stream.arch), arrays
     import cupy
 
     if stream is not None and place_of(stream) is not DEVICES:
@@ -352,13 +359,13 @@ def array_place(op: str, stream: Any, *named: tuple[str, Any]) -> tuple[ArrayPla
         )
     current = cupy.cuda.get_current_stream()
     if stream is None or stream is current:
-        return _made(cupy, current, True, arrays[0].data.device_id), arrays
+        return _array_place(cupy, current, True, arrays[0].data.device_id), arrays
     target = known(stream)
-    return _made(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
+    return _array_place(cupy, stream, target.handle == (current.ptr or 1), target.device_id), arrays
 
 
 def _is_within_an_op() -> bool:
-    """Whether a call of an op is another op's: it has its place already, and the arrays are its own."""
+    """Return whether another op makes this call of an op: its place is chosen already, and the arrays are its own."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if any(isinstance(value, ArrayPlace) for value in frame.f_locals.values()):
@@ -368,7 +375,7 @@ def _is_within_an_op() -> bool:
 
 
 def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
-    """`value` as an array of CuPy (False) or NumPy (True)."""
+    """Return `value` as an array of CuPy (False) or NumPy (True)."""
     if isinstance(value, np.ndarray):
         refuse_masked(value)
         return value, True
@@ -384,7 +391,9 @@ def as_array(op: str, name: str, value: Any) -> tuple[Any, bool]:
 
 
 def aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
-    """A host array at multiples of its elements' size, as device memory is: what other processes send may not be."""
+    """Return a host array aligned to its element size, as device memory is. Arrays from other processes may not be
+    aligned.
+    """
     if array.flags.aligned or any(step % array.itemsize for step in array.strides):
         return array  # strides that are no whole elements are refused by who reads them
     if name.startswith("out"):
@@ -393,5 +402,5 @@ def aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
 
 
 def address_of(array: Any) -> int:
-    """Where an array's first element lies."""
+    """Return the address of an array's first element."""
     return pointer_of(array) if isinstance(array, np.ndarray) else int(array.data.ptr)

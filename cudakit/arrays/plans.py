@@ -1,4 +1,4 @@
-"""Plans of calls: what all calls of one family do, and how reductions and scans go through their arrays."""
+"""Launch plans shared by families of calls; how reductions and scans traverse their arrays."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from cudakit.kernel.kernel import Kernel
 
 
 class Launch(NamedTuple):
-    """A launch of a kernel that goes through its arrays in one of several ways.
+    """A launch of a kernel that can traverse its arrays in several ways.
 
     Attributes
     ----------
     how : str
-        The way, a type of the templates'.
+        The way, as a type of the templates.
     config : Config
+        Launch configuration.
     scratch_bytes : int
-        Memory that the kernel works with, beside its arrays.
+        Memory that the kernel needs beside its arrays.
     layout : numpy.void
         The kernel's argument of that name.
     """
@@ -36,26 +37,28 @@ class Launch(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Results of a shape and dtypes and, where they have elements, the launch that makes them.
+    """Shape and dtypes of the results and, if there are elements, the launch that computes them.
 
     Attributes
     ----------
     shape : tuple of int
+        Shape of the results.
     dtypes : tuple of numpy.dtype
+        Dtypes of the results.
     kernel, config
-        None where there is nothing to launch.
+        Kernel and configuration; None if there is nothing to launch.
     scratch_bytes : int
-        Memory that the kernel works with, beside its arrays.
+        Memory that the kernel needs beside its arrays.
     numbers : tuple
-        The kernel's last arguments, the same for all calls of the kind.
+        Last arguments of the kernel, the same for all such calls.
     views : tuple or None
-        Of each array what `flat` needs; None where all are given as they are.
+        Arguments of `flat` for each array; None if all arrays are passed as they are.
     first : Kernel or None
-        What is launched before, with the same arguments.
+        Kernel that is launched before, with the same arguments.
     kept_bytes : int
-        What the first one leaves for the other.
+        Size of the data that the first kernel leaves for the second.
     most : int or None
-        Of indices, the greatest there may be.
+        Greatest possible index, if results are indices.
     """
 
     shape: tuple[int, ...]
@@ -70,20 +73,20 @@ class Job(NamedTuple):
     most: int | None = None
 
     def run(self, place: ArrayPlace, *arrays: Any) -> None:
-        """Launch on arrays alone, if there is anything to launch."""
+        """Launch on arrays only, if there is anything to launch."""
         if self.kernel is not None:
-            seen = arrays if self.views is None else self.seen(arrays)
-            place.launch(self.kernel, self.config, *seen, *self.numbers)
+            operands = arrays if self.views is None else self.operands(arrays)
+            place.launch(self.kernel, self.config, *operands, *self.numbers)
 
-    def seen(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """The arrays as the kernel takes them."""
+    def operands(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Return the arrays as the kernel takes them."""
         if self.views is None:
             return arrays
         return [x if view is None else flat(x, *view) for x, view in zip(arrays, self.views, strict=True)]
 
 
 def views_or_none(views: Sequence[tuple[int, int] | None]) -> tuple[tuple[int, int] | None, ...] | None:
-    """`Job.views` of arrays."""
+    """Return `Job.views`, or None if no array needs a view."""
     return tuple(views) if any(view is not None for view in views) else None
 
 
@@ -101,17 +104,18 @@ _ADJACENT, _SAME, _APART = 0, 1, 2
 
 
 class Array(NamedTuple):
-    """An input array of a call as a launch sees it.
+    """An input array of a call, as a launch sees it.
 
     Attributes
     ----------
     dtype : numpy.dtype
+        Dtype of the elements.
     steps : tuple of int
-        In elements, one for each dimension of the shape that all inputs have together.
+        Strides in elements, for each dimension of the inputs' common shape.
     start : int
-        Its first element, counted from where the memory that it reaches begins.
+        Offset of the first element from the begin of the memory that the array spans.
     view : (int, int) or None
-        What `flat` needs; None where it is C-contiguous.
+        Arguments of `flat`; None if the array is C-contiguous.
     """
 
     dtype: np.dtype
@@ -121,9 +125,9 @@ class Array(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """How rows or columns are spread over threads.
+    """The distribution of rows or columns over threads.
 
-    WIDTH, BLOCK, ITEMS and (of columns) HEIGHT of the kernels, blocks of the launch, parts of a row or column.
+    WIDTH, BLOCK, ITEMS and (for columns) HEIGHT of the kernels, blocks of the launch, parts of a row or column.
     """
 
     width: int
@@ -135,21 +139,21 @@ class _Spread(NamedTuple):
 
 
 class ReductionTask(NamedTuple):
-    """What is reduced, and what by.
+    """The inputs and the reducer of a reduction.
 
     Attributes
     ----------
     arrays : sequence of Array or None
-        None for what is the same for all elements.
+        Input arrays; None for a value that is the same for all elements.
     state_bytes : int
-        Size of what is known of some of the elements.
+        Size of the reducer's state.
     units : int
-        Multiprocessors.
+        Number of multiprocessors.
     loads : int
-        Of several arrays, all that a thread has in flight: eight spill registers where states or expressions take many,
-        and 2 × 2 reach 4590 GB/s on an H200 where 2 × 4 do 3580.
+        Loads that a thread has in flight, over all arrays. Eight spill registers if states or expressions need many,
+        and 2 × 2 reach 4590 GB/s on an H200 where 2 × 4 reach 3580.
     block : int or None
-        Threads of a block, whole warps; None for what is best.
+        Threads of a block, in whole warps; None for the best number.
     """
 
     arrays: Sequence[Array | None]
@@ -159,57 +163,57 @@ class ReductionTask(NamedTuple):
     block: int | None = None
 
     def items(self, spread: _Spread) -> int:
-        """Loads of each array that a thread has in flight."""
+        """Return the number of loads of each array that a thread has in flight."""
         several = sum(array is not None for array in self.arrays)
         return min(_ITEMS if several <= 1 else max(1, self.loads // several), spread.items)
 
     def launch(self, how: str, spread: _Spread, results: int, **layout: Any) -> Launch:
-        """A launch of `results`, whose parts leave their states in the workspace."""
+        """Make the launch of `results` results, whose parts leave their states in the workspace."""
         starts = [array.start if array else 0 for array in self.arrays]
         scratch_bytes = results * spread.parts * self.state_bytes if spread.parts > 1 else 0
         shape = config(spread.blocks, spread.block)
         return Launch(f"cudakit::{how}", shape, scratch_bytes, record(start=starts, **layout, parts=spread.parts))
 
 
-def array_of(op: str, kind: tuple[np.dtype, tuple[int, ...], tuple[int, ...]], shape: Sequence[int]) -> Array:
-    """An array, by dtype, shape and strides in bytes, among others of a common `shape`.
+def array_of(op: str, description: tuple[np.dtype, tuple[int, ...], tuple[int, ...]], shape: Sequence[int]) -> Array:
+    """Describe an array by dtype, shape and strides in bytes, broadcast to the common `shape`.
 
     Raises
     ------
     ArgumentError
         For strides that are not whole elements.
     """
-    dtype, extents, strides = kind
+    dtype, extents, strides = description
     steps = steps_of(op, dtype, [0 if n == 1 else step for n, step in zip(extents, strides, strict=True)])
     new = (0,) * (len(shape) - len(steps))
     return Array(dtype, new + steps, span(extents, steps)[0], view_of(extents, steps))
 
 
 def plan_reduction(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int, ...], in_order: bool) -> Launch:
-    """The launch of a reduction over `axes`.
+    """Plan the launch of a reduction over `axes`.
 
     `in_order`: the reduced elements must be numbered in row-major order.
     """
     steps = [array.steps if array else (0,) * len(shape) for array in task.arrays]
-    kept = [d for d in range(len(shape)) if d not in axes]
+    kept_axes = [d for d in range(len(shape)) if d not in axes]
     inner = list(axes)
     if not in_order:
-        inner.sort(key=lambda d: -max(abs(each[d]) for each in steps))
-    kept_shape, *kept_steps = merged([shape[d] for d in kept], *([each[d] for d in kept] for each in steps))
-    shape_within, *within = merged([shape[d] for d in inner], *([each[d] for d in inner] for each in steps))
+        inner.sort(key=lambda d: -max(abs(step[d]) for step in steps))
+    kept_shape, *kept_steps = merged([shape[d] for d in kept_axes], *([step[d] for d in kept_axes] for step in steps))
+    shape_within, *within = merged([shape[d] for d in inner], *([step[d] for d in inner] for step in steps))
     rows, length = prod(kept_shape), prod(shape_within)
     if len(shape_within) <= 1 and len(kept_shape) <= 1:
-        along = [each[0] if each else 0 for each in within]
+        along = [step[0] if step else 0 for step in within]
         if all(step in (0, 1) for step in along):
-            row_steps = [each[0] if each else 0 for each in kept_steps]
+            row_steps = [step[0] if step else 0 for step in kept_steps]
             return _rows(task, rows, length, along, row_steps)
     fits = task.state_bytes <= min(_COLUMN_BYTES, _SHARED_BYTES // (task.block or _COLUMN_THREADS))
     if len(shape_within) == 1 and 1 <= len(kept_shape) <= 2 and length > 0 and fits:
-        across = [each[-1] for each in kept_steps]
+        across = [step[-1] for step in kept_steps]
         if all(step in (0, 1) for step in across) and any(across):
-            outer_steps = [each[0] if len(each) == 2 else 0 for each in kept_steps]
+            outer_steps = [step[0] if len(step) == 2 else 0 for step in kept_steps]
             sizes = rows // kept_shape[-1], length, kept_shape[-1]
-            return _columns(task, *sizes, across, outer_steps, [each[0] for each in within])
+            return _columns(task, *sizes, across, outer_steps, [step[0] for step in within])
     if not shape_within:
         shape_within, within = (1,), [(1,)] * len(steps)
     both = [first + second for first, second in zip(kept_steps, within, strict=True)]
@@ -217,7 +221,7 @@ def plan_reduction(task: ReductionTask, shape: tuple[int, ...], axes: tuple[int,
 
 
 def plan_segments(task: ReductionTask, rows: int, length: int) -> Launch:
-    """The launch of a reduction of `rows` stretches of one dimension of `length`."""
+    """Plan the launch of a reduction of `rows` segments of one dimension of `length`."""
     steps = [array.steps[0] if array else 0 for array in task.arrays]
     spacings = _spacings(steps)
     count = _count(task.arrays, steps) if _APART not in spacings else 1
@@ -253,11 +257,11 @@ def _columns(
     widest = max(array.dtype.itemsize for array in task.arrays if array)
     # Each thread has a state for each of its columns in registers.
     count = min(8 if widest == 1 else 4, _count(task.arrays, across))
-    lying = [inner]
+    extents = [inner]
     for array, step, *others in zip(task.arrays, across, steps, outer_steps, strict=True):
-        lying += others if array and step == 1 else []
+        extents += others if array and step == 1 else []
     most = min(_COLUMN_BYTES, _SHARED_BYTES // (task.block or _COLUMN_THREADS))
-    while count > 1 and (count * task.state_bytes > most or any(each % count for each in lying)):
+    while count > 1 and (count * task.state_bytes > most or any(extent % count for extent in extents)):
         count //= 2
     spread = _spread_columns(task, count, outer, length, inner)
     sizes = f"{count}, {spread.width}, {spread.height}, {spread.block}, {task.items(spread)}"
@@ -267,13 +271,18 @@ def _columns(
 
 
 def _views(
-    task: ReductionTask, shape: tuple[int, ...], kept: int, steps: Sequence[tuple[int, ...]], rows: int, length: int
+    task: ReductionTask,
+    shape: tuple[int, ...],
+    kept_dimensions: int,
+    steps: Sequence[tuple[int, ...]],
+    rows: int,
+    length: int,
 ) -> Launch:
-    nearest = [(abs(step), d >= kept) for each in steps for d, step in enumerate(each) if step]
+    nearest = [(abs(step), d >= kept_dimensions) for array_steps in steps for d, step in enumerate(array_steps) if step]
     # Where neighbours in memory belong to different results, a thread each, once there are enough to fill the device.
     apart = bool(nearest) and not min(nearest)[1] and rows >= 512 * task.units
     spread = _spread_rows(task, rows, 1 if apart else length)
-    how = f"by_views<{len(shape)}, {kept}, {spread.width}, {spread.block}, {task.items(spread)}>"
+    how = f"by_views<{len(shape)}, {kept_dimensions}, {spread.width}, {spread.block}, {task.items(spread)}>"
     return task.launch(how, spread, rows, shape=shape, steps=steps, rows=rows, length=length)
 
 
@@ -282,11 +291,11 @@ def _spacings(steps: Sequence[int]) -> list[int]:
 
 
 def _coded(spacings: Sequence[int]) -> int:
-    return sum(each << 2 * k for k, each in enumerate(spacings))
+    return sum(spacing << 2 * k for k, spacing in enumerate(spacings))
 
 
 def _count(arrays: Sequence[Array | None], steps: Sequence[int]) -> int:
-    """Elements of a load: 16 bytes of the widest type, of the arrays that have neighbours."""
+    """Return the number of elements of a load: 16 bytes of the widest dtype among arrays with adjacent elements."""
     dtypes = [array.dtype for array, step in zip(arrays, steps, strict=True) if array and step == 1]
     if not dtypes or any(dtype.names is not None or dtype.itemsize > _PACK for dtype in dtypes):
         return 1
@@ -294,7 +303,7 @@ def _count(arrays: Sequence[Array | None], steps: Sequence[int]) -> int:
 
 
 def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 16) -> _Spread:
-    """How `rows` rows of `loads` loads each, reduced to `state_bytes`, fill all multiprocessors."""
+    """Distribute `rows` rows of `loads` loads each, reduced to `state_bytes`, over all multiprocessors."""
     units = task.units
     if rows > 1 and loads <= 32 * _ITEMS:
         # A few loads a thread rather than one: fewer lanes have less to combine.
@@ -312,7 +321,7 @@ def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 
 
 
 def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _Spread:
-    """How `outer` sets of `inner` columns, `count` of them a thread, fill all multiprocessors."""
+    """Distribute `outer` sets of `inner` columns, `count` columns for each thread, over all multiprocessors."""
     block = task.block or _COLUMN_THREADS
     # Rows of threads are halved: what a block has beside a power of two stands side by side.
     power = block & -block
@@ -331,7 +340,7 @@ def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, in
 
 
 def _power_of_two(number: int) -> int:
-    """The least that is not below `number`."""
+    """Return the least power of two that is not below `number`."""
     return 1 << (number - 1).bit_length() if number > 1 else 1
 
 
@@ -356,28 +365,29 @@ PACKED, DIRECT, RAW, _NEIGHBOURS = 0, 1, 2, 3
 
 
 class Writer(NamedTuple):
-    """An output of a call: its array (None of a raw one) and how it is written."""
+    """An output of a call: its array (None for a raw output) and how it is written."""
 
     array: Array | None
     writing: int
 
 
 class ScanTask(NamedTuple):
-    """What is scanned, and what by.
+    """The inputs and outputs of a scan.
 
     Attributes
     ----------
     readers : sequence of Array or None
-        None for what is the same for all elements.
+        Input arrays; None for a value that is the same for all elements.
     writers : sequence of Writer
+        Outputs.
     item_bytes : int
-        Size of what is combined.
+        Size of the items that are combined.
     device : int or str
-        As a `ArrayPlace` names it.
+        Device name of an `ArrayPlace`.
     keys : Array or None
-        Whose runs of equal neighbours are scanned each for itself; the last of what the kernel reads.
+        Keys: each run of equal neighbouring keys is scanned by itself. They are the last array that the kernel reads.
     block : int or None
-        Threads of a block, whole warps; None for what is best.
+        Threads of a block, in whole warps; None for the best number.
     """
 
     readers: Sequence[Array | None]
@@ -389,19 +399,19 @@ class ScanTask(NamedTuple):
 
 
 def backward(array: Array, axis: int, n: int) -> Array:
-    """An array with the `n` elements along an axis in the other order."""
+    """Return an array with the order of its `n` elements along an axis reversed."""
     step = array.steps[axis]
-    steps = tuple(-each if d == axis else each for d, each in enumerate(array.steps))
+    steps = tuple(-stride if d == axis else stride for d, stride in enumerate(array.steps))
     return array._replace(start=array.start + (n - 1) * step, steps=steps)
 
 
 def plan_scan(op: str, task: ScanTask, shape: tuple[int, ...], axis: int) -> Launch:
-    """The launch of a scan along `axis` that has elements. ``{}`` in `Launch.how` stands for the pass.
+    """Plan the launch of a non-empty scan along `axis`. ``{}`` in `Launch.how` stands for the pass.
 
     Raises
     ------
     ArgumentError
-        For a state that is too large, or too large for blocks of so many threads; for blocks too small to share a line.
+        For items that are too large, alone or for blocks of so many threads, and for blocks too small to share a line.
     """
     if task.item_bytes > _MOST_ITEM_BYTES:
         raise ArgumentError(
@@ -417,12 +427,12 @@ class _ScanPlan:
         arrays = [*self.readers, *(writer.array for writer in task.writers)]
         steps = [array.steps if array else (0,) * len(shape) for array in arrays]
         others = [d for d in range(len(shape)) if d != axis]
-        extents, *kept = merged([shape[d] for d in others], *([each[d] for d in others] for each in steps))
+        extents, *other_steps = merged([shape[d] for d in others], *([step[d] for d in others] for step in steps))
         self.extents = extents or (1,)
-        self.others = [each or (0,) for each in kept]
+        self.others = [step or (0,) for step in other_steps]
         # Where a line is one element, as if it had a neighbour: the kernel is that of longer lines.
         self.along = [
-            each[axis] if shape[axis] > 1 or not array else 1 for each, array in zip(steps, arrays, strict=True)
+            step[axis] if shape[axis] > 1 or not array else 1 for step, array in zip(steps, arrays, strict=True)
         ]
         self.n, self.lines = shape[axis], prod(extents)
         self.item_words = -(-task.item_bytes // 4)
@@ -454,7 +464,7 @@ class _ScanPlan:
         self.tile = self.scanners * self.scan_rows * row
 
     def _vector(self) -> int:
-        """Neighbours of a lane: 16 bytes of what it reads, no more than 32 of what it writes, nor of registers."""
+        """Return the adjacent elements of a lane: 16 bytes read, at most 32 bytes written, bounded by registers."""
         readers, writers = self.task.readers, self.task.writers
         read = max((a.dtype.itemsize for a in readers if a), default=4)
         written = max((w.array.dtype.itemsize for w in writers if w.array and w.writing == PACKED), default=read)
@@ -494,10 +504,10 @@ class _ScanPlan:
         launch = config((blocks, lines), threads, stages * stage, cooperative=tiles > blocks > 1)
         shape = f"{len(self.extents)}, {self.vector}, {self.scan_rows}, {self.scanners}, {self.reducers}"
         status_bytes = _STATUS_HEADER + 8 * self.item_words * tiles * lines
-        return self._made("by_line", shape, launch, status_bytes, stages=stages)
+        return self._scan_launch("by_line", shape, launch, status_bytes, stages=stages)
 
     def _stage_bytes(self) -> int:
-        """Of a tile's elements in shared memory, as `stretch_bytes` in <cudakit/scan/one_line.cuh> has them."""
+        """Return the shared memory of a tile's elements, as `stretch_bytes` in <cudakit/scan/one_line.cuh> has them."""
         if not self.staged:
             return 0
         first = self.staged[0]
@@ -515,11 +525,11 @@ class _ScanPlan:
             shape = f"{rank}, {self.vector}, {threads // 32}, {width}, {rows}, {at_once}"
             blocks = -(-self.lines * width // (threads * at_once))
             resident = max(1, (1024 if rows == 1 else 768) // threads)
-            return self._made("by_short_rows", shape, config(min(blocks, resident * self.blocks), threads), 0)
+            return self._scan_launch("by_short_rows", shape, config(min(blocks, resident * self.blocks), threads), 0)
         rows = min(4, most, -(-packs // threads))
         shape = f"{rank}, {self.vector}, {threads // 32}, {rows}"
         blocks = min(self.lines, max(1, 1024 // threads) * self.blocks)
-        return self._made("by_scan_rows", shape, config(blocks, threads), 0)
+        return self._scan_launch("by_scan_rows", shape, config(blocks, threads), 0)
 
     def _columns(self) -> Launch:
         strips = -(-self.lines // 32)
@@ -537,13 +547,13 @@ class _ScanPlan:
         status_bytes = _STATUS_HEADER + (8 * self.item_words * tiles * self.lines if sharing > 1 else 0)
         launch = config(strips * sharing, 32 * warps, cooperative=sharing > 1)
         shape = f"{len(self.extents)}, {'true' if sharing > 1 else 'false'}, {warps}, {rows}"
-        return self._made("by_scan_columns", shape, launch, status_bytes, along=sharing)
+        return self._scan_launch("by_scan_columns", shape, launch, status_bytes, along=sharing)
 
     def _check(self, fits: bool, why: str) -> None:
         if not fits:
             raise ArgumentError(f"{self.op}: block_size {self.task.block}: {why}; give another, or leave it out")
 
-    def _made(
+    def _scan_launch(
         self, name: str, shape: str, launch: Config, status_bytes: int, stages: int = 0, along: int = 1
     ) -> Launch:
         inputs, writers = len(self.readers), self.task.writers
@@ -568,7 +578,7 @@ class _ScanPlan:
             lines=self.lines,
             stages=stages,
             along=along,
-            packed=not any(each % self.vector for each in whole),
+            packed=not any(stride % self.vector for stride in whole),
         )
         how = f"cudakit::{name}<cudakit::scan_pass::{{}}, {spacings}, {writings}, {shape}>"
         return Launch(how, launch, status_bytes, layout)

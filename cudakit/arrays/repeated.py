@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 import numpy as np
 
-from cudakit.arrays.frozen import Frozen, Function
-from cudakit.arrays.log import Log, Made, current_log, logging, mark
+from cudakit.arrays.log import Log, RecordedCall, call_key, current_log, logging
+from cudakit.arrays.replay import CallReplay, Function
 from cudakit.jit.launch.dispatch import MISSING
 from cudakit.streams import devices
 from cudakit.types.shown import ShownSignature, keywords
@@ -27,73 +27,79 @@ _NUMBERS = {type(None), bool, int, float, complex}
 
 
 def repeated(*outs: str) -> Callable[[_Op], _Op]:
-    """Let an op be frozen; `outs` are its parameters that are written.
+    """Replay repeated calls of an op; `outs` are the parameters that are written.
 
-    The op does everything in the `ArrayPlace` that `array_place` gives it: launches, memory, copies; where it looks
-    at an address, it asks `ArrayPlace.alignment`. All else must follow from dtypes, shapes, strides and the arguments
-    that are no arrays. It may call other such ops, on its own stream. Of a method's ``self`` a launch may be given what
-    its `sources` name.
+    The op does everything in the `ArrayPlace` that `array_place` returns: launches, memory, copies. If it looks at an
+    address, it asks `ArrayPlace.alignment`. All else must follow from dtypes, shapes, strides and the arguments that
+    are no arrays. It may call other such ops, on its own stream. A launch may get values of a method's ``self`` if its
+    `sources` name them.
     """
 
     def decorate(op: _Op) -> _Op:
         signature = inspect.signature(op)
         names = [name for name in signature.parameters if name != "stream"]
 
-        def ordinary(*given: Any, stream: Any, **named: Any) -> Any:
+        def ordinary(*args: Any, stream: Any, **keywords: Any) -> Any:
             def run(stream: Any) -> Any:
-                return op(*given, stream=stream, **named)
+                return op(*args, stream=stream, **keywords)
 
-            arguments = dict(zip(names, (*given, *named.values()), strict=True))
+            arguments = dict(zip(names, (*args, *keywords.values()), strict=True))
             arguments.pop("self", None)
-            return repeats.call(arguments, stream, run)
+            return recorder.call(arguments, stream, run)
 
         defaults = {
             f"default_{name}": parameter.default
             for name, parameter in signature.parameters.items()
             if parameter.default is not parameter.empty
         }
-        parameters, passed = [], []
+        parameters, passed_arguments = [], []
         for name, parameter in signature.parameters.items():
-            named = parameter.kind is parameter.KEYWORD_ONLY
-            if named and "*" not in parameters:
+            is_keyword = parameter.kind is parameter.KEYWORD_ONLY
+            if is_keyword and "*" not in parameters:
                 parameters.append("*")
             parameters.append(f"{name}=default_{name}" if f"default_{name}" in defaults else name)
-            passed.append(f"{name}={name}" if named else name)
+            passed_arguments.append(f"{name}={name}" if is_keyword else name)
         head = f"{op.__name__}({', '.join(parameters)})"
-        repeats = Repeats(Frozen.like(head, ", ".join(passed), {"ordinary": ordinary, **defaults}), outs)
-        return cast(_Op, functools.update_wrapper(repeats.frozen.function, op))
+        recorder = CallRecorder(
+            CallReplay.like(head, ", ".join(passed_arguments), {"ordinary": ordinary, **defaults}), outs
+        )
+        return cast(_Op, functools.update_wrapper(recorder.replay.function, op))
 
     return decorate
 
 
-class Repeats:
-    """The calls of a function that are not frozen.
+class CallRecorder:
+    """The ordinary calls of a function, which are recorded once they repeat.
 
     Parameters
     ----------
-    frozen : Frozen
-        Is told of calls that have come often enough.
+    replay : CallReplay
+        Generated function that replays recorded calls.
     outs : tuple of str
         Parameters that are written.
     """
 
-    frozen: Frozen
+    replay: CallReplay
 
-    def __init__(self, frozen: Frozen, outs: tuple[str, ...] = ("out",)) -> None:
-        self.frozen, self._outs = frozen, outs
+    def __init__(self, replay: CallReplay, outs: tuple[str, ...] = ("out",)) -> None:
+        self.replay, self._outs = replay, outs
         self._calls = 0
 
     def call(
         self, arguments: Mapping[str, Any], stream: Any, run: Callable[[Any], Any], numbers: Sequence[str] = ()
     ) -> Any:
-        """``run(stream)``, a call in full.
+        """Make a call in full, ``run(stream)``, and record it if it repeats.
 
         Parameters
         ----------
         arguments : mapping
-            Those of the call, by their names in the generated function.
+            Arguments of the call, by their names in the generated function.
+        stream : stream or None
+            Stream of the call; None: CuPy's current stream.
+        run : callable
+            Makes the call on a stream.
         numbers : sequence of str
-            Those that are passed to all its kernels first, where they are no arrays: they may be others each time.
+            Names of arguments that are passed first to all kernels. Numbers among them may differ in each call.
         """
         cupy = sys.modules.get("cupy") if stream is None else None
         self._calls += 1
@@ -103,13 +109,13 @@ class Repeats:
         varying = [arguments[name] for name in numbers]
         rest = [value for name, value in arguments.items() if name not in numbers]
         try:
-            key = _kind(varying, cupy.ndarray, arrays, True), _kind(rest, cupy.ndarray, arrays)
+            key = _key_of(varying, cupy.ndarray, arrays, True), _key_of(rest, cupy.ndarray, arrays)
         except RecursionError:  # lists in lists, which no op takes
             return run(stream)
         if None in key or not (arrays or devices.has_gpu()):
             return run(stream)
-        marked = mark(key, arrays)
-        if not self.frozen.is_due(marked):
+        marked = call_key(key, arrays)
+        if not self.replay.should_record(marked):
             return run(stream)
         with logging() as log:
             # On a stream that is named, ops that it calls do not take their own short way, of which no log would tell.
@@ -117,37 +123,37 @@ class Repeats:
         self._calls = 0
         if log.is_whole:
             log.name_numbers(numbers)
-            self._tell(log, marked, arguments, result, numbers)
+            self._record(log, marked, arguments, result, numbers)
         else:
-            self.frozen.put_off(marked)
+            self.replay.postpone(marked)
         return result
 
-    def _tell(self, log: Log, key: Any, arguments: Mapping[str, Any], result: Any, numbers: Sequence[str]) -> None:
+    def _record(self, log: Log, key: Any, arguments: Mapping[str, Any], result: Any, numbers: Sequence[str]) -> None:
         cupy = sys.modules["cupy"]
         arrays, same, checks = [], [], []
         for name, value in arguments.items():
             if type(value) is cupy.ndarray:
                 arrays.append((name, value))
-            elif type(value) in (list, tuple) and any(type(each) is cupy.ndarray for each in value):
+            elif type(value) in (list, tuple) and any(type(item) is cupy.ndarray for item in value):
                 checks += [f"{name}.__class__ is {type(value).__name__}", f"len({name}) == {len(value)}"]
-                arrays += [(f"{name}[{k}]", each) for k, each in enumerate(value)]
+                arrays += [(f"{name}[{k}]", item) for k, item in enumerate(value)]
             elif name not in numbers:
                 same.append((name, value))
         if any(type(array) is not cupy.ndarray for _, array in arrays):
-            self.frozen.put_off(key)
+            self.replay.postpone(key)
             return
-        known = {id(array) for _, array in arrays}
-        kept = {id(array): array for array in log.kept if id(array) not in known}
+        argument_ids = {id(array) for _, array in arrays}
+        workspaces = {id(array): array for array in log.persistent if id(array) not in argument_ids}
         stream = cupy.cuda.get_current_stream()
-        self.frozen.freeze(
-            Made(
+        self.replay.record(
+            RecordedCall(
                 key,
                 stream,
                 tuple(log.steps),
                 tuple(arrays),
                 tuple([name for name, _ in arrays if name.partition("[")[0] in self._outs]),
                 tuple(log.new),
-                tuple(kept.values()),
+                tuple(workspaces.values()),
                 result,
                 tuple(same),
                 tuple(checks),
@@ -156,49 +162,50 @@ class Repeats:
         )
 
 
-def _kind(values: Any, array: type, arrays: list[Any], varying: bool = False) -> Any:
-    """What tells calls with such values from others; None where there may be more to see. Arrays go to `arrays`.
+def _key_of(values: Any, array: type, arrays: list[Any], varying: bool = False) -> Any:
+    """Return a key of argument values, or None if they may hide more; collect their arrays in `arrays`.
 
-    `varying`: numbers are alike that are of one type.
+    `varying`: numbers of one type share a key.
     """
-    found: list[Any] = []
+    keys: list[Any] = []
     for value in values:
-        kind = value.__class__
-        if kind is array:
+        value_class = value.__class__
+        if value_class is array:
             arrays.append(value)
             # How it is aligned may decide what is launched.
-            found.append((value.dtype, value.shape, value.strides, value.data.ptr & 15))
+            keys.append((value.dtype, value.shape, value.strides, value.data.ptr & 15))
         elif varying:
-            if kind not in _NUMBERS and not isinstance(value, np.generic):
+            if value_class not in _NUMBERS and not isinstance(value, np.generic):
                 return None
-            found.append((kind, getattr(value, "dtype", None)))
-        elif kind in _PLAIN or value is MISSING or isinstance(value, np.dtype):
-            found.append((kind, value))
-        elif kind is tuple or kind is list:
-            inner = _kind(value, array, arrays)
+            keys.append((value_class, getattr(value, "dtype", None)))
+        elif value_class in _PLAIN or value is MISSING or isinstance(value, np.dtype):
+            keys.append((value_class, value))
+        elif value_class is tuple or value_class is list:
+            inner = _key_of(value, array, arrays)
             if inner is None:
                 return None
-            found.append((kind, inner))
+            keys.append((value_class, inner))
         else:
             return None
-    return tuple(found)
+    return tuple(keys)
 
 
 class ArrayFunction(Function):
-    """A function of arrays: ``f(*inputs, out=None, stream=None, **options)``, whose calls are frozen.
+    """A function of arrays: ``f(*inputs, out=None, stream=None, **options)``, whose repeated calls are replayed.
 
-    Who derives from it has an `_ordinary` way for calls that are not, and a `_job` that plans what calls of a new kind
-    do.
+    A derived class has `_ordinary`, which makes a call in full, and `_job`, which plans calls with new kinds of
+    arguments.
 
     Parameters
     ----------
     name : str
+        Name of the function.
     takes : sequence of str
-        Names of the arrays that it takes.
+        Names of its input arrays.
     outputs : sequence of str
-        Names of those that may be given after them.
+        Names of output arrays that may follow the inputs.
     **own : object
-        Attributes.
+        Further attributes.
     """
 
     #: Its keywords beside `out` and `stream`, with their defaults.
@@ -221,13 +228,13 @@ class ArrayFunction(Function):
 
             if len(args) != count:
                 return run(stream)
-            named = {**dict(zip(inputs, args, strict=True)), "out": out}
-            return repeats.call(named | dict(zip(cls._OPTIONS, options, strict=True)), stream, run, inputs)
+            arguments = {**dict(zip(inputs, args, strict=True)), "out": out}
+            return recorder.call(arguments | dict(zip(cls._OPTIONS, options, strict=True)), stream, run, inputs)
 
         count = len(takes)
         inputs = tuple([f"a{k}" for k in range(count)])
-        repeats = Repeats(Frozen(count, ordinary, cls._OPTIONS))
-        self = super().__new__(cls, repeats.frozen.function)
+        recorder = CallRecorder(CallReplay(count, ordinary, cls._OPTIONS))
+        self = super().__new__(cls, recorder.replay.function)
         self.__dict__.update(_jobs={}, __name__=name, _takes=tuple(takes), _outputs=tuple(outputs), **own)
         return self
 
@@ -239,15 +246,15 @@ class ArrayFunction(Function):
         yield from keywords({"out": None, "stream": None, **self._OPTIONS})
 
     def _ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, *options: Any) -> Any:
-        """What a call does that is not frozen, all in its `ArrayPlace`; inputs are the kernels' first arguments."""
+        """Make a call in full, all in its `ArrayPlace`; the inputs are the kernels' first arguments."""
         raise NotImplementedError
 
     def _job(self, *of: Any) -> Any:
-        """What calls of one kind do."""
+        """Plan the calls with arguments of one kind."""
         raise NotImplementedError
 
     def _job_of(self, key: Any, *of: Any) -> Any:
-        """The job of calls that are alike in `key`, made of `of` where that is new."""
+        """Return the job of calls with the same `key`, planned from `of` if the key is new."""
         job = self._jobs.get(key)
         if job is None:
             if len(self._jobs) >= self._MOST_JOBS:

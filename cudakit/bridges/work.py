@@ -380,7 +380,7 @@ def of_elementwise(
             launch(stream, *every)
         else:
             with _current(stream):
-                launch(stream, *viewed.seen([seen(each) for each in every]))
+                launch(stream, *viewed.operands([seen(each) for each in every]))
 
     return Work(takes, tuple(p.name for p in function.recipe.outputs), run)
 

@@ -229,7 +229,7 @@ class Elementwise(GeneratedFunction):
         -------
         launch : callable
             ``launch(stream, *arrays)``: inputs, then outputs, which lie as those do. Where the job has no views, they
-            may be of any library whose arrays a kernel takes; else they are what `Job.seen` makes of arrays.
+            may be of any library whose arrays a kernel takes; else they are what `Job.operands` makes of arrays.
         job : Job
 
         Raises

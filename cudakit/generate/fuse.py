@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, Self, Typ
 
 import numpy as np
 
-from cudakit.arrays.frozen import Frozen, Function
 from cudakit.arrays.log import current_log
 from cudakit.arrays.place import as_array
-from cudakit.arrays.repeated import Repeats
+from cudakit.arrays.repeated import CallRecorder
+from cudakit.arrays.replay import CallReplay, Function
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.call import broadcast
 from cudakit.generate.declarations import CPP_WORDS, Parameter, cpp_of, declared_name
@@ -410,7 +410,7 @@ class Fused(Function, Generic[_P, _R]):
 
     def __new__(cls, function: Callable[_P, _R], static: tuple[str, ...], name: str) -> Self:
         def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
-            return self._call(args, out, stream, named, repeats)
+            return self._call(args, out, stream, named, recorder)
 
         name = name if name.isidentifier() and not name.endswith("_") and name not in CPP_WORDS else "fused"
         try:
@@ -422,8 +422,8 @@ class Fused(Function, Generic[_P, _R]):
             raise TemplateError(f"{name} has no argument {', '.join(sorted(unknown))}, which static= names")
         positional = sum(p.kind in _POSITIONAL for p in signature.parameters.values())
         outside = Outside(function)
-        repeats = Repeats(Frozen(positional, ordinary, named=True, names={"outside": outside}))
-        self = super().__new__(cls, repeats.frozen.function)
+        recorder = CallRecorder(CallReplay(positional, ordinary, takes_keywords=True, names={"outside": outside}))
+        self = super().__new__(cls, recorder.replay.function)
         functools.update_wrapper(self, function)
         self.__dict__.update(function=function, static=static, name=name, _signature=signature, _made={}, _latest=None)
         self._outside, self._looks_outside = outside, False
@@ -456,7 +456,7 @@ class Fused(Function, Generic[_P, _R]):
         found: str = self._latest.stages.latest.source
         return found
 
-    def _call(self, args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any], repeats: Repeats) -> Any:
+    def _call(self, args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any], recorder: CallRecorder) -> Any:
         """What a call does that is not frozen.
 
         Raises
@@ -508,7 +508,7 @@ class Fused(Function, Generic[_P, _R]):
         if self._looks_outside:
             arguments["outside()"] = told[1]
         inputs = [f"a{place}" for place in places]
-        return repeats.call(arguments, stream, lambda stream: made(values, out, stream, inputs), inputs)
+        return recorder.call(arguments, stream, lambda stream: made(values, out, stream, inputs), inputs)
 
     def _seen(self, label: str, value: Any) -> tuple[Any, np.dtype | type]:
         """A value that the kernel takes, and its dtype, or a Python number's class."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from cudakit.arrays.frozen import Function
+from cudakit.arrays.replay import Function
 
 #: How deep values in values are looked at, how many of them in all, and how many bytes of an array.
 _DEEPEST, _MOST, _MOST_BYTES = 4, 256, 4096

@@ -265,7 +265,7 @@ class Reduction(Folded):
                 for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
             ]
         if job.kernel is not None:
-            values = job.seen([*given.values, *(each.written for each in targets)])
+            values = job.operands([*given.values, *(each.written for each in targets)])
             inputs, written = len(of.inputs), len(values) - len(targets)
             offsets = values[inputs] if written > inputs else None
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None

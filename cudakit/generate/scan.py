@@ -345,7 +345,7 @@ class Scan(Folded):
             for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
         if job.kernel is not None:
-            seen = job.seen([*given.values, *(each.written for each in targets)])
+            seen = job.operands([*given.values, *(each.written for each in targets)])
             first = () if given.initial is None else (given.initial,)
             last = place.empty((job.kept_bytes,), np.uint8) if job.kept_bytes else None
             for kernel in (job.first, job.kernel):

@@ -448,7 +448,7 @@ def _bins_of(place: ArrayPlace, dtype: np.dtype, bins: Any, range: tuple[float, 
         raise ArgumentError(
             f"histogram: range is {shortened(range)}, expected two finite numbers, the first not the greater"
         )
-    edges = place.kept(_even_edges(count, low, high, edge, place.device))
+    edges = place.keep(_even_edges(count, low, high, edge, place.device))
     return _Bins("even", edges, place.empty(count + 1, edge), True, count)
 
 

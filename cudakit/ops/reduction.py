@@ -108,7 +108,7 @@ class NamedReduction:
         to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays, most=job.most, contiguous=True)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
-            place.launch(job.kernel, job.config, *job.seen(arrays), to.written, workspace, *job.numbers)
+            place.launch(job.kernel, job.config, *job.operands(arrays), to.written, workspace, *job.numbers)
         if initial is not None:
             assert self._combine is not None  # of all ops that take an initial value
             first = as_number(self._op, "initial", initial, job.dtypes[0])

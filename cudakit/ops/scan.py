@@ -185,7 +185,7 @@ class _NamedScan:
         if job.kernel is not None:
             status = place.status(job.scratch_bytes) if job.scratch_bytes else None
             first = () if initial is None else (_kept(to.written.dtype).type(number),)
-            place.launch(job.kernel, job.config, *job.seen([*arrays, to.written]), *first, status, *job.numbers)
+            place.launch(job.kernel, job.config, *job.operands([*arrays, to.written]), *first, status, *job.numbers)
         return delivered(place, to)
 
     def _job(

@@ -100,7 +100,7 @@ def _taken(
     if mode == "raise":
         flag = place.empty(1, np.uint32)
         place.clear(flag)
-    place.launch(job.kernel, job.config, *job.seen((source, indices, to.written)), flag, *job.numbers)
+    place.launch(job.kernel, job.config, *job.operands((source, indices, to.written)), flag, *job.numbers)
     return delivered(place, to), flag
 
 

@@ -207,7 +207,7 @@ def test_the_emulators_workspaces_are_new_and_zero() -> None:
     assert (space.size, space.dtype, space.any()) == (4 * TICKETS + 100, np.uint8, False)
     assert (status.size, status.dtype, status.any()) == (50, np.uint8, False)
     assert host.workspace(100) is not space
-    assert host.kept(space) is space
+    assert host.keep(space) is space
 
 
 class Kept:
@@ -284,15 +284,15 @@ def test_what_a_place_does_is_taken_down(gpu: Gpu, log: Log) -> None:
     place.clear(y)
     first, second, third = log.steps
     assert isinstance(first, Launched)
-    assert (first.config, first.passed[1], launched[0][0], launched[0][1:3:2]) == ("config", 3, CURRENT, ("config",))
+    assert (first.config, first.arguments[1], launched[0][0], launched[0][1:3:2]) == ("config", 3, CURRENT, ("config",))
     assert isinstance(second, Copied)
     assert (second.source is x, second.target is y) == (True, True)
     assert isinstance(third, Cleared)
     assert log.is_whole
     assert place.alignment(x) == 16
     assert log.aligned[0][1] == 16
-    assert place.kept(y) is y
-    assert log.kept[0] is y
+    assert place.keep(y) is y
+    assert log.persistent[0] is y
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_outputs_of_a_gpu(gpu: Gpu) -> None:
         checked_output("op", ArrayPlace(np, None, True, "sm_90"), fits, (4, 6), f4)
     repeated = Array((4, 6), "f4", fits.data, (0, 4))
     with pytest.raises(
-        ck.ArgumentError, match=r"op: out repeats elements \(strides \(0, 4\)\); give an array that doe"
+        ck.ArgumentError, match=r"op: out recorder elements \(strides \(0, 4\)\); give an array that doe"
     ):
         checked_output("op", place, repeated, (4, 6), f4)
     one_row = Array((1, 6), "f4", fits.data, (0, 8))

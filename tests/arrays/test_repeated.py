@@ -20,9 +20,9 @@ from support.without_device import OTHER, STREAM, Array, Memory, own_order, repe
 
 from cudakit import ops
 from cudakit.arrays import place
-from cudakit.arrays.frozen import is_alike
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.repeated import repeated
+from cudakit.arrays.replay import is_alike
 from cudakit.emulator.launch import limits_of
 from cudakit.jit.launch.bind import Fragment
 from cudakit.ops import count
@@ -51,7 +51,7 @@ class Bench:
             monkeypatch.setattr(ArrayPlace, kind, lambda place, size: self.kept)
         self.edges = Array((17,), "f4")
         monkeypatch.setattr(count, "_even_edges", lambda *_: self.edges)
-        monkeypatch.setattr("cudakit.arrays.frozen._shape_of", self.shape_of)
+        monkeypatch.setattr("cudakit.arrays.replay._shape_of", self.shape_of)
         monkeypatch.setattr(devices, "limits", lambda device: limits_of("sm_90"))
         monkeypatch.setattr(Memory, "done", self.straight)
 
@@ -61,7 +61,7 @@ class Bench:
     def shape_of(self, step: Any) -> Any:
         head = step.kernel.name, hex(id(step.kernel)), step.config
         return SimpleNamespace(
-            fragments=tuple(map(self.fragment, step.passed)),
+            fragments=tuple(map(self.fragment, step.arguments)),
             device_id=0,
             run=lambda core, config, kernel, *values: self.straight.append((*head, *values)),
             loaded=SimpleNamespace(kernel="kernel", launch_config=lambda *_: "config", holders=self.holders),
@@ -112,18 +112,18 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     for module in {Generator, *(inspect.getmodule(getattr(ops, name)) for name in ops.__all__)}:
         for value in vars(module).values():
             if hasattr(value, "__wrapped__") and "ordinary" in getattr(value, "__globals__", {}):
-                repeats = repeats_of(value)
-                repeats._calls = 0
-                forget(repeats.frozen)
-                found.order.watch(repeats.frozen)
+                recorder = repeats_of(value)
+                recorder._calls = 0
+                forget(recorder.replay)
+                found.order.watch(recorder.replay)
     return found
 
 
 def forget(calls: Any) -> None:
     """Let an op be as it was at first."""
-    calls._attempts, calls._made = [], 0
-    calls._seen.clear()
-    calls.function.__code__ = calls._compiled().__code__
+    calls._replays, calls._recorded = [], 0
+    calls._counts.clear()
+    calls.function.__code__ = calls._compile().__code__
 
 
 def f4(*shape: int) -> Callable[[], Any]:
@@ -291,17 +291,17 @@ def test_a_small_call_of_a_generator_enters_about_as_few_functions_as_an_ops(ben
     assert counts == [2, 2]
 
 
-def frozen(bench: Bench, op: Any, *args: Any, **named: Any) -> None:
+def replayed(bench: Bench, op: Any, *args: Any, **named: Any) -> None:
     for _ in range(3):
         op(*args, **named)
     assert bench.done(op, *args, **named)[0] == ()
 
 
-def test_a_frozen_call_holds_its_kernels(bench: Bench) -> None:
+def test_a_replayed_call_holds_its_kernels(bench: Bench) -> None:
     x, z = f4(64)(), f4(64)()
     ops.copy(x, out=z)
     assert not bench.holders
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
     assert len(bench.holders) == 1, "their module does not load them anew"
 
 
@@ -311,10 +311,10 @@ def test_an_op_that_calls_another(bench: Bench) -> None:
         return ops.flip(ops.copy(x, stream=stream), out=out, stream=stream)
 
     x, z = f4(64)(), f4(64)()
-    frozen(bench, ops.copy, x)
+    replayed(bench, ops.copy, x)
     ordinary = bench.done(both.__wrapped__, x, out=z, stream=STREAM)[0]  # type: ignore[attr-defined]
     assert len(ordinary) == 2
-    frozen(bench, both, x, out=z)
+    replayed(bench, both, x, out=z)
     assert bench.done(both, x, out=z)[1] == ordinary
 
 
@@ -336,7 +336,7 @@ def test_signatures_stay() -> None:
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
 def test_what_is_of_another_kind_takes_the_ordinary_way(bench: Bench) -> None:
     x, z = f4(8, 8)(), f4(8, 8)()
-    frozen(bench, ops.transpose, x, out=z)
+    replayed(bench, ops.transpose, x, out=z)
     others = (of("f8", 8, 8)(), f4(4, 16)(), of("f4", 8, 8, strides=(64, 4))(), f4(64)())
     for other in others:
         target = Array(other.shape[::-1], other.dtype)
@@ -358,10 +358,10 @@ class Other(Array):
 def test_arrays_of_another_class_or_layout(bench: Bench) -> None:
     x = of("f4", 8, 8, strides=(64, 4))()
     for _ in range(2):
-        frozen(bench, ops.copy, x)
+        replayed(bench, ops.copy, x)
         assert not bench.done(ops.copy, of("f4", 8, 8, strides=(64, 4))())[0]
         assert bench.done(ops.copy, of("f4", 8, 8, strides=(128, 4))())[0]
-    frozen(bench, ops.copy, f4(8, 8)())
+    replayed(bench, ops.copy, f4(8, 8)())
     assert bench.done(ops.copy, Other((8, 8), "f4"))[0]
 
 
@@ -369,10 +369,10 @@ def test_arrays_of_another_device(bench: Bench, monkeypatch: pytest.MonkeyPatch)
     current, x, z = 0, f4(64)(), f4(64)()
     monkeypatch.setattr(devices, "device_count", lambda: 2)
     bench.module.cuda.runtime = SimpleNamespace(getDevice=lambda: current)
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
     memory = Memory(UnownedMemory(x.data.ptr + 0x80000, 4096, None, device_id=1), 0)
     assert bench.done(ops.copy, Array((64,), "f4", memory), out=z)[0]
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
     current = 1
     assert bench.done(ops.copy, x, out=z)[0]
 
@@ -381,7 +381,7 @@ def test_calls_that_are_all_different_are_looked_at_seldom(bench: Bench) -> None
     looks = []
     for size in range(1, 300):
         ops.copy(f4(size)())
-        looks.append(len(repeats_of(ops.copy).frozen._seen))
+        looks.append(len(repeats_of(ops.copy).replay._counts))
     assert looks[99] == 100
     assert looks[-1] - looks[199] < 15
     x = f4(1000)()
@@ -392,7 +392,7 @@ def test_calls_that_are_all_different_are_looked_at_seldom(bench: Bench) -> None
 
 def test_a_longer_list(bench: Bench) -> None:
     x, y = f4(8)(), f4(8)()
-    frozen(bench, ops.concatenate, [x, y])
+    replayed(bench, ops.concatenate, [x, y])
     assert bench.done(ops.concatenate, [x, y, x])[0]
     assert bench.done(ops.concatenate, (x, y))[0]
 
@@ -407,19 +407,19 @@ def test_inputs_that_interleave(bench: Bench) -> None:
 
 def test_options_must_be_the_same(bench: Bench) -> None:
     x = f4(8, 8)()
-    frozen(bench, ops.pad, x, 1, value=1000.5)
+    replayed(bench, ops.pad, x, 1, value=1000.5)
     assert not bench.done(ops.pad, x, int("1"), value=float("1000.5"))[0]
     with pytest.raises(Exception, match="whole numbers are wanted"):
         ops.pad(x, True, value=1000.5)
     for width, value in ((2, 1000.5), (1, 1001.5), (1, np.float64(1000.5)), ((1, 1), 1000.5)):
         assert bench.done(ops.pad, x, width, value=value)[0], (width, value)
-    frozen(bench, ops.pad, x, 1, value=0.0)
+    replayed(bench, ops.pad, x, 1, value=0.0)
     assert bench.done(ops.pad, x, 1, value=-0.0)[0]
 
 
 def test_a_list_may_change(bench: Bench) -> None:
     x, shifts = f4(8, 8)(), [1, 2]
-    frozen(bench, ops.roll, x, shifts, axis=(0, 1))
+    replayed(bench, ops.roll, x, shifts, axis=(0, 1))
     assert not bench.done(ops.roll, x, [1, 2], axis=(0, 1))[0]
     shifts[0] = 3
     assert bench.done(ops.roll, x, shifts, axis=(0, 1))[0]
@@ -436,7 +436,7 @@ def test_values_that_are_not_alike(one: Any, other: Any) -> None:
 
 def test_alignment_decides_a_kernel(bench: Bench) -> None:
     x, z = f4(4, 256)(), f4(4, 256)()
-    frozen(bench, ops.softmax, x, out=z)
+    replayed(bench, ops.softmax, x, out=z)
     for shift in (4, 8):
         shifted = of("f4", 4, 256, at=shift)()
         assert bench.done(ops.softmax, shifted, out=z)[0]
@@ -446,7 +446,7 @@ def test_alignment_decides_a_kernel(bench: Bench) -> None:
 
 def test_outputs_that_overlap(bench: Bench) -> None:
     x, z = f4(4, 256)(), f4(4, 256)()
-    frozen(bench, ops.softmax, x, out=z)
+    replayed(bench, ops.softmax, x, out=z)
     for shift in (-16, 16):
         ordinary, straight, _ = bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr + shift), out=z)
         # Elsewhere, and then copied.
@@ -456,18 +456,18 @@ def test_outputs_that_overlap(bench: Bench) -> None:
     assert not bench.done(ops.softmax, Array((4, 256), "f4", z.data.ptr - 4096), out=z)[0]
     # In place is told apart.
     assert bench.done(ops.softmax, x, out=x)[0]
-    frozen(bench, ops.softmax, x, out=x)
+    replayed(bench, ops.softmax, x, out=x)
     y = f4(4, 256)()
     assert not bench.done(ops.softmax, y, out=y)[0]
 
 
 def test_one_array_for_two_inputs(bench: Bench) -> None:
     x, weight, bias = f4(4, 256)(), f4(256)(), f4(256)()
-    frozen(bench, ops.layernorm, x, weight, weight)
+    replayed(bench, ops.layernorm, x, weight, weight)
     (entry,) = bench.done(ops.layernorm, x, weight, bias)[0]
     assert ("argument 1", 0) in entry
     assert ("argument 2", 0) in entry
-    frozen(bench, ops.layernorm, x, weight, bias)
+    replayed(bench, ops.layernorm, x, weight, bias)
     ordinary, straight, _ = bench.done(ops.layernorm, x, bias, bias)
     (entry,) = (*ordinary, *straight)
     assert ("argument 1", 0) not in entry
@@ -487,7 +487,7 @@ def test_arrays_that_interleave(bench: Bench) -> None:
 
 def test_what_ends_the_short_way(bench: Bench) -> None:
     x, z = f4(64)(), f4(64)()
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
     bench.current = OTHER
     assert bench.done(ops.copy, x, out=z)[0]
     bench.current = STREAM
@@ -499,12 +499,12 @@ def test_what_ends_the_short_way(bench: Bench) -> None:
     assert not bench.done(ops.copy, x, out=z)[0]
     bench.order.unsettle()
     assert bench.done(ops.copy, x, out=z)[0]
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
 
 
 def test_a_capture_takes_the_ordinary_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     x, z = f4(64)(), f4(64)()
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
     bench.order.unsettle()  # as the beginning of a capture does
     monkeypatch.setattr(Order, "settle", lambda *_: False)
     for _ in range(5):
@@ -514,7 +514,7 @@ def test_a_capture_takes_the_ordinary_way(bench: Bench, monkeypatch: pytest.Monk
 def test_several_streams_leave_known_addresses(bench: Bench) -> None:
     x, z = f4(64)(), f4(64)()
     bench.order.single = False
-    frozen(bench, ops.copy, x, out=z)
+    replayed(bench, ops.copy, x, out=z)
     assert bench.done(ops.copy, f4(64)(), out=z)[0]
     assert bench.done(ops.copy, x, out=f4(64)())[0]
     assert not bench.done(ops.copy, Array((64,), "f4", x.data.ptr), out=Array((64,), "f4", z.data.ptr))[0]
@@ -529,12 +529,12 @@ def test_several_streams_leave_what_is_settled(bench: Bench) -> None:
     bench.order.single = bench.order.is_going_on = False
     for _ in range(5):
         assert bench.done(ops.copy, x, out=z)[0]
-    assert not repeats_of(ops.copy).frozen._attempts
+    assert not repeats_of(ops.copy).replay._replays
 
 
 def test_workspaces_that_are_gone(bench: Bench) -> None:
     x, z = f4(1, 100_000)(), f4(1, 100_000)()
-    frozen(bench, ops.log_softmax, x, out=z)
+    replayed(bench, ops.log_softmax, x, out=z)
     ordinary, straight, _ = bench.done(ops.log_softmax, x, out=z)
     assert not ordinary
     if any(("kept", 0) in entry for entry in straight):
@@ -563,7 +563,7 @@ def test_numbers_that_the_host_reads(bench: Bench, monkeypatch: pytest.MonkeyPat
         ops.take(x, numbers, mode="raise")
 
 
-def test_work_that_no_log_tells_is_not_frozen(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_no_log_tells_is_not_replayed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ArrayPlace, "upload", lambda self, array: Array(array.shape, array.dtype))
     monkeypatch.setattr(place, "_both_contiguous", lambda *_: False)
     monkeypatch.setattr(Array, "__setitem__", lambda *_: None)

@@ -1,4 +1,4 @@
-"""Frozen calls where there are several streams, on the real order and a kernel's real dispatcher; without a device."""
+"""Replayed calls where there are several streams, on the real order and a kernel's real dispatcher; without a device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytest.importorskip("cupy")
 import cupy
 from support.without_device import CONFIG, Array, Memory, repeats_of, stand_in
 
-from cudakit.arrays import frozen
+from cudakit.arrays import replay
 from cudakit.arrays.place import ArrayPlace, array_place
 from cudakit.arrays.repeated import repeated
 from cudakit.jit.launch import dispatch
@@ -98,7 +98,7 @@ class Bench:
         monkeypatch.setattr(devices, "make_current", lambda device_id: None)
         monkeypatch.setattr(streams, "is_captured", lambda handle: False)
         self.module = stand_in(monkeypatch, lambda: self.current)
-        monkeypatch.setattr(frozen, "known", streams.known)
+        monkeypatch.setattr(replay, "known", streams.known)
         for stream in (self.one, self.two):
             known = Known(stream, stream, stream.ptr, 0)  # type: ignore[arg-type]
             monkeypatch.setitem(streams._known, id(stream), known)
@@ -149,7 +149,7 @@ class Bench:
     def run(self, core: Any, config: Any, kernel: Any, *values: int) -> None:
         self.launches.append((core, *values))
 
-    def is_frozen(self, op: Any, *args: Any, **named: Any) -> bool:
+    def is_replayed(self, op: Any, *args: Any, **named: Any) -> bool:
         """Whether a call takes the short way; what it launches is right either way."""
         plans = self.plans
         self.launches.clear()
@@ -164,7 +164,7 @@ class Bench:
     def settle(self, op: Any, *args: Any, **named: Any) -> None:
         for _ in range(10):
             op(*args, **named)
-        assert self.is_frozen(op, *args, **named)
+        assert self.is_replayed(op, *args, **named)
 
     def touch(self, stream: Stream, reads: Any, writes: Any) -> int:
         """Launch on a stream; how many waits it took."""
@@ -185,7 +185,7 @@ def test_a_new_result_at_the_same_address(bench: Bench) -> None:
     y = None
     for _ in range(3):
         bench.once(x)
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
     for _ in range(5):
         # The last one lives on while the next is made: two addresses in turns.
         y = bench.once(x)
@@ -201,7 +201,7 @@ def test_temporaries(bench: Bench) -> None:
     bench.settle(bench.twice, x, out=z)
     # A hole in the pool: the memory between the two launches is elsewhere.
     bench.one.pool[-1], bench.one.pool[-9] = bench.one.pool[-9], bench.one.pool[-1]
-    assert not bench.is_frozen(bench.twice, x, out=z)
+    assert not bench.is_replayed(bench.twice, x, out=z)
 
 
 def test_chains_of_results(bench: Bench) -> None:
@@ -230,8 +230,8 @@ def test_results_that_are_all_kept_are_looked_at_seldom(bench: Bench) -> None:
         plans = bench.plans
         kept.append(bench.once(x))
         assert bench.plans == plans + 1
-    (attempt,) = repeats_of(bench.once).frozen._attempts
-    assert len(attempt.places) < 8
+    (attempt,) = repeats_of(bench.once).replay._replays
+    assert len(attempt.settled_addresses) < 8
 
 
 def test_another_stream_that_reads_a_result(bench: Bench) -> None:
@@ -242,11 +242,11 @@ def test_another_stream_that_reads_a_result(bench: Bench) -> None:
     assert bench.touch(bench.two, y, bench.array(0x30_0000)) == 1
     del y
     # It is kept until it was read.
-    assert not bench.is_frozen(bench.once, x)
+    assert not bench.is_replayed(bench.once, x)
     assert bench.launches[0][2] != address
     z = bench.array(address)
     waits = bench.one.waits
-    assert not bench.is_frozen(bench.once, x, out=z)
+    assert not bench.is_replayed(bench.once, x, out=z)
     assert bench.one.waits == waits + 1
 
 
@@ -255,7 +255,7 @@ def test_another_stream_that_writes_an_input(bench: Bench) -> None:
     bench.settle(bench.once, x)
     assert bench.touch(bench.two, bench.array(0x30_0000), x) == 1
     waits = bench.one.waits
-    assert not bench.is_frozen(bench.once, x)
+    assert not bench.is_replayed(bench.once, x)
     assert bench.one.waits == waits + 1
 
 
@@ -263,9 +263,9 @@ def test_another_stream_that_only_reads_an_input(bench: Bench) -> None:
     x = bench.array()
     bench.settle(bench.once, x)
     assert bench.touch(bench.two, x, bench.array(0x30_0000)) == 0
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
     assert bench.touch(bench.two, bench.array(0x31_0000), x) == 1
-    assert not bench.is_frozen(bench.once, x)
+    assert not bench.is_replayed(bench.once, x)
 
 
 def test_another_stream_that_touches_a_part(bench: Bench) -> None:
@@ -274,7 +274,7 @@ def test_another_stream_that_touches_a_part(bench: Bench) -> None:
     address = bench.once(x).data.ptr
     # The pool gave the memory back to the driver, which gave it to the other stream's pool.
     assert bench.touch(bench.two, bench.array(0x30_0000), bench.array(address + BYTES // 2)) == 1
-    assert not bench.is_frozen(bench.once, x)
+    assert not bench.is_replayed(bench.once, x)
 
 
 def test_a_temporary_that_went_to_another_stream(bench: Bench) -> None:
@@ -282,31 +282,31 @@ def test_a_temporary_that_went_to_another_stream(bench: Bench) -> None:
     bench.settle(bench.twice, x, out=z)
     between = bench.launches[0][2]
     assert bench.touch(bench.two, bench.array(0x30_0000), bench.array(between)) == 1
-    assert not bench.is_frozen(bench.twice, x, out=z)
+    assert not bench.is_replayed(bench.twice, x, out=z)
 
 
-def test_warm_memory_is_not_frozen(bench: Bench) -> None:
+def test_warm_memory_is_not_replayed(bench: Bench) -> None:
     x = bench.array()
     for _ in range(12):
         bench.touch(bench.two, bench.array(0x30_0000), x)
-        assert not bench.is_frozen(bench.once, x)
+        assert not bench.is_replayed(bench.once, x)
 
 
 def test_each_stream_has_its_own(bench: Bench) -> None:
     x, y = bench.array(), bench.array(0x30_0000)
     bench.settle(bench.once, x)
     bench.current = bench.two
-    assert not bench.is_frozen(bench.once, y)
+    assert not bench.is_replayed(bench.once, y)
     bench.settle(bench.once, y)
     bench.current = bench.one
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
     bench.current = bench.two
-    assert bench.is_frozen(bench.once, y)
+    assert bench.is_replayed(bench.once, y)
     # What ends the one's leaves the other's.
     bench.touch(bench.one, bench.array(0x31_0000), y)
-    assert not bench.is_frozen(bench.once, y)
+    assert not bench.is_replayed(bench.once, y)
     bench.current = bench.one
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
 
 
 def test_it_settles_again_with_the_same_text(bench: Bench) -> None:
@@ -315,7 +315,7 @@ def test_it_settles_again_with_the_same_text(bench: Bench) -> None:
     code = bench.once.__code__  # type: ignore[attr-defined]
     for _ in range(3):
         bench.order.unsettle()
-        assert not bench.is_frozen(bench.once, x)
+        assert not bench.is_replayed(bench.once, x)
         bench.settle(bench.once, x)
     assert bench.once.__code__ is code  # type: ignore[attr-defined]
 
@@ -325,12 +325,12 @@ def test_addresses_that_settled_before(bench: Bench) -> None:
     bench.settle(bench.once, x, out=y)
     for _ in range(6):
         bench.once(x, out=z)
-    assert bench.is_frozen(bench.once, x, out=z)
+    assert bench.is_replayed(bench.once, x, out=z)
     bench.order.unsettle()
     bench.touch(bench.two, bench.array(0x30_0000), z)
     bench.settle(bench.once, x, out=y)
     waits = bench.one.waits
-    assert not bench.is_frozen(bench.once, x, out=z)
+    assert not bench.is_replayed(bench.once, x, out=z)
     assert bench.one.waits == waits + 1
 
 
@@ -338,21 +338,21 @@ def test_captures_reports_and_witnesses(bench: Bench) -> None:
     x = bench.array()
     bench.settle(bench.once, x)
     with bench.order.capturing(bench.two):
-        assert not bench.is_frozen(bench.once, x)
+        assert not bench.is_replayed(bench.once, x)
         for _ in range(5):
-            assert not bench.is_frozen(bench.once, x)
+            assert not bench.is_replayed(bench.once, x)
     for _ in range(70):
         bench.once(x)
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
     reporter: Any = SimpleNamespace(see=lambda *_: None)
     with bench.order.reporting(reporter):
         for _ in range(5):
-            assert not bench.is_frozen(bench.once, x)
+            assert not bench.is_replayed(bench.once, x)
     for _ in range(70):
         bench.once(x)
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
     with witnessing(Witness()):
-        assert not bench.is_frozen(bench.once, x)
+        assert not bench.is_replayed(bench.once, x)
 
 
 def test_what_settled_under_manual_ends_with_it(bench: Bench) -> None:
@@ -361,11 +361,11 @@ def test_what_settled_under_manual_ends_with_it(bench: Bench) -> None:
         bench.settle(bench.once, x)
         assert bench.touch(bench.two, bench.array(0x30_0000), x) == 0
         waits = bench.one.waits
-    assert not bench.is_frozen(bench.once, x)
+    assert not bench.is_replayed(bench.once, x)
     assert bench.one.waits > waits
 
 
-def test_memory_taken_by_another_stream_under_manual_is_not_frozen(bench: Bench) -> None:
+def test_memory_taken_by_another_stream_under_manual_is_not_replayed(bench: Bench) -> None:
     x = bench.array()
     with bench.order.manual():
         for _ in range(2):
@@ -383,7 +383,7 @@ def test_memory_that_is_short(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(IndexError):
         bench.once(x)
     bench.one.pool = pool
-    assert bench.is_frozen(bench.once, x)
+    assert bench.is_replayed(bench.once, x)
 
 
 def test_work_of_cupy_on_another_stream(bench: Bench) -> None:

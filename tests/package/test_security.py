@@ -11,7 +11,7 @@ from support.syntax import MODULES, PACKAGE, calls
 #: Calls that run, start, load or unpickle something, and where they stand: a new place is a decision, and a word there.
 KNOWN = {
     "exec": {"streams/process.py"},  # Python text that cudakit has generated
-    "eval": {"arrays/frozen.py", "jit/launch/bind.py"},  # likewise
+    "eval": {"arrays/replay.py", "jit/launch/bind.py"},  # likewise
     "pickle.load": {"jit/cache/prewarm.py", "jit/compile/worker.py"},
     "pickle.loads": {"jit/compile/worker.py"},
     "subprocess.Popen": {"jit/cache/prewarm.py", "jit/compile/assemble.py"},  # workers; CUDA's assembler of tile code

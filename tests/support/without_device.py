@@ -12,10 +12,10 @@ import cupy
 import numpy as np
 import pytest
 
-from cudakit.arrays import frozen
-from cudakit.arrays.frozen import Frozen
-from cudakit.arrays.log import Launched, Made, mark
-from cudakit.arrays.repeated import Repeats
+from cudakit.arrays import replay
+from cudakit.arrays.log import Launched, RecordedCall, call_key
+from cudakit.arrays.repeated import CallRecorder
+from cudakit.arrays.replay import CallReplay
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.load.config import config
@@ -68,7 +68,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, current: Any) -> SimpleNamespace:
     )
     monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(devices, "device_count", lambda: 1)
-    monkeypatch.setattr(frozen, "known", lambda stream: SimpleNamespace(core="core"))
+    monkeypatch.setattr(replay, "known", lambda stream: SimpleNamespace(core="core"))
     return module
 
 
@@ -86,13 +86,13 @@ class OwnOrder(Order):
 def own_order(monkeypatch: pytest.MonkeyPatch) -> OwnOrder:
     """An order of streams for the test alone."""
     ordered = OwnOrder()
-    monkeypatch.setattr(frozen, "order", lambda: ordered)
+    monkeypatch.setattr(replay, "order", lambda: ordered)
     return ordered
 
 
-def repeats_of(op: Any) -> Repeats:
+def repeats_of(op: Any) -> CallRecorder:
     """What takes an op's calls that are not frozen."""
-    found: Repeats = inspect.getclosurevars(op.__globals__["ordinary"]).nonlocals["repeats"]
+    found: CallRecorder = inspect.getclosurevars(op.__globals__["ordinary"]).nonlocals["recorder"]
     return found
 
 
@@ -111,7 +111,7 @@ def settle(shape: Any, config: Any, arrays: tuple[Any, ...] = ()) -> None:
 
 
 class Bench:
-    """A `Frozen` of ``f(a, x) → z`` with everything about it made up: launches and ordinary calls are written down."""
+    """A `CallReplay` of ``f(a, x) → z`` with a made-up kernel; launches and ordinary calls are listed."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.current: Any = STREAM
@@ -128,8 +128,8 @@ class Bench:
         self.shape.run = lambda *values: self.launches.append(values)
         self.settle()
         self.kernel = SimpleNamespace(dispatcher=SimpleNamespace(shapes=[self.shape]))
-        self.frozen = Frozen(2, lambda *call: self.ordinary.append(call), {"axis": None})
-        self.call = self.frozen.function
+        self.replay = CallReplay(2, lambda *call: self.ordinary.append(call), {"axis": None})
+        self.call = self.replay.function
 
     def settle(self, *arrays: Any) -> None:
         """Let the kernel's dispatcher know these arrays."""
@@ -145,10 +145,10 @@ class Bench:
         new, kept = () if out is not None else (z,), tuple(each for each in passed[3:] if isinstance(each, Array))
         launched = Launched(self.kernel, CONFIG, passed, ("a0", *[None] * (len(passed) - 1)))  # type: ignore[arg-type]
         same = (("axis", axis),) if out is not None else (("axis", axis), ("out", None))
-        key = mark(("key", out is x, axis), [each for _, each in arrays])
+        key = call_key(("key", out is x, axis), [each for _, each in arrays])
         for _ in range(times):
-            if self.frozen.is_due(key):
-                self.frozen.freeze(Made(key, STREAM, (launched,), tuple(arrays), ("out",), new, kept, z, same))
+            if self.replay.should_record(key):
+                self.replay.record(RecordedCall(key, STREAM, (launched,), tuple(arrays), ("out",), new, kept, z, same))
 
 
 def bits(value: float) -> int:

@@ -390,7 +390,7 @@ def _straight(
     return text + (fill(_REPEATED, 2, first=arguments[leader], **parts) if shape.is_fixed else "")
 
 
-# What functions of kernels and recorded calls (`cudakit.arrays.frozen`) are both written with. Guards and values
+# What functions of kernels and recorded calls (`cudakit.arrays.replay`) are both written with. Guards and values
 # of arguments are `Fragment.written`.
 
 

@@ -1,4 +1,4 @@
-"""Frozen calls: when they go straight to the launch, with what, and when they do not; on arrays without a device."""
+"""Replayed calls: when they go straight to the launch, with what, and when they do not; on arrays without a device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from support.without_device import CONFIG, OTHER, PACK, STREAM, UNPACK, Array, Bench, bits, call_shape, settle
 
-from cudakit.arrays.log import Launched, Made
+from cudakit.arrays.log import Launched, RecordedCall
 from cudakit.arrays.place import ArrayPlace
 from cudakit.emulator.launch import limits_of
 from cudakit.errors import ArgumentError
@@ -35,7 +35,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(monkeypatch)
 
 
-def test_a_call_is_frozen_when_it_comes_a_third_time(bench: Bench) -> None:
+def test_a_call_is_replayed_when_it_comes_a_third_time(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     bench.saw(2.0, x, z, z, times=2)
     bench.call(2.0, x, out=z)
@@ -142,7 +142,7 @@ def test_parameters_of_a_new_result_are_written_once_for_its_address(
     _, seen = packed(bench, monkeypatch)
     x, z = Array((2, 4), "f4"), Array((2, 4), "f4")
     launched, same = Launched(bench.kernel, CONFIG, (x, z, 2.0, LAYOUT)), (("a0", 2.0), ("out", None))
-    bench.frozen.freeze(Made(0, STREAM, (launched,), (("a1", x),), ("out",), (z,), (), z, same))
+    bench.replay.record(RecordedCall(0, STREAM, (launched,), (("a1", x),), ("out",), (z,), (), z, same))
     monkeypatch.setattr(PackedLaunch, "__call__", lambda self, *values: bench.launches.append(values))
     Array.made -= 1
     assert bench.call(2.0, x).data.ptr == z.data.ptr
@@ -161,7 +161,7 @@ def test_parameters_that_stay_the_same_are_written_once(bench: Bench, monkeypatc
     x, z, other = Array((2, 4), "f4"), Array((2, 4), "f4"), Array((2, 4), "f4")
     launched = Launched(bench.kernel, CONFIG, (x, z, 2.0, LAYOUT))
     arrays, same = (("a1", x), ("out", z)), (("a0", 2.0), ("axis", None))
-    bench.frozen.freeze(Made(0, STREAM, (launched,), arrays, ("out",), (), (), z, same))
+    bench.replay.record(RecordedCall(0, STREAM, (launched,), arrays, ("out",), (), (), z, same))
     want = [(("core", "launch config"), 77, *(a.data.ptr.to_bytes(8, "little") for a in (x, z)), PACK(2.0), LAYOUT)]
     assert bench.call(2.0, x, out=z) is z
     assert seen == want
@@ -219,7 +219,7 @@ def test_the_shape_is_the_one_that_was_launched(bench: Bench) -> None:
     assert len(bench.launches) == 1
 
 
-def test_what_is_neither_array_nor_number_is_not_frozen(bench: Bench) -> None:
+def test_what_is_neither_array_nor_number_is_not_replayed(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     bench.shape.families = ("number", "cupy", "cupy", "memory")
     bench.saw(2.0, x, z, z)
@@ -227,13 +227,13 @@ def test_what_is_neither_array_nor_number_is_not_frozen(bench: Bench) -> None:
     assert not bench.launches
 
 
-def test_what_does_not_do_is_not_frozen_every_third_time(bench: Bench) -> None:
+def test_what_does_not_do_is_not_replayed_every_third_time(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     for _ in range(100):
         bench.saw(2.0, x, z, (z,), times=1)
         bench.call(2.0, x, out=(z,))
     assert not bench.launches
-    assert bench.frozen._made < 5
+    assert bench.replay._recorded < 5
 
 
 def test_new_outputs_take_any_arrays_of_the_kind(bench: Bench) -> None:
@@ -255,7 +255,7 @@ def test_new_outputs_take_any_arrays_of_the_kind(bench: Bench) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # as old programs do
-def test_what_ends_a_frozen_call(bench: Bench) -> None:
+def test_what_ends_a_replayed_call(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     bench.saw(2.0, x, z, z)
     bench.saw(2.0, x, z)
@@ -273,7 +273,7 @@ def test_what_ends_a_frozen_call(bench: Bench) -> None:
     bench.call(2.0, x, out=z)
     bench.call(2.0, x)
     x.shape = (8,)
-    bench.frozen.watch(True)
+    bench.replay.watch(True)
     bench.call(2.0, x, out=z)
     bench.call(2.0, x)
     assert not bench.launches
@@ -284,17 +284,17 @@ def test_what_ends_a_frozen_call(bench: Bench) -> None:
 def test_what_was_unsettled_is_settled_again(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     bench.saw(2.0, x, z, z)
-    made = bench.frozen.function.__code__
+    made = bench.replay.function.__code__
     bench.order.unsettle()
     bench.call(2.0, x, out=z)
     assert not bench.launches
     bench.saw(2.0, x, z, z)
     bench.call(2.0, x, out=z)
     assert len(bench.launches) == len(bench.ordinary) == 1
-    assert bench.frozen.function.__code__ is made
+    assert bench.replay.function.__code__ is made
 
 
-def test_nothing_is_frozen_while_somebody_watches(bench: Bench) -> None:
+def test_nothing_is_replayed_while_somebody_watches(bench: Bench) -> None:
     x, z = Array((8,), "f4"), Array((8,), "f4")
     with witnessing(Witness()):
         bench.saw(2.0, x, z, z)
@@ -357,10 +357,10 @@ def test_memory_before_the_first_element(bench: Bench) -> None:
             arrays.append(("out", z))
         else:
             same.append(("out", None))
-        made = Made(
+        made = RecordedCall(
             outs, place.stream, (log,), tuple(arrays), ("out",), () if outs else (z,), (), z, tuple(same)
         )  # fmt: skip
-        bench.frozen.freeze(made)
+        bench.replay.record(made)
         out = outs and z
         bench.call(2.0, x, out=out)
         again = Array((8,), "f4", 0x7F0000009000, (-4,))
@@ -522,7 +522,7 @@ def test_folds_give_their_kernels_the_same_again_and_again(
         f()
 
 
-def test_a_scan_of_a_copy_is_not_frozen(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_of_a_copy_is_not_replayed(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Array, "__setitem__", lambda *_: None)
     for _ in range(8):
         assert SCAN(Array((4, 8), "f4", None, (4, 16))).shape == (32,)
@@ -545,7 +545,7 @@ def test_scans_of_two_launches(faked: Bench, given: bool) -> None:
         assert first[2] not in (*first[:2], faked.kept.data.ptr)
 
 
-def test_scans_whose_results_are_filled_before_are_not_frozen(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scans_whose_results_are_filled_before_are_not_replayed(faked: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Array, "__setitem__", lambda *_: None)
     partly = scan("T x", "T y", "x", "a + b", "0", "if (x > 0) y = item", "partly")
     x, z = Array((8,), "f4"), Array((8,), "f4")
@@ -586,6 +586,6 @@ def test_a_fused_function_gives_its_kernel_the_same_again_and_again(faked: Bench
     for _ in range(8):
         scaled(x, 2.0)
         scaled(x, 2.0, no=1)
-    # What it leaves to its defaults is not known at the next call; only the kernel's own function is frozen.
+    # What it leaves to its defaults is not known at the next call; only the kernel's own function is replayed.
     assert "current_cupy_stream" in raised.func.__code__.co_names
     assert "current_cupy_stream" not in scaled.func.__code__.co_names

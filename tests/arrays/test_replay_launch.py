@@ -1,4 +1,4 @@
-"""Lines of a frozen call that launch, with parameters that are written once or at each call."""
+"""Lines of a replayed call that launch, with parameters that are written once or at each call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from support import without_device
 from support.without_device import Array
 
 import cudakit as ck
-from cudakit.arrays import frozen
-from cudakit.arrays.frozen import _Memory, _Way
+from cudakit.arrays import replay
 from cudakit.arrays.log import Launched
+from cudakit.arrays.replay import _Memory, _ReplayPath
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.param_buffer import PackedLaunch
 
@@ -34,9 +34,9 @@ class Packed(PackedLaunch):
 @pytest.fixture
 def way(monkeypatch: pytest.MonkeyPatch) -> Any:
     without_device.stand_in(monkeypatch, lambda: None)
-    found: Any = object.__new__(_Way)
-    found.made, found.is_known, found.new = SimpleNamespace(stream="stream"), True, []
-    found._named = lambda what, value: what
+    found: Any = object.__new__(_ReplayPath)
+    found.call, found.is_known, found.new = SimpleNamespace(stream="stream"), True, []
+    found._add_name = lambda prefix, value: prefix
     found._value = lambda fragment, value, source: source or repr(value)
     return found
 
@@ -81,7 +81,7 @@ def test_parameters_that_vary_are_written_at_each_call(way: Any) -> None:
     way.is_known = True
     assert written(way, print, launched(1, 2)) == "launch(core, config, kernel, value, value)"
     assert len(run.bound_to) == 1
-    assert frozen.PackedLaunch is PackedLaunch
+    assert replay.PackedLaunch is PackedLaunch
 
 
 def test_memory_that_arrays_reach() -> None:
