@@ -1,4 +1,4 @@
-"""Replayed calls where there are several streams, on the real order and a kernel's real dispatcher; without a device."""
+"""Replayed calls on several streams, with the real order and the real dispatcher of a kernel; without a device."""
 
 from __future__ import annotations
 
