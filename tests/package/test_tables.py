@@ -134,9 +134,11 @@ def test_every_mistake_on_the_page_is_made() -> None:
     assert re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE) == list(MISTAKES)
 
 
-def test_the_drawings_are_those_of_the_script() -> None:
-    for name, drawing in loaded("tour_pictures").drawings().items():
-        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing, "run python docs/tour_pictures.py"
+@pytest.mark.parametrize("script", ["tour_pictures", "guide_pictures"])
+def test_the_drawings_are_those_of_the_script(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(DOCS)
+    for name, drawing in loaded(script).drawings().items():
+        assert (DOCS / "pictures" / name).read_text(encoding="utf-8") == drawing, f"run python docs/{script}.py"
 
 
 def test_pictures_are_there_and_small() -> None:
