@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cudakit.jit.cache.cache import Entry, Explanation
 
 _NEIGHBOURS_SHOWN: Final = 3
+_SHELLS: Final = ("bash", "zsh", "fish")
 _CUDA_SUFFIXES: Final = (".cu", ".cuh")
 
 
@@ -177,6 +178,10 @@ def parser() -> Parser:
         metavar="FOLDER",
         help="the picture's folder, or its file, as in blur.png; by default cudakit-demo.png in the current folder",
     )
+
+    text = "write a script that completes commands, options and files in a shell"
+    completion = _command(commands, "completion", _completion, text)
+    completion.add_argument("shell", choices=_SHELLS, metavar="SHELL", help=" or ".join(_SHELLS))
     return parser
 
 
@@ -406,3 +411,28 @@ def _demo(options: argparse.Namespace) -> int:
     from cudakit.demo import main as run_demo
 
     return run_demo(options.photo, options.arch, options.output)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    try:
+        import shtab
+    except ImportError as error:
+        raise CudakitError("cudakit completion: shtab makes the scripts: pip install shtab") from error
+    whole = parser()
+    for action in _actions(whole):
+        if action.metavar == "FOLDER":
+            action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        elif action.type is Path or action.metavar == "FILE[:LINE]":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+    print(shtab.complete(whole, options.shell))
+    return 0
+
+
+def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Yield the arguments of a parser, and of its commands."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from _actions(command)
+        else:
+            yield action

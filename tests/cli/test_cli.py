@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -311,6 +312,57 @@ class TestErrors:
         error = capsys.readouterr().err
         assert f"{path} is CUDA C++, and cudakit {command} runs a Python program" in error
         assert f"cudakit {command} program.py. cudakit prove {path} needs no program" in error
+
+
+class TestCompletion:
+    """Scripts for shells, made by shtab."""
+
+    @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+    def test_bash_completes(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (tmp_path / "script").write_text(said(capsys, "completion", "bash"))
+        (tmp_path / "program.py").touch()
+        (tmp_path / "pictures").mkdir()
+        expected = {
+            "": "info cache check prove inspect debug demo completion",
+            "che": "check",
+            "cache e": "explain export",
+            "cache list --j": "--json",
+            "check pro": "program.py",
+            "debug pro": "program.py",
+            "demo --output p": "pictures",
+            "completion f": "fish",
+        }
+        asked = [words.rpartition(" ") for words in expected]
+        lines = ["source ./script"]
+        for before, _, last in asked:
+            words = ["cudakit", *before.split(), f"'{last}'"]
+            lines += [f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}", "_shtab_cudakit cudakit"]
+            lines.append('echo "${COMPREPLY[*]}"')
+        done = subprocess.run(
+            ["bash", "-c", "\n".join(lines)], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        )
+        shown = dict(zip(expected, done.stdout.splitlines(), strict=True))
+        assert {words: " ".join(each for each in line.split() if each[0] != "-" or "--j" in words)
+                for words, line in shown.items()} == expected  # fmt: skip
+        assert done.stderr == ""
+
+    @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+    def test_every_command_and_option_is_there(self, shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+        script = said(capsys, "completion", shell)
+        options = {option for action in cli._actions(cli.parser()) for option in action.option_strings}
+        assert len(options) > 10
+        assert [option for option in options if option.lstrip("-") not in script] == []
+        assert "completion" in script
+
+    def test_without_shtab_the_command_says_what_to_install(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "shtab", None)
+        assert cli.main(["completion", "zsh"]) == 1
+        assert capsys.readouterr().err == "cudakit: cudakit completion: shtab makes the scripts: pip install shtab\n"
+        with pytest.raises(SystemExit):
+            cli.main(["completion", "zhs"])
+        assert capsys.readouterr().err.endswith("unknown shell 'zhs'; did you mean zsh?\n")
 
 
 class TestProgram:

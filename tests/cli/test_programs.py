@@ -394,7 +394,7 @@ def test_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
 def test_weights_and_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(demo._FIXED_POINT_WEIGHTS) == 65536
     assert [round(65536 * weight) for weight in (0.299, 0.587, 0.114)][:2] == [*demo._FIXED_POINT_WEIGHTS[:2]]
-    machines = {"compiled": "machine code", "interpreted": "NumPy"}
+    machines = {"compiled": "emulator, compiled for this CPU", "interpreted": "emulator, interpreted with NumPy"}
 
     class Attributes:
         def __init__(self, machine: str) -> None:
