@@ -75,7 +75,7 @@ def measured(page: str, cells: tuple[str, ...], column: str, text: str) -> str:
 def program(path: Path) -> Card:
     """The card of a program of examples/."""
     first, rest = generated.docstring(path)
-    printed = rest.partition("Prints::\n")[2] or kernel(path)
+    printed = rest.partition(generated.PRINTS)[2] or kernel(path)
     return Card(
         path.relative_to(generated.EXAMPLES).with_suffix("").as_posix(), first, textwrap.dedent(printed).strip("\n")
     )

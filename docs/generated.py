@@ -7,6 +7,7 @@ import importlib
 import inspect
 import re
 import shutil
+import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import cudakit as ck
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 TUTORIAL = EXAMPLES / "tutorial"
+PRINTS = "Prints::\n"  # in a program's docstring, before its recorded output
+RECORDED = "Output, recorded on the emulator, on a machine without a GPU:"
 
 #: Pages of the reference for the names of `cudakit`: title, description, names, related modules.
 SUBJECTS = {
@@ -167,7 +170,10 @@ def _program(path: Path) -> str:
         f":language: {'python' if source.suffix == '.py' else 'cuda'}\n:caption: examples/{source}\n```\n"
         for source in sources
     )
-    return f"# {path.stem}\n\n```{{eval-rst}}\n{first}\n\n{rest}\n```\n\n{shown}"
+    about, _, output = rest.partition(PRINTS)
+    if output:
+        shown = f"{RECORDED}\n\n```text\n{textwrap.dedent(output).strip(chr(10))}\n```\n\n{shown}"
+    return f"# {path.stem}\n\n```{{eval-rst}}\n{first}\n\n{about}\n```\n\n{shown}"
 
 
 def _hidden(pages: list[str]) -> str:

@@ -2,8 +2,8 @@
 
 Prints::
 
-    float32: 4001 options, largest difference ...
-    float64: 4001 options, largest difference ...
+    float32: 4001 options, largest difference 3.9e-06
+    float64: 4001 options, largest difference 8.9e-15
     put-call parity holds
 """
 

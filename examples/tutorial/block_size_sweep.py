@@ -4,10 +4,13 @@ The plot goes into a folder for all programs, or where `--picture PATH` says.
 
 Prints::
 
-      32 threads in each of ... blocks: right...
-    ...
-    1024 threads in each of ... blocks: right...
-    ...
+      32 threads in each of 125 blocks: right
+      64 threads in each of 63 blocks: right
+     128 threads in each of 32 blocks: right
+     256 threads in each of 16 blocks: right
+     512 threads in each of 8 blocks: right
+    1024 threads in each of 4 blocks: right
+    no GPU here: nothing to time, and nothing to plot
 """
 
 import numpy as np

@@ -4,7 +4,7 @@ cuda.core gives compiler, launch, streams and memory; the arguments it passes on
 
 Prints::
 
-    cuda.core: ...
+    cuda.core: needs a GPU, and there is none here
     cudakit:   the same numbers, in 3 lines
 """
 

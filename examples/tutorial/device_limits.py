@@ -2,8 +2,8 @@
 
 Prints::
 
-    a block of ... threads: ... elements written
-    a block of ... threads: ...over the limit ...
+    a block of 1024 threads: 1024 elements written
+    a block of 1025 threads: count: block.x is 1025, over the limit 1024 of the emulator's sm_90
 """
 
 import cudakit as ck

@@ -6,7 +6,7 @@ holds the arrays, takes others at a launch, and works on the emulator, which has
 Prints::
 
     on the stream: 3 15
-    ...
+    as a graph: needs a GPU, and there is none here
 """
 
 from typing import Any

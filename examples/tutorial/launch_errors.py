@@ -6,10 +6,12 @@ then, so that a process of its own shows it; on the emulator the call itself rai
 Prints::
 
     too few:     scale takes 3 arguments (x, by, n) after stream and config, got 2: n is missing
-    wrong dtype: ...x...float64...
-    too large:   ...1024...
+    wrong dtype: scale: parameter x (float*) takes elements of float32, got numpy array of float64 with shape (100,);
+        ↳ convert it with x.astype('float32'), or give other template arguments
+    too large:   scale: block.x is 2048, over the limit 1024 of the emulator's sm_90
     right:       every element is 2.0
-    afterwards:  ...Error...
+    afterwards:  EmulationError: scale: call.uni (PTX line 70, launch_errors.py:25): launch_errors.py:25: void
+        ↳ scale(float *, float, int): block 0, thread 0: assertion `by != 0` failed
 """
 
 import subprocess

@@ -8,7 +8,7 @@ Prints::
 
     (33, 50) × (50, 70), naive: as NumPy has it
     (33, 50) × (50, 70), tiled: as NumPy has it
-    ...
+    no GPU here: nothing to time
 """
 
 import numpy as np

@@ -6,8 +6,12 @@ Prints::
     a list that grows holds all that it was given: 8 MiB
     a name that still refers to one of them: 1 MiB
     dropped: held no more
-    1 GiB over a limit of 4 MiB: ...bytes...
-    ...
+    1 GiB over a limit of 4 MiB: 1,073,741,824 bytes of device memory were asked for; the emulator holds 0 in use, and
+        ↳ ck.memory.limit allows 4,194,304; let go of arrays, or work in chunks
+    memory            used  free in pool        peak  limit
+    pinned               0             0           0   none
+    device emulator      0             0  67,108,864   none
+    managed emulator     0             0           0   none
 """
 
 import numpy as np

@@ -2,7 +2,7 @@
 
 Prints::
 
-    ... points: π is about 3.1...
+    65536 points: π is about 3.141602
 """
 
 import cudakit as ck

@@ -2,10 +2,10 @@
 
 Prints::
 
-    ... bodies, ... steps
-    energy: changed by ...
-    momentum: at most ...
-    picture: ...n_body.png
+    2048 bodies, 20 steps
+    energy: changed by 2.6e-08 of itself
+    momentum: at most 2e-08 where it was 0
+    picture: /tmp/cudakit-tutorial/n_body.png
 """
 
 import numpy as np

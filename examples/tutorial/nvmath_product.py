@@ -4,7 +4,7 @@ nvmath needs a GPU; without one NumPy's product stands in its place.
 
 Prints::
 
-    ours, ...'s product, ours: ReLU(A B + bias) of 60 × 40 and 40 × 50
+    ours, NumPy's product, ours: ReLU(A B + bias) of 60 × 40 and 40 × 50
 """
 
 import sys

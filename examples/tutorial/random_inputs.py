@@ -2,8 +2,8 @@
 
 Prints::
 
-    n = 1000: dot ..., relative error below 1e-05; max as NumPy has it
-    n = 100000: dot ..., relative error below 1e-05; max as NumPy has it
+    n = 1000: dot 257.977, relative error below 1e-05; max as NumPy has it
+    n = 100000: dot 24868.055, relative error below 1e-05; max as NumPy has it
 """
 
 import numpy as np

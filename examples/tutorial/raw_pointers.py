@@ -6,7 +6,8 @@ Prints::
 
     from the eleventh element on: doubled
     an array of pointers to rows of three lengths: [  6. 105.   7.]
-    a plain number: ...
+    a plain number: double_it: parameter x (float*) takes an array, got 94731126272592, a Python int; a raw address is
+        ↳ given as ctypes.c_void_p(address)
 """
 
 import ctypes

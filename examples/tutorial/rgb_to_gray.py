@@ -2,9 +2,9 @@
 
 Prints::
 
-    (..., 3) uint8 → (...) uint8
+    (75, 64, 3) uint8 → (75, 64) uint8
     our own and the packaged kernel: at most 1 apart
-    mean brightness ...
+    mean brightness 77.4
 """
 
 import numpy as np

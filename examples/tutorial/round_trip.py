@@ -2,8 +2,8 @@
 
 Prints::
 
-    on the host:   ... float64, 8000000 bytes
-    on the device: ...ndarray
+    on the host:   ndarray of float64, 8000000 bytes
+    on the device: numpy.ndarray
     back again:    the same 1000000 numbers
 """
 

@@ -2,7 +2,7 @@
 
 Prints::
 
-    ... × ... random numbers, negative ones too
+    40 × 40 random numbers, negative ones too
     ck.math:        as NumPy has it
     ck.elementwise: as NumPy has it
     ck.fuse:        as NumPy has it

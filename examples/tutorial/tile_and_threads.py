@@ -4,7 +4,7 @@ cuda.tile compiles Python functions of whole tiles; it needs a GPU. Without one 
 
 Prints::
 
-    by ...: rows of 64 × 256 numbers less their means; by threads: the largest of each
+    by NumPy: rows of 64 × 256 numbers less their means; by threads: the largest of each
 """
 
 import sys

@@ -9,7 +9,8 @@ Prints::
     (90, 72) × (72, 56), threads: as NumPy has it
     (90, 72) × (72, 56), tiles: as NumPy has it
     (90, 72) × (72, 56), tiles of a transposed array: as NumPy has it
-    what is no matrix: mm: parameter b (cudakit::tensor<const __half, 2>) takes 2 dimensions, ...
+    what is no matrix: mm: parameter b (cudakit::tensor<const __half, 2>) takes 2 dimensions, got numpy array of float16
+        ↳ with shape (4032,)
 """
 
 import sys

@@ -6,10 +6,10 @@ padding column moves each row on by one bank.
 
 Prints::
 
-    naive: right...
-    coalesced: right...
+    naive: right
+    coalesced: right
     padded: right
-    ...
+    no GPU here: nothing to time
 """
 
 import numpy as np

@@ -6,7 +6,8 @@ notice; on the emulator it is an error that names the array and the line.
 Prints::
 
     too few threads: 768 of 1000 done
-    too many threads: ...
+    too many threads: fill: st.global.u32 (PTX line 34, wrong_dimensions.py:18): 4 bytes at 0x55e289115350 are outside
+        ↳ every array; the nearest is x, of which this would be element 1000 of 1000
     ck.cover and a bounds check: 1000 of 1000 done
 """
 

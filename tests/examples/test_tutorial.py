@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import doctest
 import re
 import runpy
 import sys
 import tempfile
-import textwrap
 from pathlib import Path
 
 import numpy as np
 import pytest
+from support import printed
 
 import cudakit as ck
 from cudakit import demo
@@ -20,10 +18,6 @@ from cudakit import demo
 FOLDER = Path(__file__).parents[2] / "examples" / "tutorial"
 TOOLS = FOLDER / "tutorial_tools.py"
 PROGRAMS = sorted(set(FOLDER.glob("*.py")) - {TOOLS})
-
-
-def docstring(program: Path) -> str:
-    return ast.get_docstring(ast.parse(program.read_text())) or ""
 
 
 @pytest.mark.filterwarnings("ignore:The 'generic' unit for NumPy timedelta:DeprecationWarning")  # in Numba
@@ -39,8 +33,8 @@ def test_program_prints_what_it_says(
         monkeypatch.setattr(ck, "has_gpu", lambda: False)
     monkeypatch.setattr(sys, "argv", [str(program)])
     monkeypatch.syspath_prepend(str(FOLDER))  # as it is for a program that is run
-    lines, _, expected = docstring(program).partition("Prints::\n")
-    assert lines, "the docstring says what the program teaches"
+    text = program.read_text(encoding="utf-8")
+    assert printed.docstring(text).partition(printed.HEAD)[0], "the docstring says what the program teaches"
     ended: SystemExit | None = None
     try:
         runpy.run_path(str(program), run_name="__main__")
@@ -50,14 +44,14 @@ def test_program_prints_what_it_says(
     if ended is not None and ended.code is None:
         pytest.skip(got.strip())  # a library is missing, and the program says so
     assert ended is None
-    checker = doctest.OutputChecker()
-    wanted = textwrap.dedent(expected).strip("\n") + "\n"
-    assert checker.check_output(wanted, got, doctest.ELLIPSIS), f"expected\n{wanted}\ngot\n{got}"
+    assert printed.difference(program.stem, text, got) == ""
 
 
 def test_the_index_lists_each_program_with_its_first_sentence() -> None:
     listed = dict(re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \| (.+) \|$", (FOLDER / "README.md").read_text(), re.M))
-    sentences = {program.stem: docstring(program).split("\n\n")[0].replace("\n", " ") for program in PROGRAMS}
+    sentences = {
+        program.stem: printed.docstring(program.read_text()).split("\n\n")[0].replace("\n", " ") for program in PROGRAMS
+    }
     assert listed == sentences
 
 
