@@ -107,7 +107,7 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
     import ml_dtypes
 
     from cudakit.ops.epilogue import activation_of
-    from cudakit.ops.matmul_tiles import Lying, product
+    from cudakit.ops.matmul_tiles import MatrixLayout, product
 
     def dtype(name: str) -> np.dtype:
         return np.dtype(getattr(ml_dtypes, name, name))
@@ -118,16 +118,20 @@ def product_of(case: Case, tiles: Any, device: int | str) -> Any:
     steps = (
         (k * a if case.a_turned else m * a, k * b if not case.b_turned else n * b, m * n) if batches > 1 else (0, 0, 0)
     )
-    sides = Lying(case.a_turned, a, steps[0]), Lying(case.b_turned, b, steps[1]), Lying(False, n, steps[2])
+    sides = (
+        MatrixLayout(case.a_turned, a, steps[0]),
+        MatrixLayout(case.b_turned, b, steps[1]),
+        MatrixLayout(False, n, steps[2]),
+    )
     activation = activation_of("matmul", "gelu" if case.gelu else None, np.dtype("f4"))
     return product(stored, made, activation, sides, case.sizes, (16, 16), (case.gelu, False), tiles, device)
 
 
 def tiles_of(case: Case, device: int | str, all_of_them: bool) -> list[Any]:
     """The tiles that the library takes, first, and others."""
-    from cudakit.ops.matmul_tiles import TABLE, Tiles, choose, kind
+    from cudakit.ops.matmul_tiles import TABLE, Tiles, choose, table_row
 
-    row = kind({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.a_turned, case.b_turned)
+    row = table_row({"float32": 4, "float8_e4m3fn": 1}.get(case.dtype, 2), case.a_turned, case.b_turned)
     every = (*TABLE[row], *(Tiles(*each) for each in OTHERS[row]))
     if isinstance(device, str):
         return [*every] if all_of_them else [*TABLE[row]]

@@ -30,29 +30,29 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     Parameters
     ----------
     x, y : array
-        Of shapes that can be broadcast together; any strides; bool, integers, floating point (float16 and bfloat16 too)
-        or complex.
+        Inputs of shapes that can be broadcast together; any strides; bool, integers, floating point (float16 and
+        bfloat16 too) or complex.
     out : array, optional
-        Of the broadcast shape; any strides. Of another dtype of the same kind: the result is cast to it. It may be `x`
-        or `y` itself; where it overlaps them otherwise, they are copied first.
+        Output of the broadcast shape; any strides; the result's dtype, or one of the same kind, to which the result is
+        cast. It may be `x` or `y` itself. Inputs that overlap `out` in another way are copied first.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Of the dtype that NumPy promotes both to (``numpy.result_type``). Integers wrap around; bool is `or`.
+        The sum, of NumPy's promotion of both dtypes (``numpy.result_type``). Integers wrap around; bool is `or`.
 
     Raises
     ------
     ArgumentError
-        Also for numbers: give an array, whose dtype is certain.
+        For shapes and dtypes that do not fit, and for numbers: give an array, whose dtype is certain.
     """
     return _ADD(x, y, out=out, stream=stream)
 
 
-class _OfArrays(Ufunc):
-    """One of NumPy's functions of two arrays, whose result has the dtype that NumPy promotes both to."""
+class _PromotingUfunc(Ufunc):
+    """A NumPy function of two arrays. The dtype of its result is NumPy's promotion of both dtypes."""
 
     def _job(self, call: Given, outs: Sequence[Any], *rest: Any) -> Any:
         op = self.recipe.name
@@ -68,7 +68,7 @@ class _OfArrays(Ufunc):
 
 @functools.lru_cache(4096)
 def _shape(op: str, x_dtype: np.dtype, x_shape: Ints, y_dtype: np.dtype, y_shape: Ints) -> Ints:
-    """The result's shape.
+    """Return the shape of the result.
 
     Raises
     ------
@@ -85,12 +85,12 @@ def _shape(op: str, x_dtype: np.dtype, x_shape: Ints, y_dtype: np.dtype, y_shape
         dtype = np.result_type(x_dtype, y_dtype)
     except TypeError as error:
         raise ArgumentError(f"{op}: x is of {x_dtype} and y of {y_dtype}: {error}") from None
-    for each in (x_dtype, y_dtype, dtype):
-        number_of(op, each)
+    for operand_dtype in (x_dtype, y_dtype, dtype):
+        number_of(op, operand_dtype)
     return shape
 
 
-_ADD = _OfArrays("add")
+_ADD = _PromotingUfunc("add")
 
 
 # --- matvec, outer ----------------------------------------------------------------------------------------------------
@@ -131,9 +131,9 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
     v : array, shape (…, k)
         Of the dtype of `a`; dimensions before are broadcast.
     out : array, optional
-        Of the result's shape, and its dtype or one that it is cast to within its kind.
+        Output of the result's shape and dtype, or another dtype of the same kind.
     stream : stream, optional
-        CuPy's current stream when left out.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -182,7 +182,10 @@ def matvec(a: Any, v: Any, *, out: Any = None, stream: Any = None) -> Any:
 def _plan(
     dtype: np.dtype, shape: tuple[int, int], steps: tuple[int, int], alignment: int, device: int | str
 ) -> _Plan | None:
-    """The kernel for a matrix that lies so; None where a general reduction does as well, or must."""
+    """Return the kernel for a matrix with these steps, or None.
+
+    None: a general reduction is as fast, or the only way.
+    """
     (m, k), (row, column), size = shape, steps, dtype.itemsize
     total, units = _SUMS[dtype.name], busy_blocks(device)
     if column == 1 and row >= k and k >= _LONG and m >= _MANY * units:
@@ -193,8 +196,8 @@ def _plan(
         count = max(1, gcd(_PACK, alignment, column * size) // size)
         across = -(-m // (32 * count))
         parts = max(1, min(k // _PART, -(-_BLOCKS * units // across)))
-        made = {"float": "float", "double": "double"}.get(total, "unsigned int") if parts > 1 else dtype
-        kernel = Kernel.from_template("vectors/matvec_columns")[dtype, total, made, count, _WARPS]
+        part_type = {"float": "float", "double": "double"}.get(total, "unsigned int") if parts > 1 else dtype
+        kernel = Kernel.from_template("vectors/matvec_columns")[dtype, total, part_type, count, _WARPS]
         return _Plan(kernel, config((across, parts), 32 * _WARPS), (m, k, column), parts)
     return None
 
@@ -220,7 +223,7 @@ def outer(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     out : array, shape (x.size, y.size), optional
         Any strides. Of another dtype of the same kind: the result is cast to it.
     stream : stream, optional
-        CuPy's current stream when left out.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------

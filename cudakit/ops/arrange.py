@@ -43,13 +43,13 @@ def flip(x: Any, axis: Axis = None, *, out: Any = None, stream: Any = None) -> A
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     axis : int or sequence of int, optional
         Left out: all axes.
     out : array, optional
-        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
+        Output of the shape of `x`; any strides; x's dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -82,15 +82,15 @@ def roll(x: Any, shift: int | Sequence[int], axis: Axis = None, *, out: Any = No
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     shift : int or sequence of int
         Places, negative to the front; one for all axes, or one for each.
     axis : int or sequence of int, optional
         An axis named twice is moved twice, as NumPy has it. Left out: `x` is rolled as if it had one dimension.
     out : array, optional
-        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
+        Output of the shape of `x`; any strides; x's dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -131,8 +131,8 @@ def _roll_job(dtype: np.dtype, shape: Ints, strides: Ints, shift: Axis, axis: Ax
     if len(shifts) != len(axes):
         raise ArgumentError(f"roll: {len(shifts)} shifts {shifts} for {len(axes)} axes {axes}; give one, or as many")
     total = [0] * len(shape)
-    for each, places in zip(axes, shifts, strict=True):
-        total[axis_of("roll", each, len(shape))] += places
+    for dimension, places in zip(axes, shifts, strict=True):
+        total[axis_of("roll", dimension, len(shape))] += places
     dimensions = [
         Dimension(n, n, step, places % n if n else 0) for n, step, places in zip(shape, steps, total, strict=True)
     ]
@@ -167,7 +167,7 @@ def pad(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """out[k] = x[m(k − before)], m making an index of x of those that are not, or out[k] = value there.
+    """out[k] = x[m(k − before)] for a map m from indices outside x to indices of x, or out[k] = value outside x.
 
     Parameters
     ----------
@@ -181,15 +181,15 @@ def pad(
         `end_values`, outermost, to the first or last element. ``maximum``, ``minimum``, ``mean``, ``median``: of the
         dimension's first or last `stat_length` elements. ``empty``: not set.
     value : number, (before, after) or a sequence of such pairs, one a dimension
-        Of mode constant, NumPy's `constant_values`; converted to x's dtype.
+        Fill value of mode constant, NumPy's `constant_values`; converted to x's dtype.
     end_values : as `value`
-        Of mode linear_ramp.
+        Outermost values of mode linear_ramp.
     stat_length : int, (before, after), a sequence of such pairs, or None
-        Of modes maximum, minimum, mean and median. None: all elements.
+        Elements that modes maximum, minimum, mean and median use. None: all elements.
     out : array, optional
-        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
+        Output of the result's shape; any strides; x's dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -235,7 +235,7 @@ def pad(
 def _fill_end(
     place: ArrayPlace, mode: str, region: Any, axis: int, side: int, sizes: Ints, number: Any, length: int | None
 ) -> None:
-    """Set the elements before (`side` 0) or after (1) the own ones.
+    """Set the elements before (`side` 0) or after (`side` 1) the array's own elements.
 
     `sizes`: elements before, own ones, and those to be set.
     """
@@ -258,32 +258,40 @@ def _fill_end(
     first = before if side == 0 else before + extent - many
     chunk = region[(*head, slice(first, first + many))]
     if mode == "median":
-        found = _median(place, chunk, axis)
+        fill = _median(place, chunk, axis)
     else:
-        found = _STATISTICS[mode](chunk, axis=axis, keepdims=True, stream=place.stream)
+        fill = _STATISTICS[mode](chunk, axis=axis, keepdims=True, stream=place.stream)
     if mode in ("mean", "median") and region.dtype.kind in "iu":
-        found = _ROUND(found, stream=place.stream)
-    assign(found, out=end, stream=place.stream)
+        fill = _ROUND(fill, stream=place.stream)
+    assign(fill, out=end, stream=place.stream)
 
 
 def _median(place: ArrayPlace, chunk: Any, axis: int) -> Any:
-    """The median along an axis, which stays: the mean of the middle two of an even number; NaN where there is one."""
+    """Return the median along an axis, keeping the axis.
+
+    NaN where the line holds a NaN.
+
+    For an even number of elements it is the mean of the middle two.
+    """
     head, n = (slice(None),) * axis, chunk.shape[axis]
     with place.inside():
         # Libraries sort no bfloat16.
         ordered = place.xp.sort(chunk.astype(np.float32) if chunk.dtype.kind == "V" else chunk, axis)
     middle = ordered[(*head, slice((n - 1) // 2, n // 2 + 1))]
-    found = reduce.mean(middle, axis=axis, keepdims=True, stream=place.stream)
+    median = reduce.mean(middle, axis=axis, keepdims=True, stream=place.stream)
     if chunk.dtype.kind in "biu":
-        return found
+        return median
     with place.inside():
         last = ordered[(*head, slice(n - 1, n))]  # NaNs are sorted there
-        return place.xp.where(place.xp.isnan(last), last, found)
+        return place.xp.where(place.xp.isnan(last), last, median)
 
 
 @functools.cache
 def _ramp(axis: int, side: int, whole: bool) -> Elementwise:
-    """From `outer`, outermost, to the element next to the own ones and not to that of theirs."""
+    """Return the kernel that fills an end with a ramp:
+
+    `outer` at the outermost element, toward the edge of the array.
+    """
     place = f"_ind[{axis}]" if side == 0 else f"_shape[{axis}] - 1 - _ind[{axis}]"
     value = f"outer + ({place}) * ((cudakit::as<double>(edge) - outer) / _shape[{axis}])"
     body = f"y = cudakit::as<Y>({f'floor({value})' if whole else value})"
@@ -304,7 +312,7 @@ def _pairs(width: Any) -> Any:
 
 
 def _widths(shape: Ints, width: Any, mode: str) -> list[list[int]]:
-    """Elements that a mode puts before and after each dimension."""
+    """Return the number of elements that a mode puts before and after each dimension."""
     try:
         widths: list[list[int]] = np.broadcast_to(np.array(width), (len(shape), 2)).tolist()
     except ValueError:
@@ -322,22 +330,22 @@ def _widths(shape: Ints, width: Any, mode: str) -> list[list[int]]:
     return widths
 
 
-def _each_end(name: str, given: Any, x: Any) -> list[Any]:
-    """Numbers for both ends of each dimension."""
+def _each_end(name: str, value: Any, x: Any) -> list[Any]:
+    """Return `value` as numbers for both ends of each dimension."""
     try:
-        found = np.broadcast_to(np.array(given), (x.ndim, 2))
-        if found.dtype.kind != "c" and not is_real(found.dtype):
+        ends = np.broadcast_to(np.array(value), (x.ndim, 2))
+        if ends.dtype.kind != "c" and not is_real(ends.dtype):
             raise TypeError("numbers are wanted")
         if name != "end_values":
             dtype = np.dtype(np.int64) if name == "stat_length" else x.dtype
-            numbers = [as_number("pad", name, each, dtype) for each in found.flat]
-            found = np.array(numbers, dtype).reshape(found.shape)
+            numbers = [as_number("pad", name, number, dtype) for number in ends.flat]
+            ends = np.array(numbers, dtype).reshape(ends.shape)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(
-            f"pad: {name} {shortened(given)} does not fit: {error_text(error)}; give a number, (before, after), or a "
+            f"pad: {name} {shortened(value)} does not fit: {error_text(error)}; give a number, (before, after), or a "
             "pair a dimension"
         ) from None
-    pairs: list[Any] = found.tolist()
+    pairs: list[Any] = ends.tolist()
     return pairs
 
 
@@ -345,7 +353,7 @@ def _each_end(name: str, given: Any, x: Any) -> list[Any]:
 def pad_job(
     dtype: np.dtype, shape: Ints, strides: Ints, width: Any, mode: str, fill: bytes, out_strides: Ints | None
 ) -> Job:
-    """What pads an array by `width`, pairs for each dimension, where the mode is a map of indices."""
+    """Return the job that pads an array by `width`, a pair for each dimension. The mode must be a map of indices."""
     widths = _widths(shape, width, mode)
     steps = steps_of("pad", dtype, strides)
     mapping, fuses = _MAPS[mode]
@@ -363,7 +371,7 @@ _ITEMS, _BLOCK, _PACK = 4, 256, 16
 #: Arrays that one launch takes; more are joined by several.
 _MOST = 64
 #: Dtype, shape and strides of an array.
-_Kind: TypeAlias = tuple[np.dtype, Ints, Ints]
+_ArrayLayout: TypeAlias = tuple[np.dtype, Ints, Ints]
 
 
 class _Piece(NamedTuple):
@@ -375,7 +383,7 @@ class _Piece(NamedTuple):
 
 
 class _Joining(NamedTuple):
-    """What a call of one kind does: arrays to be made C-contiguous first, views of others, and the launches."""
+    """Steps of a call: arrays to copy to C-contiguous memory, arrays to view as flat memory, and launches."""
 
     shape: Ints
     dtype: np.dtype
@@ -404,13 +412,13 @@ def concatenate(
     axis : int, optional
         None: each is taken as one dimension.
     dtype : dtype, optional
-        Of the result; not beside `out`.
+        Dtype of the result; not together with `out`.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
-        How the arrays may be cast to it, or the result to an `out`.
+        Casts that are allowed from the arrays to `dtype`, or from the result to `out`.
     out : array, optional
-        Of the result's shape, and its dtype or one that it is cast to within its kind; any strides.
+        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -430,44 +438,49 @@ def concatenate(
         raise ArgumentError(
             f"concatenate: arrays must be a list or tuple of arrays, one at least, got {shortened(arrays)}"
         )
-    place, given = array_place("concatenate", stream, *[(f"arrays[{j}]", each) for j, each in enumerate(arrays)])
+    place, operands = array_place("concatenate", stream, *[(f"arrays[{j}]", array) for j, array in enumerate(arrays)])
     if dtype is not None and out is not None:
         raise ArgumentError("concatenate: dtype is out's; give one of the two")
-    wanted = None if dtype is None else as_dtype("concatenate", dtype)
+    result_dtype = None if dtype is None else as_dtype("concatenate", dtype)
     if not is_one_of(casting, CASTINGS):
         raise ArgumentError(f"concatenate: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
-    kinds = tuple([(each.dtype, each.shape, each.strides) for each in given])
-    job = _job(kinds, one_axis("concatenate", axis), wanted, casting)
-    to = target("concatenate", place, out, job.shape, job.dtype, *given, casting=casting, contiguous=True)
+    layouts = tuple([(array.dtype, array.shape, array.strides) for array in operands])
+    job = _job(layouts, one_axis("concatenate", axis), result_dtype, casting)
+    to = target("concatenate", place, out, job.shape, job.dtype, *operands, casting=casting, contiguous=True)
     for j in job.copied:
-        same = given[j].dtype == job.dtype
-        given[j] = copy(given[j], stream=place.stream) if same else cast(given[j], job.dtype, stream=place.stream)
+        same = operands[j].dtype == job.dtype
+        operands[j] = (
+            copy(operands[j], stream=place.stream) if same else cast(operands[j], job.dtype, stream=place.stream)
+        )
     for j, count in job.views:
-        given[j] = flat(given[j], 0, count)
+        operands[j] = flat(operands[j], 0, count)
     for kernel, shape, numbers, chosen, nulls in job.launches:
-        place.launch(kernel, shape, to.written, *numbers, *given[chosen], *[None] * nulls)
+        place.launch(kernel, shape, to.written, *numbers, *operands[chosen], *[None] * nulls)
     return delivered(place, to)
 
 
 @functools.lru_cache(4096)
-def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, casting: Casting) -> _Joining:
+def _job(
+    layouts: tuple[_ArrayLayout, ...], axis: int | None, result_dtype: np.dtype | None, casting: Casting
+) -> _Joining:
     try:
-        dtype = np.result_type(*[kind[0] for kind in kinds]) if wanted is None else wanted
+        dtype = np.result_type(*[layout[0] for layout in layouts]) if result_dtype is None else result_dtype
     except TypeError as error:
         raise ArgumentError(f"concatenate: {error}") from None
-    for j, (own, _, _) in enumerate(kinds):
-        if wanted is not None and not np.can_cast(own, wanted, casting):
+    for j, (own, _, _) in enumerate(layouts):
+        if result_dtype is not None and not np.can_cast(own, result_dtype, casting):
             raise ArgumentError(
-                f"concatenate: arrays[{j}] is of {own}, which casting={shortened(casting)} does not take to {wanted}"
+                f"concatenate: arrays[{j}] is of {own}, which casting={shortened(casting)} does not take to "
+                f"{result_dtype}"
             )
     word = word_of("concatenate", dtype)
-    ndim = len(kinds[0][1])
+    ndim = len(layouts[0][1])
     if axis is not None and ndim == 0:
         raise ArgumentError("concatenate: arrays of no dimensions have no axis; give axis=None")
     along = 0 if axis is None else axis_of("concatenate", axis, ndim)
     columns, rows, sizes, copied, views = [], [], [], [], []
-    shape = kinds[0][1]
-    for j, (own, extents, strides) in enumerate(kinds):
+    shape = layouts[0][1]
+    for j, (own, extents, strides) in enumerate(layouts):
         if axis is not None and not _fits(shape, extents, along):
             raise ArgumentError(
                 f"concatenate: arrays[0] has shape {shape} and arrays[{j}] {extents}; only axis {along} may differ"
@@ -484,12 +497,12 @@ def _job(kinds: tuple[_Kind, ...], axis: int | None, wanted: np.dtype | None, ca
         sizes.append((before - 1) * rows[-1] + across if before * across else 0)
         if j not in copied and not is_row_major(extents, steps):
             views.append((j, sizes[-1]))
-    lengths = [extents[along] if axis is not None else prod(extents) for _, extents, _ in kinds]
+    lengths = [extents[along] if axis is not None else prod(extents) for _, extents, _ in layouts]
     result = (sum(lengths),) if axis is None else (*shape[:along], sum(lengths), *shape[along + 1 :])
     height = prod(shape[:along])
     launches = tuple(
-        _launch(word, dtype, height, columns, rows, sizes, slice(first, min(first + _MOST, len(kinds))))
-        for first in range(0, len(kinds), _MOST)
+        _launch(word, dtype, height, columns, rows, sizes, slice(first, min(first + _MOST, len(layouts))))
+        for first in range(0, len(layouts), _MOST)
         if height * sum(columns[first : first + _MOST])
     )
     return _Joining(result, dtype, tuple(copied), tuple(views), launches)
@@ -502,7 +515,10 @@ def _fits(shape: Ints, other: Ints, along: int) -> bool:
 
 
 def _row_step(shape: Ints, steps: Ints, along: int) -> int | None:
-    """Step from row to row, the axis and those after it being the columns; None where there is no such step."""
+    """Return the step from row to row, where the axis and all later axes form the columns.
+
+    None if rows have no such step.
+    """
     if not is_row_major(shape[along:], steps[along:]):
         return None
     (_, outer) = merged(shape[:along], steps[:along])

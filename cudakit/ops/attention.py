@@ -36,12 +36,14 @@ Sizes: TypeAlias = tuple[int, int, int, int]
 
 
 class Tiles(NamedTuple):
-    """Queries of a block and keys of a tile, warps, blocks of a multiprocessor; whether values are summed a tile later.
+    """Tiles of the tile kernel: queries of a block, keys of a tile, warps, and blocks of a multiprocessor.
 
     Attributes
     ----------
+    behind : bool
+        Whether the product with the values is computed one tile later.
     from_keys : int
-        Keys from which on these are taken.
+        Number of keys from which these tiles are used.
     """
 
     queries: int
@@ -61,7 +63,7 @@ TABLE = {
 
 
 class Block(NamedTuple):
-    """Warps of a block, which have 16 queries each, and keys of a tile, by threads."""
+    """Warps of a block, each with 16 queries, and keys of a tile, for the kernel of threads."""
 
     warps: int
     keys: int
@@ -74,7 +76,7 @@ LEAST_CAPABILITY = (8, 0)
 
 
 class Choice(NamedTuple):
-    """Tiles, whether blocks of all heads come before others of one, and why."""
+    """Tiles, whether blocks of all heads run before further blocks of one head, and the reason."""
 
     tiles: Tiles
     heads_first: bool
@@ -82,31 +84,34 @@ class Choice(NamedTuple):
 
 
 def width_of(d: int) -> int:
-    """The power of two that rows of `d` elements are filled up to in registers."""
+    """Return the power of two to which rows of `d` elements are padded in registers."""
     return max(_LEAST_WIDTH, 1 << (d - 1).bit_length())
 
 
 @functools.lru_cache(1024)
 def choose(d: int, causal: bool, sizes: Sizes, device: int | str) -> Choice:
-    """The tiles for one kind of call; `sizes` are heads, heads that share keys, queries, keys."""
+    """Return the tiles for a call. `sizes` are heads, heads that share keys, queries and keys."""
     heads, shared, queries, keys = sizes
     units = device_limits(device).multiprocessors
     table = TABLE[max(width_of(d), 64)]
     tiles, why = table[-1], "few keys or few blocks" if len(table) > 1 else f"rows of {d}"
-    for each in table[:-1]:
-        blocks = heads * -(-queries // each.queries)
-        if keys >= each.from_keys and blocks >= units:
-            tiles, why = each, f"{each.from_keys} keys or more, and {blocks} blocks for {units} multiprocessors"
+    for candidate in table[:-1]:
+        blocks = heads * -(-queries // candidate.queries)
+        if keys >= candidate.from_keys and blocks >= units:
+            tiles, why = (
+                candidate,
+                f"{candidate.from_keys} keys or more, and {blocks} blocks for {units} multiprocessors",
+            )
             break
-    held = 2 * heads // shared * keys * d * 2
+    key_value_bytes = 2 * heads // shared * keys * d * 2
     fits = -(-queries // tiles.queries) <= _MOST_Y
-    heads_first = fits and (heads > _MOST_Y or (causal and (keys >= _LONG or held <= _L2_BYTES)))
+    heads_first = fits and (heads > _MOST_Y or (causal and (keys >= _LONG or key_value_bytes <= _L2_BYTES)))
     return Choice(tiles, heads_first, why)
 
 
 @functools.lru_cache(1024)
 def attention_of(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, choice: Choice) -> Product:
-    """The launch for one kind of call; `sizes` as `choose` has them, `scale` that of the products."""
+    """Return the launch of the tile kernel. `sizes` is as for `choose`; `scale` multiplies the products."""
     tiles, heads_first, _ = choice
     kernel = Kernel.from_template("tile/attention/attention")[
         dtype, d, width_of(d), tiles.queries, tiles.keys, tiles.warps, tiles.blocks, causal, tiles.behind, heads_first
@@ -118,7 +123,7 @@ def attention_of(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Siz
 
 @functools.lru_cache(1024)
 def threaded_attention(dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, heads_first: bool) -> Product:
-    """The launch of the kernel of threads."""
+    """Return the launch of the kernel of threads."""
     width = width_of(d)
     warps, keys = BLOCKS[max(width, 64)]
     kernel = Kernel.from_template("attention/attention")[dtype, d, width, keys, warps, causal, heads_first]
@@ -164,7 +169,7 @@ def attention(
     out : array, optional
         Of the shape of `q`, and its dtype or one that it is cast to within its kind.
     stream : stream, optional
-        CuPy's current stream when left out.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -195,9 +200,9 @@ def attention(
     if not _is_taken(place, to.written):
         to = Target(place.empty(arrays[0].shape, arrays[0].dtype), to.result)
     if prod(arrays[0].shape):
-        arrays = [each if _is_taken(place, each) else place.copied(each) for each in arrays]
-        found, _ = _launch(place, arrays[0].dtype, d, causal, float(factor), sizes, by)
-        place.launch(found.kernel, found.config, *arrays, to.written, *found.numbers)
+        arrays = [array if _is_taken(place, array) else place.copied(array) for array in arrays]
+        launch, _ = _launch(place, arrays[0].dtype, d, causal, float(factor), sizes, by)
+        place.launch(launch.kernel, launch.config, *arrays, to.written, *launch.numbers)
     return delivered(place, to)
 
 
@@ -206,7 +211,7 @@ def _is_taken(place: ArrayPlace, x: Any) -> bool:
 
 
 def _sizes(arrays: list[Any], causal: bool) -> tuple[Sizes, int]:
-    """Heads, how many of them share keys, queries and keys; and the length of rows."""
+    """Return (heads, heads that share keys, queries, keys) and the length of rows."""
     q, k, v = arrays
     if q.dtype.name not in _DTYPES or not q.dtype == k.dtype == v.dtype:
         raise ArgumentError(
@@ -243,25 +248,28 @@ def _check_way(place: ArrayPlace, by: Way | None) -> None:
 def _launch(
     place: ArrayPlace, dtype: np.dtype, d: int, causal: bool, scale: float, sizes: Sizes, by: Way | None
 ) -> tuple[Product, str]:
-    """The launch for one kind of call, and which kernel it is of, and why."""
+    """Return the launch for a call, and a text that says which kernel it is and why."""
     choice = choose(d, causal, sizes, place.device)
     tiles, heads_first, why = choice
     why_not: str | None = "they are asked for"
     if by != "threads":
-        found = attention_of(dtype, d, causal, scale, sizes, choice)
-        why_not = missing(found.kernel, place.device) if by is None else None
+        launch = attention_of(dtype, d, causal, scale, sizes, choice)
+        why_not = missing(launch.kernel, place.device) if by is None else None
         if why_not is None:
             shape = f"{tiles.queries} queries × {tiles.keys} keys, {tiles.warps} warps"
             order = f"{', values a tile later' if tiles.behind else ''}{', heads first' if heads_first else ''}"
-            return found, f"{shape}, {tiles.blocks} blocks on a multiprocessor{order}: {why}\nby tile kernels"
-    found = threaded_attention(dtype, d, causal, scale, sizes, heads_first)
+            return launch, f"{shape}, {tiles.blocks} blocks on a multiprocessor{order}: {why}\nby tile kernels"
+    launch = threaded_attention(dtype, d, causal, scale, sizes, heads_first)
     block = BLOCKS[max(width_of(d), 64)]
     shape = f"{16 * block.warps} queries × {block.keys} keys, {block.warps} warps"
-    return found, f"{shape}, mma.sync{', heads first' if heads_first else ''}: rows of {d}\nby threads: {why_not}"
+    return launch, f"{shape}, mma.sync{', heads first' if heads_first else ''}: rows of {d}\nby threads: {why_not}"
 
 
 def _explain(q: Any, k: Any, v: Any, *, causal: bool = False, by: Way | None = None, stream: Any = None) -> str:
-    """Which kernel `attention` takes for such operands, which tiles, and why; which operands are copied first."""
+    """Return a text:
+
+    which kernel and tiles `attention` takes for these operands, why, and which operands are copied first.
+    """
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
     causal = flag("attention: causal", causal)
     sizes, d = _sizes(arrays, causal)

@@ -44,7 +44,7 @@ _BLOCK, _PACK = 256, 16
 
 
 class Dimension(NamedTuple):
-    """One dimension of a mapping: extents of result and input, the input's step in elements, and the map's shift."""
+    """A dimension of a mapping: extents of result and input, the input's step in elements, and the map's shift."""
 
     extent: int
     x_extent: int
@@ -54,23 +54,23 @@ class Dimension(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the result takes the input's elements as they come."""
+        """True if result and input have the same elements in the same order along this dimension."""
         return self.extent == self.x_extent and self.shift == 0
 
 
 def word_of(op: str, dtype: np.dtype) -> str:
-    """The C++ type that stands for an element.
+    """Return the C++ word type that kernels move for an element of `dtype`.
 
     Raises
     ------
     ArgumentError
     """
-    found = _WORDS.get(dtype.itemsize)
-    if found is None or dtype.hasobject:
+    word = _WORDS.get(dtype.itemsize)
+    if word is None or dtype.hasobject:
         raise ArgumentError(
             f"{op}: elements of {dtype} are {dtype.itemsize} bytes; what can be moved has 1, 2, 4, 8 or 16"
         )
-    return found
+    return word
 
 
 @functools.lru_cache(4096)
@@ -104,14 +104,14 @@ def copy_job(op: str, dtype: np.dtype, shape: Ints, strides: Ints, order: Ints |
 
 
 def _cover(size: int, itemsize: int) -> Config:
-    """Threads that move 16 bytes each."""
+    """Return a launch whose threads move 16 bytes each."""
     return config(-(-size * itemsize // (_PACK * _BLOCK)), _BLOCK)
 
 
 def _tile_job(
     word: str, itemsize: int, shape: Ints, x_steps: Ints, out_steps: Ints, x_start: int, out_start: int
 ) -> tuple[Kernel, Config, tuple[Any, ...]] | None:
-    """Kernel, launch and numbers of a transposition by tiles; None where rows are not neighbours on both sides."""
+    """Return kernel, launch and numbers of a transposition by tiles. None if rows are not contiguous on both sides."""
     if out_steps[-1] != 1 or 1 not in x_steps[:-1]:
         return None
     across = x_steps.index(1)
@@ -188,48 +188,51 @@ def mapped_job(
     to = row_major(shape) if out_strides is None else steps_of(op, dtype, out_strides)
     below, count = span(x_shape, x_steps)
     out_below = span(shape, to)[0]
-    kept = _fused([d._replace(out_step=step) for d, step in zip(dimensions, to, strict=True)], fuses)
+    fused = _fused([d._replace(out_step=step) for d, step in zip(dimensions, to, strict=True)], fuses)
     size = prod(shape)
-    dense = tuple(d.out_step for d in kept) == row_major([d.extent for d in kept])
-    narrow = max(size, *(2 * (d.x_extent + d.extent) for d in kept)) < 2**31
+    dense = tuple(d.out_step for d in fused) == row_major([d.extent for d in fused])
+    narrow = max(size, *(2 * (d.x_extent + d.extent) for d in fused)) < 2**31
     layout = record(
-        shape=[d.extent for d in kept],
-        x=[d.x_step for d in kept],
-        out=[d.out_step for d in kept],
-        extent=[d.x_extent for d in kept],
-        shift=[d.shift for d in kept],
-        divisor=[_divisor(d.extent) if narrow else 0 for d in kept],
+        shape=[d.extent for d in fused],
+        x=[d.x_step for d in fused],
+        out=[d.out_step for d in fused],
+        extent=[d.x_extent for d in fused],
+        shift=[d.shift for d in fused],
+        divisor=[_divisor(d.extent) if narrow else 0 for d in fused],
         fill=np.frombuffer(fill.ljust(16, b"\0"), np.int64),
     )
     index = "int" if narrow else "long long"
-    names = {"W": word, "RANK": len(kept), "Map": f"cudakit::{mapping}", "Index": index, "DENSE": dense}
-    each = _PACK // dtype.itemsize if dense else 1
+    names = {"W": word, "RANK": len(fused), "Map": f"cudakit::{mapping}", "Index": index, "DENSE": dense}
+    thread_elements = _PACK // dtype.itemsize if dense else 1
     views = views_or_none((view_of(x_shape, x_steps), view_of(shape, to)))
-    launch, numbers = config(-(-size // (each * _BLOCK)), _BLOCK), (below + start, count, out_below, size, layout)
+    launch, numbers = (
+        config(-(-size // (thread_elements * _BLOCK)), _BLOCK),
+        (below + start, count, out_below, size, layout),
+    )
     return Job(shape, (), Kernel.from_template("move/mapped")[names], launch, numbers=numbers, views=views)
 
 
 def _divisor(extent: int) -> int:
-    """What ``<cudakit/elementwise/walk.cuh>`` divides a number of 31 bits by `extent` with."""
+    """Return the constant by which ``<cudakit/elementwise/walk.cuh>`` divides a number of 31 bits by `extent`."""
     shift = (extent - 1).bit_length()
     return shift << 32 | ((1 << 32) * ((1 << shift) - extent) // extent + 1)
 
 
 def _fused(dimensions: Sequence[Dimension], fuses: bool) -> list[Dimension]:
-    """Fewest dimensions of the same mapping; one at least."""
-    kept: list[Dimension] = []
+    """Merge dimensions of a mapping as far as possible. At least one dimension remains."""
+    fused: list[Dimension] = []
     for inner in dimensions:
         if inner.extent == inner.x_extent == 1:
             continue
-        if kept and inner.is_plain and (kept[-1].is_plain or fuses):
-            outer, n = kept[-1], inner.extent
+        if fused and inner.is_plain and (fused[-1].is_plain or fuses):
+            outer, n = fused[-1], inner.extent
             if outer.x_step == inner.x_step * n and outer.out_step == inner.out_step * n:
-                kept[-1] = Dimension(
+                fused[-1] = Dimension(
                     outer.extent * n, outer.x_extent * n, inner.x_step, outer.shift * n, inner.out_step
                 )
                 continue
-        kept.append(inner)
-    return kept or [Dimension(1, 1, 1, 0, 1)]
+        fused.append(inner)
+    return fused or [Dimension(1, 1, 1, 0, 1)]
 
 
 #: Packs of the wider type a thread, and threads of a block: 4070 to 4300 GB/s on an H200.
@@ -272,7 +275,7 @@ def cast_job(
 
 
 def delivered(place: ArrayPlace, target: Target) -> Any:
-    """The result, which was written, where the caller wants it."""
+    """Return the caller's result, after copying or casting to it what a kernel wrote elsewhere."""
     written, result = target
     if written is not result:
         layout = written.shape, written.strides
@@ -315,11 +318,11 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     out : array, optional
-        Of the shape of `x`, and its dtype or one that it is cast to within its kind; any strides.
+        Output of the shape of `x`; any strides; x's dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -336,18 +339,18 @@ def copy(x: Any, *, out: Any = None, stream: Any = None) -> Any:
 
 @repeated("out")
 def transpose(x: Any, axes: Any = None, *, out: Any = None, stream: Any = None) -> Any:
-    """out[…] = x with dimension d of the result being dimension axes[d] of `x`; a new, C-contiguous array.
+    """out[…] = x, where dimension d of the result is dimension axes[d] of `x`, in a new C-contiguous array.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     axes : sequence of int, optional
         A permutation of x's dimensions, negative ones counted from the last. Left out: reversed.
     out : array, optional
-        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
+        Output of the result's shape; any strides; x's dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -391,15 +394,15 @@ def cast(x: Any, dtype: Any, saturate: bool = False, *, out: Any = None, stream:
     dtype : dtype
         Any of these too.
     saturate : bool
-        To integers: a number out of range becomes the nearest in it, NaN becomes 0. Otherwise integers wrap around;
-        floating point goes toward zero, and what is out of range is what the device's conversion makes of it: the low
-        bits of the number clamped to 32 bits (to 64 for uint32 and wider; uint64 from 0 up to its own greatest), where
-        NaN is 0 or the lowest. That is NumPy's result on x86-64 for numbers within 32 (64) bits, beyond which NumPy's
-        is undefined. To other dtypes it does nothing.
+        Whether a number out of range becomes the nearest integer in range, and NaN becomes 0. No effect on other
+        target dtypes. Without it, integers wrap around, and floating point is rounded toward zero. A number out of
+        range then gives the low bits of the number clamped to 32 bits; NaN gives 0 or the lowest number. The clamp is
+        to 64 bits for uint32 and wider; for uint64 it is from 0 to the greatest uint64. Within 32 (64) bits this is
+        NumPy's result on x86-64; NumPy's result is undefined beyond.
     out : array, optional
         Of the shape of `x` and of `dtype`; any strides.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------

@@ -37,7 +37,7 @@ Policy: TypeAlias = Literal["even", "any", "whole"]
 
 
 class Pass(NamedTuple):
-    """What a call of one kind launches."""
+    """A launch of a counting kernel."""
 
     kernel: Kernel
     config: Config
@@ -46,7 +46,7 @@ class Pass(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What is counted: dtype, dimensions (None: C-contiguous), elements, and the device."""
+    """Properties of the values that are counted: dtype, dimensions (None: C-contiguous), elements, and the device."""
 
     dtype: np.dtype
     rank: int | None
@@ -54,23 +54,26 @@ class Values(NamedTuple):
     device: int | str
 
     def view(self, dtype: np.dtype | None = None) -> str:
-        """The C++ type of a view of them, or of what goes along with them in another dtype."""
+        """Return the C++ type of a view of the values, or of an array of another dtype with the same layout."""
         of = spelling(dtype or self.dtype)
         return f"const {of}*" if self.rank is None else f"cudakit::strided<const {of}, {self.rank}>"
 
     def blocks(self, block: int, resident: int) -> int:
-        """Blocks of a launch, `resident` a multiprocessor: a pack a thread at least."""
+        """Return the blocks of a launch:
+
+        at most `resident` for each multiprocessor, at least a pack for each thread.
+        """
         packed = 16 // self.dtype.itemsize if self.rank is None else 1
         return max(1, min(-(-self.size // (block * packed)), resident * multiprocessors_of(self.device)))
 
 
 def compared(dtype: np.dtype) -> np.dtype:
-    """The dtype that values of `dtype` are compared as."""
+    """Return the dtype in which values of `dtype` are compared."""
     return np.dtype(np.float32) if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype
 
 
 def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: int = 2048) -> str:
-    """The struct of <cudakit/count/bins.cuh>."""
+    """Return the struct of <cudakit/count/bins.cuh> that finds a value's bin."""
     value, key = spelling(dtype), spelling(compared(edge))
     if policy == "whole":
         return f"cudakit::whole_numbers<{value}>"
@@ -82,13 +85,13 @@ def _struct(policy: Policy, dtype: np.dtype, edge: np.dtype, bins: int, cells: i
 
 
 def _copies(bytes_each: int) -> int:
-    """Copies of all counters that `_FEW_BYTES` have room for: a power of two, at most a lane's."""
+    """Return the number of copies of all counters for which `_FEW_BYTES` have room: a power of two, at most 32."""
     return 1 << max(0, min(32, _FEW_BYTES // bytes_each).bit_length() - 1)
 
 
 @functools.lru_cache(4096)
 def byte_pass(values: Values, policy: Policy, edge: np.dtype) -> Pass:
-    """Counts of 8-bit values by their bits, of which bins are made at the end."""
+    """Return the launch that counts 8-bit values by their bits. The counts become bins at the end."""
     # 256 values are looked up, fewer than a table of cells has.
     struct = _struct("whole" if policy == "whole" else "any", values.dtype, edge, 256, cells=1)
     kernel = Kernel.from_template("count/bytes")[values.view(), struct, edge, _BLOCK, _ITEMS]
@@ -97,7 +100,7 @@ def byte_pass(values: Values, policy: Policy, edge: np.dtype) -> Pass:
 
 @functools.lru_cache(4096)
 def range_pass(values: Values, edge: np.dtype) -> Pass:
-    """Least and greatest finite value, and the even edges between them."""
+    """Return the launch that finds the least and greatest finite value, and the even edges between them."""
     template = Kernel.from_template("count/range")
     kernel = template[values.view(), compared(values.dtype), edge, _SMALL_BLOCK, _ITEMS]
     return Pass(kernel, config(values.blocks(_SMALL_BLOCK, 4), _SMALL_BLOCK))
@@ -105,7 +108,7 @@ def range_pass(values: Values, edge: np.dtype) -> Pass:
 
 @functools.lru_cache(4096)
 def value_pass(values: Values, policy: Policy, edge: np.dtype, bins: int) -> Pass:
-    """Counts of values in bins, in shared memory where they fit."""
+    """Return the launch that counts values in bins, in shared memory where the bins fit."""
     parts, counter_bytes = 1, 0
     # Shared memory for finding bins; where there is room the edges are copied there, too.
     own_edges = policy == "any" and bins < _NEAR_EDGES
@@ -135,7 +138,7 @@ def value_pass(values: Values, policy: Policy, edge: np.dtype, bins: int) -> Pas
 def weighing_passes(
     values: Values, weight: np.dtype, policy: Policy, edge: np.dtype, bins: int, out: np.dtype
 ) -> tuple[Pass, Pass]:
-    """The launch that adds up, and the one that rounds the sums."""
+    """Return the launch that sums weights, and the launch that rounds the sums."""
     sum, limbs = ("cudakit::whole_sum", 1) if weight.kind in "biu" else ("cudakit::fixed_sum", 2)
     near = 8 * limbs * bins <= _MOST_BYTES
     copies = _copies(8 * limbs * bins) if near else 1
@@ -165,17 +168,17 @@ class _Bins(NamedTuple):
     ----------
     policy : str
     edges : array (bins + 1)
-        What the kernels read, or make where they are not `found`. For "whole" the kernels read none of it.
-    shown : array (bins + 1)
+        What the kernels read, or make unless `has_edges`. For "whole" the kernels read none of it.
+    result_edges : array (bins + 1)
         What the caller gets: `edges`, or where the kernels copy them to.
-    found : bool
+    has_edges : bool
     number : int
     """
 
     policy: Policy
     edges: Any
-    shown: Any
-    found: bool
+    result_edges: Any
+    has_edges: bool
     number: int
 
 
@@ -201,8 +204,9 @@ def histogram(
         Number of even bins, or their edges (bins + 1), ascending. Edges in host memory are checked; those in device
         memory are not, as that would wait for the device.
     range : (float, float), optional
-        Left edge of the first even bin and right edge of the last. Without it: least and greatest finite value of `x`,
-        found on the device, without waiting for it; a value v alone has the range v − 0.5 … v + 0.5, and none 0 … 1.
+        Left edge of the first even bin and right edge of the last. Default: least and greatest finite value of `x`. The
+        device finds both, and the host does not wait. A single value v has the range v − 0.5 … v + 0.5. For no values
+        the range is 0 … 1.
     weights : array, optional
         Of the shape of `x`; any of its dtypes, or complex.
     density : bool
@@ -233,9 +237,13 @@ def histogram(
     A value is in a bin if it compares so with the edges that are returned, both in NumPy's common dtype (64-bit
     integers with float64 edges: as float64); bfloat16 and float16 as float32.
 
-    Differences from NumPy: where `range` is left out, values that are not finite are passed over, not refused, and
-    edges are computed in float64 and then rounded to `x`'s dtype; bins have no names ("auto" …); float
-    weights add up more exactly; edges must be two at least.
+    Differences from NumPy:
+
+    - Without `range`, values that are not finite are ignored. NumPy refuses them.
+    - Without `range`, edges are computed in float64 and rounded to `x`'s dtype.
+    - Bins have no names ("auto" …).
+    - Sums of float weights are more exact.
+    - At least two edges are required.
 
     The algorithm: <cudakit/count/counters.cuh>, after Gómez-Luna et al., An optimized approach to histogram
     computation on GPU, Machine Vision and Applications 24 (2013).
@@ -266,21 +274,21 @@ def histogram(
 def _binned(
     x: Any, bins: Any, range: tuple[float, float] | None, weights: Any, *, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
-    """Counts, and the edges of their bins."""
+    """Return counts, and the edges of their bins."""
     place, arrays = array_place("histogram", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]
     _check_dtype("histogram", "x", x.dtype)
     plan = _bins_of(place, x.dtype, bins, range)
     if weights is None:
-        return _counted("histogram", place, x, plan, out), plan.shown
+        return _count_values("histogram", place, x, plan, out), plan.result_edges
     sum_dtype = _COUNT if arrays[1].dtype == bool else arrays[1].dtype
-    return _weighed("histogram", place, x, arrays[1], plan, sum_dtype, out), plan.shown
+    return _sum_weights("histogram", place, x, arrays[1], plan, sum_dtype, out), plan.result_edges
 
 
 def bincount(
     x: Any, weights: Any = None, minlength: int = 0, length: int | None = None, *, out: Any = None, stream: Any = None
 ) -> Any:
-    """counts[v] = number of times that x is v, or the sum of the weights where it is.
+    """counts[v] = number of elements of x that equal v, or the sum of their weights.
 
     Parameters
     ----------
@@ -313,26 +321,26 @@ def bincount(
     """
     if length is None:
         length = _greatest(x, _whole("minlength", minlength), stream)
-    return _tallied(x, weights, length, out=out, stream=stream)
+    return _bincount(x, weights, length, out=out, stream=stream)
 
 
 @repeated("out")
-def _tallied(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any = None) -> Any:
-    """How often x is each number below `length`, or the sums of weights."""
+def _bincount(x: Any, weights: Any, length: int, *, out: Any = None, stream: Any = None) -> Any:
+    """Return how often x is each number below `length`, or the sums of weights."""
     place, arrays = array_place("bincount", stream, ("x", x), *(() if weights is None else (("weights", weights),)))
     x = arrays[0]
     _check_whole(x)
     plan = _Bins("whole", None, None, True, _whole("length", length))
     if weights is None:
-        return _counted("bincount", place, x, plan, out)
-    return _weighed("bincount", place, x, arrays[1], plan, _DOUBLE, out)
+        return _count_values("bincount", place, x, plan, out)
+    return _sum_weights("bincount", place, x, arrays[1], plan, _DOUBLE, out)
 
 
 # --- what a call launches ---------------------------------------------------------------------------------------------
 
 
-def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
-    """The counts of `x`."""
+def _count_values(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
+    """Return the counts of `x`."""
     to = _target(op, place, out, bins, _COUNT, x)
     counts = to.written
     if bins.number == 0:
@@ -340,19 +348,21 @@ def _counted(op: str, place: ArrayPlace, x: Any, bins: _Bins, out: Any) -> Any:
     x = _flat(place, x)
     values = _values(place, x)
     edges = counts if bins.edges is None else bins.edges
-    shown = bins.shown if bins.policy == "even" else edges
+    result_edges = bins.result_edges if bins.policy == "even" else edges
     workspace = place.workspace(0)
     if x.dtype.itemsize == 1:
         job = byte_pass(values, bins.policy, edges.dtype)
-        place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, bins.number, not bins.found, x.size)
+        place.launch(
+            job.kernel, job.config, x, edges, result_edges, counts, workspace, bins.number, not bins.has_edges, x.size
+        )
     else:
-        if not bins.found:
-            _find_range(place, x, edges, bins.number)
+        if not bins.has_edges:
+            _launch_range(place, x, edges, bins.number)
         if bins.number > GATHERED:
             place.clear(counts)
         job = value_pass(values, bins.policy, edges.dtype, bins.number)
-        numbers = bins.number, job.table_at, job.own_edges, x.size
-        place.launch(job.kernel, job.config, x, edges, shown, counts, workspace, *numbers)
+        layout = bins.number, job.table_at, job.own_edges, x.size
+        place.launch(job.kernel, job.config, x, edges, result_edges, counts, workspace, *layout)
     return delivered(place, to)
 
 
@@ -361,29 +371,29 @@ def _values(place: ArrayPlace, x: Any) -> Values:
 
 
 def _target(op: str, place: ArrayPlace, out: Any, bins: _Bins, dtype: np.dtype, *inputs: Any) -> Target:
-    """Where counts or sums go, contiguous where they are written."""
+    """Return the target of counts or sums, contiguous where kernels write."""
     edges = (bins.edges,) if bins.policy == "any" else ()
     return target(op, place, out, (bins.number,), dtype, *inputs, *edges, contiguous=True)
 
 
-def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:
-    """The sums of `weights`, in `dtype`."""
+def _sum_weights(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtype: np.dtype, out: Any) -> Any:
+    """Return the sums of `weights` in each bin, in `dtype`."""
     _check_dtype(op, "weights", weights.dtype)
     if weights.shape != x.shape:
         raise ArgumentError(f"{op}: weights has shape {weights.shape}, x has {x.shape}; they go together one by one")
     to = _target(op, place, out, bins, dtype, x, weights)
     if bins.number == 0:
         return to.result
-    if not bins.found:
-        _find_range(place, _flat(place, x), bins.edges, bins.number)
+    if not bins.has_edges:
+        _launch_range(place, _flat(place, x), bins.edges, bins.number)
     elif bins.policy == "even":
-        place.copy(bins.edges, bins.shown)
+        place.copy(bins.edges, bins.result_edges)
     whole = weights.dtype.kind in "biu"
     sums = place.empty((1 if whole else 3, bins.number), _SUM)
     place.clear(sums)
     range = place.empty(2, _DOUBLE)
     if not whole:
-        _find_range(place, _flat(place, weights), range, 0)
+        _launch_range(place, _flat(place, weights), range, 0)
     edges = range if bins.edges is None else bins.edges
     alone, (x, weights) = x, _together(place, x, weights)
     values = Values(x.dtype, None if x is alone else x.ndim, x.size, place.device)
@@ -393,14 +403,14 @@ def _weighed(op: str, place: ArrayPlace, x: Any, weights: Any, bins: _Bins, dtyp
     return delivered(place, to)
 
 
-def _find_range(place: ArrayPlace, x: Any, edges: Any, bins: int) -> None:
-    """Even edges over the finite values of `x`; or, for no bins, the least and the greatest."""
+def _launch_range(place: ArrayPlace, x: Any, edges: Any, bins: int) -> None:
+    """Launch the kernel that writes even edges over the finite values of `x`; for no bins, their least and greatest."""
     job = range_pass(_values(place, x), edges.dtype)
     place.launch(job.kernel, job.config, x, edges, place.workspace(16 * job.config.grid[0]), bins, x.size)
 
 
 def _greatest(x: Any, least: int, stream: Any) -> int:
-    """max(x) + 1, but `least` at least; waits for the device.
+    """Return max(x) + 1, or `least` if it is greater. Waits for the device.
 
     Raises
     ------
@@ -418,13 +428,13 @@ def _greatest(x: Any, least: int, stream: Any) -> int:
 
 @repeated()
 def _range_of(x: Any, *, stream: Any = None) -> Any:
-    """The least and the greatest of whole numbers; None where there are none."""
+    """Return the least and the greatest of an array of whole numbers. None for an empty array."""
     place, (x,) = array_place("bincount", stream, ("x", x))
     _check_whole(x)
     if x.size == 0:
         return None
     range = place.empty(2, x.dtype)
-    _find_range(place, _flat(place, x), range, 0)
+    _launch_range(place, _flat(place, x), range, 0)
     return range
 
 
@@ -432,9 +442,9 @@ def _range_of(x: Any, *, stream: Any = None) -> Any:
 
 
 def _bins_of(place: ArrayPlace, dtype: np.dtype, bins: Any, range: tuple[float, float] | None) -> _Bins:
-    """The bins that `bins` and `range` say."""
+    """Return the bins that the arguments `bins` and `range` describe."""
     if isinstance(bins, list | tuple) or getattr(bins, "ndim", 0) > 0:
-        return _given(place, dtype, bins)
+        return _bins_between(place, dtype, bins)
     count = _whole("bins", bins, 1, "histogram")
     edge = _DOUBLE if dtype.kind in "biu" else dtype
     if range is None:
@@ -454,7 +464,7 @@ def _bins_of(place: ArrayPlace, dtype: np.dtype, bins: Any, range: tuple[float, 
 
 @functools.lru_cache(64)
 def _even_edges(bins: int, low: float, high: float, dtype: np.dtype, device: int | str) -> Any:
-    """Even edges as NumPy makes them, for kernels to read: brought to the device once."""
+    """Return even edges as NumPy computes them, uploaded to the device once."""
     if low == high:
         low, high = low - 0.5, high + 0.5
     edges = np.linspace(low, high, bins + 1, dtype=dtype)
@@ -469,8 +479,8 @@ def _even_edges(bins: int, low: float, high: float, dtype: np.dtype, device: int
     return uploaded
 
 
-def _given(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
-    """Bins between edges that the caller gave, in the dtype that values are compared in."""
+def _bins_between(place: ArrayPlace, dtype: np.dtype, bins: Any) -> _Bins:
+    """Return bins between the caller's edges, in the dtype in which values are compared."""
     if place.xp is not np and isinstance(bins, place.xp.ndarray):
         edges = bins
     else:
@@ -505,7 +515,7 @@ def _check_whole(x: Any) -> None:
 
 
 def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
-    """`value` as a number of bins."""
+    """Return `value` as a number of bins."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -518,7 +528,7 @@ def _whole(name: str, value: Any, least: int = 0, op: str = "bincount") -> int:
 
 
 def _flat(place: ArrayPlace, x: Any) -> Any:
-    """The elements of `x`, in an order that memory likes best, in few dimensions."""
+    """Return a view of `x` in few dimensions, with its elements in the order of memory."""
     if x.flags.c_contiguous:
         return x
     steps = x.strides
@@ -528,7 +538,7 @@ def _flat(place: ArrayPlace, x: Any) -> Any:
 
 
 def _together(place: ArrayPlace, *arrays: Any) -> tuple[Any, ...]:
-    """Arrays of one shape as they are where all are C-contiguous, else with their dimensions merged."""
+    """Return arrays of one shape with their dimensions merged, or unchanged if all are C-contiguous."""
     if all(array.flags.c_contiguous for array in arrays):
         return arrays
     shape, *strides = merged(arrays[0].shape, *map(element_strides, arrays))

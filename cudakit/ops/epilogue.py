@@ -1,4 +1,4 @@
-"""What follows a product before it is stored: an activation by name, as C++ of one element, or as a Python function."""
+"""Activations, which follow a product before it is stored: by name, as C++ of one element, or as a Python function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cudakit.types.checked import is_one_of
 #: What the templates call the functions that a product goes through before it is stored.
 ACTIVATIONS = {None: "identity", "relu": "relu", "gelu": "gelu", "silu": "silu"}
 #: Of a traced function's calls those that `<cudakit/product/tile_functions.cuh>` has for tiles.
-_OF_TILES = frozenset(
+_TILE_FUNCTIONS = frozenset(
     (
         *("add", "subtract", "multiply", "divide", "true_divide", "power", "maximum", "minimum", "fmax", "fmin"),
         *("negative", "positive", "absolute", "fabs", "square", "reciprocal", "sqrt", "floor", "ceil"),
@@ -39,27 +39,27 @@ class Activation(NamedTuple):
     ----------
     name : str
         Its type in C++.
-    text : str
+    source : str
         What declares that, for kernels of threads; empty where the template does.
-    tile_text : str or None
+    tile_source : str or None
         The same for tile kernels; None where they cannot have it.
-    shown : str
+    label : str
         What messages call it.
     """
 
     name: str
-    text: str = ""
-    tile_text: str | None = ""
-    shown: str = "none"
+    source: str = ""
+    tile_source: str | None = ""
+    label: str = "none"
 
     @property
-    def is_own(self) -> bool:
-        """Whether the caller wrote it."""
-        return bool(self.text)
+    def is_custom(self) -> bool:
+        """True if the caller wrote the function."""
+        return bool(self.source)
 
 
-def activation_of(op: str, given: Any, dtype: np.dtype) -> Activation:
-    """The function that an argument names or is, of values of `dtype`.
+def activation_of(op: str, activation: Any, dtype: np.dtype) -> Activation:
+    """Return the function that an argument names or is, for values of `dtype`.
 
     Raises
     ------
@@ -68,31 +68,31 @@ def activation_of(op: str, given: Any, dtype: np.dtype) -> Activation:
     TemplateError
         For a function that cannot be traced.
     """
-    if callable(given):
-        return _traced(op, given, dtype, tuple(Outside(given).values().items()))
-    if is_one_of(given, ACTIVATIONS):
-        return Activation(f"cudakit::{ACTIVATIONS[given]}", shown=given or "none")
-    if not isinstance(given, str) or not re.search(r"(?<![\w.])x\b", given):
+    if callable(activation):
+        return _traced(op, activation, dtype, tuple(Outside(activation).values().items()))
+    if is_one_of(activation, ACTIVATIONS):
+        return Activation(f"cudakit::{ACTIVATIONS[activation]}", label=activation or "none")
+    if not isinstance(activation, str) or not re.search(r"(?<![\w.])x\b", activation):
         raise ArgumentError(
-            f"{op}: activation {shortened(given)} is none of {[*filter(None, ACTIVATIONS)]}, C++ of x such as "
+            f"{op}: activation {shortened(activation)} is none of {[*filter(None, ACTIVATIONS)]}, C++ of x such as "
             "'x * x', or a function of one value"
         )
-    return _written(op, given)
+    return _written(op, activation)
 
 
 @functools.lru_cache(256)
-def _written(op: str, text: str) -> Activation:
-    """C++ of x: for threads of an element, for tiles of a tile of them, where it takes functions of cuda::tiles."""
-    returns = "" if re.search(r"\breturn\b", text) else "return\n"
-    body = f"{returns}{placed(statement(op, 'activation', text), f'<{op} activation>')}"
-    name = f"activation_{sha256(text.encode()).hexdigest()[:16]}"
+def _written(op: str, code: str) -> Activation:
+    """Return an activation from C++ of x, for threads (x is an element) and for tiles (x is a tile)."""
+    returns = "" if re.search(r"\breturn\b", code) else "return\n"
+    body = f"{returns}{placed(statement(op, 'activation', code), f'<{op} activation>')}"
+    name = f"activation_{sha256(code.encode()).hexdigest()[:16]}"
     of_tiles = "namespace ct = cuda::tiles;\n" + _struct(name, "__tile__", body)
-    return Activation(name, _struct(name, "__device__", body), of_tiles, text)
+    return Activation(name, _struct(name, "__device__", body), of_tiles, code)
 
 
 @functools.lru_cache(256)
 def _traced(op: str, function: Callable[[Any], Any], dtype: np.dtype, _outside: Any) -> Activation:
-    """What a Python function does with one value, and with values from outside."""
+    """Return an activation from a Python function of one value, by tracing it."""
     trace = Trace(op, {})
     try:
         inspect.signature(function).bind(None)
@@ -100,24 +100,24 @@ def _traced(op: str, function: Callable[[Any], Any], dtype: np.dtype, _outside: 
         raise TemplateError(f"{op}: activation is a function of one value: {error}") from None
     except ValueError:  # Python does not know its arguments
         pass
-    made = function(Traced(trace, dtype, "x0", argument="x", is_number=True))
-    if not isinstance(made, Traced) or trace.folds or trace.views:
-        raise TemplateError(f"{op}: activation returns {type(made).__name__}; it is a function of one value")
-    made = trace.cast(made, dtype)
-    lines = [*trace.lines(made.name), f"return {made.name};"]
+    result = function(Traced(trace, dtype, "x0", argument="x", is_number=True))
+    if not isinstance(result, Traced) or trace.folds or trace.views:
+        raise TemplateError(f"{op}: activation returns {type(result).__name__}; it is a function of one value")
+    result = trace.cast(result, dtype)
+    lines = [*trace.lines(result.name), f"return {result.name};"]
     body = re.sub(r"\bx0\b", "x", "\n".join(lines)) + "\n"
     name = f"activation_{sha256(body.encode()).hexdigest()[:16]}"
-    text = "#include <cudakit/ufunc/all.cuh>\n" + _struct(name, "__device__", body)
-    shown = getattr(function, "__name__", "a function")
+    definition = "#include <cudakit/ufunc/all.cuh>\n" + _struct(name, "__device__", body)
+    label = getattr(function, "__name__", "a function")
     own = f"const {cpp_of(np.dtype('f4'))} "
     calls = set(_UFUNC.findall(body))
-    on_tiles = calls <= _OF_TILES and "?" not in body and body.count("const ") == body.count(own)
+    on_tiles = calls <= _TILE_FUNCTIONS and "?" not in body and body.count("const ") == body.count(own)
     if dtype != np.float32 or not on_tiles:
-        return Activation(name, text, None, shown)
+        return Activation(name, definition, None, label)
     of_tiles = body.replace(own, "auto ").replace("cudakit::ufunc::", "cudakit::tile_functions::")
     of_tiles = re.sub(r"cudakit::as<float>\((\w+)\)", r"\1", of_tiles)
     head = "#include <cudakit/product/tile_functions.cuh>\n"
-    return Activation(name, text, head + _struct(name, "__tile__", of_tiles), shown)
+    return Activation(name, definition, head + _struct(name, "__tile__", of_tiles), label)
 
 
 def _struct(name: str, where: str, body: str) -> str:
@@ -126,8 +126,8 @@ def _struct(name: str, where: str, body: str) -> str:
 
 
 @functools.lru_cache(256)
-def kernel_with(concept: str, name: str, text: str) -> Kernel:
-    """The kernel `name` of a packaged template, with a declaration of the caller's beside it."""
-    if not text:
+def kernel_with(concept: str, name: str, declaration: str) -> Kernel:
+    """Return the kernel `name` of a packaged template, with a declaration of the caller's beside it."""
+    if not declaration:
         return Kernel.from_template(f"{concept}/{name}")
-    return Kernel(numbered(f"{source.from_template(concept).text}\n{text}", f"<{name}>"), name)
+    return Kernel(numbered(f"{source.from_template(concept).text}\n{declaration}", f"<{name}>"), name)

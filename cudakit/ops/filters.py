@@ -95,24 +95,24 @@ Planner: TypeAlias = Callable[[Pixels], tuple[Pass, ...]]
 
 @functools.lru_cache(1024)
 def images_of(op: str, shape: tuple[int, ...], axes: Axis) -> Images:
-    """An array of `shape` as images whose rows and columns go along `axes`.
+    """Return an array of `shape` as images whose rows and columns go along `axes`.
 
     Raises
     ------
     ArgumentError
         For axes that are not there, or not neighbours in this order.
     """
-    found = axes_in_order(op, "axes", axes, len(shape))
-    if len(found) != 2 or found[1] != found[0] + 1:
+    positions = axes_in_order(op, "axes", axes, len(shape))
+    if len(positions) != 2 or positions[1] != positions[0] + 1:
         raise ArgumentError(
             f"{op}: axes {shortened(axes)} must be two, of rows and then of columns, next to each other"
         )
-    rows, columns = found
+    rows, columns = positions
     return Images(prod(shape[:rows]), shape[rows], shape[columns], prod(shape[columns + 1 :]))
 
 
 def check_dtype(op: str, dtype: np.dtype) -> None:
-    """Raise where images have no such pixels.
+    """Raise where images cannot have pixels of `dtype`.
 
     Raises
     ------
@@ -120,12 +120,12 @@ def check_dtype(op: str, dtype: np.dtype) -> None:
     """
     if dtype not in DTYPES:
         raise ArgumentError(
-            f"{op}: image has dtype {dtype}; images are of {', '.join(str(each) for each in DTYPES)}, cast it first"
+            f"{op}: image has dtype {dtype}; images are of {', '.join(map(str, DTYPES))}, cast it first"
         )
 
 
 def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = False) -> Border:
-    """The number of a border mode, and the number outside, which is one of the image's dtype.
+    """Return the number of a border mode, and the value outside the image as a number of the image's dtype.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def border_of(op: str, mode: Any, value: Any, dtype: np.dtype, valid: bool = Fal
 
 
 def _above_zero(where: str, value: Any) -> float:
-    """A number, more than 0.
+    """Return `value` as a number greater than 0.
 
     Raises
     ------
@@ -151,21 +151,21 @@ def _above_zero(where: str, value: Any) -> float:
 
 
 def pair_of(value: Any) -> tuple[Any, Any]:
-    """What is given for rows and columns, as one or as two."""
+    """Return a value for rows and a value for columns from one value or two."""
     return tuple(value) if isinstance(value, tuple | list) and len(value) == 2 else (value, value)
 
 
 def size_of(op: str, size: Any) -> tuple[int, int]:
-    """Rows and columns of a window: odd, so that it has a middle.
+    """Return rows and columns of a window. Both are odd, so that the window has a middle.
 
     Raises
     ------
     ArgumentError
     """
-    found = [whole(f"{op}: size", each, 1) for each in pair_of(size)]
-    if not all(each % 2 for each in found):
+    extents = [whole(f"{op}: size", extent, 1) for extent in pair_of(size)]
+    if not all(extent % 2 for extent in extents):
         raise ArgumentError(f"{op}: size {shortened(size)} must be odd, so that the window has a middle")
-    return found[0], found[1]
+    return extents[0], extents[1]
 
 
 def check_window(op: str, images: Images, size: tuple[int, int]) -> None:
@@ -183,19 +183,19 @@ def check_window(op: str, images: Images, size: tuple[int, int]) -> None:
 
 
 def is_near(images: Images, size: tuple[int, int], mode: int) -> bool:
-    """Whether windows fit registers."""
+    """Return whether a window fits in registers."""
     return max(size) // 2 <= _FARTHEST and images.channels <= _CHANNELS and mode != VALID["valid"]
 
 
 def number_type(dtype: np.dtype, whole_numbers: bool = False) -> str:
-    """The C++ type that pixels are reckoned in."""
+    """Return the C++ type in which pixels are computed."""
     if whole_numbers and dtype.kind == "u":
         return "int"
     return "double" if dtype.itemsize == 8 else "float"
 
 
 def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high: int, most: int = 8) -> Pass:
-    """A window in registers.
+    """Return the launch of a window that fits in registers.
 
     Parameters
     ----------
@@ -213,15 +213,17 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
     images, (mode, fill) = pixels.images, pixels.border
     width = images.width * images.channels
     wide = max(pixels.dtype.itemsize, result.itemsize)
-    each = min(most, 16 // wide)
-    aligned = width % each == 0 and pixels.alignment >= each * wide
+    thread_elements = min(most, 16 // wide)
+    aligned = width % thread_elements == 0 and pixels.alignment >= thread_elements * wide
     if not aligned:
-        each = min(each, 4)
-    rows = max(_ROWS[wide == 1] if images.size >= _BUSY * each else 0, high) // high * high
-    across, down = -(-width // (32 * each)), -(-images.height // (_WARPS * rows))
+        thread_elements = min(thread_elements, 4)
+    rows = max(_ROWS[wide == 1] if images.size >= _BUSY * thread_elements else 0, high) // high * high
+    across, down = -(-width // (32 * thread_elements)), -(-images.height // (_WARPS * rows))
     types = spelling(pixels.dtype), spelling(result), window
     index = "unsigned" if images.height * width < 2**32 else "long long"
-    kernel = Kernel.from_template("window/near")[*types, images.channels, each, rows, aligned, mode == _CONSTANT, index]
+    kernel = Kernel.from_template("window/near")[
+        *types, images.channels, thread_elements, rows, aligned, mode == _CONSTANT, index
+    ]
     launch = config(images.batch * across * down, (32, _WARPS))
     numbers = images.height, width, mode, fill, weights
     return Pass(Job((), (), kernel, launch, numbers=numbers), result)
@@ -230,7 +232,10 @@ def near_pass(pixels: Pixels, result: np.dtype, window: str, weights: Any, high:
 def far_pass(
     pixels: Pixels, result: np.dtype, fold: str, weights: np.ndarray | None, size: tuple[int, int], scale: float = 1.0
 ) -> Pass:
-    """A window of any size, with `weights` or none, that `fold` of ``window.cuh`` goes through."""
+    """Return the launch of a window of any size.
+
+    `weights` are its weights or None; `fold` of ``window.cuh`` combines the elements of the window.
+    """
     batch, height, width, channels = pixels.images
     number = number_type(pixels.dtype, weights is None)
     rows = _FAR_ROWS if size[0] > 1 else 1
@@ -244,7 +249,10 @@ def far_pass(
 def filtered(
     op: str, image: Any, axes: Axis, out: Any, stream: Any, outside: tuple[Any, Any], plan: Planner, valid: bool = False
 ) -> Any:
-    """The result of passes over an image, each over what the one before made.
+    """Run passes over an image, each over the result of the pass before, and return the last result.
+
+    `plan(pixels)` returns the passes. The result has the shape of `image` and the dtype of the last pass. `outside` is
+    a border's mode and value. `valid` allows the mode of that name.
 
     `plan(pixels)` names them; the result has the shape of `image` and the dtype of the last.
     `outside` is a border's mode and value; `valid` says that it may be the mode of that name.
@@ -257,16 +265,16 @@ def filtered(
     to = target(op, place, out, x.shape, plan(pixels)[-1].dtype, x, contiguous=True)
     passes = plan(pixels._replace(alignment=place.alignment(x, to.written)))
     if x.size:
-        for k, each in enumerate(passes):
-            made = to.written if k == len(passes) - 1 else place.empty(x.shape, each.dtype)
-            weights = () if not each.is_far else (None if each.weights is None else place.upload(each.weights),)
-            each.job.run(place, x, made, *weights)
-            x = made
+        for k, stage in enumerate(passes):
+            result = to.written if k == len(passes) - 1 else place.empty(x.shape, stage.dtype)
+            weights = () if not stage.is_far else (None if stage.weights is None else place.upload(stage.weights),)
+            stage.job.run(place, x, result, *weights)
+            x = result
     return delivered(place, to)
 
 
 def contiguous(place: ArrayPlace, x: Any) -> Any:
-    """`x`, or a copy of it that is C-contiguous."""
+    """Return `x` if it is C-contiguous, else a C-contiguous copy."""
     return x if x.flags.c_contiguous else copy(x, stream=place.stream)
 
 
@@ -301,18 +309,22 @@ def gaussian_blur(
     sigma : float or (rows, columns), optional
         Pixels. Left out: 0.15 size + 0.35 as in OpenCV, and its binomial weights up to 7 pixels.
     mode : str
-        What stands outside, by SciPy's names, and OpenCV's for it. ``reflect``: b a | a b c d | d c, REFLECT;
-        ``mirror``: c b | a b c d | c b, REFLECT_101, its default; ``nearest``: a a | a b c d | d d, REPLICATE;
-        ``wrap``: c d | a b c d | a b; ``constant``: `value`; ``valid``: nothing, weights are those of the pixels
-        inside.
+        Border mode, by SciPy's name (OpenCV's name in brackets):
+
+        - ``reflect``: b a | a b c d | d c (REFLECT).
+        - ``mirror``: c b | a b c d | c b (REFLECT_101, OpenCV's default).
+        - ``nearest``: a a | a b c d | d d (REPLICATE).
+        - ``wrap``: c d | a b c d | a b.
+        - ``constant``: `value`.
+        - ``valid``: no border. The weights of the pixels inside are normalized.
     value : float
-        Of mode constant, converted to the image's dtype.
+        Value outside the image for mode constant, converted to the image's dtype.
     axes : (int, int)
-        Rows and columns, next to each other: (-3, -2) where channels come last.
+        Axes of rows and columns, which must be adjacent: (-3, -2) where channels come last.
     out : array, optional
-        Of the image's shape, and its dtype or one that it is cast to within its kind; any strides.
+        Output of the image's shape; any strides; its dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -333,9 +345,9 @@ def gaussian_blur(
     op = "gaussian_blur"
     if size is None and sigma is None:
         raise ArgumentError(f"{op}: give size, sigma or both")
-    sigmas = (None, None) if sigma is None else tuple(_above_zero(f"{op}: sigma", each) for each in pair_of(sigma))
+    sigmas = (None, None) if sigma is None else tuple(_above_zero(f"{op}: sigma", number) for number in pair_of(sigma))
     if size is None:
-        sizes = tuple(2 * int(4 * each + 0.5) + 1 for each in sigmas if each is not None)
+        sizes = tuple(2 * int(4 * sigma + 0.5) + 1 for sigma in sigmas if sigma is not None)
     else:
         sizes = size_of(op, size)
 
@@ -396,7 +408,7 @@ def sobel(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """The derivative of 3 × 3 weights (1, 2, 1) × (−1, 0, 1) along `axis`, or the length of the gradient.
+    """Return the derivative along `axis` by weights (1, 2, 1) × (−1, 0, 1), or the length of the gradient.
 
     Parameters
     ----------
@@ -455,22 +467,25 @@ def convolve2d(
     """
     op = "convolve2d"
     try:
-        given = np.asarray(kernel)
-        if not is_real(given.dtype):
-            raise TypeError(f"it is of {given.dtype}")
-        weights = given.astype(np.float64)
+        matrix = np.asarray(kernel)
+        if not is_real(matrix.dtype):
+            raise TypeError(f"it is of {matrix.dtype}")
+        weights = matrix.astype(np.float64)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{op}: kernel is no matrix of numbers in host memory: {error}") from None
     if weights.ndim != 2:
         raise ArgumentError(f"{op}: kernel has {weights.ndim} dimensions; give (rows, columns)")
     size = size_of(op, weights.shape)
-    turned = tuple(weights[::-1, ::-1].ravel().tolist())
-    return filtered(op, image, axes, out, stream, (mode, value), functools.partial(_weighed, turned, size))
+    flipped = tuple(weights[::-1, ::-1].ravel().tolist())
+    return filtered(op, image, axes, out, stream, (mode, value), functools.partial(_weighed, flipped, size))
 
 
 @functools.lru_cache(256)
 def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ...]:
-    """Weights from the middle outward; `in_bytes`: as whole numbers that add up to `_ONE`, as OpenCV rounds them."""
+    """Return weights from the middle outward.
+
+    `in_bytes`: as whole numbers with the sum `_ONE`, rounded as by OpenCV.
+    """
     if sigma is None and size in _SMALL:
         weights = _SMALL[size]
     else:
@@ -481,36 +496,36 @@ def _gaussian(size: int, sigma: float | None, in_bytes: bool) -> tuple[float, ..
         return weights
     rounded, error = [], 0.0
     for weight in weights[:0:-1]:  # from outside; what one is rounded by, the next makes good
-        wanted = _ONE * weight + error
-        rounded.append(round(wanted))
-        error = wanted - rounded[-1]
-    return tuple(float(each) for each in (_ONE - 2 * sum(rounded), *rounded[::-1]))
+        exact = _ONE * weight + error
+        rounded.append(round(exact))
+        error = exact - rounded[-1]
+    return tuple(float(number) for number in (_ONE - 2 * sum(rounded), *rounded[::-1]))
 
 
 @functools.lru_cache(1024)
 def _smoothing(op: str, weights: tuple[tuple[float, ...], ...], scale: float, pixels: Pixels) -> tuple[Pass, ...]:
-    """Weights along rows and columns, symmetric, from the middle outward."""
+    """Return passes of symmetric weights along rows and columns, given from the middle outward."""
     images, dtype = pixels.images, pixels.dtype
     check_window(op, images, (2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1))
     # Weights of bytes that were rounded to nothing are no part of the window, nor is what 8 bits do not hold.
-    weights = tuple(each[: 1 + max(k for k, weight in enumerate(each) if weight)] for each in weights)
+    weights = tuple(half[: 1 + max(k for k, weight in enumerate(half) if weight)] for half in weights)
     size = 2 * len(weights[0]) - 1, 2 * len(weights[1]) - 1
     number = number_type(dtype)
     if is_near(images, size, pixels.border[0]):
         down, right = weights
-        kind: Any = np.float64 if number == "double" else np.float32
+        word_dtype: Any = np.float64 if number == "double" else np.float32
         words = np.zeros((4, 12), np.uint8)
         if dtype == _UINT8:
-            number, kind, scale = "unsigned", np.uint32, round(scale * 2**24)
+            number, word_dtype, scale = "unsigned", np.uint32, round(scale * 2**24)
             for k in range(4 if size[1] > 1 else 0):
                 words[k, k : k + size[1]] = (*right[:0:-1], *right)
-        fields = [("y", kind, (len(down),)), ("x", kind, (len(right),)), ("bytes", np.uint32, (12,))]
-        scaled = tuple(scale * each for each in down)
+        fields = [("y", word_dtype, (len(down),)), ("x", word_dtype, (len(right),)), ("bytes", np.uint32, (12,))]
+        scaled = tuple(scale * weight for weight in down)
         record = np.array((scaled, right, words.ravel().view(np.uint32)), fields)[()]
         window = f"cudakit::smooth<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
         return (near_pass(pixels, dtype, window, record, size[0]),)
     between = np.dtype(np.float64) if number == "double" else _FLOAT32
-    columns, rows = (np.array([*each[:0:-1], *each], between) for each in (weights[1], weights[0]))
+    columns, rows = (np.array([*half[:0:-1], *half], between) for half in (weights[1], weights[0]))
     return (
         far_pass(pixels, between, "cudakit::summed", columns, (1, size[1])),
         far_pass(pixels._replace(dtype=between), dtype, "cudakit::summed", rows, (size[0], 1), scale),
@@ -531,11 +546,11 @@ def _weighed(weights: tuple[float, ...], size: tuple[int, int], pixels: Pixels) 
     images, dtype = pixels.images, pixels.dtype
     check_window("convolve2d", images, size)
     number = number_type(dtype)
-    kind = np.dtype(np.float64) if number == "double" else _FLOAT32
+    weight_dtype = np.dtype(np.float64) if number == "double" else _FLOAT32
     if not is_near(images, size, pixels.border[0]):
-        given = np.array(weights, kind)
-        return (far_pass(pixels, dtype, "cudakit::summed", given, size),)
-    record = np.array((weights,), [("all", kind, (len(weights),))])[()]
+        window_weights = np.array(weights, weight_dtype)
+        return (far_pass(pixels, dtype, "cudakit::summed", window_weights, size),)
+    record = np.array((weights,), [("all", weight_dtype, (len(weights),))])[()]
     window = f"cudakit::weighed<{number}, {size[0] // 2}, {size[1] // 2}, {images.channels}>"
     return (near_pass(pixels, dtype, window, record, size[0], 4),)
 

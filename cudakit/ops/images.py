@@ -54,11 +54,11 @@ def resize(
         middles; beyond the outermost middles the outermost pixel stands. It does not smooth: for much smaller images
         blur first. ``nearest``: image[⌊y height / rows⌋, ⌊x width / columns⌋], OpenCV's INTER_NEAREST.
     axes : (int, int)
-        Rows and columns, next to each other: (-3, -2) where channels come last.
+        Axes of rows and columns, which must be adjacent: (-3, -2) where channels come last.
     out : array, optional
         Of the result's shape, and the image's dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -167,20 +167,20 @@ def _images_and_shape(op: str, shape: Ints, axes: Axis, rows: int, columns: int)
 
 
 def _inverse_of(op: str, matrix: Any, is_inverse: bool) -> tuple[float, ...]:
-    """From points of the result to points of the image, row after row."""
+    """Return the matrix from points of the result to points of the image, row after row."""
     try:
-        given = np.asarray(matrix, np.float64)
+        affine = np.asarray(matrix, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise ArgumentError(f"{op}: matrix is not of numbers in host memory: {error_text(error)}") from None
-    if given.shape != (2, 3) or not np.isfinite(given).all():
-        raise ArgumentError(f"{op}: matrix is of 2 × 3 finite numbers, got shape {given.shape}: {shortened(given)}")
+    if affine.shape != (2, 3) or not np.isfinite(affine).all():
+        raise ArgumentError(f"{op}: matrix is of 2 × 3 finite numbers, got shape {affine.shape}: {shortened(affine)}")
     if not is_inverse:
         try:
-            turned = np.linalg.inv(given[:, :2])
+            inverse = np.linalg.inv(affine[:, :2])
         except np.linalg.LinAlgError:
-            raise ArgumentError(f"{op}: matrix {given.tolist()} has no inverse") from None
-        given = np.column_stack([turned, -turned @ given[:, 2]])
-    return tuple(given.ravel().tolist())
+            raise ArgumentError(f"{op}: matrix {affine.tolist()} has no inverse") from None
+        affine = np.column_stack([inverse, -inverse @ affine[:, 2]])
+    return tuple(affine.ravel().tolist())
 
 
 @functools.lru_cache(1024)
@@ -192,18 +192,20 @@ def _resized(images: Images, dtype: np.dtype, rows: int, columns: int, linear: b
             packs = batch * rows * columns // 8
             kernel = Kernel.from_template("sample/halved")[(_BLOCK,)]
             return Job((), (), kernel, config(-(-packs // _BLOCK), _BLOCK), numbers=(packs, columns))
-        each = 8 // dtype.itemsize
-        if (rows, columns) == (2 * height, 2 * width) and width % each == 0:
+        thread_elements = 8 // dtype.itemsize
+        if (rows, columns) == (2 * height, 2 * width) and width % thread_elements == 0:
             tall = _TWICE[size]
-            tiles = batch * -(-width // (32 * each)) * -(-height // (_WARPS * tall))
+            tiles = batch * -(-width // (32 * thread_elements)) * -(-height // (_WARPS * tall))
             kernel = Kernel.from_template("sample/doubled")[cpp, number, tall]
             return Job((), (), kernel, config(tiles, (32, _WARPS)), numbers=(height, width))
-    each = _BYTES[size] // dtype.itemsize
+    thread_elements = _BYTES[size] // dtype.itemsize
     # Bytes that are read as words, where eight of them hold what four results see.
     packed = linear and aligned and dtype == np.uint8 and channels == 1 and width <= 2 * columns
     packed = packed and batch * height * width % 4 == 0
-    kernel = Kernel.from_template("sample/resized")[cpp, number, linear, each, _WARPS, _ROWS, _TOGETHER[size], packed]
-    across, down = -(-columns * channels // (32 * each)), -(-rows // (_WARPS * _ROWS))
+    kernel = Kernel.from_template("sample/resized")[
+        cpp, number, linear, thread_elements, _WARPS, _ROWS, _TOGETHER[size], packed
+    ]
+    across, down = -(-columns * channels // (32 * thread_elements)), -(-rows // (_WARPS * _ROWS))
     steps = round(2**32 * height / rows), round(2**32 * width / columns)
     numbers = height, width, rows, columns, channels, *steps
     return Job((), (), kernel, config(batch * across * down, (32, _WARPS)), numbers=numbers)
@@ -233,7 +235,7 @@ _BLOCKS, _LEAST = 8, 1 << 14
 
 @repeated("out")
 def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """Out = 0.299 red + 0.587 green + 0.114 blue.
+    """0.299 red + 0.587 green + 0.114 blue.
 
     Parameters
     ----------
@@ -244,7 +246,7 @@ def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = No
     out : array, optional
         Of the image's shape without `axis`, and its dtype or one that it is cast to within its kind; any strides.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -280,7 +282,7 @@ def rgb_to_gray(image: Any, axis: int = -1, *, out: Any = None, stream: Any = No
 
 @repeated("out")
 def equalize(image: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """Out = the image with its levels spread, so that about as many pixels have each.
+    """Spread the levels of an image, so that each level has about as many pixels.
 
     Parameters
     ----------
@@ -289,7 +291,7 @@ def equalize(image: Any, *, out: Any = None, stream: Any = None) -> Any:
     out : array, optional
         Of the image's shape, and uint8 or a wider unsigned integer; any strides.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -322,13 +324,13 @@ def equalize(image: Any, *, out: Any = None, stream: Any = None) -> Any:
 
 @functools.cache
 def _kernel(name: str, argument: str | int) -> Kernel:
-    """A packaged kernel for a template argument, which is made once."""
+    """Return a packaged kernel for a template argument, specialized once."""
     return Kernel.from_template(name)[(argument,)]
 
 
 @functools.cache
 def _gray(dtype: np.dtype) -> Elementwise:
-    """The same of three arrays."""
+    """Return the kernel that computes gray levels from three arrays, one for each channel."""
     if dtype.kind == "u":
         value = "(19595u * r + 38470u * g + 7471u * b + 32768u) >> 16"
     else:

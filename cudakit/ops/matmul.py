@@ -70,7 +70,7 @@ TABLE = {
 
 
 class Multiplier(NamedTuple):
-    """What multiplies elements of a dtype: a row of `TABLE`, and types in C++.
+    """Arithmetic for products of a dtype: a row of `TABLE`, and types in C++.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Multiplier(NamedTuple):
         Whether tensor cores do.
     sum, value, scale : str
         Types of sums, of what follows them, and of the parts of that.
-    shown : str
+    label : str
     """
 
     row: str
@@ -87,7 +87,7 @@ class Multiplier(NamedTuple):
     sum: str
     value: str
     scale: str
-    shown: str
+    label: str
 
 
 #: Tensor cores, by dtype: the least compute capability, and the row of `TABLE`.
@@ -102,22 +102,24 @@ _CORES = {
 }
 
 
-def multiplier_of(dtype: np.dtype, made: np.dtype, precision: str | None, capability: tuple[int, int]) -> Multiplier:
-    """What multiplies elements of `dtype`, for a result of `made`, on a device of a compute capability."""
-    kind, size = dtype.kind, dtype.itemsize
+def multiplier_of(
+    dtype: np.dtype, result_dtype: np.dtype, precision: str | None, capability: tuple[int, int]
+) -> Multiplier:
+    """Return the arithmetic for operands of `dtype` and a result of `result_dtype` on a device of `capability`."""
+    category, size = dtype.kind, dtype.itemsize
     least, row = _CORES.get(dtype.name, ((99, 0), ""))
     is_mma = capability >= least and (dtype != np.float32 or precision == "tf32")
-    if kind in "biu":
+    if category in "biu":
         total = "int" if is_mma else "unsigned long long" if size == 8 else "unsigned int"
-        value = ("long long" if size == 8 else "int") if kind == "i" else total
-        if made.kind not in "biu":
+        value = ("long long" if size == 8 else "int") if category == "i" else total
+        if result_dtype.kind not in "biu":
             # Sums of signed bytes as numbers with a sign, whoever made them.
             total = "int" if size == 1 else total
             value = "float"
         scale = "float" if value == "float" else "int"
     else:
         part = "double" if dtype.name in ("float64", "complex128") else "float"
-        total = value = f"cudakit::parts<{part}>" if kind == "c" else part
+        total = value = f"cudakit::parts<{part}>" if category == "c" else part
         scale = part
     if is_mma:
         form = {"float32": "TF32", "float64": "float64"}.get(dtype.name, dtype.name)
@@ -127,7 +129,7 @@ def multiplier_of(dtype: np.dtype, made: np.dtype, precision: str | None, capabi
 
 
 class Choice(NamedTuple):
-    """A tile, and why this one."""
+    """A tile, and the reason for it."""
 
     tile: Tile
     why: str
@@ -135,7 +137,10 @@ class Choice(NamedTuple):
 
 @functools.lru_cache(1024)
 def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
-    """The tile by which the multiprocessors are done first; the smallest on the emulator, where blocks run in turn."""
+    """Return the tile with which the multiprocessors finish first.
+
+    On the emulator, which runs blocks in turn: the smallest.
+    """
     units, table = busy_blocks(device), TABLE[row]
     if units == 1:
         return Choice(table[-1], "the smallest, on the emulator")
@@ -146,13 +151,13 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
     def time(tile: Tile) -> float:
         return rounds(tile) * tile.m * tile.n * tile.blocks / tile.rate
 
-    found = min(table, key=time)
-    used = batches * m * n / (rounds(found) * units * found.blocks * found.m * found.n)
-    return Choice(found, f"{rounds(found)} rounds of {found.blocks} on {units} multiprocessors, {used:.0%} of use")
+    best = min(table, key=time)
+    used = batches * m * n / (rounds(best) * units * best.blocks * best.m * best.n)
+    return Choice(best, f"{rounds(best)} rounds of {best.blocks} on {units} multiprocessors, {used:.0%} of use")
 
 
 class Side(NamedTuple):
-    """How an operand lies, in elements: along its rows or columns, along k, along the batch; and where it begins.
+    """Layout of an operand in elements: steps along its rows or columns, along k and along the batch, and its begin.
 
     Attributes
     ----------
@@ -168,14 +173,14 @@ class Side(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """Whether neighbours in memory lie along k, and how many are moved at once."""
+    """Direction of loads from an operand (along k or across), and the elements that are moved at once."""
 
     is_deep: bool
     at_once: int
 
 
 def reading(side: Side, lines: int, depth: int, itemsize: int, is_mma: bool) -> Reading:
-    """How tiles of an operand are fetched."""
+    """Return how tiles of an operand are loaded."""
     units = [is_deep for is_deep, step, n in ((True, side.depth, depth), (False, side.line, lines)) if step == 1 < n]
     is_deep = units[0] if units else abs(side.depth) <= abs(side.line)
     if not units or (is_deep and not is_mma):
@@ -186,7 +191,7 @@ def reading(side: Side, lines: int, depth: int, itemsize: int, is_mma: bool) -> 
 
 
 class Batch(NamedTuple):
-    """A batch's axes, three or fewer: extents, and steps of A and of B."""
+    """Axes of a batch, at most three: extents, steps of A and steps of B."""
 
     extents: Ints
     a: Ints
@@ -194,18 +199,18 @@ class Batch(NamedTuple):
 
 
 def batch_of(shape: Ints, a: Ints, b: Ints) -> Batch | None:
-    """The fewest axes of a batch; None where they are too many."""
+    """Return a batch with the fewest axes, or None if it has too many."""
     if 0 in shape:
         return Batch((), (), ())
-    found = merged(shape, a, b)
-    extents, left, right = found
+    axes = merged(shape, a, b)
+    extents, left, right = axes
     return Batch(extents, left, right) if len(extents) <= _AXES else None
 
 
 @functools.lru_cache(1024)
 def product(
     stored: np.dtype,
-    made: np.dtype,
+    result_dtype: np.dtype,
     activation: Activation,
     sides: tuple[Side, Side],
     batch: Batch,
@@ -215,7 +220,7 @@ def product(
     by: Multiplier,
     tile: Tile,
 ) -> Product:
-    """The launch for one kind of call.
+    """Return the launch of a kernel of threads.
 
     Parameters
     ----------
@@ -235,26 +240,38 @@ def product(
     inside = {"c": f"cudakit::parts<{by.scale}>", "b": "cudakit::truth"}.get(stored.kind, name)
     extents = f"{tile.m}, {tile.n}, {tile.k}, {tile.warps[0]}, {tile.warps[1]}"
     if by.is_mma:
-        deep = [str(each.is_deep).lower() for each in (of_a, of_b)]
+        deep = [str(operand.is_deep).lower() for operand in (of_a, of_b)]
         form = f"cudakit::mma_product<{inside}, {extents}, {deep[0]}, {deep[1]}>"
     else:
         form = f"cudakit::fma_product<{inside}, {by.sum}, {extents}, {tile.thread[0]}, {tile.thread[1]}>"
     shared = sum(
-        _shared_bytes(lines, tile.k, each.is_deep and by.is_mma, size, by.is_mma)
-        for lines, each in ((tile.m, of_a), (tile.n, of_b))
+        _shared_bytes(lines, tile.k, operand.is_deep and by.is_mma, size, by.is_mma)
+        for lines, operand in ((tile.m, of_a), (tile.n, of_b))
     )
-    is_aligned = gcd(out_alignment, n * made.itemsize) >= _PACK
-    names = stored, form, by.value, by.scale, made, activation.name, tile.stages, *of_a, *of_b, *extras, is_aligned
-    kernel = kernel_with("matmul", "matmul", activation.text)[*names, tile.blocks]
+    is_aligned = gcd(out_alignment, n * result_dtype.itemsize) >= _PACK
+    names = (
+        stored,
+        form,
+        by.value,
+        by.scale,
+        result_dtype,
+        activation.name,
+        tile.stages,
+        *of_a,
+        *of_b,
+        *extras,
+        is_aligned,
+    )
+    kernel = kernel_with("matmul", "matmul", activation.source)[*names, tile.blocks]
     count = prod(batch.extents) * -(-m // tile.m) * -(-n // tile.n)
-    extent, left, right = ((0,) * (_AXES - len(each)) + each for each in batch)
-    around = *(max(1, each) for each in extent[1:]), *left, *right
+    extent, left, right = ((0,) * (_AXES - len(steps)) + steps for steps in batch)
+    around = *(max(1, length) for length in extent[1:]), *left, *right
     numbers = m, n, k, a.line, a.depth, b.depth, b.line, a.begin, b.begin, *around
     return Product(kernel, config(count, 32 * prod(tile.warps), tile.stages * shared), numbers)
 
 
 def _shared_bytes(lines: int, depth: int, is_deep: bool, size: int, is_mma: bool) -> int:
-    """Bytes of an operand's tile in shared memory, as `operand_tile` lays it."""
+    """Return the bytes of an operand's tile in shared memory, in the layout of `operand_tile`."""
     pad = 32 if is_mma and (size == 8 or (size == 4 and not is_deep)) else 16
     return lines * (depth * size + pad) if is_deep else depth * (lines * size + pad)
 
@@ -289,7 +306,7 @@ def matmul(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """activation(scale · a @ b + bias) + residual, in one kernel; shapes are as for ``numpy.matmul``.
+    """activation(scale · a @ b + bias) + residual, in one kernel, with shapes as for ``numpy.matmul``.
 
     Parameters
     ----------
@@ -303,7 +320,7 @@ def matmul(
         ``"gelu"`` is the one by tanh. Others are C++ of one element x, ``"x / (1.0f + fabsf(x))"``, or a Python
         function of one value, which is traced: ``lambda x: x * np.tanh(x)``.
     scale : float
-        What products are multiplied by; for fp8 and int8 what both operands were divided by.
+        Factor of the product. For fp8 and int8: the product of the factors by which the operands were divided.
     residual : array, optional
         Of the result's shape and dtype.
     precision : "tf32", optional
@@ -316,9 +333,9 @@ def matmul(
         Tile kernels, or kernels of threads; when left out the first, where they take the call and CUDA's tile compiler
         is installed.
     out : array, optional
-        Of the result's shape, and its dtype or one that it is cast to within its kind.
+        Output of the result's shape and dtype, or another dtype of the same kind.
     stream : stream, optional
-        CuPy's current stream when left out.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -339,46 +356,49 @@ def matmul(
     ``matmul.explain(a, b)`` says which kernel is taken, which tiles, and why.
 
     By threads tensor cores multiply float16, bfloat16, int8 and float64 (from compute capability 8.0), fp8 (from 8.9)
-    and TF32; everything else, and everything on older devices, is multiplied by the threads' own arithmetic. Operands
-    are read as they lie, whatever their strides; fastest where one axis is contiguous and the other's stride a multiple
-    of 16 bytes.
+    and TF32. All other dtypes, and all dtypes on older devices, are multiplied by fused multiply-adds of the threads.
+    Operands of any strides are read in place. Reading is fastest if one axis is contiguous and the other axis has a
+    stride of a multiple of 16 bytes.
 
-    By tiles float16, bfloat16, fp8 and TF32 are multiplied. Slices and transposed views are read as they lie where one
-    axis is contiguous and addresses and pitches are multiples of 16 bytes; others (8190 columns of float16) are copied
-    first, with longer rows, unless they are small. ``python -m cudakit cache export`` takes kernels to machines without
-    the compiler (``pip install 'cudakit[cu13,tile]'``). C++ of an activation is of one element, and so for threads;
-    with ``by="tiles"`` it is of a tile, and calls functions of ``cuda::tiles``.
+    By tiles float16, bfloat16, fp8 and TF32 are multiplied. Slices and transposed views are read in place if one axis
+    is contiguous and addresses and pitches are multiples of 16 bytes. Other operands (8190 columns of float16) are
+    copied first to longer rows, unless they are small. ``python -m cudakit cache export`` takes kernels to machines
+    without the compiler (``pip install 'cudakit[cu13,tile]'``). C++ of an activation is a function of one element, and
+    runs in kernels of threads. With ``by="tiles"`` it is a function of a tile, and calls functions of ``cuda::tiles``.
     """
-    named = [("a", a), ("b", b), *((n, x) for n, x in (("bias", bias), ("residual", residual)) if x is not None)]
-    place, arrays = array_place("matmul", stream, *named)
+    named_arrays = [("a", a), ("b", b), *((n, x) for n, x in (("bias", bias), ("residual", residual)) if x is not None)]
+    place, arrays = array_place("matmul", stream, *named_arrays)
     call = _call(arrays[0], arrays[1], activation, scale, precision, dtype, by)
     rest = arrays[2:]
     wide = call.b.shape[-1:]
     extras = [
-        None if given is None else _extra(name, place, rest.pop(0), shape, call.made)
-        for name, given, shape in (("bias", bias, wide), ("residual", residual, call.shape))
+        None if array is None else _extra(name, place, rest.pop(0), shape, call.result_dtype)
+        for name, array, shape in (("bias", bias, wide), ("residual", residual, call.shape))
     ]
-    to = target("matmul", place, out, call.shape, call.made, *arrays, contiguous=True)
+    to = target("matmul", place, out, call.shape, call.result_dtype, *arrays, contiguous=True)
     if prod(call.shape):
-        found = _by_tiles(place, call, extras, to.written) if call.why_threads is None else None
-        if isinstance(found, Tiled):
-            found.run(place, extras[0], extras[1], to.written, call.scale)
+        tiled_product = _by_tiles(place, call, extras, to.written) if call.why_threads is None else None
+        if isinstance(tiled_product, Tiled):
+            tiled_product.run(place, extras[0], extras[1], to.written, call.scale)
         else:
             launch, a, b, _ = _by_threads(place, call, extras, to.written)
             # What the instance does not read may be anything.
-            operands = flat_of(a), flat_of(b), *(to.written if each is None else each for each in extras), to.written
-            factor = call.scale if call.made.kind not in "biu" else int(call.scale)
+            operands = flat_of(a), flat_of(b), *(to.written if extra is None else extra for extra in extras), to.written
+            factor = call.scale if call.result_dtype.kind not in "biu" else int(call.scale)
             place.launch(launch.kernel, launch.config, *operands, factor, *launch.numbers)
     return delivered(place, to)
 
 
 class _Call(NamedTuple):
-    """A product: operands with two dimensions or more, the result, what follows; why threads make it, or None."""
+    """A checked call:
+
+    operands of at least two dimensions, result, epilogue, and the reason for kernels of threads or None.
+    """
 
     a: Any
     b: Any
     shape: Ints
-    made: np.dtype
+    result_dtype: np.dtype
     activation: Activation
     scale: float
     precision: str | None
@@ -387,29 +407,34 @@ class _Call(NamedTuple):
 
 
 def _call(a: Any, b: Any, activation: Any, scale: float, precision: str | None, dtype: Any, by: Way | None) -> _Call:
-    """The arguments, checked."""
+    """Check the arguments and return the call."""
     if not is_one_of(by, (None, "tiles", "threads")):
         raise ArgumentError(f"matmul: by {shortened(by)}; there are 'tiles' and 'threads'")
-    made = _result_dtype(a.dtype, b.dtype, precision, dtype)
+    result_dtype = _result_dtype(a.dtype, b.dtype, precision, dtype)
     # What follows a sum is computed in that.
-    value = made if made.kind in "biuc" or made.itemsize == 8 else np.dtype(np.float32)
-    named = activation_of("matmul", activation, value)
-    fits = made.kind == "f" or made.name in _HALVES or named.is_own or (activation == "relu" and made.kind in "iu")
-    if activation is not None and (not fits or (named.is_own and made.kind in "biu")):
-        raise ArgumentError(f"matmul: activation {named.shown} of {made}; give dtype= of floating point")
+    value = result_dtype if result_dtype.kind in "biuc" or result_dtype.itemsize == 8 else np.dtype(np.float32)
+    function = activation_of("matmul", activation, value)
+    fits = (
+        result_dtype.kind == "f"
+        or result_dtype.name in _HALVES
+        or function.is_custom
+        or (activation == "relu" and result_dtype.kind in "iu")
+    )
+    if activation is not None and (not fits or (function.is_custom and result_dtype.kind in "biu")):
+        raise ArgumentError(f"matmul: activation {function.label} of {result_dtype}; give dtype= of floating point")
     scale = float(as_number("matmul", "scale", scale, np.dtype("f8")))
-    if made.kind in "biu" and scale != 1:
-        raise ArgumentError(f"matmul: scale {scale} of {made}; give dtype= of floating point")
+    if result_dtype.kind in "biu" and scale != 1:
+        raise ArgumentError(f"matmul: scale {scale} of {result_dtype}; give dtype= of floating point")
     shape = _result_shape(a.shape, b.shape)
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
-    why = "they are asked for" if by == "threads" else _why_no_tiles(a.dtype, precision, named, by)
+    why = "they are asked for" if by == "threads" else _why_no_tiles(a.dtype, precision, function, by)
     if by == "tiles" and why:
         raise ArgumentError(f"matmul: {why}")
-    return _Call(left, right, shape, made, named, scale, precision, by, why)
+    return _Call(left, right, shape, result_dtype, function, scale, precision, by, why)
 
 
 def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation, by: Way | None) -> str | None:
-    """Why tile kernels do not make such a product, or None."""
+    """Return why tile kernels do not compute such a product, or None."""
     if dtype == np.float32 and precision is None:
         return (
             "float32 is multiplied on tensor cores as TF32, which keeps 11 bits of each element: ask for it, "
@@ -417,52 +442,52 @@ def _why_no_tiles(dtype: np.dtype, precision: str | None, activation: Activation
         )
     if dtype.name not in (*_HALVES, *_FP8, "float32"):
         return f"{dtype} is none of {', '.join((*_HALVES, *_FP8))}, and float32 as TF32, which tile kernels take"
-    if activation.tile_text is None:
-        return f"the activation {activation.shown} has operations that tile kernels lack"
-    of_tiles = any(header in activation.tile_text for header in ("cuda_tile", "tile_functions"))
-    if by is None and activation.is_own and not of_tiles:
+    if activation.tile_source is None:
+        return f"the activation {activation.label} has operations that tile kernels lack"
+    of_tiles = any(header in activation.tile_source for header in ("cuda_tile", "tile_functions"))
+    if by is None and activation.is_custom and not of_tiles:
         return "the activation is C++ of an element"
     return None
 
 
 def _by_tiles(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> Tiled | str:
-    """The launch of a tile kernel, or why there is none."""
+    """Return the launch of a tile kernel, or the reason why there is none."""
     if call.by is None and device_limits(place.device).compute_capability < _LEAST_TILE_CAPABILITY:
         return "tile kernels need a compute capability of 8.0"
-    found = tiled(place, call.a, call.b, call.made, call.activation, extras, written)
-    why = missing(found.product.kernel, place.device) if call.by is None else None
-    return found if why is None else why
+    tiled_product = tiled(place, call.a, call.b, call.result_dtype, call.activation, extras, written)
+    why = missing(tiled_product.product.kernel, place.device) if call.by is None else None
+    return tiled_product if why is None else why
 
 
 def _by_threads(place: ArrayPlace, call: _Call, extras: list[Any], written: Any) -> tuple[Product, Any, Any, str]:
-    """The launch of a kernel of threads, its operands, and what there is to say of it."""
+    """Return the launch of a kernel of threads, its operands, and a text that explains the choice."""
     a, b = call.a, call.b
-    found = _sides(place, a, b)
-    if found is None:
+    operand_sides = _sides(place, a, b)
+    if operand_sides is None:
         shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         a, b = (place.contiguous(place.xp.broadcast_to(x, (*shape, *x.shape[-2:]))) for x in (a, b))
-        found = _sides(place, a, b)
-        assert found is not None  # one axis, of which both have a matrix each
+        operand_sides = _sides(place, a, b)
+        assert operand_sides is not None  # one axis, of which both have a matrix each
     copied = "copied first, for its batch has too many axes" if a is not call.a else "read as it lies"
-    batch, left, right, m = found
+    batch, left, right, m = operand_sides
     n, k = b.shape[-1], a.shape[-1]
-    by = multiplier_of(a.dtype, call.made, call.precision, device_limits(place.device).compute_capability)
+    by = multiplier_of(a.dtype, call.result_dtype, call.precision, device_limits(place.device).compute_capability)
     tile, why = choose(by.row, prod(batch.extents), m, n, k, place.device)
     present = extras[0] is not None, extras[1] is not None
-    alignment = place.alignment(*(each for each in (*extras, written) if each is not None))
+    alignment = place.alignment(*(array for array in (*extras, written) if array is not None))
     sides, sizes = (left, right), (m, n, k)
-    made = product(a.dtype, call.made, call.activation, sides, batch, sizes, present, alignment, by, tile)
+    launch = product(a.dtype, call.result_dtype, call.activation, sides, batch, sizes, present, alignment, by, tile)
     warps = prod(tile.warps)
-    lines = [f"{tile.m} × {tile.n} × {tile.k}, {warps} warps, {by.shown}: {why}"]
+    lines = [f"{tile.m} × {tile.n} × {tile.k}, {warps} warps, {by.label}: {why}"]
     for name, side, count, other in (("a", left, m, "m"), ("b", right, n, "n")):
         read = reading(side, count, k, a.dtype.itemsize, by.is_mma)
         along = "k" if read.is_deep else other
         lines.append(f"{name}: {copied}, {read.at_once} neighbours along {along} at once")
-    return made, a, b, "\n".join(lines)
+    return launch, a, b, "\n".join(lines)
 
 
 def _sides(place: ArrayPlace, a: Any, b: Any) -> tuple[Batch, Side, Side, int] | None:
-    """The batch, how A and B lie in it, and rows of A; None for a batch of too many axes."""
+    """Return the batch, the layouts of A and B in it, and the rows of A. None for a batch of too many axes."""
     shape = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     begins, steps, alignments = [], [], []
     for x in (a, b):
@@ -492,12 +517,12 @@ def _extra(name: str, place: ArrayPlace, x: Any, shape: Ints, dtype: np.dtype) -
         )
     if x.flags.c_contiguous:
         return x
-    made = place.empty(shape, dtype)
-    copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, made)
-    return made
+    result = place.empty(shape, dtype)
+    copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, result)
+    return result
 
 
-def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, asked: Any) -> np.dtype:
+def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, dtype: Any) -> np.dtype:
     if not is_one_of(precision, (None, "tf32")):
         raise ArgumentError(f"matmul: precision {shortened(precision)}; there is 'tf32', for float32")
     if a != b:
@@ -505,11 +530,11 @@ def _result_dtype(a: np.dtype, b: np.dtype, precision: str | None, asked: Any) -
     if a.name not in _DTYPES:
         raise ArgumentError(f"matmul: {a} is none of {', '.join(_DTYPES)}")
     own = as_dtype("matmul", _OWN.get(a.name, a))
-    made = own if asked is None else as_dtype("matmul", asked)
+    result = own if dtype is None else as_dtype("matmul", dtype)
     allowed = _MADE.get(a.name, (a.name,))
-    if made.name not in allowed:
-        raise ArgumentError(f"matmul: the result has dtype {made}, and can have {' or '.join(allowed)}")
-    return made
+    if result.name not in allowed:
+        raise ArgumentError(f"matmul: the result has dtype {result}, and can have {' or '.join(allowed)}")
+    return result
 
 
 def _result_shape(a: Ints, b: Ints) -> Ints:
@@ -535,16 +560,16 @@ def _explain(
     by: Way | None = None,
     stream: Any = None,
 ) -> str:
-    """Which kernel `matmul` takes for such operands, and why; which tiles, and how operands are read."""
+    """Return a text: which kernel and tiles `matmul` takes for these operands, why, and how operands are read."""
     place, (a, b) = array_place("matmul", stream, ("a", a), ("b", b))
     call = _call(a, b, activation, 1.0, precision, dtype, by)
     if not prod(call.shape):
         return "nothing to multiply"
-    found = _by_tiles(place, call, [None, None], None) if call.why_threads is None else call.why_threads
-    if isinstance(found, Tiled):
-        return "\n".join([*found.told(), "by tile kernels"])
-    told = _by_threads(place, call, [None, None], None)[-1]
-    return f"{told}\nby threads: {found}"
+    choice = _by_tiles(place, call, [None, None], None) if call.why_threads is None else call.why_threads
+    if isinstance(choice, Tiled):
+        return "\n".join([*choice.explanation(), "by tile kernels"])
+    explanation = _by_threads(place, call, [None, None], None)[-1]
+    return f"{explanation}\nby threads: {choice}"
 
 
 # A function has no such attribute for type checkers; a class would cost the call what the frozen way saves.

@@ -91,30 +91,30 @@ _CLUSTERS = (9, 0)
 
 
 class Choice(NamedTuple):
-    """Tiles, and why these."""
+    """Tiles, and the reason for them."""
 
     tiles: Tiles
     why: str
 
 
-def kind(itemsize: int, a_turned: bool, b_turned: bool) -> str:
-    """The row of `TABLE`: of elements of so many bytes, where A lies k × m, B lies n × k."""
-    tf32 = "TF32, rows of B" if not b_turned else "TF32, columns of A" if a_turned else "TF32"
+def table_row(itemsize: int, a_is_transposed: bool, b_is_transposed: bool) -> str:
+    """Return the row of `TABLE` for elements of so many bytes. Transposed: A is stored k × m, B is stored n × k."""
+    tf32 = "TF32, rows of B" if not b_is_transposed else "TF32, columns of A" if a_is_transposed else "TF32"
     return {1: "fp8", 2: "half"}.get(itemsize, tf32)
 
 
 @functools.lru_cache(1024)
-def choose(kind: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
-    """The tiles for products of one kind: those by which the multiprocessors are done first.
+def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) -> Choice:
+    """Return the tiles with which the multiprocessors finish first.
 
     They make tiles in rounds; each takes what a tile has to be multiplied, at the rate that was measured. On the
     emulator, which does one block after another, always the greatest tiles that the product fills.
     """
     limits, units = device_limits(device), place.busy_blocks(device)
-    table = [each for each in TABLE[kind] if each.ctas == 1 or limits.compute_capability >= _CLUSTERS]
+    table = [tiles for tiles in TABLE[row] if tiles.ctas == 1 or limits.compute_capability >= _CLUSTERS]
     if units == 1:
-        found = next((each for each in table if min(m, n) > each.m // 2 and not each.swapped), None)
-        return Choice(found or min(table, key=lambda each: (each.swapped, each.m)), "the greatest that is filled")
+        best = next((tiles for tiles in table if min(m, n) > tiles.m // 2 and not tiles.swapped), None)
+        return Choice(best or min(table, key=lambda tiles: (tiles.swapped, tiles.m)), "the greatest that is filled")
 
     def rounds(tiles: Tiles) -> int:
         count = batches * -(-m // tiles.m) * -(-n // tiles.n)
@@ -123,26 +123,29 @@ def choose(kind: str, batches: int, m: int, n: int, k: int, device: int | str) -
     def time(tiles: Tiles) -> float:
         return rounds(tiles) * tiles.m * tiles.n / tiles.ctas * (1 + tiles.lost / max(k, 1)) / tiles.rate
 
-    fit = [each for each in table if rounds(each) >= each.rounds]
-    found = min(fit, key=time)
-    used = batches * m * n / (rounds(found) * units * found.m * found.n / found.ctas)
+    fit = [tiles for tiles in table if rounds(tiles) >= tiles.rounds]
+    best = min(fit, key=time)
+    used = batches * m * n / (rounds(best) * units * best.m * best.n / best.ctas)
     return Choice(
-        found,
-        f"{rounds(found)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
-        f"{found.rate:.0%} of cuBLAS's rate",
+        best,
+        f"{rounds(best)} rounds of tiles on {units} multiprocessors, {used:.0%} of them of use, at "
+        f"{best.rate:.0%} of cuBLAS's rate",
     )
 
 
-class Lying(NamedTuple):
-    """How a matrix, or a batch of them, lies: elements from row to row, or from column to column, and between them."""
+class MatrixLayout(NamedTuple):
+    """Layout of a matrix or a batch:
 
-    turned: bool
+    pitch of its rows (or columns, if transposed), and step between matrices, in elements.
+    """
+
+    is_transposed: bool
     pitch: int
     step: int
 
 
-def lying(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Lying | None:
-    """How a matrix or a batch lies; None where the kernel cannot take it so."""
+def matrix_layout(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> MatrixLayout | None:
+    """Return the layout of a matrix or a batch. None if the kernel cannot read it."""
     if any(step % itemsize for step in strides):
         return None
     *around, high, wide = (step // itemsize for step in strides)
@@ -153,10 +156,13 @@ def lying(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Ly
         # Matrices of a batch of several dimensions lie as those of one do.
         if around != [inner * step for inner in row_major(shape[:-2])] and prod(shape[:-2]) > 1:
             return None
-    for turned, unit, pitch, length, count in ((False, wide, high, columns, rows), (True, high, wide, rows, columns)):
+    for is_transposed, unit, pitch, length, count in (
+        (False, wide, high, columns, rows),
+        (True, high, wide, rows, columns),
+    ):
         pitch = length if count == 1 else pitch
         if (unit == 1 or length == 1) and pitch >= length and (step == 0 or step >= length):
-            return Lying(turned, pitch, step)
+            return MatrixLayout(is_transposed, pitch, step)
     return None
 
 
@@ -171,22 +177,22 @@ class Product(NamedTuple):
 @functools.lru_cache(1024)
 def product(
     stored: np.dtype,
-    made: np.dtype,
+    result_dtype: np.dtype,
     activation: Activation,
-    sides: tuple[Lying, Lying, Lying],
+    sides: tuple[MatrixLayout, MatrixLayout, MatrixLayout],
     sizes: tuple[int, int, int, int],
     addresses: tuple[int, int],
     extras: tuple[bool, bool],
     tiles: Tiles,
     device: int | str,
 ) -> Product:
-    """The launch for one kind of call.
+    """Return the launch of a tile kernel.
 
     Parameters
     ----------
     stored, made : numpy.dtype
         Of A and B, and of C.
-    sides : (Lying, Lying, Lying)
+    sides : (MatrixLayout, MatrixLayout, MatrixLayout)
         A, B, C.
     sizes : (int, int, int, int)
         Batches, m, n, k.
@@ -201,14 +207,14 @@ def product(
     batches, m, n, k = sizes
     reach = max(side.step * batches + side.pitch * max(m, n, k) for side in sides)
     index = "int" if reach < 1 << 31 else "long long"
-    align = gcd(addresses[0], *(each * stored.itemsize for side in (a, b) for each in (side.pitch, side.step)))
-    out_align = gcd(addresses[1], *(each * made.itemsize for each in (c.pitch, c.step, n)))
+    align = gcd(addresses[0], *(elements * stored.itemsize for side in (a, b) for elements in (side.pitch, side.step)))
+    out_align = gcd(addresses[1], *(elements * result_dtype.itemsize for elements in (c.pitch, c.step, n)))
     count = batches * -(-m // tiles.m) * -(-n // tiles.n)
     blocks = min(count, max(1, device_limits(device).multiprocessors // tiles.ctas)) if tiles.persistent else count
-    types = stored, "__nv_tf32" if stored == np.float32 else stored, made, activation.name, index
+    types = stored, "__nv_tf32" if stored == np.float32 else stored, result_dtype, activation.name, index
     extents, aligned = tiles[:5], (align, out_align)  # with warps and CTAs
-    ways = a.turned, b.turned, batches > 1, *extras, tiles.persistent, tiles.swapped
-    kernel = kernel_with("tile/matmul", "matmul", activation.tile_text or "")[*types, *extents, *aligned, *ways]
+    ways = a.is_transposed, b.is_transposed, batches > 1, *extras, tiles.persistent, tiles.swapped
+    kernel = kernel_with("tile/matmul", "matmul", activation.tile_source or "")[*types, *extents, *aligned, *ways]
     numbers = (*sizes, a.pitch, b.pitch, c.pitch, a.step, b.step, c.step)
     return Product(kernel, config(blocks), numbers)
 
@@ -219,86 +225,99 @@ Way: TypeAlias = Literal["tiles", "threads"]
 _ROW_BYTES = 16
 #: From this extent on without TMA a product takes so much longer that a copy is made first.
 _WORTH = 128
-#: From so many uses of each element on A is turned for TF32: the copy takes less than what a product by columns loses.
-_WORTH_TURNING = 1024
+#: Uses of each element from which A is transposed by a copy for TF32: the product by columns would lose more time.
+_WORTH_TRANSPOSING = 1024
 
 
-class Taken(NamedTuple):
-    """How the kernel finds an operand, and why it is a copy of it, or None."""
+class OperandLayout(NamedTuple):
+    """Layout in which the kernel reads an operand, and the reason why it is a copy, or None."""
 
-    lying: Lying
+    layout: MatrixLayout
     reason: str | None
 
 
 class Tiled(NamedTuple):
-    """A product by tiles: operands of one batch, those that are copies for that, how they are taken, and the launch."""
+    """A product by tiles: operands of one batch, names of operands copied for the batch, layouts, tiles and launch."""
 
     a: Any
     b: Any
     copied: tuple[str, ...]
-    left: Taken
-    right: Taken
+    left: OperandLayout
+    right: OperandLayout
     choice: Choice
     product: Product
 
     def run(self, place: ArrayPlace, bias: Any, residual: Any, c: Any, scale: float) -> None:
-        """Launch it, once operands are copied that are not read as they lie."""
+        """Copy the operands that cannot be read in place, then launch."""
         a, b = _operand(place, self.a, self.left), _operand(place, self.b, self.right)
         # What the instance does not read may be anything.
         extras = (c if bias is None else bias), (c if residual is None else residual)
         place.launch(self.product.kernel, self.product.config, a, b, *extras, c, scale, *self.product.numbers)
 
-    def told(self) -> list[str]:
-        """Which tiles, and how the operands are read."""
+    def explanation(self) -> list[str]:
+        """Return lines that name the tiles and say how the operands are read."""
         tiles, why = self.choice
         lines = [f"{tiles.m} × {tiles.n} × {tiles.k}, {tiles.warps} warps, {tiles.ctas} CTAs: {why}"]
-        for name, taken in (("a", self.left), ("b", self.right)):
-            as_it_lies = f"read as it lies{', turned' if taken.lying.turned else ''}"
-            reason = "its batch is not one of rows as far apart" if name in self.copied else taken.reason
+        for name, operand in (("a", self.left), ("b", self.right)):
+            as_it_lies = f"read as it lies{', turned' if operand.layout.is_transposed else ''}"
+            reason = "its batch is not one of rows as far apart" if name in self.copied else operand.reason
             lines.append(f"{name}: {f'copied first, for {reason}' if reason else as_it_lies}")
         return lines
 
 
 def tiled(
-    place: ArrayPlace, a: Any, b: Any, made: np.dtype, activation: Activation, extras: list[Any], written: Any
+    place: ArrayPlace, a: Any, b: Any, result_dtype: np.dtype, activation: Activation, extras: list[Any], written: Any
 ) -> Tiled:
-    """The product of `a` and `b`; `extras` are bias and residual or None, `written` the result or None."""
-    given = a, b
+    """Return the product of `a` and `b` by tiles.
+
+    `extras` are bias and residual, or None. `written` is the result, or None.
+    """
+    originals = a, b
     a, b = _of_one_batch(place, a, b)
-    copied = tuple(n for n, x, y in zip("ab", given, (a, b), strict=True) if address_of(x) != address_of(y))
+    copied = tuple(n for n, x, y in zip("ab", originals, (a, b), strict=True) if address_of(x) != address_of(y))
     batches, (m, k), n = prod(a.shape[:-2]), a.shape[-2:], b.shape[-1]
-    right = _taken(place, b, m)
-    left = _taken(place, a, n, right.lying)
-    of_c = Lying(False, n, m * n if batches > 1 else 0)
-    choice = choose(kind(a.dtype.itemsize, left.lying.turned, right.lying.turned), batches, m, n, k, place.device)
-    read = [x for x, taken in ((a, left), (b, right)) if taken.reason is None]
+    right = _operand_layout(place, b, m)
+    left = _operand_layout(place, a, n, right.layout)
+    of_c = MatrixLayout(False, n, m * n if batches > 1 else 0)
+    choice = choose(
+        table_row(a.dtype.itemsize, left.layout.is_transposed, right.layout.is_transposed),
+        batches,
+        m,
+        n,
+        k,
+        place.device,
+    )
+    read = [x for x, operand in ((a, left), (b, right)) if operand.reason is None]
     others = [x for x in (*extras, written) if x is not None]
     addresses = place.alignment(*(flat_of(x) for x in read)), place.alignment(*others)
-    sides, sizes = (left.lying, right.lying, of_c), (batches, m, n, k)
+    sides, sizes = (left.layout, right.layout, of_c), (batches, m, n, k)
     present = extras[0] is not None, extras[1] is not None
-    found = product(a.dtype, made, activation, sides, sizes, addresses, present, choice.tiles, place.device)
-    return Tiled(a, b, copied, left, right, choice, found)
+    launch = product(a.dtype, result_dtype, activation, sides, sizes, addresses, present, choice.tiles, place.device)
+    return Tiled(a, b, copied, left, right, choice, launch)
 
 
 def flat_of(x: Any) -> Any:
-    """The memory that an array reaches."""
+    """Return the memory that an array spans, as a flat array."""
     return x if x.flags.c_contiguous else flat(x, *span(x.shape, steps_of("matmul", x.dtype, x.strides)))
 
 
 @functools.lru_cache(1024)
 def missing(kernel: Kernel, device: int | str) -> str | None:
-    """Why a tile kernel cannot be had on a device, or None."""
+    """Return why a tile kernel is not available on a device, or None."""
     arch = device_limits(device).arch
-    wanted = kernel.specialization(arch=arch, target="tileir" if isinstance(device, str) else "cubin")
+    specialization = kernel.specialization(arch=arch, target="tileir" if isinstance(device, str) else "cubin")
     try:
-        compiled_of(loadable(wanted))
+        compiled_of(loadable(specialization))
     except CompileError as error:
         return str(error).splitlines()[0]
     return None
 
 
 def _of_one_batch(place: ArrayPlace, a: Any, b: Any) -> tuple[Any, Any]:
-    """Operands of which both have the same batch, or neither any: one product of many rows where B is one matrix."""
+    """Return operands that both have the same batch, or no batch.
+
+    If B is one matrix, A becomes one matrix of many rows.
+    """
     if prod(b.shape[:-2]) == 1:
         b = b.reshape(b.shape[-2:])
         return (place.contiguous(a).reshape(-1, a.shape[-1]) if a.ndim > 2 else a), b
@@ -311,42 +330,56 @@ def _of_one_batch(place: ArrayPlace, a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def _operand(place: ArrayPlace, x: Any, taken: Taken) -> Any:
-    """A matrix or batch as memory: a copy, with rows for TMA, where the kernel could not take it, or only slowly."""
+def _operand(place: ArrayPlace, x: Any, operand: OperandLayout) -> Any:
+    """Return the memory of a matrix or a batch.
+
+    It is copied, with rows padded for TMA, if the kernel could not read it, or only slowly.
+    """
     shape, dtype = x.shape, x.dtype
-    if taken.reason is None:
+    if operand.reason is None:
         return flat_of(x)
     *around, rows, columns = shape
-    pitch = taken.lying.pitch
-    made = place.empty((*around, rows, pitch), dtype)
+    pitch = operand.layout.pitch
+    result = place.empty((*around, rows, pitch), dtype)
     if pitch > columns:
         # What is padded is stored 16 bytes at a time; a copy into a part of each row is not.
         widths = (*((0, 0) for _ in shape[:-1]), (0, pitch - columns))
-        pad_job(dtype, shape, x.strides, widths, "constant", b"", None).run(place, x, made)
+        pad_job(dtype, shape, x.strides, widths, "constant", b"", None).run(place, x, result)
     else:
-        copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, made)
-    return made
+        copy_job("matmul", dtype, shape, x.strides, None, None).run(place, x, result)
+    return result
 
 
-def _taken(place: ArrayPlace, x: Any, uses: int, beside: Lying | None = None) -> Taken:
-    """How the kernel finds an operand, of which each element is used so often; `beside` is how B lies, for A."""
-    found = lying(x.shape, x.strides, x.dtype.itemsize)
-    reason = _reason_to_copy(place, x, found, uses, beside)
-    if found is not None and reason is None:
-        return Taken(found, None)
+def _operand_layout(place: ArrayPlace, x: Any, uses: int, beside: MatrixLayout | None = None) -> OperandLayout:
+    """Return the layout in which the kernel reads an operand.
+
+    `uses` is how often each element is used. `beside` is the layout of B, for A.
+    """
+    layout = matrix_layout(x.shape, x.strides, x.dtype.itemsize)
+    reason = _reason_to_copy(place, x, layout, uses, beside)
+    if layout is not None and reason is None:
+        return OperandLayout(layout, None)
     rows, columns = x.shape[-2:]
     pitch = -(-columns * x.dtype.itemsize // _ROW_BYTES) * _ROW_BYTES // x.dtype.itemsize
-    return Taken(Lying(False, pitch, rows * pitch if x.ndim > 2 else 0), reason)
+    return OperandLayout(MatrixLayout(False, pitch, rows * pitch if x.ndim > 2 else 0), reason)
 
 
-def _reason_to_copy(place: ArrayPlace, x: Any, found: Lying | None, uses: int, beside: Lying | None) -> str | None:
-    """Why an operand is copied first, or None."""
-    if found is None:
+def _reason_to_copy(
+    place: ArrayPlace, x: Any, layout: MatrixLayout | None, uses: int, beside: MatrixLayout | None
+) -> str | None:
+    """Return why an operand is copied first, or None."""
+    if layout is None:
         return "no axis of it is contiguous"
-    steps = (found.pitch, found.step)
+    steps = (layout.pitch, layout.step)
     slow = place.alignment(x) < _ROW_BYTES or any(step * x.dtype.itemsize % _ROW_BYTES for step in steps)
     if slow and min(uses, *x.shape[-2:]) >= _WORTH:
         return f"its address or pitch is no multiple of {_ROW_BYTES} bytes"
-    if x.dtype.itemsize == 4 and found.turned and beside and not beside.turned and uses >= _WORTH_TURNING:
+    if (
+        x.dtype.itemsize == 4
+        and layout.is_transposed
+        and beside
+        and not beside.is_transposed
+        and uses >= _WORTH_TRANSPOSING
+    ):
         return "TF32 is multiplied by rows of B with rows of A"
     return None

@@ -34,36 +34,35 @@ def sum(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Σ x along `axis`, as `numpy.sum` has it.
+    """Σ x along `axis`, as `numpy.sum`.
 
     Parameters
     ----------
     x : array
         Any shape and strides; bool, integer, floating point (float16 and bfloat16 too) or complex.
     axis : int, several, or None
-        None: all of them.
+        Axes to reduce. None: all axes.
     dtype : dtype, optional
-        Of the result. Default: int64 or uint64 for integers and bool, else x's.
+        Dtype of the result. Default: int64 or uint64 for integers and bool, else x's dtype.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     initial : number, optional
-        What it begins with: added by one small kernel more.
+        Value added to the sum, by one more small kernel.
     where : array of bool, optional
-        Broadcast to x's shape: which elements count.
+        Mask of the elements that count, broadcast to x's shape.
     out : array, optional
-        Where the result goes: its shape, and its dtype or one that it is cast to within its kind. Without `dtype`
+        Output of the result's shape and dtype, or another dtype of the same kind; any strides. Without `dtype`
         integers are added up to it as they are.
     stream : stream, optional
-        Default: CuPy's current one.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Of 0 where there are no elements. Added up in 64 bits for integers, modulo 2^64; in float for float16 and
-        bfloat16; in the result's dtype else: a tree over what a thread holds in registers, a running sum a thread, a
-        tree over threads and blocks. The order depends on shape, strides and the number of multiprocessors alone (on
-        the emulator 16, whatever device it stands for), so that every run on every stream of a device gives the same
-        bits.
+        The sum; 0 for no elements. Integers are summed in 64 bits, modulo 2^64, float16 and bfloat16 in float32, other
+        dtypes in the result's dtype. The sum is a tree over a thread's registers, a running sum of each thread, and a
+        tree over threads and blocks. The order depends only on shape, strides and the number of multiprocessors: every
+        run on every stream of a device gives the same bits. The emulator always has 16 multiprocessors.
 
     Raises
     ------
@@ -72,11 +71,12 @@ def sum(
 
     Notes
     -----
-    As NumPy's, dtype=bool tells whether any element is not 0, and a real dtype takes the real parts of complex ones.
+    As in NumPy, dtype=bool returns whether any element is not 0, and a real dtype sums the real parts of complex
+    elements.
     After Harris, Optimizing parallel reduction in CUDA (2007).
     """
     dtype = dtype_or_none("sum: dtype", dtype)
-    option = _asked(x, dtype, out)
+    option = _sum_dtype(x, dtype, out)
     return _SUM([real_part(x, dtype)], axis, keepdims, out, stream, option, where, initial)
 
 
@@ -92,12 +92,12 @@ def prod(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Π x along `axis`, as `numpy.prod` has it: 1 where there are no elements.
+    """Π x along `axis`, as `numpy.prod`: 1 for no elements.
 
     Parameters, result dtype, accumulation and errors are those of `sum`.
     """
     dtype = dtype_or_none("prod: dtype", dtype)
-    option = _asked(x, dtype, out)
+    option = _sum_dtype(x, dtype, out)
     return _PROD([real_part(x, dtype)], axis, keepdims, out, stream, option, where, initial)
 
 
@@ -112,7 +112,7 @@ def mean(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Σ x / n along `axis`, as `numpy.mean` has it.
+    """Σ x / n along `axis`, as `numpy.mean`.
 
     Parameters and errors are those of `sum`. The result is float64 for integers and bool, which are added up
     exactly (in double where they have 64 bits), else of x's dtype; NaN, without a warning, where there are no elements.
@@ -126,7 +126,7 @@ def mean(
 def any(
     x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Whether x ≠ 0 somewhere along `axis`, bool, as `numpy.any` has it: NaN is not 0.
+    """Return whether x ≠ 0 for any element along `axis`, bool, as `numpy.any`: NaN is not 0.
 
     Parameters and errors are those of `sum`. Every element is read.
     """
@@ -137,7 +137,7 @@ def any(
 def all(
     x: Any, axis: Axis = None, *, keepdims: bool = False, where: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Whether x ≠ 0 everywhere along `axis`, bool, as `numpy.all` has it: NaN is not 0.
+    """Return whether x ≠ 0 for all elements along `axis`, bool, as `numpy.all`: NaN is not 0.
 
     Parameters and errors are those of `sum`. Every element is read.
     """
@@ -146,7 +146,7 @@ def all(
 
 @repeated("out")
 def count_nonzero(x: Any, axis: Axis = None, *, keepdims: bool = False, out: Any = None, stream: Any = None) -> Any:
-    """Number of elements x ≠ 0 along `axis`, int64, as `numpy.count_nonzero` has it: NaN is not 0.
+    """Return the number of elements x ≠ 0 along `axis`, int64, as `numpy.count_nonzero`: NaN is not 0.
 
     Parameters and errors are those of `sum`.
     """
@@ -178,50 +178,50 @@ def dot(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
     return _DOT([x, y], None, False, out, stream)
 
 
-def _result(op: str, dtype: np.dtype, wanted: Any) -> np.dtype:
-    """Dtype of a sum: as asked for, or NumPy's, which has 64 bits for integers."""
+def _result(op: str, dtype: np.dtype, result_dtype: Any) -> np.dtype:
+    """Return the dtype of a sum: `result_dtype`, or NumPy's, which has 64 bits for integers."""
     cpp(op, dtype)
-    if wanted is None:
+    if result_dtype is None:
         if dtype.kind in "bi":
             return _INT64
         return np.dtype(np.uint64) if dtype.kind == "u" else dtype
-    result = as_dtype(op, wanted)
+    result = as_dtype(op, result_dtype)
     cpp(op, result, "dtype")
     return result
 
 
-def _asked(x: Any, dtype: Any, out: Any) -> Any:
-    """The dtype of a sum: as asked for, or NumPy's for what goes to an `out`, which has that of both."""
+def _sum_dtype(x: Any, dtype: Any, out: Any) -> Any:
+    """Return the dtype of a sum: `dtype`, or NumPy's promotion of the dtypes of `x` and `out`."""
     if dtype is not None or out is None:
         return dtype
-    own, given = getattr(x, "dtype", None), getattr(out, "dtype", None)
-    if not isinstance(own, np.dtype) or not isinstance(given, np.dtype) or own == given:
-        return given
+    own, out_dtype = getattr(x, "dtype", None), getattr(out, "dtype", None)
+    if not isinstance(own, np.dtype) or not isinstance(out_dtype, np.dtype) or own == out_dtype:
+        return out_dtype
     try:
-        found: np.dtype = np.promote_types(own, given)
+        common: np.dtype = np.promote_types(own, out_dtype)
     except TypeError:
         return None
     # What is not of a kind that takes it is for `out` to refuse.
-    return found if np.can_cast(found, given, "same_kind") and own.kind != "b" else None
+    return common if np.can_cast(common, out_dtype, "same_kind") and own.kind != "b" else None
 
 
 def _folded(op: str, dtype: np.dtype, result: np.dtype, monoid: str, finish: str = "unchanged") -> Reducer:
     if result.kind == "b":
         return _tested(op, None, dtype, "either" if monoid == "plus" else "both")
-    kept, size = accumulator(op, result)
-    return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::itself, cudakit::{finish}>", result, size)
+    sum_type, size = accumulator(op, result)
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, {sum_type}, cudakit::itself, cudakit::{finish}>", result, size)
 
 
-def _total(op: str, wanted: Any, dtype: np.dtype, monoid: str) -> Reducer:
-    return _folded(op, dtype, _result(op, dtype, wanted), monoid)
+def _total(op: str, result_dtype: Any, dtype: np.dtype, monoid: str) -> Reducer:
+    return _folded(op, dtype, _result(op, dtype, result_dtype), monoid)
 
 
-def _mean(op: str, wanted: Any, dtype: np.dtype) -> Reducer:
-    if wanted is None and dtype.kind in "biu":
+def _mean(op: str, result_dtype: Any, dtype: np.dtype) -> Reducer:
+    if result_dtype is None and dtype.kind in "biu":
         # Exactly in 64 bits, where no number of elements that fits a device overflows them.
-        kept = _result(op, dtype, None) if dtype.itemsize <= 4 else _FLOAT64
-        return _folded(op, dtype, kept, "plus", "divided")._replace(dtype=_FLOAT64)
-    result = _result(op, dtype, wanted)
+        sum_dtype = _result(op, dtype, None) if dtype.itemsize <= 4 else _FLOAT64
+        return _folded(op, dtype, sum_dtype, "plus", "divided")._replace(dtype=_FLOAT64)
+    result = _result(op, dtype, result_dtype)
     if result.kind == "b":
         raise ArgumentError(f"{op}: dtype bool cannot hold a mean; take a number's")
     # Of integers: added up as such, and cut toward zero once they are divided, as NumPy's.
@@ -245,14 +245,14 @@ def _dot(op: str, _: None, first: np.dtype, second: np.dtype) -> Reducer:
         result: np.dtype = np.promote_types(first, second)
     except TypeError:
         raise ArgumentError(f"{op}: {first} and {second} have no dtype in common; convert one of them") from None
-    kept, size = accumulator(op, result)
+    sum_type, size = accumulator(op, result)
     monoid = "plus"
     if result.kind == "b":
-        kept, size, monoid = "int", 4, "either"
+        sum_type, size, monoid = "int", 4, "either"
     elif result.kind in "iu" and result.itemsize <= 4:
         # The low bits are the same, at a fraction of the cost.
-        kept, size = "unsigned int", 4
-    return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::product>", result, size)
+        sum_type, size = "unsigned int", 4
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, {sum_type}, cudakit::product>", result, size)
 
 
 _SUM = NamedReduction("sum", partial(_total, monoid="plus"), combine=Ufunc("add"))
@@ -277,24 +277,24 @@ def min(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Least x along `axis`, as `numpy.min` has it: NaN where there is one.
+    """Return the least x along `axis`, as `numpy.min`: NaN where the line holds a NaN.
 
     Parameters
     ----------
     x : array
         Any shape and strides; bool, integer, floating point or complex (by real part, then imaginary part).
     axis : int, several, or None
-        None: all of them.
+        Axes to reduce. None: all axes.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     initial : number, optional
-        What elements are compared with too, by one small kernel more: the result of no elements.
+        Number with which the result is also compared, by one more small kernel. It is the result for no elements.
     where : array of bool, optional
-        Broadcast to x's shape: which elements count.
+        Mask of the elements that count, broadcast to x's shape.
     out : array, optional
-        Where the result goes: its shape, and x's dtype or one that it is cast to within its kind.
+        Output of the result's shape and x's dtype, or another dtype of the same kind; any strides.
     stream : stream, optional
-        Default: CuPy's current one.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -324,7 +324,7 @@ def max(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Greatest x along `axis`, as `numpy.max` has it: NaN where there is one.
+    """Return the greatest x along `axis`, as `numpy.max`: NaN where the line holds a NaN.
 
     Parameters, result and errors are those of `min`.
     """
@@ -335,7 +335,7 @@ def max(
 def argmin(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
-    """Index of the first least x along `axis`, int64, as `numpy.argmin` has it: of the first NaN where there is one.
+    """Return the index of the first least x along `axis`, int64, as `numpy.argmin`: of the first NaN if there is one.
 
     Parameters and errors are those of `min`; `dtype` is an integer one of the result, as CuPy has it. For several axes,
     which NumPy's does not take, and for None the index is
@@ -349,7 +349,7 @@ def argmin(
 def argmax(
     x: Any, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, out: Any = None, stream: Any = None
 ) -> Any:
-    """Index of the first greatest x along `axis`, int64, as `numpy.argmax` has it: of the first NaN where there is one.
+    """Return the index of the first greatest x along `axis`, int64, as `numpy.argmax`: the first NaN if there is one.
 
     Parameters and errors are those of `argmin`.
     """
@@ -358,7 +358,7 @@ def argmax(
 
 
 def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:
-    """What elements are compared in, which holds each of them, and its size in bytes."""
+    """Return the C++ type in which elements are compared without loss, and its size in bytes."""
     spelled = cpp(op, dtype)
     if dtype.itemsize <= 2:
         return ("int" if dtype.kind in "biu" else "float"), 4
@@ -366,19 +366,21 @@ def _compared(op: str, dtype: np.dtype) -> tuple[str, int]:
 
 
 def _extreme(op: str, monoid: str, dtype: np.dtype) -> Reducer:
-    kept, size = _compared(op, dtype)
-    return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}>", dtype, size, empty=False)
+    value_type, size = _compared(op, dtype)
+    return Reducer(f"cudakit::folded<cudakit::{monoid}, {value_type}>", dtype, size, empty=False)
 
 
 def _position(op: str, option: tuple[str, Any], dtype: np.dtype) -> Reducer:
-    monoid, wanted = option
-    result = _INT64 if wanted is None else as_dtype(op, wanted)
+    monoid, index_dtype = option
+    result = _INT64 if index_dtype is None else as_dtype(op, index_dtype)
     if result.kind not in "iu":
         raise ArgumentError(f"{op}: dtype is {result}; indices are integers")
-    kept, size = _compared(op, dtype)
+    value_type, size = _compared(op, dtype)
     # Value, padded to the alignment of the index, then the index.
     state_bytes = 32 if size == 16 else 16
-    return Reducer(f"cudakit::position<cudakit::{monoid}, {kept}>", result, state_bytes, empty=False, in_order=True)
+    return Reducer(
+        f"cudakit::position<cudakit::{monoid}, {value_type}>", result, state_bytes, empty=False, in_order=True
+    )
 
 
 _MIN = NamedReduction("min", _extreme, combine=Ufunc("minimum"))
@@ -405,26 +407,26 @@ def var(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Σ |x − mean|² / (n − ddof) along `axis`, as `numpy.var` has it.
+    """Σ |x − mean|² / (n − ddof) along `axis`, as `numpy.var`.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integer, floating point or complex.
+        Input of any shape and strides; bool, integer, floating point or complex.
     axis : int, several, or None
-        None: all of them.
+        Axes to reduce. None: all axes.
     dtype : dtype, optional
-        Floating point that is computed in, and the result's.
+        Floating-point dtype of the computation and of the result.
     ddof : float
-        What the number of elements n is lessened by, to 0 at least.
+        Delta degrees of freedom: the divisor is n − ddof, at least 0.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     where : array of bool, optional
-        Broadcast to x's shape: which elements count.
+        Mask of the elements that count, broadcast to x's shape.
     out : array, optional
-        Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
+        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
     stream : stream, optional
-        Default: CuPy's current one.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -444,7 +446,7 @@ def var(
     Golub and LeVeque (1979); for 8 bits from exact sums. Nothing cancels, however far the mean is from 0. Unlike
     NumPy's there is no `mean`.
     """
-    option = _lessened("var", ddof), dtype_or_none("var: dtype", dtype)
+    option = _checked_ddof("var", ddof), dtype_or_none("var: dtype", dtype)
     return _VAR([x], axis, keepdims, out, stream, option, where)
 
 
@@ -460,11 +462,11 @@ def std(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """√(Σ |x − mean|² / (n − ddof)) along `axis`, as `numpy.std` has it.
+    """√(Σ |x − mean|² / (n − ddof)) along `axis`, as `numpy.std`.
 
     Parameters, result and errors are those of `var`.
     """
-    option = _lessened("std", ddof), dtype_or_none("std: dtype", dtype)
+    option = _checked_ddof("std", ddof), dtype_or_none("std: dtype", dtype)
     return _STD([x], axis, keepdims, out, stream, option, where)
 
 
@@ -478,25 +480,34 @@ def norm(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """A norm of x along `axis`: √Σ |x|², or that of another order.
+    """Return the norm of x along `axis`: √Σ |x|², or the norm of another order.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integer, floating point or complex.
+        Input of any shape and strides; bool, integer, floating point or complex.
     axis : int, several, or None
-        None: all of them.
+        Axes to reduce. None: all axes.
     ord : number, ±inf, "fro", "nuc" or None
-        p: (Σ |x|^p)^(1/p); 0: the number of elements that are not 0; inf and −inf: the greatest and the least |x|.
-        Along two axes, which are a matrix's rows and columns: 1 and −1, the greatest and the least sum |x| of a column;
-        inf and −inf, those of a row; "fro", √Σ |x|²; 2, −2 and "nuc", the greatest, the least and the sum of the
-        singular values; what is no matrix's norm is taken of all its elements.
+        Order of the norm:
+
+        - p: (Σ |x|^p)^(1/p).
+        - 0: the number of elements that are not 0.
+        - inf and −inf: the greatest and the least |x|.
+
+        Two axes are the rows and columns of a matrix, and these orders are norms of the matrix:
+
+        - 1 and −1: the greatest and the least sum of |x| in a column.
+        - inf and −inf: the greatest and the least sum of |x| in a row.
+        - "fro": √Σ |x|².
+        - 2, −2 and "nuc": the greatest, the least and the sum of the singular values.
+        - Other orders: the norm of all elements of the matrix.
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array, optional
-        Where the result goes: its shape, and its dtype or one that it is cast to within its kind.
+        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
     stream : stream, optional
-        Default: CuPy's current one.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -507,8 +518,8 @@ def norm(
     Raises
     ------
     ArgumentError
-        For another ord, "fro" and "nuc" of vectors, ±inf and −2 of no elements, singular values of float16 or bfloat16,
-        an axis out of range, a dtype of no numbers, an `out` that does not fit.
+        For an unknown `ord`, or an axis out of range. For "fro" and "nuc" of vectors, and ±inf and −2 of no elements.
+        For singular values of float16 or bfloat16. For a dtype of no numbers, or an `out` that does not fit.
 
     Notes
     -----
@@ -523,7 +534,9 @@ def norm(
         option = 2 if order in (None, "fro") else order
         return _NORM([x], axis, keepdims, out, stream, option)
     place, (x,) = array_place("norm", stream, ("x", x))
-    rows, columns = (0, 1) if axis is None else (axis_of("norm", each, x.ndim) for each in cast("Sequence[int]", axis))
+    rows, columns = (
+        (0, 1) if axis is None else (axis_of("norm", dimension, x.ndim) for dimension in cast("Sequence[int]", axis))
+    )
     if rows == columns:
         raise ArgumentError(f"norm: axis {shortened(axis)} names one axis twice")
     if order in (2, -2, "nuc"):
@@ -535,54 +548,54 @@ def norm(
 
 
 def _of_singular_values(place: ArrayPlace, x: Any, axes: tuple[int, int], order: Any, keepdims: bool, out: Any) -> Any:
-    """The greatest, the least or the sum of the singular values of x's matrices."""
-    kind, xp = x.dtype if x.dtype.kind in "fc" else _real("norm", x.dtype), place.xp
-    if kind.itemsize == 2:
-        raise ArgumentError(f"norm: x has dtype {kind}, of which no library has singular values; give x.astype('f4')")
+    """Return the greatest, the least or the sum of the singular values of x's matrices."""
+    dtype, xp = x.dtype if x.dtype.kind in "fc" else _real("norm", x.dtype), place.xp
+    if dtype.itemsize == 2:
+        raise ArgumentError(f"norm: x has dtype {dtype}, of which no library has singular values; give x.astype('f4')")
     if order == -2 and 0 in (x.shape[axes[0]], x.shape[axes[1]]):
         raise ArgumentError(f"norm: x has shape {x.shape}: a matrix of no elements has no least singular value")
-    to = target("norm", place, out, without(x.shape, axes, keepdims), _real("norm", kind), x)
+    to = target("norm", place, out, without(x.shape, axes, keepdims), _real("norm", dtype), x)
     moved = x.transpose([*(d for d in range(x.ndim) if d not in axes), *axes])
-    matrices = place.empty(moved.shape, kind)
+    matrices = place.empty(moved.shape, dtype)
     assign(moved, out=matrices, stream=place.stream)
     with place.inside():
         if matrices.size:
             is_sound = xp.isfinite(matrices).all((-2, -1))
             values = xp.linalg.svd(xp.where(is_sound[..., None, None], matrices, 0), compute_uv=False)
-            found = {2: xp.max, -2: xp.min, "nuc": xp.sum}[order](values, axis=-1)
-            found = xp.where(is_sound, found, xp.nan)
+            result = {2: xp.max, -2: xp.min, "nuc": xp.sum}[order](values, axis=-1)
+            result = xp.where(is_sound, result, xp.nan)
         else:
-            found = xp.zeros(moved.shape[:-2], to.written.dtype)
-    assign(found.reshape(to.written.shape), out=to.written, stream=place.stream)
+            result = xp.zeros(moved.shape[:-2], to.written.dtype)
+    assign(result.reshape(to.written.shape), out=to.written, stream=place.stream)
     return delivered(place, to)
 
 
-def _order(given: Any) -> Any:
-    """`ord` as None, a text or a number."""
-    if is_one_of(given, (None, "fro", "nuc")) or given.__class__ is float:
-        return given
-    if given.__class__ is int and abs(given) < 2**1000:
-        return given
-    if isinstance(given, np.integer | np.floating):
-        return given.item()
-    raise ArgumentError(f"norm: ord must be a number, inf, -inf, 'fro' or None, got {shortened(given)}")
+def _order(order: Any) -> Any:
+    """Return `ord` as None, a text or a number."""
+    if is_one_of(order, (None, "fro", "nuc")) or order.__class__ is float:
+        return order
+    if order.__class__ is int and abs(order) < 2**1000:
+        return order
+    if isinstance(order, np.integer | np.floating):
+        return order.item()
+    raise ArgumentError(f"norm: ord must be a number, inf, -inf, 'fro' or None, got {shortened(order)}")
 
 
 def _axes_in(x: Any, axis: Axis) -> int:
-    """How many axes `axis` names of x."""
+    """Return the number of axes of x that `axis` names."""
     if axis is None:
         return int(getattr(x, "ndim", len(getattr(x, "shape", ()))))
     return len(axis) if isinstance(axis, list | tuple) else 1
 
 
-def _lessened(op: str, ddof: float) -> float:
+def _checked_ddof(op: str, ddof: float) -> float:
     if (ddof.__class__ is not int and ddof.__class__ is not float) or real(f"{op}: ddof", ddof) != ddof:
         raise ArgumentError(f"{op}: ddof must be a number, got {shortened(ddof)}")
     return ddof
 
 
 def _real(op: str, dtype: np.dtype) -> np.dtype:
-    """Real floating-point dtype of a result."""
+    """Return the real floating-point dtype of a result."""
     cpp(op, dtype)
     if dtype.kind in "biu":
         return _FLOAT64
@@ -591,21 +604,21 @@ def _real(op: str, dtype: np.dtype) -> np.dtype:
     return dtype
 
 
-def _spread(op: str, option: tuple[float, Any], dtype: np.dtype, finish: str) -> Reducer:
-    ddof, wanted = option
-    kind = dtype if wanted is None else as_dtype(op, wanted)
-    if wanted is not None and kind.kind not in "fc" and kind.name not in NARROW:
-        raise ArgumentError(f"{op}: dtype {kind} cannot hold a {op}; take a floating-point one")
-    if dtype.kind == "c" and kind.kind != "c":
-        raise ArgumentError(f"{op}: dtype {kind} cannot hold a {op} of {dtype}")
+def _variance(op: str, option: tuple[float, Any], dtype: np.dtype, finish: str) -> Reducer:
+    ddof, result_dtype = option
+    compute_dtype = dtype if result_dtype is None else as_dtype(op, result_dtype)
+    if result_dtype is not None and compute_dtype.kind not in "fc" and compute_dtype.name not in NARROW:
+        raise ArgumentError(f"{op}: dtype {compute_dtype} cannot hold a {op}; take a floating-point one")
+    if dtype.kind == "c" and compute_dtype.kind != "c":
+        raise ArgumentError(f"{op}: dtype {compute_dtype} cannot hold a {op} of {dtype}")
     if dtype.kind != "c":
-        kind = _real(op, kind)
+        compute_dtype = _real(op, compute_dtype)
     cpp(op, dtype)
-    result = _real(op, kind)
+    result = _real(op, compute_dtype)
     if dtype.kind in "biu" and dtype.itemsize == 1:
         return Reducer(f"cudakit::byte_spread<cudakit::{finish}>", result, 24, ddof=float(ddof))
     real, size = accumulator(op, result)
-    mean, mean_size = accumulator(op, kind) if dtype.kind == "c" else (real, size)
+    mean, mean_size = accumulator(op, compute_dtype) if dtype.kind == "c" else (real, size)
     # Mean, squares and count, each aligned to its size, 16 bytes at most.
     alignment = 16 if mean_size == 16 else 8
     state_bytes = -(-(-(-(mean_size + size) // 8) * 8 + 8) // alignment) * alignment
@@ -614,24 +627,24 @@ def _spread(op: str, option: tuple[float, Any], dtype: np.dtype, finish: str) ->
 
 def _norm(op: str, order: float, dtype: np.dtype) -> Reducer:
     result = _real(op, dtype)
-    kept, size = accumulator(op, result)
+    sum_type, size = accumulator(op, result)
     if order == 2:
-        return Reducer(f"cudakit::folded<cudakit::plus, {kept}, cudakit::square, cudakit::root>", result, size)
+        return Reducer(f"cudakit::folded<cudakit::plus, {sum_type}, cudakit::square, cudakit::root>", result, size)
     if order == 1:
-        return Reducer(f"cudakit::folded<cudakit::plus, {kept}, cudakit::magnitude>", result, size)
+        return Reducer(f"cudakit::folded<cudakit::plus, {sum_type}, cudakit::magnitude>", result, size)
     if order == 0:
         return Reducer("cudakit::folded<cudakit::plus, long long, cudakit::nonzero>", result, 8)
     if abs(order) == _INF:
         monoid = "maximum" if order > 0 else "minimum"
-        return Reducer(f"cudakit::folded<cudakit::{monoid}, {kept}, cudakit::magnitude>", result, size, empty=False)
+        return Reducer(f"cudakit::folded<cudakit::{monoid}, {sum_type}, cudakit::magnitude>", result, size, empty=False)
     if order != order:
         raise ArgumentError(f"{op}: ord must be a number, inf, -inf, 'fro' or None, got {shortened(order)}")
     bits = f"{int(np.float64(order).view(np.uint64))}ull"
     return Reducer(
-        f"cudakit::folded<cudakit::plus, {kept}, cudakit::powered<{bits}>, cudakit::rooted<{bits}>>", result, size
+        f"cudakit::folded<cudakit::plus, {sum_type}, cudakit::powered<{bits}>, cudakit::rooted<{bits}>>", result, size
     )
 
 
-_VAR = NamedReduction("var", partial(_spread, finish="unchanged"))
-_STD = NamedReduction("std", partial(_spread, finish="root"))
+_VAR = NamedReduction("var", partial(_variance, finish="unchanged"))
+_STD = NamedReduction("std", partial(_variance, finish="root"))
 _NORM = NamedReduction("norm", _norm)

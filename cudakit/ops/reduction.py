@@ -1,4 +1,4 @@
-"""Reductions by name: what becomes of the elements is a packaged reducer, all else is as for those from expressions."""
+"""Reductions by name: a packaged reducer combines the elements. The rest is as for reductions from expressions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from cudakit.types.checked import flag
 
 
 class Reducer(NamedTuple):
-    """What becomes of the elements.
+    """A packaged reducer, which combines elements.
 
     Attributes
     ----------
     name : str
         A reducer of ``<cudakit/reduce/reducer.cuh>``.
     dtype : numpy.dtype
-        Of the result.
+        Dtype of the result.
     state_bytes : int
         Size of the reducer's State.
     ddof : float
-        What the number of elements is lessened by, for the divisor.
+        Delta degrees of freedom: the divisor is n − ddof.
     empty : bool
-        Whether no elements have a result.
+        Whether a reduction of no elements has a result.
     in_order : bool
-        Whether elements must be numbered as NumPy numbers them: of results that are indices.
+        Whether elements are numbered as in NumPy: for results that are indices.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Reducer(NamedTuple):
     in_order: bool = False
 
     def chosen(self) -> Reducer:
-        """The same of those elements that a mask chooses."""
+        """Return this reducer for the elements that a mask selects."""
         # Its count is aligned as the state before it is, to 16 bytes at most.
         state_bytes = self.state_bytes + (16 if self.state_bytes % 16 == 0 else 8)
         return self._replace(name=f"cudakit::chosen<{self.name}>", state_bytes=-(-state_bytes // 8) * 8)
 
 
-def _check_mask(op: str, kind: tuple[Any, ...], shape: tuple[int, ...]) -> None:
-    dtype, extents, _ = kind
+def _check_mask(op: str, layout: tuple[Any, ...], shape: tuple[int, ...]) -> None:
+    dtype, extents, _ = layout
     if dtype != np.bool_:
         raise ArgumentError(f"{op}: where is of {dtype}; it must be of bool, as x > 0 is")
     try:
@@ -103,8 +103,8 @@ class NamedReduction:
             axis = integers(self._op, "axis", axis)
         if keepdims.__class__ is not bool:
             keepdims = flag(f"{self._op}: keepdims", keepdims)
-        kinds = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
-        job = self._job_of(kinds, axis, keepdims, option, initial is not None, place.device)
+        layouts = tuple([(x.dtype, x.shape, x.strides) for x in arrays])
+        job = self._job_of(layouts, axis, keepdims, option, initial is not None, place.device)
         to = target(self._op, place, out, job.shape, job.dtypes[0], *arrays, most=job.most, contiguous=True)
         if job.kernel is not None:
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
@@ -116,24 +116,24 @@ class NamedReduction:
         return delivered(place, to)
 
     def _job(
-        self, kinds: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, starts: bool, device: int | str
+        self, layouts: tuple[Any, ...], axis: Axis, keepdims: bool, option: Any, starts: bool, device: int | str
     ) -> Job:
-        op, shape = self._op, kinds[0][1]
-        masked = len(kinds) > len(self._inputs)
+        op, shape = self._op, layouts[0][1]
+        masked = len(layouts) > len(self._inputs)
         if masked:
-            _check_mask(op, kinds[-1], shape)
-        elif len(kinds) > 1 and (len(shape) != 1 or kinds[1][1] != shape):
+            _check_mask(op, layouts[-1], shape)
+        elif len(layouts) > 1 and (len(shape) != 1 or layouts[1][1] != shape):
             raise ArgumentError(
-                f"{op}: x has shape {shape} and y {kinds[1][1]}; it takes two vectors of one length (ck.ops.matmul has "
-                "the others)"
+                f"{op}: x has shape {shape} and y {layouts[1][1]}; it takes two vectors of one length (ck.ops.matmul "
+                "has the others)"
             )
         axes = axes_of(op, axis, len(shape))
-        for name, (dtype, extents, strides) in zip(self._inputs, kinds, strict=False):
+        for name, (dtype, extents, strides) in zip(self._inputs, layouts, strict=False):
             if any(extent > 1 and step % dtype.itemsize for extent, step in zip(extents, strides, strict=True)):
                 raise ArgumentError(
                     f"{op}: {name} has strides {strides} in bytes, not whole elements of {dtype}; copy it"
                 )
-        dtypes = [dtype for dtype, _, _ in kinds]
+        dtypes = [dtype for dtype, _, _ in layouts]
         reducer = self._choose(op, option, *dtypes[: len(self._inputs)])
         if masked:
             reducer = reducer.chosen()
@@ -149,10 +149,10 @@ class NamedReduction:
             check_holds(op, "dtype", reducer.dtype, most)
         if prod(target) == 0:
             return Job(target, (reducer.dtype,), most=most)
-        arrays = [array_of(op, kind, shape) for kind in kinds]
+        arrays = [array_of(op, layout, shape) for layout in layouts]
         task = ReductionTask(arrays, reducer.state_bytes, multiprocessors_of(device), 8)
         launch = plan_reduction(task, shape, axes, reducer.in_order)
-        name = "reduced" if len(kinds) == 1 else "reduced_together"
+        name = "reduced" if len(layouts) == 1 else "reduced_together"
         kernel = Kernel.from_template(f"reduce/{name}")[(*dtypes, reducer.dtype, reducer.name, launch.how)]
         numbers = launch.layout, reducer.ddof if masked else max(length - reducer.ddof, 0.0)
         views = views_or_none([array.view for array in arrays])

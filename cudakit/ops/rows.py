@@ -81,14 +81,14 @@ class Parameter(NamedTuple):
 
 
 class Key(NamedTuple):
-    """All that a job depends on.
+    """Everything on which a job depends.
 
     Attributes
     ----------
     strides, out_strides : tuple of int
         In bytes; `out_strides` None for a new result.
     alignment : int
-        Of all addresses, in bytes: a power of two, 16 at most.
+        Common alignment of all addresses, in bytes: a power of two, at most 16.
     weight, bias : Parameter or None
     """
 
@@ -106,7 +106,7 @@ class Key(NamedTuple):
 
 
 class RowJob(NamedTuple):
-    """What a call of one kind does.
+    """The result and the launch of a call with these dtypes, shapes and strides.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class RowJob(NamedTuple):
 
 @functools.lru_cache(4096)
 def job_of(*fields: Any) -> RowJob:
-    """The job of a kind of call, of which the fields of a `Key` are given.
+    """Return the job for the fields of a `Key`.
 
     Raises
     ------
@@ -148,26 +148,26 @@ def job_of(*fields: Any) -> RowJob:
     if out_strides is None:
         out_strides = _packed(result_shape, result_dtype.itemsize, order or range(len(result_shape)))
     if op.per_row:
-        out_strides = _spread(out_strides, axes, len(shape), key.keepdims)
+        out_strides = _row_result_strides(out_strides, axes, len(shape), key.keepdims)
     copies = _check_parameters(key, tuple(shape[axis] for axis in axes))
     if 0 in result_shape:
-        launch: Callable[..., None] = _nothing
+        launch: Callable[..., None] = _do_nothing
     else:
         launch = _rows(key, axes, out_strides, result_dtype) or _lines(key, axes, out_strides, result_dtype)
     return RowJob(key, result_shape, result_dtype, order, copies, launch)
 
 
-def _nothing(*arguments: Any) -> None:
-    """What there is to do for an empty result."""
+def _do_nothing(*arguments: Any) -> None:
+    """Do nothing: the launch for an empty result."""
 
 
 def _check_parameters(key: Key, expected: Ints) -> bool:
-    """Check weight and bias; whether one of them is not C-contiguous."""
+    """Check weight and bias. Return whether one of them is not C-contiguous."""
     copies = False
-    for name, given in (("weight", key.weight), ("bias", key.bias)):
-        if given is None:
+    for name, parameter in (("weight", key.weight), ("bias", key.bias)):
+        if parameter is None:
             continue
-        dtype, shape, strides = given
+        dtype, shape, strides = parameter
         if dtype.name not in _TYPES:
             raise ArgumentError(f"{key.op.name}: {name} has dtype {dtype}; expected {', '.join(_TYPES)}")
         if shape != expected:
@@ -187,7 +187,7 @@ def _result_dtype(op: Op, dtype: np.dtype) -> np.dtype:
 
 
 def _dense_order(key: Key) -> Ints | None:
-    """Axes from the slowest to the fastest where x fills its memory in another order than C's."""
+    """Return the axes from the slowest to the fastest if x fills its memory in another order than C's, else None."""
     extent = key.dtype.itemsize
     order = sorted(range(len(key.shape)), key=lambda axis: (-abs(key.strides[axis]), axis))
     for axis in reversed(order):
@@ -198,7 +198,7 @@ def _dense_order(key: Key) -> Ints | None:
 
 
 def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> Ints:
-    """Strides in bytes of a new array whose axes lie in `order` in memory."""
+    """Return the strides in bytes of a new array whose axes lie in `order` in memory."""
     strides = [0] * len(shape)
     for axis in reversed(order):
         strides[axis] = itemsize
@@ -206,14 +206,14 @@ def _packed(shape: Sequence[int], itemsize: int, order: Sequence[int]) -> Ints:
     return tuple(strides)
 
 
-def _spread(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bool) -> Ints:
-    """Strides of a result of one value a row, over the dimensions of x."""
+def _row_result_strides(strides: Sequence[int], axes: Sequence[int], ndim: int, keepdims: bool) -> Ints:
+    """Return the strides of a result with one value for each row, over the dimensions of x."""
     left = iter(stride for d, stride in enumerate(strides) if not keepdims or d not in axes)
     return tuple(0 if d in axes else next(left) for d in range(ndim))
 
 
 class _Layout(NamedTuple):
-    """Dimensions of x and the result, the lines' first; strides in elements of each."""
+    """Dimensions of x and of the result, those across the lines first, with strides of both in elements."""
 
     outer: Ints
     inner: Ints
@@ -223,13 +223,13 @@ class _Layout(NamedTuple):
 
 
 def _layout(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> _Layout:
-    """Fewest dimensions, those of the lines from the farthest apart to the nearest."""
+    """Return the fewest dimensions, those of the lines from the greatest stride to the least."""
     x = [stride // key.dtype.itemsize for stride in key.strides]
     out = [stride // result.itemsize for stride in out_strides]
 
-    def picked(which: Sequence[int]) -> tuple[Ints, ...]:
-        found = merged(*([values[d] for d in which] for values in (key.shape, x, out)))
-        return found if found[0] else ((1,), (0,), (0,))
+    def picked(dimensions: Sequence[int]) -> tuple[Ints, ...]:
+        merged_axes = merged(*([values[d] for d in dimensions] for values in (key.shape, x, out)))
+        return merged_axes if merged_axes[0] else ((1,), (0,), (0,))
 
     across = sorted((d for d in range(len(x)) if d not in axes), key=lambda d: -abs(x[d]))
     # A weight numbers the elements in C order; without one, any order will do.
@@ -239,27 +239,27 @@ def _layout(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) 
 
 
 def _functor(key: Key, aligned: bool = False) -> list[Any]:
-    """Template arguments from the op on: the types of weight and bias, if it takes them, and its struct.
+    """Return the template arguments from the op on: types of weight and bias if the op takes them, and its struct.
 
     `aligned` says that neighbouring parameters are read as one.
     """
     cpp, arithmetic = _TYPES.get(key.dtype.name, _DOUBLE)
     if not key.op.weighted:
         return [f"cudakit::{key.op.name}<{cpp}, {arithmetic}>"]
-    types = ["void" if given is None else _TYPES[given[0].name][0] for given in (key.weight, key.bias)]
+    types = ["void" if parameter is None else _TYPES[parameter[0].name][0] for parameter in (key.weight, key.bias)]
     return [*types, f"cudakit::{key.op.name}<{arithmetic}, {', '.join(types)}, {str(aligned).lower()}>"]
 
 
 def _rows(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> Callable[..., None] | None:
-    """By the kernel for rows of neighbours; None where they are not that, or too long."""
+    """Return the launch of the kernel for contiguous rows. None if rows are not contiguous, or are too long."""
     outer, inner, x, out, axes_in_memory = _layout(key, axes, out_strides, result)
     if len(outer) > 1 or len(inner) > 1:
         return None
     (rows,), (length,) = outer, inner
     in_memory = [axis for axis in axes_in_memory if key.shape[axis] != 1]
-    turned = None if in_memory == sorted(in_memory) else axes_in_memory
+    transposition = None if in_memory == sorted(in_memory) else axes_in_memory
     if key.op.per_row:
-        fits = (out[0] == 1 or rows == 1) and not turned
+        fits = (out[0] == 1 or rows == 1) and not transposition
     else:
         fits = (out[1] == 1 or length == 1) and (out[0] == length or rows == 1)
     if not fits or not (x[1] == 1 or length == 1) or not (x[0] == length or rows == 1) or length >= 1 << 31:
@@ -277,14 +277,14 @@ def _rows(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) ->
     def launch(place: Any, x: Any, out: Any, *parameters: Any) -> None:
         place.launch(kernel, where, x, out, rows, length, *parameters)
 
-    def launch_turned(place: Any, x: Any, out: Any, *parameters: Any) -> None:
-        launch(place, x.transpose(turned), out.transpose(turned), *parameters)
+    def launch_transposed(place: Any, x: Any, out: Any, *parameters: Any) -> None:
+        launch(place, x.transpose(transposition), out.transpose(transposition), *parameters)
 
-    return launch_turned if turned else launch
+    return launch_transposed if transposition else launch
 
 
 def _pack(key: Key, result: np.dtype, outer: Ints, length: int, x: Ints, out: Ints) -> int:
-    """Elements that one load takes along a line."""
+    """Return the number of elements that one load takes along a line."""
     if x[-1] != 1 or (out[-1] != 1 and not key.op.per_row) or len(x) > len(outer) + 1:
         return 1
     across = (*x[: len(outer)], *(() if key.op.per_row else out[: len(outer)]))
@@ -292,7 +292,7 @@ def _pack(key: Key, result: np.dtype, outer: Ints, length: int, x: Ints, out: In
 
 
 def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, str] | None:
-    """Threads of a row, threads of a block, packs of a thread, elements of a pack and how rows lie to packs.
+    """Return the division of a row: threads of a row and of a block, packs of a thread, elements and ends of packs.
 
     None for a row that is too long.
     """
@@ -309,16 +309,16 @@ def _group(key: Key, length: int, itemsize: int) -> tuple[int, int, int, int, st
     ends = "cudakit::ends::ragged" if ragged else _WHOLE
     packs = -(-max(1, length + (count - 1) * ragged) // count)
     most = (16 if is_double else 32) // count  # what registers hold
-    each = max(1, 32 // (count * itemsize))
-    if packs <= 32 * min(each, most):
+    thread_packs = max(1, 32 // (count * itemsize))
+    if packs <= 32 * min(thread_packs, most):
         # Neighbouring threads take neighbouring packs of a row of few.
-        group = max(_power_of_two(-(-packs // each)), min(2, packs))
+        group = max(_power_of_two(-(-packs // thread_packs)), min(2, packs))
         return group, 128, -(-packs // group), count, ends
-    for threads, each in _ROW_SHAPES:
-        if packs <= threads * min(each, most):
+    for threads, thread_packs in _ROW_SHAPES:
+        if packs <= threads * min(thread_packs, most):
             return threads, threads, -(-packs // threads), count, ends
-    block, each = _ROW_SHAPES[-1]
-    group = _power_of_two(-(-packs // (block * min(each, most)))) * block
+    block, thread_packs = _ROW_SHAPES[-1]
+    group = _power_of_two(-(-packs // (block * min(thread_packs, most)))) * block
     if group <= _CLUSTER * block and device_limits(key.device).compute_capability >= (9, 0):
         # A multiprocessor has two blocks, perhaps of two rows, of which one loads while the other stores.
         return group, max(512, group // _CLUSTER), -(-packs // group), count, ends
@@ -330,7 +330,7 @@ def _power_of_two(least: int) -> int:
 
 
 def _lines(key: Key, axes: Ints, out_strides: Sequence[int], result: np.dtype) -> Callable[..., None]:
-    """By the kernels for lines of any layout and length."""
+    """Return the launch of the kernels for lines of any layout and length."""
     outer, inner, x_strides, out_steps, _ = _layout(key, axes, out_strides, result)
     shape, rank = (*outer, *inner), len(outer) + len(inner)
     out_shape = (*outer, *[1] * len(inner)) if key.op.per_row else shape
@@ -389,23 +389,23 @@ __all__ = ["layernorm", "log_softmax", "logsumexp", "rmsnorm", "softmax"]
 
 @repeated("out")
 def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """Exponentials over their sum along `axis`: exp(x) / Σ exp(x).
+    """Exponentials over their sum: exp(x) / Σ exp(x), where the sum is along `axis`.
 
     Parameters
     ----------
     x : array
         Of any shape and strides; float16, bfloat16, float32, float64, bool or integers.
     axis : int, tuple of int or None
-        What the sum is over; None for everything.
+        Axes of the sum. None: all axes.
     out : array, optional
         Where the result goes, of its shape, and its dtype or one that it is cast to within its kind, with any strides.
     stream : stream, optional
-        CuPy's current stream when left out.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
     array
-        Of x's shape, and of its layout where x fills its memory; of x's dtype, float64 for bool and integers.
+        Array of x's shape, and of x's memory layout if x is dense. Its dtype is x's, or float64 for bool and integers.
 
     Raises
     ------
@@ -418,8 +418,8 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
     element is wrong by at most 4 + |x − max x| / 2 units in the last place of the type that it is computed in, beside
     the sum's own rounding; for float16 and bfloat16 by 6 + 2 |x − max x| such units, which their own rounding hides.
 
-    One read and one write of contiguous rows of up to 1 MiB of such numbers (128 KiB before compute capability
-    9.0), and of slices along other axes of up to 256 elements; a second read of longer ones.
+    Contiguous rows of up to 1 MiB of such numbers are read once and written once (128 KiB before compute capability
+    9.0). The same holds for slices of up to 256 elements along other axes. Longer rows and slices are read twice.
 
     Like SciPy's: NaN throughout a slice that holds NaN or ∞, or −∞ alone. Unlike SciPy's, `axis` is the last one unless
     it is given, and a slice of no elements gives none.
@@ -431,7 +431,7 @@ def softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> 
 
 @repeated("out")
 def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """Logarithm of `softmax`: x − log Σ exp(x), the sum being along `axis`.
+    """Logarithm of `softmax`: x − log Σ exp(x), where the sum is along `axis`.
 
     Parameters, result, dtypes, errors and speed as for `softmax`.
 
@@ -445,14 +445,14 @@ def log_softmax(x: Any, axis: Axis = -1, *, out: Any = None, stream: Any = None)
 
 @repeated("out")
 def logsumexp(x: Any, axis: Axis = None, keepdims: bool = False, *, out: Any = None, stream: Any = None) -> Any:
-    """Logarithm of the sum of exponentials along `axis`: log Σ exp(x).
+    """Logarithm of the sum of exponentials: log Σ exp(x), where the sum is along `axis`.
 
     Parameters
     ----------
     x, out, stream
         As for `softmax`.
     axis : int, tuple of int or None
-        What the sum is over; None, everything, when left out.
+        Axes of the sum. Default: None, all axes.
     keepdims : bool
         Whether the axes stay, with extent 1.
 
@@ -486,7 +486,7 @@ def layernorm(
     out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Mean 0 and variance 1 along `axis`: (x − mean) / √(variance + eps) · weight + bias.
+    """(x − mean) / √(variance + eps) · weight + bias, where mean and variance are along `axis`.
 
     Parameters
     ----------
@@ -502,8 +502,8 @@ def layernorm(
     Returns
     -------
     array
-        Of x's shape, and of its layout where x fills its memory; of x's dtype, float64 for bool and integers, whatever
-        the dtype of weight and bias.
+        Array of x's shape, and of x's memory layout if x is dense. Its dtype is x's, or float64 for bool and integers;
+        the dtypes of weight and bias do not matter.
 
     Raises
     ------
@@ -525,7 +525,7 @@ def layernorm(
 def rmsnorm(
     x: Any, weight: Any = None, eps: float = 1e-6, axis: Axis = -1, *, out: Any = None, stream: Any = None
 ) -> Any:
-    """Mean square 1 along `axis`: x / √(mean of x² + eps) · weight.
+    """Root-mean-square normalization: x / √(mean of x² + eps) · weight, where the mean is along `axis`.
 
     Parameters, result, dtypes, errors and speed as for `layernorm`.
 
@@ -539,20 +539,20 @@ def rmsnorm(
 def _applied(
     op: Op, x: Any, axis: Any, out: Any, stream: Any, keepdims: bool = False, normalised: Sequence[Any] = (None,) * 3
 ) -> Any:
-    """The result of an op; `normalised` are weight, bias and eps of those that take them."""
+    """Run an op on rows and return its result. // `normalised` are weight, bias and eps, for ops that take them."""
     weight, bias, eps = normalised
     place, (x,) = array_place(op.name, stream, ("x", x))
-    kind = type(x)
-    if (weight is not None and type(weight) is not kind) or (bias is not None and type(bias) is not kind):
+    array_type = type(x)
+    if (weight is not None and type(weight) is not array_type) or (bias is not None and type(bias) is not array_type):
         place, weight, bias = _together(op, stream, x, weight, bias)
     if op.weighted and type(eps) is not float:
         eps = real(f"{op.name}: eps", eps)
     if type(axis) is not int and axis is not None:
         axis = axes_of(op.name, axis, x.ndim)
     parameters = [array for array in (weight, bias) if array is not None]
-    known = [None if array is None else (array.dtype, array.shape, array.strides) for array in (weight, bias)]
+    layouts = [None if array is None else (array.dtype, array.shape, array.strides) for array in (weight, bias)]
     alignment = place.alignment(x, *parameters)
-    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, alignment, *known)
+    job = job_of(op, x.dtype, x.shape, x.strides, axis, keepdims, place.device, None, alignment, *layouts)
     if job.copies:
         weight, bias = (None if array is None else place.contiguous(array) for array in (weight, bias))
     numbers = (weight, bias, eps) if op.weighted else ()
@@ -566,21 +566,23 @@ def _applied(
 
 
 def _placed(job: RowJob, place: ArrayPlace, out: Any, x: Any, *parameters: Any) -> tuple[RowJob, Target]:
-    """The result where it was given, or is not to lie in C order, and the job that writes it."""
+    """Return the job that writes to `out`, or to a new array that is not in C order, and its target."""
     key = job.key
     if out is None:
         assert job.order is not None
         packed = place.empty(tuple([job.shape[d] for d in job.order]), job.dtype)
-        made = packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
-        return job, Target(made, made)
+        result = packed.transpose(sorted(range(x.ndim), key=job.order.__getitem__))
+        return job, Target(result, result)
     to = target(key.op.name, place, out, job.shape, job.dtype, x, *parameters, in_place=not key.op.per_row)
     alignment = min(key.alignment, place.alignment(to.written))
     return job_of(*key._replace(out_strides=to.written.strides, alignment=alignment)), to
 
 
 def _together(op: Op, stream: Any, x: Any, weight: Any, bias: Any) -> tuple[ArrayPlace, Any, Any]:
-    """The place of all arrays, and weight and bias as its arrays."""
-    named = [(name, given) for name, given in (("weight", weight), ("bias", bias)) if given is not None]
-    place, (_, *arrays) = array_place(op.name, stream, ("x", x), *named)
-    found = dict(zip((name for name, _ in named), arrays, strict=True))
-    return place, found.get("weight"), found.get("bias")
+    """Return the execution place of all arrays, and weight and bias as arrays of this place."""
+    parameters = [
+        (name, parameter) for name, parameter in (("weight", weight), ("bias", bias)) if parameter is not None
+    ]
+    place, (_, *arrays) = array_place(op.name, stream, ("x", x), *parameters)
+    by_name = dict(zip((name for name, _ in parameters), arrays, strict=True))
+    return place, by_name.get("weight"), by_name.get("bias")

@@ -44,17 +44,19 @@ def cumsum(
     reverse : bool
         Begin at the other end: out[i] = x[i] + … + x[n-1].
     keys : array, optional
-        Of one dimension, as long as the axis, or of x's shape. Every run of equal neighbours is a segment, and is
-        scanned for itself: a new one begins where a key differs from the one before (a NaN from any other).
+        Keys that mark segments: one dimension as long as the axis, or x's shape. Each run of equal neighbours is a
+        segment, which is scanned by itself. A segment begins where a key differs from the key before it. A NaN differs
+        from every key.
     initial : number, optional
-        What comes before the first element, and before that of each segment: out[i] = initial + x[0] + …, as
-        CUB's scans have it. Of the result's dtype.
+        Value before the first element, and before the first element of each segment: out[i] = initial + x[0] + …, as
+        in CUB. Its dtype is the result's.
     dtype : dtype, optional
-        Of the result; elements are converted to it first. Default: int64 or uint64 for integers and bool, else x's.
+        Dtype of the result, to which elements are converted first. Default: int64 or uint64 for integers and bool, else
+        x's dtype.
     out : array, optional
-        Where the result goes: its shape, and its dtype or one that it is cast to within its kind; any strides.
+        Output of the result's shape and dtype, or another dtype of the same kind; any strides.
     stream : stream, optional
-        Default: CuPy's current one.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -138,14 +140,14 @@ def cummax(
 
 
 class _NamedScan:
-    """A scan of one array, or of one by keys.
+    """A scan of one array, or of one array by keys.
 
     Parameters
     ----------
     op : str
         Its name.
     inclusive, exclusive : str
-        What is combined, as the templates name it.
+        C++ names of the combining functions, for inclusive and for exclusive scans.
     widens : bool
         Whether sums of integers have 64 bits.
     """
@@ -168,43 +170,43 @@ class _NamedScan:
     ) -> Any:
         op = self._op
         place, arrays = array_place(op, stream, ("x", x), *(() if keys is None else (("keys", keys),)))
-        shapes = tuple([each.shape for each in arrays])
+        shapes = tuple([array.shape for array in arrays])
         axis = one_axis(op, axis)
-        if axis is None and any(each.ndim != 1 for each in arrays):
-            arrays = [_flat(place, each) for each in arrays]
-        kinds = tuple([(each.dtype, each.shape, each.strides) for each in arrays])
+        if axis is None and any(array.ndim != 1 for array in arrays):
+            arrays = [_flat(place, array) for array in arrays]
+        layouts = tuple([(array.dtype, array.shape, array.strides) for array in arrays])
         exclusive, reverse = flag(f"{op}: exclusive", exclusive), flag(f"{op}: reverse", reverse)
-        kind = shapes, kinds, axis, exclusive, reverse, initial is not None, dtype_or_none(f"{op}: dtype", dtype)
-        job = self._job_of(*kind, None, place.device)
+        key = shapes, layouts, axis, exclusive, reverse, initial is not None, dtype_or_none(f"{op}: dtype", dtype)
+        job = self._job_of(*key, None, place.device)
         number = None if initial is None else as_number(op, "initial", initial, job.dtypes[0])
         to = target(op, place, out, job.shape, job.dtypes[0], arrays[0], in_place=True)
         if out is not None and to.written is to.result and overlaps(to.result, *arrays[1:]):
             to = Target(place.empty(job.shape, job.dtypes[0]), to.result)
         if not to.written.flags.c_contiguous:
-            job = self._job_of(*kind, to.written.strides, place.device)
+            job = self._job_of(*key, to.written.strides, place.device)
         if job.kernel is not None:
             status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-            first = () if initial is None else (_kept(to.written.dtype).type(number),)
+            first = () if initial is None else (_accumulator_dtype(to.written.dtype).type(number),)
             place.launch(job.kernel, job.config, *job.operands([*arrays, to.written]), *first, status, *job.numbers)
         return delivered(place, to)
 
     def _job(
         self,
         shapes: tuple[Ints, ...],
-        kinds: tuple[Any, ...],
+        layouts: tuple[Any, ...],
         axis: int | None,
         exclusive: bool,
         reverse: bool,
         starts: bool,
-        wanted: Any,
+        result_dtype: Any,
         out_strides: Ints | None,
         device: int | str,
     ) -> Job:
-        """`shapes` are those of the inputs, `kinds` of what the kernel sees of them: with no axis, one dimension."""
-        op, (dtype, shape, _) = self._op, kinds[0]
-        result = _result(op, self._widens, dtype, wanted)
+        """`shapes` are those of the inputs, `layouts` of what the kernel sees of them: with no axis, one dimension."""
+        op, (dtype, shape, _) = self._op, layouts[0]
+        result = _result(op, self._widens, dtype, result_dtype)
         at = 0 if axis is None else axis_of(op, axis, len(shape))
-        for of_keys, _, _ in kinds[1:]:
+        for of_keys, _, _ in layouts[1:]:
             cpp(op, of_keys, "keys")
             if shapes[1] not in (shapes[0], (shape[at],)):
                 raise ArgumentError(
@@ -213,54 +215,54 @@ class _NamedScan:
         if 0 in shape:
             return Job(shape, (result,))
         strides = out_strides or tuple(step * result.itemsize for step in row_major(shape))
-        seen = [array_of(op, kinds[0], shape), array_of(op, (result, shape, strides), shape)]
-        if len(kinds) > 1:
-            seen.append(_keys_of(op, kinds[1], shape, at))
+        operands = [array_of(op, layouts[0], shape), array_of(op, (result, shape, strides), shape)]
+        if len(layouts) > 1:
+            operands.append(_keys_of(op, layouts[1], shape, at))
         if reverse:
-            seen = [backward(array, at, shape[at]) for array in seen]
-        x, to, *keys = seen
-        kept = _kept(result)
-        item_bytes = kept.itemsize * (1 + len(keys))
+            operands = [backward(array, at, shape[at]) for array in operands]
+        x, to, *keys = operands
+        sum_dtype = _accumulator_dtype(result)
+        item_bytes = sum_dtype.itemsize * (1 + len(keys))
         launch = plan_scan(
             op, ScanTask([x], [Writer(to, PACKED)], item_bytes, device, keys[0] if keys else None), shape, at
         )
         combined = self._exclusive if exclusive and not starts else self._inclusive
-        types = *(kind[0] for kind in kinds), result, kept, combined, bool(exclusive)
+        types = *(layout[0] for layout in layouts), result, sum_dtype, combined, bool(exclusive)
         name = "scanned_by_keys" if keys else "scanned"
         kernel = Kernel.from_template(f"scan/{name}{'_from' * starts}")[(*types, launch.how.format("results"))]
-        views = views_or_none([each.view for each in (x, *keys, to)])
+        views = views_or_none([array.view for array in (x, *keys, to)])
         return Job(shape, (result,), kernel, launch.config, launch.scratch_bytes, (launch.layout,), views)
 
 
-def _kept(result: np.dtype) -> np.dtype:
-    """What results of a dtype are combined in."""
+def _accumulator_dtype(result: np.dtype) -> np.dtype:
+    """Return the dtype in which results of a dtype are combined."""
     return result if result.kind in "biufc" and result != np.float16 else np.dtype(np.float32)
 
 
 def _flat(place: ArrayPlace, array: Any) -> Any:
-    """All elements in row-major order: a view where there is one."""
+    """Return all elements in row-major order: a view where possible."""
     if array.flags.c_contiguous:
         return array.reshape(-1)
     with place.inside():
         return array.reshape(-1)
 
 
-def _keys_of(op: str, kind: tuple[Any, ...], shape: Ints, axis: int) -> Array:
-    """Keys of all lines, where they have one dimension."""
-    if len(kind[1]) == len(shape):
-        return array_of(op, kind, shape)
-    array = array_of(op, kind, (shape[axis],))
+def _keys_of(op: str, layout: tuple[Any, ...], shape: Ints, axis: int) -> Array:
+    """Return keys for all lines from keys of one dimension."""
+    if len(layout[1]) == len(shape):
+        return array_of(op, layout, shape)
+    array = array_of(op, layout, (shape[axis],))
     return array._replace(steps=tuple(array.steps[0] if d == axis else 0 for d in range(len(shape))))
 
 
-def _result(op: str, widens: bool, dtype: np.dtype, wanted: Any) -> np.dtype:
-    """Dtype of a scan: as asked for, or NumPy's, where sums of integers have 64 bits."""
+def _result(op: str, widens: bool, dtype: np.dtype, result_dtype: Any) -> np.dtype:
+    """Return the dtype of a scan: `result_dtype`, or NumPy's, where sums of integers have 64 bits."""
     cpp(op, dtype)
-    if wanted is None:
+    if result_dtype is None:
         if not widens or dtype.kind not in "biu" or dtype.itemsize == 8:
             return dtype
         return np.dtype(np.uint64 if dtype.kind == "u" else np.int64)
-    result = as_dtype(op, wanted)
+    result = as_dtype(op, result_dtype)
     cpp(op, result, "dtype")
     if result.kind == "b" and dtype.kind == "c":
         raise ArgumentError(f"{op}: dtype bool cannot hold a {op} of {dtype}; compare it with 0 first")

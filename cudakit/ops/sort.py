@@ -53,7 +53,7 @@ _NARROW = 1 << 30
 
 @functools.lru_cache(1024)
 def order_of(op: str, dtype: np.dtype, is_descending: bool = False, name: str = "x") -> str:
-    """The struct of <cudakit/sort/order.cuh> for elements of a dtype.
+    """Return the struct of <cudakit/sort/order.cuh> that orders elements of a dtype.
 
     Raises
     ------
@@ -62,17 +62,17 @@ def order_of(op: str, dtype: np.dtype, is_descending: bool = False, name: str = 
     """
     if dtype.isnative and dtype.name in (*NARROW, "float32", "float64"):
         infinity = int(np.array(np.inf, dtype).view(f"u{dtype.itemsize}"))
-        found = f"cudakit::float_order<{word_of(op, dtype)}, {infinity:#x}>"
+        order = f"cudakit::float_order<{word_of(op, dtype)}, {infinity:#x}>"
     elif dtype.isnative and dtype.kind in "iu":
-        found = f"cudakit::{'un' * (dtype.kind == 'u')}signed_order<{word_of(op, dtype)}>"
+        order = f"cudakit::{'un' * (dtype.kind == 'u')}signed_order<{word_of(op, dtype)}>"
     elif dtype.kind == "b":
-        found = "cudakit::truth_order"
+        order = "cudakit::truth_order"
     else:
         hint = "; sort by its real part, or its magnitude (sort_by_key)" if dtype.kind == "c" else ""
         raise ArgumentError(
             f"{op}: {name} has dtype {dtype}; bool, integers, float16, bfloat16, float32 and float64 are sorted{hint}"
         )
-    return f"cudakit::descending<{found}>" if is_descending else found
+    return f"cudakit::descending<{order}>" if is_descending else order
 
 
 class Lines(NamedTuple):
@@ -93,34 +93,34 @@ class Lines(NamedTuple):
     size: int
 
     @property
-    def lined(self) -> Ints:
+    def row_shape(self) -> Ints:
         """The shape with the axis last."""
         return self.shape if self.order is None else tuple([self.shape[d] for d in self.order])
 
     def cut(self, most: int) -> Self:
-        """The first `most` of each row."""
+        """Return these lines with only the first `most` elements of each row."""
         if self.order is None:
             return self._replace(shape=(*self.shape[:-1], most), size=most)
         axis = self.order[-1]
         return self._replace(shape=tuple([most if d == axis else n for d, n in enumerate(self.shape)]), size=most)
 
-    def brought(self, op: str, place: ArrayPlace, x: Any) -> Any:
-        """An input as contiguous rows: itself, or a copy."""
+    def contiguous_rows(self, op: str, place: ArrayPlace, x: Any) -> Any:
+        """Return an input as contiguous rows: itself, or a copy."""
         if self.order is None and x.flags.c_contiguous:
             return x
         job = copy_job(op, x.dtype, x.shape, x.strides, self.order, None)
-        made = place.empty(job.shape, x.dtype)
-        job.run(place, x, made)
-        return made
+        result = place.empty(job.shape, x.dtype)
+        job.run(place, x, result)
+        return result
 
-    def written(self, place: ArrayPlace, to: Target) -> Any:
-        """Where contiguous rows of a result are written: the target, or memory from which `laid` brings them there."""
+    def row_buffer(self, place: ArrayPlace, to: Target) -> Any:
+        """Return memory for contiguous rows of a result: the target, or a buffer that `store` copies to it."""
         if self.order is None and to.written.flags.c_contiguous:
             return to.written
-        return place.empty(self.lined, to.written.dtype)
+        return place.empty(self.row_shape, to.written.dtype)
 
-    def laid(self, op: str, place: ArrayPlace, rows: Any, to: Target) -> None:
-        """Bring rows that were written to the target."""
+    def store(self, op: str, place: ArrayPlace, rows: Any, to: Target) -> None:
+        """Copy rows from a buffer to the target."""
         if rows is not to.written:
             back = None if self.order is None else tuple(int(d) for d in np.argsort(self.order))
             job = copy_job(op, rows.dtype, rows.shape, rows.strides, back, to.written.strides)
@@ -128,7 +128,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(op: str, shape: Ints, axis: Any) -> Lines:
-    """An array of `shape` as rows along `axis`.
+    """Return an array of `shape` as rows along `axis`.
 
     Raises
     ------
@@ -147,14 +147,14 @@ def _lines(op: str, shape: Ints, axis: int | None) -> Lines:
 
 
 class Sorting(NamedTuple):
-    """What goes with the keys of a sort.
+    """Outputs of a sort: sorted keys, and values or indices that are moved with the keys.
 
     Attributes
     ----------
     keys : bool
         Whether sorted keys are wanted.
     values : numpy.dtype or None
-        Of the values that go with the keys, which are arrays'; or, with `is_index`, of the keys' indices.
+        Dtype of the values that are moved with the keys, or with `is_index` of the keys' indices. None: keys only.
     is_index : bool
     """
 
@@ -183,7 +183,7 @@ class _Plan(NamedTuple):
 
 @functools.lru_cache(4096)
 def _row_pass(op: str, order: str, sorting: Sorting, rows: int, size: int) -> tuple[_Pass, Ints]:
-    """The launch for rows that are sorted by a block each, or by some lanes, and its last arguments."""
+    """Return the launch for rows that a block, or some lanes, sort by themselves, and its last arguments."""
     out = "unsigned char" if sorting.values is None else word_of(op, sorting.values)
     carried = "cudakit::no_values"
     if sorting.values is not None:
@@ -213,14 +213,14 @@ def _plan(op: str, order: str, dtype: np.dtype, sorting: Sorting, rows: int, siz
     passes = []
     for k in range(number):
         source = target = "unsigned char"
-        what = "cudakit::no_values"
+        carrier = "cudakit::no_values"
         if carried is not None:
             assert sorting.values is not None
             source = word_of(op, carried)
             target = word_of(op, sorting.values) if k == number - 1 else source
-            what = f"cudakit::{'indices' if sorting.is_index and k == 0 else 'elements'}<{source}>"
+            carrier = f"cudakit::{'indices' if sorting.is_index and k == 0 else 'elements'}<{source}>"
         kernel = Kernel.from_template("sort/digit")[
-            order, what, target, word, sorting.keys or k < number - 1, items, block, resident
+            order, carrier, target, word, sorting.keys or k < number - 1, items, block, resident
         ]
         passes.append(_Pass(kernel, config(rows * tiles, block)))
     has_room = device_limits(device).shared_bytes > _MANY[2]
@@ -250,12 +250,12 @@ def sort_rows(
     arrays: Sequence[Any],
     most: int | None = None,
 ) -> None:
-    """Put contiguous rows in order; of rows of up to `LONGEST_ROW` keys only the first `most` are stored.
+    """Sort contiguous rows. For rows of up to `LONGEST_ROW` keys, only the first `most` are stored.
 
     Parameters
     ----------
     arrays : sequence of array or None
-        Keys, values, and where these go; None for those that `sorting` does without. Outputs overlap no input.
+        Keys, values, sorted keys, sorted values; None for arrays `sorting` does not need. Outputs overlap no input.
     """
     keys, values, keys_out, values_out = arrays
     rows, size = lines.rows, lines.size
@@ -275,12 +275,12 @@ def sort_rows(
     place.launch(plan.counts.kernel, plan.counts.config, keys, state, size, rows, plan.blocks)
     number = len(plan.passes)
     # Two arrays in turns, of which the result is the last one's.
-    key_turns = [place.empty(lines.lined, keys.dtype) for _ in range(min(number - 1, 1 if sorting.keys else 2))]
+    key_turns = [place.empty(lines.row_shape, keys.dtype) for _ in range(min(number - 1, 1 if sorting.keys else 2))]
     key_turns = [keys_out, *key_turns] if sorting.keys else [None, *key_turns]
     value_turns = []
     if plan.carried is not None:
         own = sorting.values == plan.carried
-        value_turns = [place.empty(lines.lined, plan.carried) for _ in range(min(number - 1, 1 if own else 2))]
+        value_turns = [place.empty(lines.row_shape, plan.carried) for _ in range(min(number - 1, 1 if own else 2))]
         value_turns = [values_out, *value_turns]
     for k, launch in enumerate(plan.passes):
         to = _turn(key_turns, number - 1 - k), _turn(value_turns, number - 1 - k)
@@ -289,7 +289,7 @@ def sort_rows(
 
 
 def _turn(arrays: list[Any], last: int) -> Any:
-    """What a pass writes after which `last` more come: in the end the first of the arrays."""
+    """Return the array that a pass writes if `last` more passes follow. The last pass writes the first array."""
     if not arrays:
         return None
     if last == 0 or len(arrays) < 3:
@@ -298,9 +298,9 @@ def _turn(arrays: list[Any], last: int) -> Any:
 
 
 def _gather(op: str, place: ArrayPlace, order: str, lines: Lines, sorting: Sorting, arrays: Sequence[Any]) -> None:
-    """Sort indices along, and take the values by them at the end: for values that are too wide to go along."""
+    """Sort indices with the keys, then gather the values by them: for values too wide to be moved with the keys."""
     keys, values, keys_out, values_out = arrays
-    index = place.empty(lines.lined, _INT64)
+    index = place.empty(lines.row_shape, _INT64)
     by_index = Sorting(sorting.keys, index.dtype, True)
     sort_rows(op, place, order, lines, by_index, (keys, None, keys_out, index))
     kernel = Kernel.from_template("sort/gathered")[word_of(op, values.dtype), index.dtype]
@@ -313,21 +313,21 @@ _INT64 = np.dtype(np.int64)
 
 @repeated("out")
 def sort(x: Any, axis: int | None = -1, *, descending: bool = False, out: Any = None, stream: Any = None) -> Any:
-    """The elements of x in order along `axis`, as `numpy.sort` has it: NaN last.
+    """Return the elements of x in order along `axis`, as `numpy.sort`: NaN last.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
+        Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     axis : int or None
         None: all elements, in one dimension.
     descending : bool
         The greatest first: NaN, which counts as greater than any number, then the numbers; equal elements stay in
         their order here, too.
     out : array, optional
-        Of the result's shape, and its dtype or one that it is cast to within its kind; any strides. It may be x.
+        Output of the result's shape and dtype, or another dtype of the same kind; any strides. It may be x.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -352,7 +352,9 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, out: Any = 
 
 @repeated("out")
 def partition(x: Any, kth: Any, axis: int | None = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """The elements of x along `axis` with those at `kth` where `sort` has them, none greater before, none less after.
+    """Return the elements of x along `axis` with those at `kth` in their sorted place:
+
+    none before is greater, none after is less.
 
     Parameters
     ----------
@@ -380,7 +382,7 @@ def partition(x: Any, kth: Any, axis: int | None = -1, *, out: Any = None, strea
 def argsort(
     x: Any, axis: int | None = -1, *, descending: bool = False, dtype: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Indices that put x in order along `axis`, as ``numpy.argsort(kind="stable")`` has it: NaN last.
+    """Return the indices that sort x along `axis`, as ``numpy.argsort(kind="stable")``: NaN last.
 
     Parameters
     ----------
@@ -408,7 +410,7 @@ def argsort(
 def argpartition(
     x: Any, kth: Any, axis: int | None = -1, *, dtype: Any = None, out: Any = None, stream: Any = None
 ) -> Any:
-    """Indices that bring x in an order that `partition` allows: that of `argsort`.
+    """Return the indices that bring x in an order that `partition` allows: those of `argsort`.
 
     Parameters, result and errors are those of `argsort` and `partition`.
     """
@@ -420,7 +422,7 @@ def argpartition(
 def sort_by_key(
     keys: Any, values: Any, axis: int | None = -1, *, descending: bool = False, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
-    """Keys in order along `axis`, and values with them: the values whose keys are equal stay in their order.
+    """Sort keys along `axis`, and values with them. Values with equal keys keep their order.
 
     Parameters
     ----------
@@ -451,31 +453,34 @@ def sort_by_key(
     lines = lines_of(op, keys.shape, axis)
     to_keys = target(op, place, outs[0], lines.shape, keys.dtype, keys, values)
     to_values = target(op, place, outs[1], lines.shape, values.dtype, keys, values)
-    made_keys, made_values = lines.written(place, to_keys), lines.written(place, to_values)
-    own_keys, own_values = lines.brought(op, place, keys), lines.brought(op, place, values)
-    arrays = own_keys, own_values, made_keys, made_values
+    sorted_keys, sorted_values = lines.row_buffer(place, to_keys), lines.row_buffer(place, to_values)
+    own_keys, own_values = lines.contiguous_rows(op, place, keys), lines.contiguous_rows(op, place, values)
+    arrays = own_keys, own_values, sorted_keys, sorted_values
     sort_rows(op, place, order, lines, Sorting(True, values.dtype), arrays)
-    lines.laid(op, place, made_keys, to_keys)
-    lines.laid(op, place, made_values, to_values)
+    lines.store(op, place, sorted_keys, to_keys)
+    lines.store(op, place, sorted_values, to_values)
     return delivered(place, to_keys), delivered(place, to_values)
 
 
 def _ordered(op: str, x: Any, axis: int | None, is_descending: bool, out: Any, stream: Any, index: Any = None) -> Any:
-    """The elements in order; with `index`, which makes a dtype of the number of elements, their indices."""
+    """Return the sorted elements, or with `index` their indices.
+
+    `index` returns the dtype of indices for a number of elements.
+    """
     place, (x,) = array_place(op, stream, ("x", x))
     order = order_of(op, x.dtype, flag(f"{op}: descending", is_descending))
     lines = lines_of(op, x.shape, axis)
     dtype, most = (x.dtype, None) if index is None else (index(lines.size), lines.size - 1)
     to = target(op, place, out, lines.shape, dtype, x, most=most)
-    made, own = lines.written(place, to), lines.brought(op, place, x)
-    sorting, outs = (Sorting(True), (made, None)) if index is None else (Sorting(False, dtype, True), (None, made))
+    result, own = lines.row_buffer(place, to), lines.contiguous_rows(op, place, x)
+    sorting, outs = (Sorting(True), (result, None)) if index is None else (Sorting(False, dtype, True), (None, result))
     sort_rows(op, place, order, lines, sorting, (own, None, *outs))
-    lines.laid(op, place, made, to)
+    lines.store(op, place, result, to)
     return delivered(place, to)
 
 
-def _two_outs(op: str, out: Any, what: str) -> Sequence[Any]:
-    """`out` of an op with two results.
+def _two_outs(op: str, out: Any, names: str) -> Sequence[Any]:
+    """Return the two outputs of an op with two results.
 
     Raises
     ------
@@ -483,13 +488,13 @@ def _two_outs(op: str, out: Any, what: str) -> Sequence[Any]:
     """
     outs = (None, None) if out is None else out
     if not isinstance(outs, tuple | list) or len(outs) != 2:
-        raise ArgumentError(f"{op}: out must be two, for {what}, got {type(out).__name__}")
+        raise ArgumentError(f"{op}: out must be two, for {names}, got {type(out).__name__}")
     check_apart(op, outs)
     return outs
 
 
 def index_dtype(op: str, dtype: Any, size: int) -> np.dtype:
-    """The dtype of indices below `size`: int64, or what is asked for.
+    """Return the dtype of indices below `size`: int64, or `dtype`.
 
     Raises
     ------
@@ -497,12 +502,12 @@ def index_dtype(op: str, dtype: Any, size: int) -> np.dtype:
     """
     if dtype is None:
         return _INT64
-    found = as_dtype(op, dtype)
-    if found.kind not in "iu" or found.itemsize < 4 or not found.isnative or size - 1 > np.iinfo(found).max:
+    result = as_dtype(op, dtype)
+    if result.kind not in "iu" or result.itemsize < 4 or not result.isnative or size - 1 > np.iinfo(result).max:
         raise ArgumentError(
-            f"{op}: dtype is {found}; those of {size} are int32, int64 or unsigned ones, that hold them"
+            f"{op}: dtype is {result}; those of {size} are int32, int64 or unsigned ones, that hold them"
         )
-    return found
+    return result
 
 
 def _check_kth(op: str, x: Any, kth: Any, axis: int | None) -> None:
@@ -512,13 +517,13 @@ def _check_kth(op: str, x: Any, kth: Any, axis: int | None) -> None:
     ------
     ArgumentError
     """
-    found = integers(op, "kth", kth)
+    positions = integers(op, "kth", kth)
     shape = getattr(x, "shape", ())
     size = lines_of(op, tuple(shape), axis).size
-    for each in (found,) if isinstance(found, int) else found or ():
-        if not -size <= each < size:
-            raise ArgumentError(f"{op}: kth {shortened(each)} is out of range for {size} elements")
-    if found is None:
+    for position in (positions,) if isinstance(positions, int) else positions or ():
+        if not -size <= position < size:
+            raise ArgumentError(f"{op}: kth {shortened(position)} is out of range for {size} elements")
+    if positions is None:
         raise ArgumentError(f"{op}: kth is None; give an index, or several")
 
 
@@ -545,12 +550,12 @@ def topk(
     out: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """The k greatest elements of x along `axis`, and their indices, as torch.topk has them.
+    """Return the k greatest elements of x along `axis`, and their indices, as torch.topk.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
+        Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     k : int
         From 0 to the extent of the axis.
     axis : int or None
@@ -562,7 +567,7 @@ def topk(
     out : (array, array), optional
         For the elements and the indices; None for one that is to be made here.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -592,29 +597,29 @@ def topk(
     to_keys = target(op, place, outs[0], chosen.shape, x.dtype, x)
     to_index = target(op, place, outs[1], chosen.shape, _INT64, x, most=lines.size - 1)
     if lines.rows * number:
-        keys, index = chosen.written(place, to_keys), chosen.written(place, to_index)
-        own = lines.brought(op, place, x)
+        keys, index = chosen.row_buffer(place, to_keys), chosen.row_buffer(place, to_index)
+        own = lines.contiguous_rows(op, place, x)
         if lines.size <= _SORTED or lines.size <= min(LONGEST_ROW, _SHARE * number):
             sort_rows(op, place, order, lines, Sorting(True, _INT64, True), (own, None, keys, index), number)
         elif is_sorted and number > 1:
-            found, found_index = place.empty(chosen.lined, x.dtype), place.empty(chosen.lined, _INT64)
-            _select(place, order, lines.rows, lines.size, number, own, found, found_index)
-            sort_rows(op, place, order, chosen, Sorting(True, _INT64), (found, found_index, keys, index))
+            unsorted, unsorted_index = place.empty(chosen.row_shape, x.dtype), place.empty(chosen.row_shape, _INT64)
+            _select(place, order, lines.rows, lines.size, number, own, unsorted, unsorted_index)
+            sort_rows(op, place, order, chosen, Sorting(True, _INT64), (unsorted, unsorted_index, keys, index))
         else:
             _select(place, order, lines.rows, lines.size, number, own, keys, index)
-        chosen.laid(op, place, keys, to_keys)
-        chosen.laid(op, place, index, to_index)
+        chosen.store(op, place, keys, to_keys)
+        chosen.store(op, place, index, to_index)
     return delivered(place, to_keys), delivered(place, to_index)
 
 
 def _select(place: ArrayPlace, order: str, rows: int, size: int, k: int, x: Any, keys: Any, index: Any) -> None:
-    """The first k of each row, in no order; of few rows by way of the first of their segments."""
+    """Write the first k of each row, in no order. Few rows are cut into segments, whose first k compete."""
     source = None
     while True:
         segments = _segments(rows, size, k, place.device)
         kernel, launch = _launch(order, x.dtype.itemsize, rows * segments, -(-size // segments))
         last = segments == 1
-        to = (keys, index) if last else [place.empty((rows, segments * k), each.dtype) for each in (keys, index)]
+        to = (keys, index) if last else [place.empty((rows, segments * k), array.dtype) for array in (keys, index)]
         place.launch(kernel, launch, x, source, *to, size, segments, k)
         if last:
             return
@@ -623,14 +628,14 @@ def _select(place: ArrayPlace, order: str, rows: int, size: int, k: int, x: Any,
 
 
 def _segments(rows: int, size: int, k: int, device: int | str) -> int:
-    """Parts that a row is cut into, so that all multiprocessors have blocks: 1, or such as leave far fewer keys."""
-    wanted = -(-_BUSY * multiprocessors_of(device) // rows)
-    return max(1, min(wanted, size // max(_LEAST, 4 * k)))
+    """Return the number of parts of a row: enough to occupy all multiprocessors, or 1."""
+    parts = -(-_BUSY * multiprocessors_of(device) // rows)
+    return max(1, min(parts, size // max(_LEAST, 4 * k)))
 
 
 @functools.lru_cache(1024)
 def _launch(order: str, itemsize: int, blocks: int, length: int) -> tuple[Kernel, Config]:
-    most, items, block = next((each for each in _BLOCKS if length <= each[0]), _BLOCKS[-1])
+    most, items, block = next((entry for entry in _BLOCKS if length <= entry[0]), _BLOCKS[-1])
     # 32 registers a thread are enough for 8 keys of 4 bytes, unless it sums for many digits, too.
     resident = max(1, (2048 if items * itemsize <= 32 and block > 128 else 1024) // block)
     kernel = Kernel.from_template("topk/first")[order, length <= most, items, block, resident]

@@ -38,20 +38,20 @@ def take(
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     indices : array, int or list of int
         Of an integer dtype, any shape; of an int alone, the dimension goes.
     axis : int, optional
         Of x, which the dimensions of `indices` replace. Left out: x is taken as one dimension.
     mode : {"wrap", "clip", "raise"}
-        What an index beyond the ends means. ``wrap``: modulo n, so that −1 is the last. ``clip``: the nearest end, and
-        negative ones the first. ``raise``: an error below −n and from n on; it waits for the device and reads a flag,
-        costs more for that, and cannot be captured in a graph. NumPy's default is ``raise``; here it is ``wrap``, which
-        gives the same for all indices for which NumPy's does not raise.
+        Meaning of an index out of bounds. ``wrap``: modulo n, so that −1 is the last element. ``clip``: the nearest
+        end; negative indices are the first element. ``raise``: an error for indices below −n and from n on. This mode
+        waits for the device, costs more, and cannot be captured in a graph. The default is ``wrap``; NumPy's is
+        ``raise``. Both give the same result unless NumPy raises.
     out : array, optional
-        Of the result's shape, and x's dtype or one that it is cast to within its kind; any strides.
+        Output of the result's shape; any strides; x's dtype, or one of the same kind, to which the result is cast.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def take(
 def _taken(
     x: Any, indices: Any, axis: int | None, mode: str, *, out: Any = None, stream: Any = None
 ) -> tuple[Any, Any]:
-    """What was taken, and where mode raise has a number that is not 0 for an index out of bounds."""
+    """Return the gathered elements, and for mode raise a flag that is not 0 if an index is out of bounds, else None."""
     if isinstance(indices, int | list | np.integer) and not isinstance(indices, bool):
         place, (x,) = array_place("take", stream, ("x", x))
         indices = place.upload(array_of("take: indices", indices))
@@ -87,14 +87,14 @@ def _taken(
     axis, mode = one_axis("take", axis), text_of("take: mode", mode)
     if not indices.flags.c_contiguous:
         indices = copy(indices, stream=place.stream)
-    kind = x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode
+    key = x.dtype, x.shape, x.strides, indices.dtype, indices.shape, axis, mode
     alignment = place.alignment(x)
-    job, copies = _job(*kind, alignment)
+    job, copies = _job(*key, alignment)
     to = target("take", place, out, job.shape, x.dtype, x, indices, contiguous=True)
     if job.kernel is None:
         return to.result, None
     if out is not None:
-        job, copies = _job(*kind, min(alignment, place.alignment(to.written)))
+        job, copies = _job(*key, min(alignment, place.alignment(to.written)))
     source = copy(x, stream=place.stream) if copies else x
     flag = None
     if mode == "raise":
@@ -115,7 +115,7 @@ def _job(
     mode: str,
     alignment: int,
 ) -> tuple[Job, bool]:
-    """What a call of one kind does, x and the result being aligned so, and whether x is copied for it."""
+    """Return the job of a call for these alignments, and whether x is copied first."""
     word = word_of("take", dtype)
     if mode not in _MODES:
         raise ArgumentError(f"take: mode {shortened(mode)}; there are {', '.join(_MODES)}")
@@ -144,7 +144,7 @@ def _job(
     wide = gcd(alignment // gcd(alignment, dtype.itemsize), inner, *direct, readable)
     if wide > 1:
         word = word_of("take", np.dtype((np.void, wide * dtype.itemsize)))
-    numbers = (n, prod(index_shape), *(each // wide for each in (inner, *direct, readable, size)))
+    numbers = (n, prod(index_shape), *(elements // wide for elements in (inner, *direct, readable, size)))
     index = "unsigned int" if size < 2**32 - _PACK else "unsigned long long"
     kernel = Kernel.from_template("take/along")[
         word, index_dtype, index, f"cudakit::beyond::{_MODES[mode]}", _ITEMS, _BLOCK
@@ -155,7 +155,7 @@ def _job(
 
 
 def _steps_of_three(shape: Ints, steps: Ints, along: int) -> tuple[int, int] | None:
-    """Steps from row to row and along the axis; None where x is not rows, the axis, and neighbours after it."""
+    """Return the steps from row to row and along the axis. None unless x is rows, the axis, and contiguous elements."""
     (_, outer), (_, inner) = merged(shape[:along], steps[:along]), merged(shape[along + 1 :], steps[along + 1 :])
     if len(outer) > 1 or inner not in ((), (1,)) or min(*outer, steps[along], 0) < 0:
         return None
@@ -181,12 +181,12 @@ _BOOL, _INT64 = np.dtype(bool), np.dtype(np.int64)
 
 
 def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> Any:
-    """out[: count] = x[where], the chosen elements in their order; count = the number of them.
+    """out[: count] = x[where], the selected elements in their order; count = their number.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; elements of 1, 2, 4, 8 or 16 bytes.
+        Input of any shape and strides, with elements of 1, 2, 4, 8 or 16 bytes.
     where : array of bool
         Of the shape of `x`; of numbers: what is not 0 is chosen.
     out : array, optional
@@ -195,7 +195,7 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
     count : array of int64, optional
         Of one element: the number of chosen ones, whether `out` had room for them or not.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def compact(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 
 @repeated("out", "count")
 def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: Any = None) -> tuple[Any, Any]:
-    """The chosen elements, with room after them, and their number."""
+    """Return the selected elements, with room after them, and their number."""
     place, (x, where) = array_place("compact", stream, ("x", x), ("where", where))
     if not is_real(where.dtype) or where.shape != x.shape:
         raise ArgumentError(
@@ -253,7 +253,7 @@ def _chosen(x: Any, where: Any, *, out: Any = None, count: Any = None, stream: A
 
 @functools.lru_cache(1024)
 def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Config, int]:
-    """The kernel, its launch, and bytes of status."""
+    """Return the kernel, its launch, and the bytes of status."""
     rounds, block, resident, ahead = _SHAPES[dtype.itemsize]
     index, launch, status_bytes = look_back(size, rounds * block * 16, block, _BLOCKS, device)
     names = word_of("compact", dtype), index, rounds, block, resident, ahead
@@ -261,7 +261,7 @@ def _launch(dtype: np.dtype, size: int, device: int | str) -> tuple[Kernel, Conf
 
 
 def look_back(size: int, tile: int, block: int, resident: int, device: int | str) -> tuple[str, Config, int]:
-    """A pass with decoupled look-back over tiles of so many elements: type of indices, launch, bytes of status."""
+    """Return index type, launch and status bytes of a pass with decoupled look-back over tiles of `tile` elements."""
     tiles, is_wide = -(-size // tile), size >= 2**32
     blocks = max(1, min(tiles, resident * multiprocessors_of(device)))
     index = "unsigned long long" if is_wide else "unsigned int"

@@ -27,7 +27,7 @@ _ITEMS, _BLOCK, _BLOCKS = 8, 256, 4
 
 
 def run_length(x: Any, *, return_starts: bool = False, stream: Any = None) -> tuple[Any, ...]:
-    """Runs of equal neighbours: their values and their lengths.
+    """Return runs of equal neighbours: their values and their lengths.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def run_length(x: Any, *, return_starts: bool = False, stream: Any = None) -> tu
     return_starts : bool
         Whether to return the index of each run's first element, too.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -57,11 +57,11 @@ def run_length(x: Any, *, return_starts: bool = False, stream: Any = None) -> tu
     """
     op = "run_length"
     wants_starts = flag(f"{op}: return_starts", return_starts)
-    values, starts, count, _, _ = _begun(op, x, False, False, False, stream=stream)
+    values, starts, count, _, _ = _find_runs(op, x, False, False, False, stream=stream)
     place, _ = array_place(op, stream, ("x", values))
     number = int(place.download(count)[0])
-    found = values[:number], _lengths(place, starts, number)
-    return (*found, starts[:number]) if wants_starts else found
+    runs = values[:number], _lengths(place, starts, number)
+    return (*runs, starts[:number]) if wants_starts else runs
 
 
 def unique(
@@ -74,12 +74,12 @@ def unique(
     equal_nan: bool = True,
     stream: Any = None,
 ) -> Any:
-    """The elements that there are, each once, in order, as `numpy.unique` has it; or the slices along an axis.
+    """Return the distinct elements of x in order, as `numpy.unique`, or the distinct slices along an axis.
 
     Parameters
     ----------
     x : array
-        Any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
+        Input of any shape and strides; bool, integers, float16, bfloat16, float32 or float64.
     return_index : bool
         Whether to return the index of each one's first occurrence.
     return_inverse : bool
@@ -92,7 +92,7 @@ def unique(
     equal_nan : bool
         Whether NaN are one element; else each is one. As in NumPy slices with NaN are never equal.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -110,29 +110,34 @@ def unique(
     the device, to know how many there are. Of −0 and 0 the first that occurs is given.
     """
     op = "unique"
-    asked = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
-    wants = [flag(f"{op}: {name}", value) for name, value in asked.items()]
+    options = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
+    wants = [flag(f"{op}: {name}", value) for name, value in options.items()]
     apart = not flag(f"{op}: equal_nan", equal_nan)
     if (along := one_axis(op, axis)) is not None:
         return _slices(op, x, along, *wants, stream=stream)
-    values, starts, count, index, inverse = _begun(op, x, True, wants[0] or wants[1], wants[1], apart, stream=stream)
+    values, starts, count, index, inverse = _find_runs(
+        op, x, True, wants[0] or wants[1], wants[1], apart, stream=stream
+    )
     place, _ = array_place(op, stream, ("x", values))
     number = int(place.download(count)[0])
-    found = [values[:number]]
+    results = [values[:number]]
     if wants[0]:
         with place.inside():
-            found.append(index[starts[:number]])
+            results.append(index[starts[:number]])
     if wants[1]:
-        found.append(inverse)
+        results.append(inverse)
     if wants[2]:
-        found.append(_lengths(place, starts, number))
-    return tuple(found) if len(found) > 1 else found[0]
+        results.append(_lengths(place, starts, number))
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def _slices(
     op: str, x: Any, axis: int, wants_index: bool, wants_inverse: bool, wants_counts: bool, *, stream: Any
 ) -> Any:
-    """`unique` along an axis: slices as rows, sorted by one column after the other, the first one last."""
+    """Return the distinct slices along an axis:
+
+    slices as rows, sorted by one column after the other, the first column last.
+    """
     place, (x,) = array_place(op, stream, ("x", x))
     order_of(op, x.dtype)
     axis, xp = axis_of(op, axis, x.ndim), place.xp
@@ -147,29 +152,31 @@ def _slices(
         is_first = xp.ones(size, np.bool_)
         is_first[1:] = (ordered[1:] != ordered[:-1]).any(1)
         starts = xp.flatnonzero(is_first)
-        found = [xp.moveaxis(ordered[starts].reshape(-1, *rest) if prod(rest) else moved[: starts.size], 0, axis)]
+        results = [xp.moveaxis(ordered[starts].reshape(-1, *rest) if prod(rest) else moved[: starts.size], 0, axis)]
         if wants_index:
-            found.append(order[starts])
+            results.append(order[starts])
         if wants_inverse:
             inverse = xp.empty(size, _INT64)
             inverse[order] = xp.cumsum(is_first) - 1
-            found.append(inverse)
+            results.append(inverse)
         if wants_counts:
-            found.append(xp.diff(starts, append=xp.full(1, size)))
-    return tuple(found) if len(found) > 1 else found[0]
+            results.append(xp.diff(starts, append=xp.full(1, size)))
+    return tuple(results) if len(results) > 1 else results[0]
 
 
 def _lengths(place: ArrayPlace, starts: Any, number: int) -> Any:
-    """Lengths of runs, from where they begin and where the last one ends."""
+    """Return the lengths of runs from their starts and the end of the last run."""
     with place.inside():
         return place.xp.diff(starts[: number + 1])
 
 
 @repeated()
-def _begun(
+def _find_runs(
     op: str, x: Any, sorts: bool, wants_index: bool, wants_inverse: bool, apart: bool = False, *, stream: Any = None
 ) -> tuple[Any, Any, Any, Any, Any]:
-    """Values and starts of runs, with room after them; their number; indices that sort x; and runs of its elements."""
+    """Return values and starts of runs (with room after them), their number, indices that sort x, and each element's
+    run.
+    """
     place, (x,) = array_place(op, stream, ("x", x))
     order = order_of(op, x.dtype)
     lines = lines_of(op, x.shape, None)
@@ -181,12 +188,12 @@ def _begun(
         place.clear(count)
         place.clear(starts)
         return values, starts, count, index, inverse
-    own = lines.brought(op, place, x)
+    own = lines.contiguous_rows(op, place, x)
     if sorts:
-        made = place.empty(size, x.dtype)
+        ordered = place.empty(size, x.dtype)
         sorting = Sorting(True, _INT64, True) if wants_index else Sorting(True)
-        sort_rows(op, place, order, lines, sorting, (own, None, made, index))
-        own = made
+        sort_rows(op, place, order, lines, sorting, (own, None, ordered, index))
+        own = ordered
     kernel, launch, status_bytes = _launch(order, size, apart, place.device)
     status = place.status(status_bytes)
     place.launch(kernel, launch, own, values, starts, count, index if wants_inverse else None, inverse, status, size)
@@ -195,7 +202,7 @@ def _begun(
 
 @functools.lru_cache(1024)
 def _launch(order: str, size: int, apart: bool, device: int | str) -> tuple[Kernel, Config, int]:
-    """The kernel, its launch, and bytes of status."""
+    """Return the kernel, its launch, and the bytes of status."""
     index, launch, status_bytes = look_back(size, _ITEMS * _BLOCK, _BLOCK, _BLOCKS, device)
     return Kernel.from_template("runs/begun")[order, index, apart, _ITEMS, _BLOCK], launch, status_bytes
 
@@ -210,7 +217,7 @@ _SIDES = {"left": False, "right": True}
 def searchsorted(
     a: Any, v: Any, side: Literal["left", "right"] = "left", sorter: Any = None, *, out: Any = None, stream: Any = None
 ) -> Any:
-    """out[k] = where v[k] goes in the sorted a: a[out − 1] < v ≤ a[out] (left), a[out − 1] ≤ v < a[out] (right).
+    """out[k] = index of v[k] in the sorted a: a[out − 1] < v ≤ a[out] (left), a[out − 1] ≤ v < a[out] (right).
 
     Parameters
     ----------
@@ -226,7 +233,7 @@ def searchsorted(
     out : array, optional
         Of the shape of `v`; int64, or another that it is cast to within its kind; any strides.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
 
     Returns
     -------
@@ -244,8 +251,8 @@ def searchsorted(
         raise ArgumentError(f"{op}: side {shortened(side)}; there are left, right")
     if isinstance(v, int | float | np.number):
         v = array_place(op, stream, ("a", a))[0].upload(np.asarray(v))
-    named = [("a", a), ("v", v), *([] if sorter is None else [("sorter", sorter)])]
-    place, (a, v, *rest) = array_place(op, stream, *named)
+    named_arrays = [("a", a), ("v", v), *([] if sorter is None else [("sorter", sorter)])]
+    place, (a, v, *rest) = array_place(op, stream, *named_arrays)
     if a.ndim != 1:
         raise ArgumentError(f"{op}: a has shape {a.shape}; it takes one dimension")
     common = _common(op, a.dtype, v.dtype)
@@ -257,7 +264,7 @@ def searchsorted(
             raise ArgumentError(f"{op}: sorter is {by.dtype} of shape {by.shape}; give integers of a's shape {a.shape}")
         a = take(a, by, 0, "clip", stream=place.stream) if a.size else a
     if v.size:
-        arrays = [_ready(each, common, place.stream) for each in (a, v)]
+        arrays = [_ready(array, common, place.stream) for array in (a, v)]
         _job(order, a.size, v.shape, _SIDES[side]).run(place, *arrays, to.written)
     return delivered(place, to)
 

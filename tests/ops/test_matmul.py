@@ -16,7 +16,7 @@ from support.tolerance import bound
 import cudakit as ck
 from cudakit.arrays.place import array_place, device_limits
 from cudakit.ops import matmul_tiles
-from cudakit.ops.matmul_tiles import TABLE, Choice, Lying, choose, kind
+from cudakit.ops.matmul_tiles import TABLE, Choice, MatrixLayout, choose, table_row
 
 F2, F4 = np.dtype("f2"), np.dtype("f4")
 #: Below a tile, one, just above, rows that TMA cannot read, one row, one column, and several of the greatest tiles.
@@ -161,7 +161,7 @@ def test_all_tiles_of_the_table(
     stream: Any, xp: Any, monkeypatch: pytest.MonkeyPatch, which: tuple[str, int], turned: str
 ) -> None:
     row, k = which
-    assert kind({"half": 2, "fp8": 1}.get(row, 4), turned[0] == "t", turned[1] == "t") == row
+    assert table_row({"half": 2, "fp8": 1}.get(row, 4), turned[0] == "t", turned[1] == "t") == row
     if row == "fp8" and xp is not np:
         pytest.skip("CuPy has no such arrays")
     dtype = {"fp8": np.dtype(ml_dtypes.float8_e4m3fn), "half": F2}.get(row, F4)
@@ -236,7 +236,7 @@ def test_operands_are_read_as_they_lie() -> None:
     place, _ = array_place("matmul", None, ("x", np.zeros(1)))
     x = np.zeros((256, 256), F2)
     for each in (x, x.T, x[:, :128], x[:, 8:]):
-        taken = matmul_tiles._taken(place, each, 256)
+        taken = matmul_tiles._operand_layout(place, each, 256)
         assert taken.reason is None
         assert np.shares_memory(matmul_tiles._operand(place, each, taken), x)
     for each, uses, reason in (
@@ -245,19 +245,21 @@ def test_operands_are_read_as_they_lie() -> None:
         (x[:, 4:36], 256, None),
         (x[::2, ::2], 256, "no axis of it is contiguous"),
     ):
-        assert matmul_tiles._taken(place, each, uses).reason == reason
-    made = matmul_tiles._operand(place, x[:100, 4:134], taken := matmul_tiles._taken(place, x[:130, 4:134], 256))
-    assert taken.lying == (False, 136, 0)
+        assert matmul_tiles._operand_layout(place, each, uses).reason == reason
+    made = matmul_tiles._operand(
+        place, x[:100, 4:134], taken := matmul_tiles._operand_layout(place, x[:130, 4:134], 256)
+    )
+    assert taken.layout == (False, 136, 0)
     assert made.shape == (100, 136)
-    wide, rows = np.zeros((256, 256), F4), Lying(False, 256, 0)
+    wide, rows = np.zeros((256, 256), F4), MatrixLayout(False, 256, 0)
     for uses, beside, reason in (
         (1024, rows, "TF32 is multiplied by rows of B with rows of A"),
         (1023, rows, None),
-        (1024, rows._replace(turned=True), None),
+        (1024, rows._replace(is_transposed=True), None),
         (1024, None, None),
     ):
-        assert matmul_tiles._taken(place, wide.T, uses, beside).reason == reason
-        assert matmul_tiles._taken(place, wide, uses, beside).reason is None
+        assert matmul_tiles._operand_layout(place, wide.T, uses, beside).reason == reason
+        assert matmul_tiles._operand_layout(place, wide, uses, beside).reason is None
 
 
 @pytest.mark.slow

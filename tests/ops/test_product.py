@@ -382,7 +382,7 @@ def test_misuse(dtype: str, named: dict[str, Any], message: str) -> None:
 @pytest.mark.emulator
 def test_why_threads_multiply() -> None:
     half, own = np.dtype("f2"), activation_of("matmul", "x * x", F4)
-    tiles = activation_of("matmul", "ct::abs(x)", F4)._replace(tile_text="#include <cuda_tile.h>")
+    tiles = activation_of("matmul", "ct::abs(x)", F4)._replace(tile_source="#include <cuda_tile.h>")
     plain = activation_of("matmul", None, F4)
     for dtype, precision, activation, by, want in (
         (half, None, plain, None, None),
@@ -392,14 +392,14 @@ def test_why_threads_multiply() -> None:
         (
             half,
             None,
-            own._replace(tile_text=None),
+            own._replace(tile_source=None),
             "tiles",
             "the activation x \\* x has operations that tile kernels lack",
         ),
         (half, None, own, None, r"the activation is C\+\+ of an element"),
         (half, None, own, "tiles", None),
         (half, None, tiles, None, None),
-        (half, None, own._replace(tile_text="cudakit/product/tile_functions.cuh"), None, None),
+        (half, None, own._replace(tile_source="cudakit/product/tile_functions.cuh"), None, None),
     ):
         why = matmul._why_no_tiles(dtype, precision, activation, by)
         assert why is None if want is None else re.match(want, str(why))

@@ -20,7 +20,7 @@ from cudakit.ops.count import Values
 from cudakit.ops.epilogue import Activation
 from cudakit.ops.filters import Images, Pixels
 from cudakit.ops.matmul import Batch, Side
-from cudakit.ops.matmul_tiles import Lying
+from cudakit.ops.matmul_tiles import MatrixLayout
 from cudakit.ops.sort import Sorting
 from cudakit.streams import devices
 
@@ -488,7 +488,7 @@ def _of_products() -> Iterator[Any]:
 
 def _of_tiles() -> Iterator[Any]:
     for itemsize in (1, 2, 4):
-        yield [matmul_tiles.kind(itemsize, a, b) for a in (False, True) for b in (False, True)]
+        yield [matmul_tiles.table_row(itemsize, a, b) for a in (False, True) for b in (False, True)]
     for row in matmul_tiles.TABLE:
         for sizes in (
             (1, 512, 512, 512),
@@ -519,13 +519,13 @@ def _of_tiles() -> Iterator[Any]:
         ((1, 1, 6, 8), (300, 96, 16, 2)),
         ((3, 6, 8), (96, 2, 12)),
     ):
-        yield matmul_tiles.lying(shape, strides, 2)
-    flat, turned = Lying(False, 128, 8192), Lying(True, 136, 0)
+        yield matmul_tiles.matrix_layout(shape, strides, 2)
+    flat, turned = MatrixLayout(False, 128, 8192), MatrixLayout(True, 136, 0)
     for tiles in (*matmul_tiles.TABLE["half"], *matmul_tiles.TABLE["TF32"]):
         for stored, made, sides, batches, addresses in (
             (F2, F2, (flat, turned, flat), 3, (16, 16)),
-            (F4, F4, (turned, flat, Lying(False, 100, 0)), 1, (16, 8)),
-            (FP8, F2, (Lying(False, 1 << 20, 1 << 30), turned, flat), 2, (4, 16)),
+            (F4, F4, (turned, flat, MatrixLayout(False, 100, 0)), 1, (16, 8)),
+            (FP8, F2, (MatrixLayout(False, 1 << 20, 1 << 30), turned, flat), 2, (4, 16)),
         ):
             yield matmul_tiles.product(
                 *(stored, made, Activation("cudakit::same"), sides, (batches, 1000, 90, 2048), addresses),
