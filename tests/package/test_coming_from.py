@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,10 +11,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import cudakit as ck
+from cudakit.adapters.cupy_kernels import cupy_stand_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Pages of sections: a heading, the code before, the code after.
-PAGES = ("from-pycuda.md",)
+PAGES = ("from-cuda-core.md", "from-cupy.md", "from-pycuda.md")
 BLOCK = re.compile(r"^#{2,3} (?P<heading>[^\n]+)$|^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 #: The comment that ends a line with `print(…)` is the printed line; a kernel's own output follows "prints:".
 PRINTED = re.compile(r"^ *(?:print\(.*\)  # |.*  # prints: )(.*)$", re.MULTILINE)
@@ -80,6 +82,41 @@ def test_an_example_prints_the_result_that_the_page_shows(
     exec(compile(example.code, page, "exec"), names)
     names["stream"].sync()
     assert capfd.readouterr().out.splitlines() == PRINTED.findall(example.code)
+
+
+#: Pages whose examples "before" run after the first of them: on a GPU, CuPy's also on the emulator's stand-in for CuPy.
+BEFORE = {"from-cuda-core.md": "# cuda.core", "from-cupy.md": "# CuPy"}
+CASES_BEFORE = [
+    pytest.param(page, example, id=f"{page[5:-3]}-{example.heading}-{number}")
+    for page, label in BEFORE.items()
+    for number, example in enumerate(examples(page))
+    if example.label in (label, f"{label}, on a GPU")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
+@pytest.mark.parametrize(("page", "example"), CASES_BEFORE)
+def test_an_example_before_prints_the_result_that_the_page_shows(
+    page: str,
+    example: Example,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if not request.config.getoption("--gpu"):
+        if example.label != "# CuPy":
+            pytest.skip("needs a GPU")
+        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
+        for name, module in cupy_stand_in().items():
+            monkeypatch.setitem(sys.modules, name, module)
+    first = next(other for other in examples(page) if other.label == BEFORE[page])
+    names: dict[str, Any] = {}
+    program = setup(page) + first.code + (example.code if example != first else "")
+    exec(compile(program, page, "exec"), names)
+    assert capfd.readouterr().out.splitlines() == PRINTED.findall(program)
 
 
 @pytest.mark.parametrize("page", PAGES)
