@@ -705,5 +705,5 @@ def test_a_schedule_shows_a_race_and_repeats() -> None:
 
 def test_the_page_explains_every_kind() -> None:
     page = (Path(__file__).parents[3] / "docs" / "checks.md").read_text("utf-8")
-    rows = re.findall(r"^\| `(\w+)` \|", page.partition("## What is found")[2].partition("##")[0], re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \|", page.partition("## Faults that are found")[2].partition("##")[0], re.MULTILINE)
     assert {*rows, "error", "order"} == set(get_args(Kind))
