@@ -56,7 +56,7 @@ def describe_host(value: Any) -> Argument:
                 "the tensor map is of an array in device memory and this stream is the emulator's; give ck.tensor_map "
                 "a NumPy array"
             )
-        if argument.evidence.kind == "array" or argument.family == "buffer":
+        if argument.evidence.category == "array" or argument.family == "buffer":
             raise ArgumentError(
                 f"{argument.evidence.shown} is in device memory and this stream is the emulator's; give a NumPy array, "
                 "as x.get() is"

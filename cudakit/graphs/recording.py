@@ -95,7 +95,7 @@ def memory_of(value: Any) -> Memory | None:
     found = describe(value)
     if found.family == "buffer":
         return _memory(found.pointer, np.dtype("u1"), (int(value.size),), (1,), found.device_id)
-    if found.evidence.kind != "array" or found.evidence.dtype is None:
+    if found.evidence.category != "array" or found.evidence.dtype is None:
         return None
     size = found.evidence.dtype.itemsize
     steps = tuple(step * size for step in found.strides)

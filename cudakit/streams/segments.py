@@ -291,10 +291,10 @@ def argument_span(argument: Argument) -> Range:
     if argument.family == "buffer":
         return start, start + argument.value.size
     dtype = argument.evidence.dtype
-    if argument.evidence.kind == "array" and dtype is not None:
+    if argument.evidence.category == "array" and dtype is not None:
         size = dtype.itemsize
         return _strided(start, argument.shape, [step * size for step in argument.strides], size)
-    if argument.evidence.kind == "address":
+    if argument.evidence.category == "address":
         return allocation_of(start)
     return _NOTHING
 

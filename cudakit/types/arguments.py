@@ -1,7 +1,7 @@
-"""What a Python object is to a kernel: the evidence it gives for deduction, and how its address or bytes are read.
+"""Python objects as kernel arguments: their types for deduction, and how their address or bytes are read.
 
-Arrays of other libraries are known by what they export, by the array interfaces and DLPack: broken descriptions are
-refused before use. `as_numpy` takes those in host memory, `is_page_locked` says which of these devices reach.
+Arrays of other libraries are recognized by the protocols that they export: the array interfaces and DLPack. Broken
+descriptions are refused. `as_numpy` reads arrays in host memory; `is_page_locked` says which of them devices can reach.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST = 2**63 - 1
 
 
 def described(value: Any, protocol: str) -> Mapping[str, Any]:
-    """What an object says of its memory by ``__array_interface__`` or ``__cuda_array_interface__``, checked.
+    """Return an object's ``__array_interface__`` or ``__cuda_array_interface__``, checked.
 
     Raises
     ------
@@ -32,15 +32,15 @@ def described(value: Any, protocol: str) -> Mapping[str, Any]:
         Naming the field that is missing or wrong.
     """
     try:
-        found = getattr(value, protocol)
+        interface = getattr(value, protocol)
     except Exception as error:
         raise _broken(value, protocol, f"it raises {type(error).__name__}: {error_text(error)}") from error
-    if not isinstance(found, Mapping):
-        raise _broken(value, protocol, f"it is a dict, got {shortened(found)}")
+    if not isinstance(interface, Mapping):
+        raise _broken(value, protocol, f"it is a dict, got {shortened(interface)}")
     for field in ("shape", "typestr", *(["data"] if protocol == "__cuda_array_interface__" else [])):
-        if field not in found:
+        if field not in interface:
             raise _broken(value, protocol, f"{field!r} is missing")
-    shape, data, strides = found["shape"], found.get("data"), found.get("strides")
+    shape, data, strides = interface["shape"], interface.get("data"), interface.get("strides")
     if not isinstance(shape, tuple) or not all(_is_whole(extent, 0) for extent in shape):
         raise _broken(value, protocol, f"'shape' is a tuple of ints from 0 up, got {shortened(shape)}")
     if strides is not None and (
@@ -50,26 +50,26 @@ def described(value: Any, protocol: str) -> Mapping[str, Any]:
     ):
         raise _broken(value, protocol, f"'strides' is None or an int for each axis, in bytes, got {shortened(strides)}")
     try:
-        if not isinstance(found["typestr"], str | np.dtype):
+        if not isinstance(interface["typestr"], str | np.dtype):
             raise TypeError("not a str")
-        np.dtype(found["typestr"])
+        np.dtype(interface["typestr"])
     except Exception:
-        raise _broken(value, protocol, f"'typestr' is as '<f4', got {shortened(found['typestr'])}") from None
-    # Host memory may also be told of by the buffer protocol.
+        raise _broken(value, protocol, f"'typestr' is as '<f4', got {shortened(interface['typestr'])}") from None
+    # Host memory may be described by the buffer protocol instead.
     if isinstance(data, tuple) or protocol == "__cuda_array_interface__":
         if not isinstance(data, tuple) or len(data) != 2:
             raise _broken(value, protocol, f"'data' is (address, whether it is read-only), got {shortened(data)}")
         address, is_host = data[0], protocol == "__array_interface__"
-        # A kernel may take a null pointer; what is in host memory is read.
+        # A kernel may take a null pointer; host memory is read, and may not be null.
         least = int(is_host and 0 not in shape)
         if not ((address is None and 0 in shape) or _is_whole(address, least)):
             raise _broken(value, protocol, f"its address is a number from {least} up, got {shortened(address)}")
-    return found
+    return interface
 
 
 @contextlib.contextmanager
 def exporting(value: Any, protocol: str) -> Iterator[None]:
-    """A block that takes an object's memory, in which what it raises is told as an error of cudakit's."""
+    """Convert exceptions that an object raises while it exports its memory to cudakit's errors."""
     try:
         yield
     except CudakitError:
@@ -80,13 +80,13 @@ def exporting(value: Any, protocol: str) -> Iterator[None]:
             raise ArgumentError(
                 f"{type(value).__name__} is in device memory, and there is no CUDA driver here; give a NumPy array"
             ) from error
-        if any("CUDA" in kind.__name__ for kind in type(error).__mro__):
+        if any("CUDA" in base.__name__ for base in type(error).__mro__):
             raise  # the driver's own, such as a lost context
         raise _broken(value, protocol, f"it raises {type(error).__name__}: {error_text(error)}") from error
 
 
 def device_array_of(value: Any) -> Any:
-    """The CuPy array of an object in device memory, sharing it.
+    """Return a CuPy array that shares the memory of an object on a device.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def device_array_of(value: Any) -> Any:
 
 
 def dlpack_device(value: Any) -> int:
-    """The type of device that DLPack has for an object's memory.
+    """Return DLPack's device type of an object's memory.
 
     Raises
     ------
@@ -124,20 +124,20 @@ def _broken(value: Any, protocol: str, why: str) -> ArgumentError:
     )
 
 
-#: How many arrays are registered with the driver: memory that NumPy has allocated may be page-locked only then.
+#: Number of arrays that are registered with the driver. At 0, no memory that NumPy has allocated is page-locked.
 _registered = [0]
 
 
 def count_registered(change: int) -> None:
-    """Note that an array has been registered with the driver, or is no more."""
+    """Count arrays that are registered with the driver (+1), or no longer registered (-1)."""
     _registered[0] += change
 
 
 def is_page_locked(host: np.ndarray) -> bool:
-    """Whether the driver knows an array's memory as page-locked, so that devices reach it by themselves."""
+    """Return whether the driver knows an array's memory as page-locked, so that devices reach it directly."""
     if not host.nbytes:
         return True
-    # An array that has its memory from NumPy is not; to ask the driver takes some microseconds.
+    # Memory of NumPy's own is not page-locked; asking the driver takes some microseconds.
     owner: Any = host
     if is_masked(host):
         return False
@@ -149,41 +149,43 @@ def is_page_locked(host: np.ndarray) -> bool:
         return True
     from cuda.bindings import driver
 
-    kind = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     try:
-        status, found = driver.cuPointerGetAttribute(kind, host.__array_interface__["data"][0])
+        status, memory_type = driver.cuPointerGetAttribute(attribute, host.__array_interface__["data"][0])
     except RuntimeError:  # there is no driver
         return False
-    return int(status) == 0 and int(found) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
+    return int(status) == 0 and int(memory_type) == int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
 
 
 Family: TypeAlias = Literal["cupy", "torch", "memory", "buffer", "none", "number", "struct", "text", "object", "tuple"]
 
 
 class Evidence(NamedTuple):
-    """What one argument says about its type, without its data.
+    """Type information of one argument, without its data.
 
     Attributes
     ----------
-    kind : str
-        ``array`` (memory with a dtype), ``scalar`` (a typed scalar or struct), ``weak`` (a Python number, which
-        follows the other arguments), ``functor`` (C++ text of a function object), ``address`` (memory without a
-        dtype, or None) or ``object`` (a texture object, a tensor map: a type of CUDA's own).
+    category : str
+        ``array``: memory with a dtype. ``scalar``: a typed scalar or struct. ``weak``: a Python number, which follows
+        the other arguments. ``functor``: C++ source of a function object. ``address``: memory without a dtype, or None.
+        ``object``: a texture object or a tensor map, which has a type of CUDA's own.
     shown : str
-        The argument in words, for errors.
+        Description of the argument, for errors.
     dtype : numpy.dtype or None
+        Dtype of the elements or of the scalar.
     rank : int
         Number of dimensions of an array.
     readonly : bool
+        Whether the memory may not be written.
     python_type : type or None
         bool, int, float or complex, for ``weak``.
     text : str
-        The C++ text of a functor or the type of an object.
+        C++ source of a functor, or C++ type of an object.
     layout : TensorLayout or None
-        Of an array that is taken whole.
+        Layout of an array that a tile kernel takes as a tensor.
     """
 
-    kind: Literal["array", "scalar", "weak", "functor", "address", "object"]
+    category: Literal["array", "scalar", "weak", "functor", "address", "object"]
     shown: str
     dtype: np.dtype | None = None
     rank: int = 0
@@ -194,25 +196,26 @@ class Evidence(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """One argument, described.
+    """A kernel argument and its description.
 
     Attributes
     ----------
     value : object
-        As the user gave it.
+        The user's object.
     family : str
-        Which kind of object it is; decides how a launch reads it.
+        Family of the object; decides how a launch reads it.
     evidence : Evidence
+        Type information.
     device_id : int or None
-        Device of memory.
+        Device of the memory.
     pointer : int
-        Address of memory.
+        Address of the memory.
     contiguous : bool
-        Whether memory is C-contiguous.
+        Whether the memory is C-contiguous.
     shape, strides : tuple of int
-        Of an array; strides in elements.
+        Shape and strides of an array; strides in elements.
     base : int
-        Address that names the allocation, for the order between streams.
+        Address of the allocation, for the order between streams.
     """
 
     value: Any
@@ -227,24 +230,24 @@ class Argument(NamedTuple):
 
 
 _WEAK_TYPES = (bool, int, float, complex)
-#: Codes of ctypes' numbers; its others are text, pointers and objects.
+#: Type codes of ctypes' numbers; other codes are text, pointers and objects.
 _CTYPES_NUMBERS = frozenset("?bBhHiIlLqQfdg")
 
 
 def describe(value: Any) -> Argument:
-    """Describe one kernel argument.
+    """Describe a kernel argument.
 
     Raises
     ------
     ArgumentError
-        For an object that no kernel can take, with how to convert it.
+        For an object that no kernel can take; the message says how to convert it.
     """
-    kind = type(value)
-    if kind in _WEAK_TYPES:
+    value_class = type(value)
+    if value_class in _WEAK_TYPES:
         return _number(value)
     if value is None:
         return Argument(value, "none", Evidence("address", "None"))
-    root = kind.__module__.partition(".")[0]
+    root = value_class.__module__.partition(".")[0]
     if root == "cupy" and hasattr(value, "__cuda_array_interface__"):
         return _cupy(value)
     if root == "torch" and hasattr(value, "data_ptr"):
@@ -260,33 +263,33 @@ def describe(value: Any) -> Argument:
         )
     if isinstance(value, np.void) and value.dtype.names is not None:
         return _struct(value, value.dtype)
-    if isinstance(value, np.generic) or kind.__module__ == "ml_dtypes":
-        dtype = np.dtype(kind) if not isinstance(value, np.generic) else value.dtype
+    if isinstance(value, np.generic) or value_class.__module__ == "ml_dtypes":
+        dtype = np.dtype(value_class) if not isinstance(value, np.generic) else value.dtype
         return Argument(value, "number", Evidence("scalar", f"{dtype} {value}", dtype))
     if isinstance(value, _WEAK_TYPES):
         return _number(value)
     if isinstance(value, str):
         return Argument(value, "text", Evidence("functor", shortened(value), text=value))
     if isinstance(value, tuple | list):
-        return Argument(value, "tuple", Evidence("object", f"{kind.__name__} {shortened(value)}"))
-    struct_type: Any = kind
+        return Argument(value, "tuple", Evidence("object", f"{value_class.__name__} {shortened(value)}"))
+    struct_type: Any = value_class
     if structs.is_struct_type(struct_type):
         return _struct(value, structs.struct_dtype(struct_type))
     return _foreign(value)
 
 
 def _number(value: Any) -> Argument:
-    kind = next(weak for weak in _WEAK_TYPES if isinstance(value, weak))
+    number_class = next(weak for weak in _WEAK_TYPES if isinstance(value, weak))
     dtype = None
-    if kind is int and not -(2**31) <= value < 2**31:
+    if number_class is int and not -(2**31) <= value < 2**31:
         # C++ gives a literal that int cannot hold the next type that can.
         dtype = np.dtype("i8") if value < 2**63 else np.dtype("u8")
-    words = f"{shortened(value)}, a Python {kind.__name__}"
-    return Argument(value, "number", Evidence("weak", words, dtype, python_type=kind))
+    words = f"{shortened(value)}, a Python {number_class.__name__}"
+    return Argument(value, "number", Evidence("weak", words, dtype, python_type=number_class))
 
 
 def components(value: np.ndarray) -> Argument:
-    """A host array that is passed by value, as a tuple of its elements would be."""
+    """Describe a host array that is passed by value, like a tuple of its elements."""
     return Argument(value, "tuple", Evidence("object", f"numpy {_array_words(value.dtype, value.shape)}"))
 
 
@@ -297,7 +300,7 @@ def _struct(value: Any, dtype: np.dtype) -> Argument:
 
 
 def _page_locked(value: np.ndarray) -> Argument:
-    """A host array that devices reach by its address."""
+    """Describe a host array whose address devices can use."""
     dtype = passable(value.dtype, "numpy array")
     address, strides = pointer_of(value), _in_elements("numpy", value.shape, value.strides, dtype)
     return _memory(value, "pinned numpy", dtype, value.shape, strides, not value.flags.writeable, None, address)
@@ -313,19 +316,19 @@ def _memory(
     device_id: int | None,
     address: int,
 ) -> Argument:
-    """An array that is known by its address, and by nothing of its library's own."""
+    """Describe an array by its address alone, without the API of its library."""
     evidence = Evidence("array", f"{name} {_array_words(dtype, shape)}", dtype, len(shape), readonly)
     contiguous = _is_row_major(shape, strides)
     return Argument(value, "memory", evidence, device_id, address, contiguous, shape, strides, address)
 
 
 def _in_elements(name: str, shape: tuple[int, ...], strides: Sequence[int], dtype: np.dtype) -> tuple[int, ...]:
-    """Strides in elements; that of an axis of one element means nothing.
+    """Convert strides from bytes to elements; the stride of an axis of extent 1 is not checked.
 
     Raises
     ------
     ArgumentError
-        For those that are no whole elements.
+        For strides that are not whole elements.
     """
     size = max(1, dtype.itemsize)
     if any(step % size and extent > 1 for step, extent in zip(strides, shape, strict=True)):
@@ -338,23 +341,23 @@ def _array_words(dtype: np.dtype, shape: tuple[int, ...]) -> str:
     return f"array of {dtype} with shape {shape}"
 
 
-def passable(dtype: np.dtype, what: str) -> np.dtype:
-    """`dtype`, if a kernel can read its elements.
+def passable(dtype: np.dtype, name: str) -> np.dtype:
+    """Return `dtype` if a kernel can read its elements.
 
     Raises
     ------
     ArgumentError
-        If they are Python objects, or in another byte order than the device's.
+        If the elements are Python objects, or in another byte order than the device's.
     """
     if dtype.hasobject:
         raise ArgumentError(
-            f"{what} has dtype {dtype}: it holds references to Python objects, which a kernel can neither read nor "
+            f"{name} has dtype {dtype}: it holds references to Python objects, which a kernel can neither read nor "
             "write; convert it to numbers, as in x.astype('float64')"
         )
     if not dtype.isnative:
         shown = dtype.str if dtype.names is None else dtype
         raise ArgumentError(
-            f"{what} has dtype {shown}, which is not in the device's byte order; convert it with "
+            f"{name} has dtype {shown}, which is not in the device's byte order; convert it with "
             f"x.astype({str(dtype.newbyteorder('='))!r})"
         )
     return dtype
@@ -384,7 +387,7 @@ def _dtype_of_torch(value: Any) -> np.dtype:
 
 
 def torch_dtype(dtype: Any) -> np.dtype | None:
-    """NumPy's dtype for a torch dtype, or None where there is none."""
+    """Return NumPy's dtype for a torch dtype, or None if NumPy has none."""
     name = str(dtype).removeprefix("torch.")
     if name in ML_SPELLINGS:
         return scalar(ML_SPELLINGS[name])
@@ -416,7 +419,7 @@ def _torch(value: Any) -> Argument:
 
 
 def _foreign(value: Any) -> Argument:
-    """Objects of other libraries: by what they offer, not by their names."""
+    """Describe an object of another library by the protocols that it has, not by its class."""
     if hasattr(value, "__cuda_array_interface__"):
         return _interface(value)
     core = sys.modules.get("cuda.core")
@@ -453,7 +456,7 @@ def _foreign(value: Any) -> Argument:
 
 
 def texture_handle(value: Any) -> int | None:
-    """The driver's number of a texture or surface object of cuda.core or CuPy, or None."""
+    """Return the driver's handle of a texture or surface object of cuda.core or CuPy, or None."""
     if type(value).__name__ not in ("TextureObject", "SurfaceObject"):
         return None
     return int(value.ptr) if hasattr(value, "ptr") else int(value.handle)
@@ -478,11 +481,11 @@ def _interface(value: Any) -> Argument:
 def _dlpack(value: Any) -> Argument:
     from cuda.core.utils import StridedMemoryView
 
-    kind = dlpack_device(value)
-    if kind not in (2, 3, 13):
+    device_type = dlpack_device(value)
+    if device_type not in (2, 3, 13):
         raise ArgumentError(
-            f"{type(value).__name__} is not in device memory (its DLPack device type is {kind}) and this stream is a "
-            "GPU's; move it first, with cupy.asarray(x)"
+            f"{type(value).__name__} is not in device memory (its DLPack device type is {device_type}) and this stream is "
+            "a GPU's; move it first, with cupy.asarray(x)"
         )
     with exporting(value, "__dlpack__"):
         view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)
@@ -503,7 +506,7 @@ def _buffer(value: Any) -> Argument:
 
 
 def _arrow(value: Any) -> Argument:
-    """A buffer of Arrow, which has neither DLPack nor an interface: it tells address and device, and no dtype."""
+    """Describe an Arrow buffer, which has an address and a device, but no dtype, no DLPack and no array interface."""
     if value.is_cpu:
         raise ArgumentError(
             f"a {type(value).__name__} of Arrow in host memory has no dtype; give numpy.frombuffer(x, dtype), and on a "
@@ -530,7 +533,7 @@ def _is_row_major(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def _device_of(pointer: int | None) -> int | None:
-    """Device of an address, as the driver knows it; None for null and for memory that every device reaches."""
+    """Return the device of an address by the driver; None for null and for memory that every device reaches."""
     if not pointer:
         return None
     from cuda.bindings import driver
@@ -540,14 +543,14 @@ def _device_of(pointer: int | None) -> int | None:
     return int(device) if int(status) == 0 else None
 
 
-#: DLPack's device types whose memory the host reaches: CPU, pinned.
-_HOST_KINDS = (1, 3)
+#: DLPack's device types of memory that the host reaches: CPU, pinned.
+_HOST_DEVICE_TYPES = (1, 3)
 
 
 def as_numpy(value: Any) -> np.ndarray | None:
-    """The host array that `value` is or exports, sharing its memory; None for anything else.
+    """Return the host array that `value` is or exports, sharing its memory; None for any other object.
 
-    A structured array of no dimensions is a struct, not an array.
+    A structured array without dimensions is a struct, not an array.
 
     Raises
     ------
@@ -561,7 +564,7 @@ def as_numpy(value: Any) -> np.ndarray | None:
         return None
     if type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "data_ptr"):
         return None if value.is_cuda else _of_torch(value)
-    if _has(value, "__dlpack_device__") and dlpack_device(value) in _HOST_KINDS:
+    if _has(value, "__dlpack_device__") and dlpack_device(value) in _HOST_DEVICE_TYPES:
         with exporting(value, "__dlpack__"):
             return np.from_dlpack(value)
     if not _has(value, "__array_interface__"):
@@ -572,7 +575,7 @@ def as_numpy(value: Any) -> np.ndarray | None:
 
 
 def _has(value: Any, name: str) -> bool:
-    """Whether an object has an attribute; one whose attributes raise has none."""
+    """Return whether an object has an attribute; False if the attribute raises."""
     try:
         return hasattr(value, name)
     except Exception:
@@ -580,15 +583,15 @@ def _has(value: Any, name: str) -> bool:
 
 
 def pointer_of(array: np.ndarray) -> int:
-    """Where an array's first element lies, as ``array.ctypes.data`` has it, in a quarter of the time.
+    """Return the address of an array's first element: as ``array.ctypes.data``, in a quarter of the time.
 
-    It is what NumPy's ABI has first behind an object's head (``PyArrayObject_fields``, ndarraytypes.h).
+    NumPy's ABI stores it first after the object header (``PyArrayObject_fields``, ndarraytypes.h).
     """
     return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value or 0
 
 
 def refuse_masked(array: Any) -> None:
-    """Raise for a masked array: no kernel knows its mask, and what lies under it would be read as data.
+    """Raise for a masked array: a kernel ignores the mask, and would read masked elements as data.
 
     Raises
     ------
@@ -602,7 +605,7 @@ def refuse_masked(array: Any) -> None:
 
 
 def _of_torch(value: Any) -> np.ndarray:
-    """A torch tensor's memory, in types that DLPack's NumPy side lacks (bfloat16, fp8) too."""
+    """Return a host tensor of torch as a NumPy array, also of dtypes that DLPack in NumPy lacks (bfloat16, fp8)."""
     dtype = _dtype_of_torch(value)
     interface = {
         "data": (value.data_ptr(), False),
@@ -615,7 +618,7 @@ def _of_torch(value: Any) -> np.ndarray:
 
 
 class Exported:
-    """The memory of an array or a tensor in host memory, as NumPy takes it; keeps the owner alive."""
+    """Host memory of an array or a tensor, exported to NumPy; keeps the owner alive."""
 
     def __init__(self, owner: Any, interface: dict[str, Any]) -> None:
         self.owner, self.__array_interface__ = owner, interface

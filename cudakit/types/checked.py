@@ -1,4 +1,4 @@
-"""What calls are given beside arrays, checked at the door: each refused by its name, with what is wanted."""
+"""Checks of options and other arguments beside arrays. Each error names the argument and the expected values."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from cudakit.errors import ArgumentError, error_text, shortened
 
 
 def whole(where: str, value: Any, least: int = 0) -> int:
-    """`value` as an int from `least` up.
+    """Return `value` as an int of at least `least`.
 
     Parameters
     ----------
     where : str
-        The call and its argument, for the error.
+        Call and argument, for the error.
+    value : object
+        The user's value.
+    least : int
+        Least allowed value.
 
     Raises
     ------
@@ -34,7 +38,7 @@ def whole(where: str, value: Any, least: int = 0) -> int:
 
 
 def real(where: str, value: Any) -> float:
-    """`value`, a number, as a float.
+    """Return `value`, a number, as a float.
 
     Raises
     ------
@@ -49,7 +53,7 @@ def real(where: str, value: Any) -> float:
 
 
 def flag(where: str, value: Any) -> bool:
-    """`value` as a bool: True, False, 1 or 0.
+    """Return `value` as a bool; True, False, 1 and 0 are accepted.
 
     Raises
     ------
@@ -65,12 +69,12 @@ CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def is_one_of(value: Any, words: Container[str | None]) -> bool:
-    """Whether `value` is one of some words, or None among them; what has no hash, or compares as an array, is none."""
+    """Return whether `value` is one of some words, or None if None is among them. Unhashable values are not."""
     return (value is None or isinstance(value, str)) and value in words
 
 
 def listed(clause: str, value: Any, hint: str = "") -> list[Any]:
-    """The elements of an iterable other than a text.
+    """Return the elements of an iterable, which may not be a str, as a list.
 
     Raises
     ------
@@ -80,7 +84,7 @@ def listed(clause: str, value: Any, hint: str = "") -> list[Any]:
 
 
 def array_of(where: str, value: Any) -> np.ndarray:
-    """A number, or lists of numbers, as an array.
+    """Convert a number, or nested lists of numbers, to an array.
 
     Raises
     ------
@@ -93,14 +97,16 @@ def array_of(where: str, value: Any) -> np.ndarray:
 
 
 def iterated(clause: str, value: Any, hint: str = "") -> Iterator[Any]:
-    """The elements of an iterable other than a text, one by one.
+    """Return an iterator over the elements of an iterable, which may not be a str.
 
     Parameters
     ----------
     clause : str
-        What the argument is, for the error: "prewarm: archs are several".
+        Description of the argument, for the error: "prewarm: archs are several".
+    value : object
+        The user's value.
     hint : str
-        What to do.
+        Advice at the end of the error.
 
     Raises
     ------
@@ -115,21 +121,21 @@ def iterated(clause: str, value: Any, hint: str = "") -> Iterator[Any]:
 
 
 def dtype_of(where: str, value: Any) -> np.dtype:
-    """`value` as a dtype.
+    """Return `value` as a dtype.
 
     Raises
     ------
     ArgumentError
     """
     try:
-        found: np.dtype = np.dtype(value)
+        dtype: np.dtype = np.dtype(value)
     except Exception as error:  # NumPy's, or what the repr of a value raises in its message
         raise ArgumentError(f"{where} must be a dtype, got {shortened(value)}: {error_text(error)}") from None
-    return found
+    return dtype
 
 
 def dtype_or_none(where: str, value: Any) -> np.dtype | None:
-    """`value` as a dtype where one is asked for; None where it is left to the call.
+    """Return `value` as a dtype, or None if it is None.
 
     Raises
     ------
@@ -139,7 +145,7 @@ def dtype_or_none(where: str, value: Any) -> np.dtype | None:
 
 
 def path_of(where: str, value: Any) -> Path:
-    """`value` as a path.
+    """Return `value` as a path.
 
     Raises
     ------
@@ -151,7 +157,7 @@ def path_of(where: str, value: Any) -> Path:
 
 
 def text_of(where: str, value: Any) -> str:
-    """`value`, a str.
+    """Return `value` if it is a str.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""C++ types as written in a signature, and the dtype each scalar and vector type stands for.
+"""C++ types as written in a signature, and the dtypes of scalar and vector types.
 
 A type is one of four records: `Named` (``float``, ``T``, ``cuda::std::complex<T>``), `Pointer`, `Reference` and
-`Opaque` (a type whose meaning only the compiler knows, such as ``typename Traits<T>::type``). `parse_type` makes them
-of template arguments as users write them, and of the types in a demangled name.
+`Opaque` (a type that only the compiler can resolve, such as ``typename Traits<T>::type``). `parse_type` parses template
+arguments as users write them, and types in a demangled name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A type name, qualified as written, with its template arguments (None where it has none).
+    """A type name, qualified as written, with its template arguments (None if it has none).
 
     Fundamental types are canonical (``unsigned int``, never ``unsigned``).
     """
@@ -34,7 +34,7 @@ class Named:
 
 
 class Pointer(NamedTuple):
-    """A pointer; `const` is of the pointer itself, its target carries its own."""
+    """A pointer type; `const` is of the pointer itself, the target has its own."""
 
     target: CppType
     const: bool = False
@@ -45,7 +45,7 @@ class Pointer(NamedTuple):
 
 
 class Reference(NamedTuple):
-    """A reference, which no kernel parameter can be; kept so that the error can show it."""
+    """A reference type. No kernel parameter can be a reference; errors show it."""
 
     target: CppType
     rvalue: bool = False
@@ -56,7 +56,7 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A type of which only the text is known; it is never deduced from, and the compiler resolves it."""
+    """A type of which only the source is known: nothing is deduced from it, and the compiler resolves it."""
 
     text: str
     const: bool = False
@@ -84,7 +84,7 @@ _FUNDAMENTAL_WORDS: Final = _INTEGER_WORDS | {
 
 
 def canonical_name(name: str) -> str:
-    """Fundamental type `name` with its words in canonical order; any other name unchanged.
+    """Return a fundamental type's name with its words in canonical order; return any other name unchanged.
 
     ``unsigned`` → ``unsigned int``; ``long int`` → ``long``; ``int unsigned long long`` → ``unsigned long long``.
     """
@@ -99,7 +99,7 @@ def canonical_name(name: str) -> str:
 
 
 def is_fundamental(name: str) -> bool:
-    """Whether `name`, canonical, is made of C++'s own words, which only a macro can give another meaning."""
+    """Return whether a canonical name consists of C++ keywords, which only a macro can redefine."""
     return set(name.split()) <= _FUNDAMENTAL_WORDS
 
 
@@ -128,7 +128,7 @@ def _scalars() -> dict[str, np.dtype]:
     )
     table = {name: np.dtype(code) for code, names in spellings for name in names.split(", ")}
     for bits in (8, 16, 32, 64):
-        # The fast types differ between the host's headers and libcu++'s: the compiler is asked for them.
+        # The fast types differ between the host's headers and libcu++'s: the compiler resolves them.
         for stem in (f"int{bits}_t", f"int_least{bits}_t"):
             table[stem], table["u" + stem] = np.dtype(f"i{bits // 8}"), np.dtype(f"u{bits // 8}")
     for complex_name in ("cuda::std::complex", "thrust::complex", "std::complex"):
@@ -140,7 +140,7 @@ def _scalars() -> dict[str, np.dtype]:
     return table
 
 
-#: Spellings of scalar types, and their dtypes; those of ml_dtypes stand below.
+#: Spellings of scalar types, and their dtypes; ML_SCALARS has those of ml_dtypes.
 SCALARS: Final[dict[str, np.dtype]] = _scalars()
 
 
@@ -150,16 +150,17 @@ class ClassFloat(NamedTuple):
     Attributes
     ----------
     dtype : str
-        Its name, of NumPy or ml_dtypes.
+        Name of the dtype in NumPy or ml_dtypes.
     names : tuple of str
-        Of the class, that which a template parameter becomes first.
+        Names of the class; template parameters become the first.
     header : str
-        That declares it.
+        Header that declares the class.
     letter : str
-        By which assertions about the fields of structs know it.
+        Letter of the class in assertions about the fields of structs.
     bytes : int
+        Size of a number.
     narrow : bool
-        Whether ops and expressions take it; they compute it as float, and round where they store.
+        Whether ops and expressions accept the dtype. They compute in float and round when they store.
     """
 
     dtype: str
@@ -170,7 +171,7 @@ class ClassFloat(NamedTuple):
     narrow: bool = False
 
 
-#: All of them: a dtype of ml_dtypes is known by its row here.
+#: All floating-point dtypes that are classes in C++; a dtype of ml_dtypes is supported if it has a row here.
 CLASS_FLOATS: Final = (
     ClassFloat("float16", ("__half", "half"), "cuda_fp16.h", "h", 2, narrow=True),
     ClassFloat("bfloat16", ("__nv_bfloat16", "nv_bfloat16"), "cuda_bf16.h", "y", 2, narrow=True),
@@ -178,10 +179,10 @@ CLASS_FLOATS: Final = (
     ClassFloat("float8_e5m2", ("__nv_fp8_e5m2",), "cuda_fp8.h", "5", 1),
 )
 #: C++ names of the dtypes that are computed as float.
-NARROW: Final[dict[str, str]] = {each.dtype: each.names[0] for each in CLASS_FLOATS if each.narrow}
+NARROW: Final[dict[str, str]] = {row.dtype: row.names[0] for row in CLASS_FLOATS if row.narrow}
 #: Spellings of scalar types whose dtypes are of ml_dtypes, and their names there.
 ML_SCALARS: Final[dict[str, str]] = {
-    name: each.dtype for each in CLASS_FLOATS for name in each.names if name not in SCALARS
+    name: row.dtype for row in CLASS_FLOATS for name in row.names if name not in SCALARS
 }
 
 _DEDUCED = (
@@ -190,14 +191,12 @@ _DEDUCED = (
 )  # fmt: skip
 #: The C++ spelling that a dtype becomes when a template parameter is deduced from it.
 _SPELLINGS: Final[dict[np.dtype, str]] = {SCALARS[name]: name for name in _DEDUCED}
-#: The same for dtypes of ml_dtypes, by their names.
-ML_SPELLINGS: Final[dict[str, str]] = {
-    each.dtype: each.names[0] for each in CLASS_FLOATS if each.names[0] in ML_SCALARS
-}
+#: The same for dtypes of ml_dtypes, by name.
+ML_SPELLINGS: Final[dict[str, str]] = {row.dtype: row.names[0] for row in CLASS_FLOATS if row.names[0] in ML_SCALARS}
 
 #: The header that declares a spelling which is not built in.
 HEADER: Final[dict[str, str]] = {
-    **{each.names[0]: each.header for each in CLASS_FLOATS},
+    **{row.names[0]: row.header for row in CLASS_FLOATS},
     "cuda::std::complex": "cuda/std/complex",
     "cudakit::strided": "cudakit/strided.cuh",
     "cudakit::tensor": "cudakit/tensor.cuh",
@@ -205,7 +204,7 @@ HEADER: Final[dict[str, str]] = {
 
 
 def _vectors() -> dict[str, tuple[np.dtype, int, int]]:
-    """Built-in vector types: name → (component dtype, components, alignment in bytes), as vector_types.h has them."""
+    """Return the built-in vector types: name → (component dtype, components, alignment in bytes)."""
     bases = {
         "char": "i1", "uchar": "u1", "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4",
         "long": SCALARS["long"].str, "ulong": SCALARS["unsigned long"].str, "longlong": "i8", "ulonglong": "u8",
@@ -227,14 +226,14 @@ VECTORS: Final[dict[str, tuple[np.dtype, int, int]]] = _vectors()
 
 
 def is_other_name(name: str) -> bool:
-    """Whether `name`, where CUDA declares it, is a typedef of a type with a name of its own, as ``size_t`` is."""
+    """Return whether CUDA declares `name` as a typedef of a type with another name, such as ``size_t``."""
     if name in ("half2", "nv_bfloat162", "nv_bfloat16"):
         return True
     return name in SCALARS and not (is_fundamental(name) or name.endswith(">") or name == "__half")
 
 
 def scalar(name: str) -> np.dtype | None:
-    """Dtype of the scalar type spelled `name`, or None where there is none."""
+    """Return the dtype of the scalar type spelled `name`, or None."""
     if name in ML_SCALARS:
         # Imported for the first such type only; most programs use none.
         import ml_dtypes
@@ -245,7 +244,7 @@ def scalar(name: str) -> np.dtype | None:
 
 
 def vector(name: str) -> tuple[np.dtype, int, int] | None:
-    """Component dtype, number of components and alignment in bytes of a built-in vector type; None for another."""
+    """Return component dtype, component count and alignment in bytes of a built-in vector type, or None."""
     if name in ("__nv_bfloat162", "nv_bfloat162"):
         component = scalar("__nv_bfloat16")
         return None if component is None else (component, 2, 4)
@@ -253,30 +252,30 @@ def vector(name: str) -> tuple[np.dtype, int, int] | None:
 
 
 def spelling(dtype: np.dtype) -> str | None:
-    """The C++ type that a scalar dtype in native byte order becomes, or None where there is none."""
+    """Return the C++ type of a scalar dtype in native byte order, or None if C++ has none."""
     if dtype.type.__module__ == "ml_dtypes":
         return ML_SPELLINGS.get(dtype.name) if dtype.isnative else None
     return _SPELLINGS.get(dtype)
 
 
 def is_real(dtype: np.dtype) -> bool:
-    """Whether a dtype is bool, of integers or of floating point, as ops take it."""
+    """Return whether a dtype is bool, integer or floating point, as ops accept them."""
     return dtype.kind in "biuf" or dtype.name in NARROW
 
 
 def without_const(cpp: CppType) -> CppType:
-    """`cpp` without its top-level const (which a by-value parameter may drop)."""
+    """Return `cpp` without its top-level const (which a by-value parameter may drop)."""
     return with_const(cpp, False) if isinstance(cpp, Named | Pointer | Opaque) and cpp.const else cpp
 
 
 def is_tensor(cpp: CppType) -> bool:
-    """Whether a type is ``cudakit::tensor<T, RANK>``, as far as its name says."""
+    """Return whether a type is ``cudakit::tensor<T, RANK>``, judged by its name."""
     plain = without_const(cpp)
     return isinstance(plain, Named) and plain.name.split("::")[-1] == "tensor" and len(plain.arguments or ()) == 2
 
 
 def tensor_arguments(cpp: CppType) -> tuple[CppType | Value, CppType | Value]:
-    """T and RANK of ``cudakit::tensor<T, RANK>``."""
+    """Return T and RANK of ``cudakit::tensor<T, RANK>``."""
     plain = without_const(cpp)
     assert isinstance(plain, Named)
     assert plain.arguments is not None
@@ -285,17 +284,17 @@ def tensor_arguments(cpp: CppType) -> tuple[CppType | Value, CppType | Value]:
 
 
 def with_const(cpp: Named | Pointer | Opaque, const: bool) -> Named | Pointer | Opaque:
-    """`cpp` with its top-level const as given."""
+    """Return `cpp` with this top-level const."""
     return cpp._replace(const=const) if isinstance(cpp, Pointer) else replace(cpp, const=const)
 
 
 def scalar_dtype(cpp: CppType) -> np.dtype | None:
-    """Dtype of a scalar type, or None where `cpp` is not one."""
+    """Return the dtype of a scalar type, or None if `cpp` is no scalar type."""
     return scalar(str(without_const(cpp))) if isinstance(cpp, Named) else None
 
 
 def names_in(cpp: CppType | Value) -> Iterator[str]:
-    """Every name that occurs in `cpp`, template arguments included (for an `Opaque`, every identifier)."""
+    """Yield every name in `cpp`, template arguments included; for an `Opaque`, every identifier."""
     match cpp:
         case Named(name, arguments):
             yield name
@@ -312,7 +311,7 @@ _RESTRICT = frozenset({"__restrict__", "__restrict", "restrict"})
 
 
 def parse_type(text: str) -> CppType:
-    """The record of the C++ type `text`; what is not a plain name, pointer or template becomes `Opaque`.
+    """Parse a C++ type; a type that is no plain name, pointer or template becomes `Opaque`.
 
     >>> str(parse_type("float const*"))
     'const float*'
@@ -330,7 +329,7 @@ def _token() -> re.Pattern[str]:
 
 @cache
 def _value() -> re.Pattern[str]:
-    """What a template argument that is no type begins with."""
+    """Return the pattern that begins a template argument which is no type."""
     return re.compile(r"[-+(]*[\d'\"]|true$|false$|sizeof\b|\(")
 
 
@@ -338,7 +337,7 @@ _CLOSERS: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 def closing(text: str, start: int) -> int:
-    """Offset of the bracket that closes the one at `start`, or -1."""
+    """Return the offset of the bracket that closes the bracket at `start`, or -1."""
     depth, opener = 0, text[start]
     for match in re.compile(f"[{re.escape(opener + _CLOSERS[opener])}]").finditer(text, start):
         depth += 1 if match[0] == opener else -1
@@ -348,7 +347,7 @@ def closing(text: str, start: int) -> int:
 
 
 def closing_angle(text: str, start: int) -> int:
-    """Offset of the ``>`` that closes the ``<`` at `start`, or -1; parentheses hide what they hold."""
+    """Return the offset of the ``>`` that closes the ``<`` at `start`, or -1. Brackets in parentheses do not count."""
     depth, position = 0, start
     for match in re.compile(r"->|[<>]=|<<|[<>()]").finditer(text, start):
         if match.start() < position or len(match[0]) == 2:
@@ -365,7 +364,7 @@ def closing_angle(text: str, start: int) -> int:
 
 
 def split_at(text: str, separator: str = ",", brackets: str = "(<[{") -> list[str]:
-    """Parts of `text` between the separators that no bracket holds; a bracket that nothing closes holds none."""
+    """Split `text` at separators outside of brackets; an unclosed bracket hides nothing."""
     parts, start, position = [], 0, 0
     for match in re.finditer(f"[{re.escape(brackets)}]|{re.escape(separator)}", text):
         if match.start() < position:
@@ -379,12 +378,12 @@ def split_at(text: str, separator: str = ",", brackets: str = "(<[{") -> list[st
 
 
 def split_arguments(text: str) -> list[str]:
-    """`text` split at its top-level commas, without the spaces around them."""
+    """Split `text` at its top-level commas, and strip the parts."""
     return [part.strip() for part in split_at(text)] if text.strip() else []
 
 
 def _parse(tokens: list[str]) -> tuple[CppType | None, list[str]]:
-    """A type from the start of `tokens`, and what is left."""
+    """Parse a type from the start of `tokens`; return the type, or None, and the other tokens."""
     const, dependent = False, False
     words: list[str] = []
     arguments: tuple[CppType | Value, ...] | None = None
@@ -428,13 +427,13 @@ def _parse(tokens: list[str]) -> tuple[CppType | None, list[str]]:
 
 
 def _parse_arguments(tokens: list[str]) -> tuple[tuple[CppType | Value, ...] | None, list[str]]:
-    """Template arguments up to the closing ``>``, and what follows it."""
+    """Parse template arguments up to the closing ``>``; return them, or None, and the tokens after it."""
     parts: list[list[str]] = [[]]
     depth = 0
     for position, token in enumerate(tokens):
         if token == ">" and depth == 0:
-            made = [_argument(part) for part in parts if part]
-            return tuple(made), tokens[position + 1 :]
+            arguments = [_argument(part) for part in parts if part]
+            return tuple(arguments), tokens[position + 1 :]
         if token == "," and depth == 0:
             parts.append([])
             continue

@@ -1,6 +1,6 @@
-"""Python values to the exact bits of C++ scalars, structs and arrays, refusing what these cannot hold.
+"""Conversion of Python values to the exact bits of C++ scalars, structs and arrays; values that do not fit are refused.
 
-`constant` reads default arguments of C++ that are plain constants, as Python values.
+`constant` evaluates default arguments of C++ that are plain constants.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ import numpy as np
 from cudakit.errors import ArgumentError, RangeError, shortened
 from cudakit.types.structs import fields_of, innermost
 
-#: What cuda.core's launch takes: an int goes over as 8 bytes (a narrower parameter reads the low ones), a float as a
-#: double, a complex as two doubles.
+#: Values that cuda.core's launch takes: an int is passed as 8 bytes (a narrower parameter reads the low bytes), a float
+#: as a double, a complex as two doubles.
 Passed: TypeAlias = int | float | complex
 _COMPLEX = (complex, np.complexfloating)
-#: What `float` and `complex` would read, and is no number: text, bytes, times.
+#: Classes that `float` and `complex` accept although they are no numbers: text, bytes, times.
 _NO_NUMBERS = (str, bytes, np.flexible, np.timedelta64)
 Converter: TypeAlias = Callable[[Any], Passed]
 
 
 def is_masked(value: Any) -> bool:
-    """Whether it is NumPy's masked array: there is none before its module was imported, which takes a while."""
+    """Return whether a value is NumPy's masked array, without importing ``numpy.ma``, which is slow."""
     masked = sys.modules.get("numpy.ma")
     return masked is not None and isinstance(value, masked.MaskedArray)
 
 
 def integer_range(dtype: np.dtype) -> tuple[int, int]:
-    """Least and greatest value of an integer or bool dtype."""
+    """Return the least and greatest value of an integer or bool dtype."""
     if dtype.kind == "b":
         return 0, 1
     info = np.iinfo(dtype)
@@ -46,18 +46,19 @@ def integer_range(dtype: np.dtype) -> tuple[int, int]:
 
 
 def converter(dtype: np.dtype, where: str) -> Converter:
-    """A function from a Python or NumPy number to what is passed for a scalar parameter of `dtype`.
+    """Return a function that converts a Python or NumPy number for a scalar parameter of `dtype`.
 
     Parameters
     ----------
     dtype : numpy.dtype
+        Dtype of the parameter.
     where : str
         Kernel and parameter, for the error.
 
     Returns
     -------
     callable
-        It raises ArgumentError for a number that `dtype` cannot hold, and for one of another kind.
+        Function that raises ArgumentError for a number that `dtype` cannot hold, or of an incompatible type.
     """
     if dtype.kind in "biu":
         return _integer(dtype, where)
@@ -67,9 +68,9 @@ def converter(dtype: np.dtype, where: str) -> Converter:
 
 
 def _refuse(
-    where: str, dtype: np.dtype, value: Any, why: str, kind: type[ArgumentError] = ArgumentError
+    where: str, dtype: np.dtype, value: Any, why: str, error_class: type[ArgumentError] = ArgumentError
 ) -> ArgumentError:
-    return kind(f"{where} takes {dtype}, got {shortened(value)} ({type(value).__name__}): {why}")
+    return error_class(f"{where} takes {dtype}, got {shortened(value)} ({type(value).__name__}): {why}")
 
 
 def _integer(dtype: np.dtype, where: str) -> Converter:
@@ -92,17 +93,17 @@ def _integer(dtype: np.dtype, where: str) -> Converter:
 
 def _real(dtype: np.dtype, where: str) -> Converter:
     bits = f"u{dtype.itemsize}"
-    is_small = dtype.type.__module__ == "ml_dtypes"  # which rounds to float first
+    is_small = dtype.type.__module__ == "ml_dtypes"  # ml_dtypes rounds to float first
 
     def convert(value: Any) -> Passed:
         if type(value) is dtype.type and dtype != np.float64:
-            return int(value.view(bits))  # a NaN's own bits too
+            return int(value.view(bits))  # keeps the bits of a NaN
         if isinstance(value, _COMPLEX):
             raise _refuse(where, dtype, value, "a complex number; take its .real")
         if isinstance(value, _NO_NUMBERS) or is_masked(value):
             raise _refuse(where, dtype, value, "not a number")
         try:
-            # What float() gives.
+            # The same as float(), for numbers only.
             number = math.ldexp(value, 0)
         except OverflowError:
             raise _refuse(where, dtype, value, "too large", RangeError) from None
@@ -122,17 +123,17 @@ def _real(dtype: np.dtype, where: str) -> Converter:
 
 
 def _odd(number: float, value: Any, is_small: bool) -> float:
-    """`number`, which is `value` rounded, and to float if it `is_small`, so that it can be rounded once more.
+    """Adjust `number`, a rounded `value`, so that rounding it once more gives the correctly rounded `value`.
 
-    Where that lost something, of the two numbers beside the value the one that ends with an odd bit: it is never in the
-    middle of two narrower ones.
+    `is_small`: `value` was rounded to float first. If rounding lost bits, the result is that neighbour of `value` whose
+    last bit is odd: an odd neighbour never lies in the middle of two narrower numbers.
     """
     if not math.isfinite(number):
         return number
     try:
         is_above, is_below = bool(number > value), bool(number < value)
     except TypeError:
-        return number  # what only `float` reads is no more exact
+        return number  # a value that only `float` reads is not more exact
     if is_small:
         with np.errstate(over="ignore"):
             real = np.float32(number)
@@ -172,21 +173,21 @@ def _complex(dtype: np.dtype, where: str) -> Converter:
     return convert
 
 
-def to_bytes(passed: Passed, dtype: np.dtype) -> bytes:
-    """The bytes of a converted scalar, for a struct or vector that it is a part of."""
-    if isinstance(passed, int):
-        return (passed & (2**64 - 1)).to_bytes(8, "little")[: dtype.itemsize]
-    return np.array(passed, dtype).tobytes()
+def to_bytes(number: Passed, dtype: np.dtype) -> bytes:
+    """Return the bytes of a converted scalar, for the struct or vector that contains it."""
+    if isinstance(number, int):
+        return (number & (2**64 - 1)).to_bytes(8, "little")[: dtype.itemsize]
+    return np.array(number, dtype).tobytes()
 
 
-#: Types whose values `struct` takes, or refuses, as `scalars.converter` does.
+#: Types whose values Python's `struct` accepts and refuses exactly as `converter` does.
 _PLAIN = frozenset([int, float, bytes, *(np.dtype(code).type for code in "efd" + np.typecodes["AllInteger"])])
-#: Python's `struct` and NumPy have the same codes for these dtypes; that of Python has fixed sizes after `<`.
+#: Dtypes that have the same code in Python's `struct` (with fixed sizes, after `<`) and in NumPy.
 _CODES = {np.dtype(letter): letter for letter in "bBhHiIqQefd"}
 
 
 class _Leaf(NamedTuple):
-    """A field that is no struct: the way to it, where it lies, and the dtype of its elements."""
+    """A field that is no struct: its attribute path, its offset, and dtype and shape of its elements."""
 
     path: str
     offset: int
@@ -195,19 +196,19 @@ class _Leaf(NamedTuple):
 
 
 def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
-    """A function from a struct in Python, laid out as `dtype`, to its bytes.
+    """Return a function that packs a Python struct into bytes with the layout of `dtype`.
 
     Parameters
     ----------
     dtype : numpy.dtype
-        Structured.
+        Structured dtype.
     where : str
         Kernel and parameter, for the error.
 
     Returns
     -------
     callable
-        Of a dataclass each field is checked: it raises ArgumentError, naming the field, for what cannot be held.
+        Function that checks each field of a dataclass, and raises ArgumentError naming the field that does not fit.
     """
     leaves = tuple(_leaves(dtype, "", 0))
     fields = attrgetter(*(leaf.path for leaf in leaves)) if leaves else None
@@ -228,7 +229,7 @@ def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
                 if _PLAIN.issuperset(map(type, values)):
                     return layout.pack(*values)
             except (struct.error, OverflowError, AttributeError):
-                pass  # What is wrong is said below.
+                pass  # one_by_one raises the error
         return one_by_one(value)
 
     def one_by_one(value: Any) -> bytes:
@@ -238,15 +239,15 @@ def struct_packer(dtype: np.dtype, where: str) -> Callable[[Any], bytes]:
                 item = attrgetter(leaf.path)(value)
             except AttributeError as error:
                 raise ArgumentError(f"{where}, field {leaf.path}, is missing: {error}") from None
-            made = piece(item)
-            data[leaf.offset : leaf.offset + len(made)] = made
+            item_bytes = piece(item)
+            data[leaf.offset : leaf.offset + len(item_bytes)] = item_bytes
         return bytes(data)
 
     return pack
 
 
 def _piece(leaf: _Leaf, where: str) -> Callable[[Any], bytes]:
-    """A function from a field's value to its bytes."""
+    """Return a function that converts a field's value to bytes."""
     base, shape = leaf.base, leaf.shape
     convert = None if shape else converter(base, where)
 
@@ -270,7 +271,7 @@ def _leaves(dtype: np.dtype, path: str, start: int) -> Iterator[_Leaf]:
 
 
 def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:
-    """The struct in terms of Python's `struct`, what that lacks as bytes; None where fields overlap."""
+    """Return the struct's format for Python's `struct`, with unsupported fields as bytes; None if fields overlap."""
     text, end = "<", 0
     for _, offset, base, shape in leaves:
         size_here = base.itemsize * prod(shape)
@@ -282,49 +283,49 @@ def _layout(leaves: tuple[_Leaf, ...], size: int) -> struct.Struct | None:
 
 
 def filled(value: Any, dtype: np.dtype, shape: tuple[int, ...], where: str) -> np.ndarray:
-    """`value`, a number or an array of them, spread over an array of `dtype` and `shape`.
+    """Convert a number or an array to `dtype`, and broadcast it to `shape`.
 
     Raises
     ------
     ArgumentError
-        For numbers that `dtype` cannot hold, and another shape.
+        For numbers that `dtype` cannot hold, and for another shape.
     """
     try:
-        given = np.asarray(value)
+        array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{where} has shape {shape}, got what is no array: {error}") from error
-    made = _exactly(given, dtype, where)
+    converted = _exactly(array, dtype, where)
     try:
-        return made if made.shape == shape else np.broadcast_to(made, shape)
+        return converted if converted.shape == shape else np.broadcast_to(converted, shape)
     except ValueError:
-        raise ArgumentError(f"{where} has shape {shape}, got {given.shape}") from None
+        raise ArgumentError(f"{where} has shape {shape}, got {array.shape}") from None
 
 
-def _exactly(given: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
-    if given.dtype == dtype or not given.size:
-        return given.astype(dtype)
-    kind = "f" if given.dtype.type.__module__ == "ml_dtypes" else given.dtype.kind
-    if kind not in {"b": "biu", "i": "biu", "u": "biu", "c": "biufc"}.get(dtype.kind, "biuf"):
-        # One of another kind is refused by its value, if all of them are not numbers after all.
+def _exactly(array: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:
+    if array.dtype == dtype or not array.size:
+        return array.astype(dtype)
+    category = "f" if array.dtype.type.__module__ == "ml_dtypes" else array.dtype.kind
+    if category not in {"b": "biu", "i": "biu", "u": "biu", "c": "biufc"}.get(dtype.kind, "biuf"):
+        # Other categories are converted one by one, which refuses values that do not fit.
         convert = converter(dtype, where)
-        pieces = [to_bytes(convert(item), dtype) for item in given.reshape(-1).tolist()]
-        return np.frombuffer(b"".join(pieces), dtype).reshape(given.shape)
+        pieces = [to_bytes(convert(item), dtype) for item in array.reshape(-1).tolist()]
+        return np.frombuffer(b"".join(pieces), dtype).reshape(array.shape)
     if dtype.kind in "biu":
         least, greatest = integer_range(dtype)
-        wrong = np.asarray((given < least) | (given > greatest))
-        made = given.astype(dtype)
-    elif kind in "biu" and dtype.itemsize >= 4:
-        return given.astype(dtype)
+        wrong = np.asarray((array < least) | (array > greatest))
+        converted = array.astype(dtype)
+    elif category in "biu" and dtype.itemsize >= 4:
+        return array.astype(dtype)
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            made = given.astype(dtype)
-        wrong = np.asarray(np.isfinite(given) & ~np.isfinite(made))
+            converted = array.astype(dtype)
+        wrong = np.asarray(np.isfinite(array) & ~np.isfinite(converted))
     if wrong.any():
-        converter(dtype, where)(given[wrong].reshape(-1)[0].item())
-    return made
+        converter(dtype, where)(array[wrong].reshape(-1)[0].item())
+    return converted
 
 
-#: A number as C++ writes it: digits in groups, and a suffix for its type.
+#: A C++ number literal: digits in groups, and a type suffix.
 _NUMBER: Final = re.compile(
     r"(?<![\w.])(0[xX][\da-fA-F']+|0[bB][01']+|(?:\d[\d']*\.?[\d']*|\.\d[\d']*)(?:[eE][+-]?\d+)?)([uUlLzZ]*|[fF])(?![\w.])"
 )
@@ -334,7 +335,7 @@ _WORDS: Final = {"true": True, "false": False, "nullptr": None, "NULL": None}
 
 
 def constant(text: str) -> tuple[Any] | None:
-    """The value of `text`, alone in a tuple; None for what is no expression of literals.
+    """Evaluate an expression of C++ literals; return the value in a tuple, or None for any other expression.
 
     >>> constant("1 << 4"), constant("nullptr"), constant("BLOCK")
     ((16,), (None,), None)
@@ -352,7 +353,7 @@ def _python(match: re.Match[str]) -> str:
     digits, suffix = match[1].replace("'", ""), match[2]
     if suffix in ("f", "F"):
         return repr(float(np.float32(digits)))
-    # C++ has octal numbers that begin with a zero alone.
+    # C++ octal literals begin with a zero.
     return f"0o{digits[1:]}" if re.fullmatch(r"0[0-7]+", digits) else digits
 
 
@@ -373,5 +374,5 @@ def _applied(operation: ast.operator, left: int | float, right: int | float) -> 
     if type(operation) not in _OPERATORS:
         raise ValueError("no constant")
     value: int | float = _OPERATORS[type(operation)](left, right)
-    # C++ cuts the quotient of two integers off.
+    # C++ truncates the quotient of two integers.
     return math.trunc(value) if isinstance(left, int) and isinstance(right, int) else value

@@ -1,7 +1,7 @@
-"""What objects show of themselves: parts that are written as text, and for notebooks as HTML.
+"""Printed and HTML views of objects, made of the same parts.
 
-The HTML is small and runs no script, and every text in it is escaped. `ShownSignature` is what callables take, as
-`inspect.signature` and `help` ask for it.
+The HTML is small and runs no script; all text in it is escaped. `ShownSignature` is the signature of callables for
+`inspect.signature` and `help`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ _MOST_OF_A_TEXT = 500
 
 
 class Table(NamedTuple):
-    """Cells in columns: texts, numbers, or None for what there is none of.
+    """A table of texts and numbers; None stands for a missing value.
 
     Attributes
     ----------
     heads : sequence of str
+        Column heads.
     rows : sequence of sequences
+        Cells by row.
     right : collection of int
-        Columns whose cells end at the right edge, as numbers do.
+        Columns that are aligned right, such as numbers.
     """
 
     heads: Sequence[str]
@@ -32,7 +34,7 @@ class Table(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A picture, drawn for notebooks alone."""
+    """A picture for notebooks; printed text leaves it out."""
 
     html: Callable[[], str]
 
@@ -42,9 +44,9 @@ Part: TypeAlias = str | Table | Drawing
 
 
 class Reported:
-    """A base of what gives its parts once, to be printed and to be shown in a notebook.
+    """A base class of objects that are printed, and shown in notebooks, from the same parts.
 
-    The first part is the title where it is a line. Without one the title is the object's ``repr``.
+    If the first part is a line, it is the title. Otherwise the title is the object's ``repr``.
     """
 
     __slots__ = ()
@@ -56,18 +58,18 @@ class Reported:
         return text(*self._parts())
 
     def _repr_html_(self) -> str:
-        """The same, in a notebook."""
+        """Return the parts as HTML, for a notebook."""
         first, *others = self._parts()
         return html(first, *others) if isinstance(first, str) else html(repr(self), first, *others)
 
 
 def text(*parts: Part) -> str:
-    """Parts one under the other."""
+    """Return the parts as text, one below the other."""
     return "\n".join(line for part in parts for line in _lines(part))
 
 
 def html(title: str, *parts: Part) -> str:
-    """The first parts under a title, as HTML."""
+    """Return the first parts under a title, as HTML."""
     lines = [*map(_html, parts[:_MOST_ROWS])]
     if len(parts) > _MOST_ROWS:
         lines.append(f"<div>and {len(parts) - _MOST_ROWS} more</div>")
@@ -75,7 +77,7 @@ def html(title: str, *parts: Part) -> str:
 
 
 def table_html(table: Table, most: int = _MOST_ROWS) -> str:
-    """A table as HTML, of which the first rows are shown."""
+    """Return the first rows of a table as HTML."""
     heads, rows, right = table
 
     def line(tag: str, cells: Sequence[object]) -> str:
@@ -90,7 +92,7 @@ def table_html(table: Table, most: int = _MOST_ROWS) -> str:
 
 
 def escaped(value: object, most: int = _MOST_CHARACTERS) -> str:
-    """A text for HTML; the end of a long one is left out."""
+    """Escape a text for HTML; a long text is cut."""
     from html import escape  # for a notebook alone
 
     whole = str(value)
@@ -98,7 +100,7 @@ def escaped(value: object, most: int = _MOST_CHARACTERS) -> str:
 
 
 def words(value: object) -> str:
-    """An argument: an array's dtype and shape, a number, the class of anything else."""
+    """Describe an argument: dtype and shape of an array, a number, the class of any other object."""
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape and dtype is not None:
         return f"{dtype} array {tuple(shape)}"
@@ -144,12 +146,12 @@ def _lines(part: Part) -> list[str]:
 
 
 class ShownSignature:
-    """The ``__signature__`` of the instances of a class; the class itself has none but that of its constructor.
+    """The ``__signature__`` of a class's instances; the class itself shows the signature of its constructor.
 
     Parameters
     ----------
     of : callable
-        Gives an instance's parameters.
+        Returns the parameters of an instance.
     """
 
     def __init__(self, of: Callable[[Any], Iterable[Parameter]]) -> None:
@@ -162,18 +164,18 @@ class ShownSignature:
 
 
 def apart(parameters: Iterable[Parameter]) -> list[Parameter]:
-    """The same parameters; of two of one name that which cannot be given by it has ``_`` after it."""
-    given = list(parameters)
-    found: dict[str, Parameter] = {}
-    for parameter in sorted(given, key=lambda p: p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)):
+    """Rename parameters with equal names: append ``_`` to parameters that cannot be passed by keyword."""
+    originals = list(parameters)
+    by_name: dict[str, Parameter] = {}
+    for parameter in sorted(originals, key=lambda p: p.kind in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)):
         name = parameter.name
-        while name in found:
+        while name in by_name:
             name += "_"
-        found[name] = parameter
-    names = {id(parameter): name for name, parameter in found.items()}
-    return [parameter.replace(name=names[id(parameter)]) for parameter in given]
+        by_name[name] = parameter
+    names = {id(parameter): name for name, parameter in by_name.items()}
+    return [parameter.replace(name=names[id(parameter)]) for parameter in originals]
 
 
 def keywords(options: dict[str, Any]) -> Iterable[Parameter]:
-    """Parameters that are given by name, with their defaults."""
+    """Return keyword-only parameters with their defaults."""
     return (Parameter(name, Parameter.KEYWORD_ONLY, default=default) for name, default in options.items())

@@ -1,7 +1,7 @@
 """Structs by value: a dataclass, a ctypes.Structure or a structured dtype, and the C++ struct with the same layout.
 
-The compiler checks that a type is what Python takes it for, its size, fields and their types, by the C++ text of
-`struct_assertions` and `number_assertion`.
+`struct_assertions` and `number_assertion` write C++ assertions. With them the compiler checks that a C++ type has the
+size, the fields and the field types that Python assumes.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from cudakit.types.cpp import spelling as scalar_spelling
 
 
 def is_struct_type(obj: object) -> bool:
-    """Whether `obj` is a type that stands for a struct: a dataclass, a ctypes.Structure or a structured dtype."""
+    """Return whether `obj` is a struct type: a dataclass, a ctypes.Structure or a structured dtype."""
     if isinstance(obj, np.dtype):
         return obj.names is not None
     return isinstance(obj, type) and (dataclasses.is_dataclass(obj) or issubclass(obj, ctypes.Structure))
 
 
 @cache
-def struct_dtype(kind: Any) -> np.dtype:
-    """Structured dtype of a dataclass, a ctypes.Structure or a structured dtype, laid out as C++ lays it out.
+def struct_dtype(struct_type: Any) -> np.dtype:
+    """Return the structured dtype of a dataclass, a ctypes.Structure or a structured dtype, with C++'s layout.
 
     A dataclass's annotations are NumPy scalar types, dtypes, Python's float and int (64 bits each), bool and complex,
     other such classes, or ``Annotated[type, shape]`` for an array field.
@@ -38,16 +38,16 @@ def struct_dtype(kind: Any) -> np.dtype:
     Raises
     ------
     TemplateError
-        If a field has a type that has no C++ equivalent.
+        If the type of a field has no C++ equivalent.
     """
-    if isinstance(kind, np.dtype):
-        return np.dtype(kind)
-    if issubclass(kind, ctypes.Structure):
-        layout: np.dtype = np.dtype(kind)
+    if isinstance(struct_type, np.dtype):
+        return np.dtype(struct_type)
+    if issubclass(struct_type, ctypes.Structure):
+        layout: np.dtype = np.dtype(struct_type)
         return layout
-    hints = typing.get_type_hints(kind, include_extras=True)
+    hints = typing.get_type_hints(struct_type, include_extras=True)
     fields: list[tuple[str, np.dtype]] = []
-    for field in dataclasses.fields(kind):
+    for field in dataclasses.fields(struct_type):
         hint, shape = hints[field.name], ()
         if typing.get_origin(hint) is typing.Annotated:
             hint, extent, *_ = typing.get_args(hint)
@@ -58,7 +58,7 @@ def struct_dtype(kind: Any) -> np.dtype:
             dtype = np.dtype(object)
         if dtype.names is None and scalar_spelling(dtype) is None:
             raise TemplateError(
-                f"field {shortened(field.name)} of {kind.__name__} has type {shortened(hint)}, which has no C++ "
+                f"field {shortened(field.name)} of {struct_type.__name__} has type {shortened(hint)}, which has no C++ "
                 "equivalent; use a NumPy scalar type such as numpy.float32"
             )
         fields.append((field.name, np.dtype((dtype, shape))))
@@ -66,7 +66,7 @@ def struct_dtype(kind: Any) -> np.dtype:
 
 
 def _aligned(fields: list[tuple[str, np.dtype]]) -> np.dtype:
-    """C++'s layout of `fields`; NumPy's own align=True aligns complex numbers to half of what cuda::std does."""
+    """Return `fields` with C++'s layout. NumPy's align=True aligns complex numbers to half of cuda::std's alignment."""
     offsets, end, widest = [], 0, 1
     for _, dtype in fields:
         alignment = _alignment(innermost(dtype)[0])
@@ -78,7 +78,7 @@ def _aligned(fields: list[tuple[str, np.dtype]]) -> np.dtype:
 
 
 def fields_of(dtype: np.dtype) -> Iterator[tuple[str, np.dtype, int]]:
-    """Name, dtype and offset in bytes of each field, in their order; none of a dtype that is no struct."""
+    """Yield name, dtype and offset in bytes of each field, in order; nothing for a dtype that is no struct."""
     for name in dtype.names or ():
         assert dtype.fields is not None
         inner, offset = dtype.fields[name][:2]
@@ -86,7 +86,7 @@ def fields_of(dtype: np.dtype) -> Iterator[tuple[str, np.dtype, int]]:
 
 
 def innermost(dtype: np.dtype) -> tuple[np.dtype, tuple[int, ...]]:
-    """What a field is an array of, and its extents; arrays of arrays, as ctypes makes them, are one."""
+    """Return the element dtype and the extents of an array field; nested arrays, as ctypes makes them, count as one."""
     shape: tuple[int, ...] = ()
     while dtype.subdtype is not None:
         dtype, extents = dtype.subdtype
@@ -94,27 +94,27 @@ def innermost(dtype: np.dtype) -> tuple[np.dtype, tuple[int, ...]]:
     return dtype, shape
 
 
-def identifier(name: str, what: str) -> str:
-    """`name`, which may come from a file, if it can stand in C++ text as a name and as nothing else.
+def identifier(name: str, role: str) -> str:
+    """Return `name`, which may come from a file, if it is an identifier, and nothing else, in C++ source.
 
     Raises
     ------
     TemplateError
     """
     if not name.isidentifier():
-        raise TemplateError(f"{what} has the name {shortened(name)}, which is no C++ identifier; rename it")
+        raise TemplateError(f"{role} has the name {shortened(name)}, which is no C++ identifier; rename it")
     return name
 
 
-def struct_name(kind: Any) -> str:
-    """C++ name for a struct that the source does not name: the class's, or one made from the layout."""
-    if isinstance(kind, np.dtype):
-        return f"cudakit_struct_{hashlib.sha256(repr(kind).encode()).hexdigest()[:12]}"
-    return str(kind.__name__)
+def struct_name(struct_type: Any) -> str:
+    """Return a C++ name for a struct that the source does not name: the class's, or one made from the layout."""
+    if isinstance(struct_type, np.dtype):
+        return f"cudakit_struct_{hashlib.sha256(repr(struct_type).encode()).hexdigest()[:12]}"
+    return str(struct_type.__name__)
 
 
-def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
-    """C++ text that defines `name` with the layout of `dtype`, nested structs first.
+def definition(name: str, dtype: np.dtype, names: dict[np.dtype, str]) -> str:
+    """Write C++ source that defines struct `name` with the layout of `dtype`, nested structs first.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
         Name of the struct.
     dtype : numpy.dtype
         Structured dtype.
-    known : dict
-        Names of structs defined so far; nested ones are added.
+    names : dict
+        Names of the structs defined so far; nested structs are added.
     """
     lines, nested = [], []
     end = 0
@@ -132,11 +132,11 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
         identifier(field, f"a field of struct {name}")
         base, extents = innermost(field_dtype)
         if base.names is not None:
-            if base not in known:
+            if base not in names:
                 nested_name = struct_name(base)
-                nested.append(definition(nested_name, base, known))
-                known[base] = nested_name
-            spelled = known[base]
+                nested.append(definition(nested_name, base, names))
+                names[base] = nested_name
+            spelled = names[base]
         else:
             spelled = spelling(base, f"field {shortened(field)} of struct {name}")
         alignment = _alignment(base)
@@ -152,12 +152,12 @@ def definition(name: str, dtype: np.dtype, known: dict[np.dtype, str]) -> str:
         end = offset + field_dtype.itemsize
     if dtype.itemsize > -(-end // _alignment(dtype)) * _alignment(dtype):
         lines.append(f"    unsigned char cudakit_pad_{end}[{dtype.itemsize - end}];")
-    known[dtype] = name
+    names[dtype] = name
     return "".join(nested) + f"struct {name} {{\n" + "\n".join(lines) + "\n};\n"
 
 
 def spelling(dtype: np.dtype, where: str) -> str:
-    """C++ spelling of a scalar dtype in native byte order; `where` names it in the error."""
+    """Return the C++ type of a scalar dtype in native byte order; `where` names it in the error."""
     spelled = scalar_spelling(dtype)
     if spelled is None:
         hint = "; it is not in native byte order" if not dtype.isnative else ""
@@ -171,12 +171,12 @@ def _alignment(dtype: np.dtype) -> int:
     return min(dtype.itemsize, 16)
 
 
-#: What the assertions use, in C++11: a kernel's parameters by position, whatever they are called; `kind` is b for bool,
-#: c for char, i and u for signed and unsigned integers, f for float and double, of a vector or complex type what it is
-#: made of, with the size of that; a letter of its own for each of CUDA's floats that are classes, v for other classes,
-#: w for the rest: enumerations, pointers. A source may have macros called T or N.
+#: C++11 that the assertions use: the types of a kernel's parameters, and `kind`, the letter of a type. b is bool, c char, i
+#: and u are signed and unsigned integers, f is float and double. A vector or complex type has letter and size of its
+#: parts. Each of CUDA's floats that are classes has a letter of its own. v stands for other classes, w for all other
+#: types: enumerations, pointers. A source may have macros called T or N.
 SUPPORT: Final = (
-    "".join(f"struct {each.names[0]};\n" for each in CLASS_FLOATS)
+    "".join(f"struct {row.names[0]};\n" for row in CLASS_FLOATS)
     + """\
 namespace cudakit_layout {
 template <int I_, typename F_> struct parameter;
@@ -218,8 +218,8 @@ template <typename T_> struct of_class<T_, typename none<decltype(T_::x)>::type>
 template <typename T_> struct kind<T_, true> : of_class<T_> {};
 """
     + "".join(
-        f"template <> struct kind<::{each.names[0]}, true> : is<'{each.letter}', {each.bytes}> {{}};\n"
-        for each in CLASS_FLOATS
+        f"template <> struct kind<::{row.names[0]}, true> : is<'{row.letter}', {row.bytes}> {{}};\n"
+        for row in CLASS_FLOATS
     )
     + """\
 template <typename T_, int S_, char... K_> struct any { static constexpr bool value = false; };
@@ -232,31 +232,40 @@ template <typename T_, int S_, char K_, char... R_> struct any<T_, S_, K_, R_...
 """
 )
 
-#: Kinds of C++ types that take a NumPy kind's values; any other takes bytes.
-_KINDS: Final = {"?": "bciuv", "b": "bciuv", "i": "icwv", "u": "ucwv", "f": "fv", "c": "fv", "m": "iuwv", "M": "iuwv"}
-#: Those of floats that are classes in C++.
-_SMALL_KINDS: Final = {each.dtype: f"{each.letter}v" for each in CLASS_FLOATS}
+#: Letters of the C++ types that take the values of a NumPy dtype kind; any other type takes bytes.
+_CATEGORIES: Final = {
+    "?": "bciuv",
+    "b": "bciuv",
+    "i": "icwv",
+    "u": "ucwv",
+    "f": "fv",
+    "c": "fv",
+    "m": "iuwv",
+    "M": "iuwv",
+}
+#: The same for floats that are classes in C++.
+_SMALL_CATEGORIES: Final = {row.dtype: f"{row.letter}v" for row in CLASS_FLOATS}
 
 
 def parameter(position: int, name_expression: str) -> str:
-    """The type of a kernel's parameter, or what it points to, as the compiler knows it."""
+    """Return a C++ expression for the type of a kernel's parameter, or for the type that it points to."""
     inner = f"cudakit_layout::parameter<{position}, decltype(+{name_expression})>::type"
     return f"cudakit_layout::target<{inner}>::type"
 
 
 def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
-    """C++ text that asserts that the type `cpp` is a class with the size and the fields of `dtype`; of void, nothing.
+    """Write C++ source that asserts that the type `cpp` is a class with the size and fields of `dtype`; void passes.
 
     Parameters
     ----------
     tag : str
-        An identifier that no other such text has.
+        Identifier that is unique among these assertions.
     cpp : str
-        The type.
+        C++ type.
     shown : str
-        What the error calls it.
+        Name of the type in the error.
     dtype : numpy.dtype
-        Structured.
+        Structured dtype.
     """
     size = dtype.itemsize
     where = shown.replace("\\", "\\\\").replace('"', '\\"')
@@ -277,7 +286,7 @@ def struct_assertions(tag: str, cpp: str, shown: str, dtype: np.dtype) -> str:
 
 
 def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
-    """Assertions of the fields of the class `cpp`, those of structs in it too; `path` leads to it from outside."""
+    """Return assertions for the fields of the class `cpp`, nested structs included; `path` prefixes their names."""
     lines = []
     for field, inner, offset in fields_of(dtype):
         identifier(field, f"a field of struct {shown}")
@@ -294,50 +303,49 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
             alias = f"{cpp}_{field}"
             lines.append(f"using {alias} = typename cudakit_layout::element<{own}>::type;")
             lines += _fields(alias, f"{name}.", shown, base)
-        elif kinds := _kinds(base):
+        elif categories := _categories(base):
             lines.append(
-                f"static_assert(cudakit_layout::any<{own}, {_part_bytes(base)}, {kinds}>::value, "
+                f"static_assert(cudakit_layout::any<{own}, {_part_bytes(base)}, {categories}>::value, "
                 f'"struct {shown}: the Python side has {inner} for field {name}; the C++ struct has another type");'
             )
     return lines
 
 
-def _kinds(dtype: np.dtype) -> str:
-    others = "v" if dtype.type.__module__ == "ml_dtypes" else _KINDS.get(dtype.kind, "")
-    return ", ".join(f"'{kind}'" for kind in _SMALL_KINDS.get(dtype.name, others))
+def _categories(dtype: np.dtype) -> str:
+    others = "v" if dtype.type.__module__ == "ml_dtypes" else _CATEGORIES.get(dtype.kind, "")
+    return ", ".join(f"'{category}'" for category in _SMALL_CATEGORIES.get(dtype.name, others))
 
 
 def _part_bytes(dtype: np.dtype) -> int:
-    """Size of what a number is made of: of a complex one, half of it."""
+    """Return the size of a number's parts: half the size of a complex number, else the whole size."""
     return dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
 
 
 def _hint(dtype: np.dtype) -> str:
     plain = [dtype, *(innermost(inner)[0] for _, inner, _ in fields_of(dtype))]
-    wide = any(one in (np.dtype("i8"), np.dtype("f8")) for one in plain)
+    wide = any(field_dtype in (np.dtype("i8"), np.dtype("f8")) for field_dtype in plain)
     return "; int and float of a dataclass have 64 bits, numpy.int32 and numpy.float32 have 32" if wide else ""
 
 
 def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
-    """C++ text that asserts that the type `cpp`, which is given a number of `dtype`, is no other kind of type.
+    """Write C++ source that asserts that the type `cpp` can take a number of `dtype`.
 
-    Only integers are taken for enumerations; for classes, only numbers that C++ has a class for. Bytes are for all.
+    Enumerations take integers only. Classes take only numbers that C++ has a class for. Any type takes bytes
+    (numpy.void).
     """
     if dtype.type is np.void:
         return ""
     where = shown.replace("\\", "\\\\").replace('"', '\\"')
-    text, given = "", "an integer"
+    text, number = "", "an integer"
     if dtype.kind not in "biu":
-        given = str(dtype)
-        text = (
-            f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {given}, no integer");\n'
-        )
+        number = str(dtype)
+        text = f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {number}, no integer");\n'
     if dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2):
-        fits = f"cudakit_layout::any<{cpp}, {_part_bytes(dtype)}, {_kinds(dtype)}, 'w'>::value"
-        text += f'static_assert({fits}, "{where} is another type; the Python side has {given}");\n'
+        fits = f"cudakit_layout::any<{cpp}, {_part_bytes(dtype)}, {_categories(dtype)}, 'w'>::value"
+        text += f'static_assert({fits}, "{where} is another type; the Python side has {number}");\n'
     else:
         plain = f"!__is_class({cpp}) && !__is_union({cpp})"
         text += (
-            f'static_assert({plain}, "{where} is a struct; the Python side has {given}; numpy.void is for bytes");\n'
+            f'static_assert({plain}, "{where} is a struct; the Python side has {number}; numpy.void is for bytes");\n'
         )
     return text

@@ -1,15 +1,4 @@
-"""Arrays that a tile kernel takes whole: what the compiler is told of how they lie, and the bytes that are passed.
-
-Tile C++ passes no structs, so a ``cudakit::tensor`` parameter is flattened:
-
-- The reader notes where such parameters stand in the source (``signature.TensorHead``).
-- ``specialise.edits_of`` replaces each by an address, extents and strides, and makes the array where the body begins.
-  `Specialization.own_text` is the result.
-- The layout of an array (`layout_of`) is part of its ``Evidence``, so each layout is a specialization.
-- In calls ``bind.WholeArray`` compares the layout. An array of another layout goes to another shape of the call, or to
-  the full check.
-- Compiled code has `BoundParameter.parts` parameters for one array.
-"""
+"""Arrays that a tile kernel takes as tensors: the layout that the compiler knows, and the bytes that are passed."""
 
 from __future__ import annotations
 
@@ -19,27 +8,27 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-#: Bytes that addresses and pitches must be multiples of for the card's engine for tiles, TMA.
+#: Alignment in bytes of addresses and pitches that TMA needs, the GPU's copy engine for tiles.
 ALIGN: Final = 16
-#: Elements up to which an array's are looked at one by one.
+#: Largest number of elements that are compared one by one.
 _MOST_COUNTED: Final = 1 << 16
-#: What a 32-bit index holds.
+#: Greatest 32-bit index.
 MOST: Final = 2**31 - 1
 
 
 class TensorLayout(NamedTuple):
-    """What is known of an array's layout when it is compiled for: ``cudakit::tensor_layout``.
+    """The part of an array's layout that code is compiled for: ``cudakit::tensor_layout``.
 
     Attributes
     ----------
     unit : int
-        The axis whose elements lie side by side; -1 for none.
+        Axis of stride 1; -1 for none.
     align : int
-        Bytes that the address and all other strides are multiples of, or 1.
+        Divisor, in bytes, of the address and all other strides, or 1.
     whole : bool
-        Whether the bytes along `unit` are a multiple of that too.
+        Whether the bytes along `unit` are a multiple of `align` too.
     wide : bool
-        Whether strides are beyond 32 bits.
+        Whether strides need more than 32 bits.
     """
 
     unit: int = -1
@@ -49,7 +38,7 @@ class TensorLayout(NamedTuple):
 
     @property
     def stride_type(self) -> str:
-        """The C++ type of strides."""
+        """C++ type of strides."""
         return "long long" if self.wide else "int"
 
     @property
@@ -58,21 +47,21 @@ class TensorLayout(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """In words, for errors."""
+        """Description of the layout, for errors."""
         rows = f"elements side by side along {'no axis' if self.unit < 0 else f'axis {self.unit}'}"
         aligned = f", address and pitches multiples of {self.align} bytes" if self.align > 1 else ""
         return f"{rows}{aligned}{', as are its rows' if self.whole else ''}"
 
     def sizes(self, rank: int) -> tuple[int, ...]:
-        """Bytes of what is passed: the address, the extents, the strides."""
+        """Return the sizes of the passed values in bytes: the address, the extents, the strides."""
         return (8, *[4] * rank, *[8 if self.wide else 4] * rank)
 
     def size(self, rank: int) -> int:
-        """Bytes of the whole."""
+        """Return the size of all passed values in bytes, padding included."""
         return self.offsets(rank)[-1] + (8 if self.wide else 4)
 
     def offsets(self, rank: int) -> tuple[int, ...]:
-        """Where each of them lies in the bytes of the whole."""
+        """Return the offset of each passed value in bytes."""
         strides = 8 + 4 * rank
         strides += -strides % 8 if self.wide else 0
         size = 8 if self.wide else 4
@@ -80,27 +69,28 @@ class TensorLayout(NamedTuple):
 
 
 def plain_layout(rank: int) -> TensorLayout:
-    """That of most arrays: contiguous, with rows of multiples of 16 bytes."""
+    """Return the layout of most arrays: contiguous, with rows of multiples of 16 bytes."""
     return TensorLayout(rank - 1, ALIGN, True)
 
 
 def layout_of(shape: Sequence[int], strides: Sequence[int], address: int, itemsize: int) -> TensorLayout:
-    """The layout of an array, as the compiler can use most of it.
+    """Return the layout of an array that lets the compiler optimize most.
 
     Parameters
     ----------
     shape, strides : sequence of int
-        In elements.
+        Shape and strides, in elements.
     address : int
+        Address of the first element.
     itemsize : int
         Bytes of an element.
     """
     if 0 in shape:
         return TensorLayout()  # TMA takes no empty arrays
     counted = sorted((stride, extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1)
-    # Positions are 64 bits all the same, as the compiler multiplies; with strides of so many it takes no TMA.
+    # The compiler computes positions in 64 bits anyway; with 64-bit strides it uses no TMA.
     wide = any(stride > MOST for stride, _ in counted)
-    # No element lies where another does, nor before the first.
+    # No two elements share memory, and none lies before the first.
     apart = all(stride > 0 for stride, _ in counted) and all(
         after >= stride * extent for (stride, extent), (after, _) in itertools.pairwise(counted)
     )
@@ -114,12 +104,14 @@ def layout_of(shape: Sequence[int], strides: Sequence[int], address: int, itemsi
 
 
 def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two elements of an array may be one; sure for arrays whose axes nest, and for those of few elements.
+    """Return whether two elements of an array may share memory.
+
+    The answer is exact for arrays whose axes nest, and for arrays of few elements.
 
     Parameters
     ----------
     shape, strides : sequence of int
-        In elements.
+        Shape and strides, in elements.
     """
     if 0 in shape:
         return False
@@ -141,7 +133,7 @@ def overlaps_itself(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def fits(layout: TensorLayout, shape: Sequence[int], strides: Sequence[int], address: int, itemsize: int) -> bool:
-    """Whether code for a layout is right for an array."""
+    """Return whether code compiled for a layout is correct for an array."""
     own = layout_of(shape, strides, address, itemsize)
     if own.wide > layout.wide or own.align < layout.align or own.whole < layout.whole:
         return False
@@ -149,7 +141,7 @@ def fits(layout: TensorLayout, shape: Sequence[int], strides: Sequence[int], add
 
 
 def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Sequence[int]:
-    """The strides that are passed: of a single element they mean nothing, and are such as all code takes."""
+    """Return the strides that are passed; a stride of an axis of extent 1 is replaced by one that all code accepts."""
     if min(shape) > 1:
         return strides
     if 0 in shape:
@@ -161,6 +153,6 @@ def passed_strides(shape: Sequence[int], strides: Sequence[int], itemsize: int) 
 
 
 def packer(rank: int, layout: TensorLayout) -> Callable[..., bytes]:
-    """A function from address, extents and strides, those that are passed, to their bytes."""
+    """Return a function that packs an address, extents and passed strides into bytes."""
     padding = "4x" if layout.wide and rank % 2 else ""
     return struct.Struct(f"<Q{rank}i{padding}{rank}{'q' if layout.wide else 'i'}").pack

@@ -80,7 +80,7 @@ class Buffer:
 def test_a_buffer_of_arrow_is_memory_without_a_dtype() -> None:
     found = describe(Buffer(0x1000, 64, is_mutable=False))
     assert (found.family, found.pointer, found.device_id) == ("buffer", 0x1000, 1)
-    assert (found.evidence.kind, found.evidence.readonly, found.evidence.dtype) == ("address", True, None)
+    assert (found.evidence.category, found.evidence.readonly, found.evidence.dtype) == ("address", True, None)
     assert found.evidence.shown == "Arrow Buffer of 64 bytes"
     assert not describe(Buffer(0x1000, 64, is_mutable=True)).evidence.readonly
     with pytest.raises(ck.ArgumentError, match=r"host memory has no dtype; give numpy.frombuffer"):

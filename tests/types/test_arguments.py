@@ -88,7 +88,7 @@ def test_arrays_are_as_their_libraries_have_them(view: Any) -> None:
     assert (exported.family, exported.device_id, exported.pointer, exported.base) == ("memory", 3, BASE, BASE)
     for found in (cupy, torch, exported):
         assert (found.shape, found.strides, found.contiguous) == (x.shape, strides, contiguous)
-        assert (found.evidence.kind, found.evidence.dtype, found.evidence.rank) == ("array", np.float32, 2)
+        assert (found.evidence.category, found.evidence.dtype, found.evidence.rank) == ("array", np.float32, 2)
         assert not found.evidence.readonly
         assert f"array of float32 with shape {x.shape}" in found.evidence.shown
 
@@ -123,7 +123,7 @@ def test_pinned_memory_is_taken_and_other_host_memory_is_refused(monkeypatch: py
     monkeypatch.setattr(arguments, "is_page_locked", lambda array: True)
     found = describe(x)
     assert (found.family, found.device_id, found.pointer) == ("memory", None, x.ctypes.data)
-    assert (found.evidence.kind, found.evidence.dtype, found.evidence.rank) == ("array", np.float32, 2)
+    assert (found.evidence.category, found.evidence.dtype, found.evidence.rank) == ("array", np.float32, 2)
     assert found.evidence.shown == "pinned numpy array of float32 with shape (3, 3)"
     assert (found.shape, found.strides, found.contiguous) == ((3, 3), (6, 2), False)
     x.flags.writeable = False
@@ -140,7 +140,7 @@ def test_pinned_memory_is_taken_and_other_host_memory_is_refused(monkeypatch: py
 )
 def test_a_python_number_is_weak(value: Any, kind: type) -> None:
     found = describe(value)
-    assert (found.family, found.evidence.kind, found.evidence.python_type) == ("number", "weak", kind)
+    assert (found.family, found.evidence.category, found.evidence.python_type) == ("number", "weak", kind)
     assert found.evidence.dtype is None
     assert found.evidence.shown == f"{value!r}, a Python {kind.__name__}"
 
@@ -159,7 +159,7 @@ def test_a_large_int_is_of_the_next_type_that_can_hold_it() -> None:
 @pytest.mark.parametrize("value", [np.float32(2), np.int8(-3), np.bool_(True), np.complex64(1j), ml_dtypes.bfloat16(2)])
 def test_a_typed_scalar_has_its_dtype(value: Any) -> None:
     found = describe(value)
-    assert (found.family, found.evidence.kind) == ("number", "scalar")
+    assert (found.family, found.evidence.category) == ("number", "scalar")
     assert found.evidence.dtype == np.asarray(value).dtype
 
 
@@ -169,7 +169,7 @@ def test_numbers_of_ctypes() -> None:
         assert found.evidence.dtype == np.dtype(code)
         assert found.value == 1
     address = describe(ctypes.c_void_p(BASE))
-    assert (address.evidence.kind, address.pointer, address.base) == ("address", BASE, BASE)
+    assert (address.evidence.category, address.pointer, address.base) == ("address", BASE, BASE)
     assert describe(ctypes.c_void_p(None)).pointer == 0
     with pytest.raises(ArgumentError, match="c_char_p cannot be a kernel argument"):
         describe(ctypes.c_char_p(b"x"))
@@ -184,15 +184,15 @@ def test_structs_texts_tuples_and_none() -> None:
     Point.__annotations__ = {"x": np.float32}
     for value in (np.zeros((), dtype), np.zeros(1, dtype)[0], Point(np.float32(1))):
         found = describe(value)
-        assert (found.family, found.evidence.kind) == ("struct", "scalar")
+        assert (found.family, found.evidence.category) == ("struct", "scalar")
         assert found.evidence.dtype is not None
         assert found.evidence.dtype.names == ("x",)
         assert "with fields x" in found.evidence.shown
-    assert describe(None).evidence.kind == "address"
+    assert describe(None).evidence.category == "address"
     for argument in (describe((1, 2)), describe([1.0]), components(np.zeros(3))):
-        assert argument.evidence.kind == "object"
+        assert argument.evidence.category == "object"
     text = describe("[](int x) { return x; }")
-    assert (text.family, text.evidence.kind, text.evidence.text) == ("text", "functor", "[](int x) { return x; }")
+    assert (text.family, text.evidence.category, text.evidence.text) == ("text", "functor", "[](int x) { return x; }")
     assert [describe(value).family for value in ((1, 2), [1.0])] == ["tuple", "tuple"]
     assert components(np.zeros(3)).family == "tuple"
 
@@ -204,7 +204,7 @@ def test_buffers_without_a_dtype() -> None:
 
     found = describe(arrow())
     assert (found.family, found.device_id, found.pointer, found.base) == ("buffer", 1, BASE, BASE)
-    assert (found.evidence.kind, found.evidence.readonly) == ("address", False)
+    assert (found.evidence.category, found.evidence.readonly) == ("address", False)
     assert describe(arrow(is_mutable=False)).evidence.readonly
     with pytest.raises(ArgumentError, match="in host memory has no dtype"):
         describe(arrow(is_cpu=True))
@@ -229,7 +229,7 @@ def test_buffers_of_cuda_core(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ArgumentError, match="host memory that the device cannot reach"):
         describe(made(is_device_accessible=False))
     tensor_map = describe(core.TensorMapDescriptor()).evidence
-    assert (tensor_map.kind, tensor_map.shown, tensor_map.text) == ("object", "tensor map", "CUtensorMap")
+    assert (tensor_map.category, tensor_map.shown, tensor_map.text) == ("object", "tensor map", "CUtensorMap")
 
 
 def test_texture_and_surface_objects() -> None:
@@ -267,7 +267,7 @@ def test_arrays_with_dlpack_are_as_cuda_core_sees_them(kind: int, monkeypatch: p
     assert (found.family, found.device_id, found.pointer, found.base) == ("memory", 5, BASE, BASE)
     assert (found.shape, found.strides, found.contiguous) == ((2, 3), (4, 1), False)
     evidence = found.evidence
-    assert (evidence.kind, evidence.dtype, evidence.rank, evidence.readonly) == ("array", np.float32, 2, True)
+    assert (evidence.category, evidence.dtype, evidence.rank, evidence.readonly) == ("array", np.float32, 2, True)
     view.strides, view.readonly = None, False
     found = describe(value)
     assert (found.strides, found.contiguous, found.evidence.readonly) == ((3, 1), True, False)

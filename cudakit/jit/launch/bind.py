@@ -261,7 +261,7 @@ def _same_elements(parameter: BoundParameter, dtype: np.dtype) -> bool:
 def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.family == "none":
         return Fragment("{a} is None", "0", "q")
-    if argument.evidence.kind == "address":
+    if argument.evidence.category == "address":
         check_memory(argument, parameter, callee, where)
         _check_address(parameter, argument, where)
 
@@ -276,7 +276,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
         return Fragment(
             "type({a}) is {k}type", "{k}address({a})", "q", {"type": type(argument.value), "address": address}
         )
-    if argument.evidence.kind != "array":
+    if argument.evidence.category != "array":
         hint = ""
         if argument.family == "number":
             hint = "; a raw address is given as ctypes.c_void_p(address)"
@@ -364,7 +364,7 @@ def _array(
 
 
 def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
-    if argument.evidence.kind != "array":
+    if argument.evidence.category != "array":
         raise ArgumentError(f"{where} takes an array, {_got(argument)}")
     check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
@@ -386,7 +386,7 @@ def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, wher
 
 
 def _tensor(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
-    if argument.evidence.kind != "array":
+    if argument.evidence.category != "array":
         raise ArgumentError(f"{where} takes an array, {_got(argument)}")
     check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
@@ -575,11 +575,11 @@ def _tensor_map(argument: Argument, where: str) -> Fragment:
 def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, where: str, size: int) -> Fragment:
     """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
     value, dtype = argument.value, argument.evidence.dtype
-    if parameter.cpp == "8 bytes" and argument.evidence.kind == "array":
+    if parameter.cpp == "8 bytes" and argument.evidence.category == "array":
         # Of a kernel in compiled code that does not tell its types.
         return _pointer(parameter, argument, callee, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
-        if argument.evidence.kind == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
+        if argument.evidence.category == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
                 f"{where} points to a type that cudakit does not know, {_got(argument)}; give its bytes, as in "
                 "x.view('u1'), or a structured dtype of the same layout"
@@ -592,7 +592,7 @@ def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, wher
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
     widest = 16 if dtype is not None and dtype.kind == "c" else 8
-    if argument.evidence.kind == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
+    if argument.evidence.category == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
         raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")

@@ -245,7 +245,7 @@ def weak_choices(
     """Whether each argument is a Python int whose size alone chose its parameter's type."""
     types = {parameter.name for parameter in signature.template_parameters} - set(explicit)
     chosen = [
-        found.kind == "weak" and found.dtype is not None and str(without_const(parameter.type)) in types
+        found.category == "weak" and found.dtype is not None and str(without_const(parameter.type)) in types
         for parameter, found in pair_up(signature, evidence)
     ]
     return (*chosen, *[False] * (len(evidence) - len(chosen)))

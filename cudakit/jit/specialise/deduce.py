@@ -66,9 +66,9 @@ def deduce(
     """
     state = _Deduction(signature, dict(explicit), spell)
     # Python's numbers come last. The types of a pack are in the order of its arguments, and none depends on another's.
-    pairs = sorted(pair_up(signature, evidence), key=lambda pair: pair[1].kind == "weak" and not pair[0].pack)
+    pairs = sorted(pair_up(signature, evidence), key=lambda pair: pair[1].category == "weak" and not pair[0].pack)
     for parameter, known in pairs:
-        if known.kind == "weak":
+        if known.category == "weak":
             state.unify_weak(parameter, known)
         else:
             state.unify(parameter.type, known, parameter)
@@ -114,18 +114,18 @@ class _Deduction:
         """Match a parameter's type with what its argument says; what says nothing is left to the later checks."""
         cpp = without_const(cpp)
         match cpp:
-            case Pointer(target) if known.kind == "array" and known.dtype is not None:
+            case Pointer(target) if known.category == "array" and known.dtype is not None:
                 self.unify_dtype(without_const(target), known.dtype, known, parameter)
             case Named(name, None) if name in self.kinds:
-                if known.kind == "functor":
+                if known.category == "functor":
                     self.bind(name, known.text, parameter, known)
-                elif known.kind == "scalar" and known.dtype is not None:
+                elif known.category == "scalar" and known.dtype is not None:
                     self.unify_dtype(cpp, known.dtype, known, parameter)
-                elif known.kind == "array" and known.dtype is not None:
+                elif known.category == "array" and known.dtype is not None:
                     element = self.spell(known.dtype, f"argument {parameter.name}")
                     self.bind(name, f"{'const ' if known.readonly else ''}{element}*", parameter, known)
             case Named(name, (element, rank)) if (
-                name.split("::")[-1] in ("strided", "tensor") and known.kind == "array"
+                name.split("::")[-1] in ("strided", "tensor") and known.category == "array"
             ):
                 if isinstance(element, Named | Pointer | Opaque | Reference) and known.dtype is not None:
                     inner = without_const(element)
@@ -138,7 +138,7 @@ class _Deduction:
                         self.unify_dtype(inner, known.dtype, known, parameter)
                 if str(rank) in self.kinds:
                     self.bind(str(rank), str(known.rank), parameter, known)
-            case Named() if known.kind == "scalar" and known.dtype is not None:
+            case Named() if known.category == "scalar" and known.dtype is not None:
                 self.unify_dtype(cpp, known.dtype, known, parameter)
 
     def unify_dtype(self, cpp: CppType, dtype: np.dtype, known: Evidence, parameter: Parameter) -> None:

@@ -201,9 +201,18 @@ def bound_parameter(
             of_values = resolved(parse_type(underlying.pop()), declarations)
             dtype = scalar(str(of_values)) if not underlying else None
             return BoundParameter(name, shown, "unknown" if dtype is None else "scalar", dtype)
-        if known is not None and known.kind == "functor" and plain == resolved(parse_type(known.text), declarations):
+        if (
+            known is not None
+            and known.category == "functor"
+            and plain == resolved(parse_type(known.text), declarations)
+        ):
             return BoundParameter(name, shown, "functor")
-        if known is not None and known.kind == "scalar" and known.dtype is not None and known.dtype.names is not None:
+        if (
+            known is not None
+            and known.category == "scalar"
+            and known.dtype is not None
+            and known.dtype.names is not None
+        ):
             if book is not None:
                 book.written.setdefault(shown, known.dtype)
             return BoundParameter(name, shown, "struct", known.dtype)
@@ -301,7 +310,7 @@ def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, known:
         )
     if signature is not None and name not in _written(signature):
         raise TemplateError(f"{where} must stand in the kernel's head as it is: no alias, macro, #if or pack")
-    if known is not None and known.kind == "array" and known.rank != found.count:
+    if known is not None and known.category == "array" and known.rank != found.count:
         raise ArgumentError(f"{where} takes {found.count} dimensions, got {known.shown}")
     layout = plain_layout(found.count) if known is None or known.layout is None else known.layout
     return found._replace(kind="tensor", layout=layout)
@@ -636,13 +645,14 @@ def _checks(
         dtype = found.dtype
         known = parameters[number] if parameters is not None and number < len(parameters) else None
         position, compiled_position = compiled_position, compiled_position + (1 if known is None else known.parts)
-        if dtype is None or found.kind not in ("array", "scalar") or (known is not None and known.kind == "tensor"):
+        is_tensor = known is not None and known.kind == "tensor"
+        if dtype is None or found.category not in ("array", "scalar") or is_tensor:
             continue
         unknown = known is None or known.kind == "unknown"
         cpp = structs.parameter(position, expression)
         shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"
         if dtype.names is None:
-            if unknown and found.kind == "scalar":
+            if unknown and found.category == "scalar":
                 name = f"{expression}: parameter {known.name if known else position} ({shown})"
                 yield structs.number_assertion(cpp, name, dtype)
         elif doubtful or known is None or unknown or (known.dtype is not None and known.dtype.names):
