@@ -484,8 +484,8 @@ def _dlpack(value: Any) -> Argument:
     device_type = dlpack_device(value)
     if device_type not in (2, 3, 13):
         raise ArgumentError(
-            f"{type(value).__name__} is not in device memory (its DLPack device type is {device_type}) and this stream is "
-            "a GPU's; move it first, with cupy.asarray(x)"
+            f"{type(value).__name__} is not in device memory (its DLPack device type is {device_type}) and this stream "
+            "is a GPU's; move it first, with cupy.asarray(x)"
         )
     with exporting(value, "__dlpack__"):
         view = StridedMemoryView.from_dlpack(value, stream_ptr=-1)

@@ -171,8 +171,8 @@ def _alignment(dtype: np.dtype) -> int:
     return min(dtype.itemsize, 16)
 
 
-#: C++11 that the assertions use: the types of a kernel's parameters, and `kind`, the letter of a type. b is bool, c char, i
-#: and u are signed and unsigned integers, f is float and double. A vector or complex type has letter and size of its
+#: C++11 that the assertions use: the types of a kernel's parameters, and `kind`, the letter of a type. b is bool, c char;
+#: i and u are signed and unsigned integers, f is float and double. A vector or complex type has letter and size of its
 #: parts. Each of CUDA's floats that are classes has a letter of its own. v stands for other classes, w for all other
 #: types: enumerations, pointers. A source may have macros called T or N.
 SUPPORT: Final = (
@@ -336,16 +336,15 @@ def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
     if dtype.type is np.void:
         return ""
     where = shown.replace("\\", "\\\\").replace('"', '\\"')
-    text, number = "", "an integer"
+    text, shown_dtype = "", "an integer"
     if dtype.kind not in "biu":
-        number = str(dtype)
-        text = f'static_assert(!__is_enum({cpp}), "{where} is an enumeration; the Python side has {number}, no integer");\n'
+        shown_dtype = str(dtype)
+        message = f"{where} is an enumeration; the Python side has {shown_dtype}, no integer"
+        text = f'static_assert(!__is_enum({cpp}), "{message}");\n'
     if dtype.kind == "c" or (dtype.kind not in "biumM" and dtype.itemsize <= 2):
         fits = f"cudakit_layout::any<{cpp}, {_part_bytes(dtype)}, {_categories(dtype)}, 'w'>::value"
-        text += f'static_assert({fits}, "{where} is another type; the Python side has {number}");\n'
+        text += f'static_assert({fits}, "{where} is another type; the Python side has {shown_dtype}");\n'
     else:
         plain = f"!__is_class({cpp}) && !__is_union({cpp})"
-        text += (
-            f'static_assert({plain}, "{where} is a struct; the Python side has {number}; numpy.void is for bytes");\n'
-        )
+        text += f'static_assert({plain}, "{where} is a struct; the Python side has {shown_dtype}; numpy.void is for bytes");\n'
     return text
