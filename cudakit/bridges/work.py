@@ -193,7 +193,7 @@ def roles(op: str, kernel: Kernel) -> tuple[Role, ...]:
             f"{op}: the parameters of {signature.name} are not known; name one kernel, whose head stands in its source "
             "and takes a certain number of parameters"
         )
-    types = frozenset(p.name for p in signature.template_parameters if p.kind == "type")
+    types = frozenset(p.name for p in signature.template_parameters if p.category == "type")
     return tuple(_role(p.name, p.type, types) for p in signature.parameters)
 
 

@@ -1,1 +1,3 @@
-"""From a template to a launch: source → signature → specialise → compile → cache → load → launch, a room each."""
+"""From a source to a launch, a folder for each stage: source → signature → specialise → compile → cache → load →
+launch.
+"""

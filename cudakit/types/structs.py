@@ -171,9 +171,9 @@ def _alignment(dtype: np.dtype) -> int:
     return min(dtype.itemsize, 16)
 
 
-#: C++11 that the assertions use: the types of a kernel's parameters, and `kind`, the letter of a type. b is bool, c char;
-#: i and u are signed and unsigned integers, f is float and double. A vector or complex type has letter and size of its
-#: parts. Each of CUDA's floats that are classes has a letter of its own. v stands for other classes, w for all other
+#: C++11 that the assertions use: the types of a kernel's parameters, and `kind`, the letter of a type. b is bool, c is
+#: char, i and u are signed and unsigned integers, f is float and double. A vector or complex type has letter and size
+#: of its parts. Each of CUDA's floats that are classes has its own letter. v stands for other classes, w for all other
 #: types: enumerations, pointers. A source may have macros called T or N.
 SUPPORT: Final = (
     "".join(f"struct {row.names[0]};\n" for row in CLASS_FLOATS)
@@ -346,5 +346,6 @@ def number_assertion(cpp: str, shown: str, dtype: np.dtype) -> str:
         text += f'static_assert({fits}, "{where} is another type; the Python side has {shown_dtype}");\n'
     else:
         plain = f"!__is_class({cpp}) && !__is_union({cpp})"
-        text += f'static_assert({plain}, "{where} is a struct; the Python side has {shown_dtype}; numpy.void is for bytes");\n'
+        message = f"{where} is a struct; the Python side has {shown_dtype}; numpy.void is for bytes"
+        text += f'static_assert({plain}, "{message}");\n'
     return text

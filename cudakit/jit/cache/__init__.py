@@ -1,1 +1,1 @@
-"""Cache: an instance → its machine code, from memory, from disk, or by compiling once."""
+"""Cache stage: an instance → its machine code, from memory, from disk, or compiled once."""

@@ -1,1 +1,1 @@
-"""Compile: an instance → machine code, by NVRTC; what its messages and names mean."""
+"""Compile stage: an instance → machine code by NVRTC, with readable diagnostics and names."""

@@ -1,1 +1,1 @@
-"""Launch: kernel, configuration and arguments → work on a stream, checked and in order."""
+"""Launch stage: kernel, configuration and arguments → work on a stream, checked and in order."""

@@ -1,1 +1,1 @@
-"""Load: machine code → a kernel on one device, with its configurations and limits."""
+"""Load stage: machine code → a kernel on one device, with configurations and limits."""

@@ -1,1 +1,1 @@
-"""Signature: a source's text → template parameters and kernel parameters with their C++ types."""
+"""Signature stage: a source → template parameters and kernel parameters with their C++ types."""

@@ -1,6 +1,6 @@
-"""C++ declarations read by tree-sitter-cuda into the records of `types`: parameters, variables and aliases.
+"""Parse single C++ declarations by tree-sitter-cuda: parameters, variables and aliases.
 
-tree-sitter itself is imported when a `Grammar` is made, since a cached signature needs none.
+tree-sitter is imported when a `Grammar` is made: a cached signature does not need it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STANDARD_CONCEPTS: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What one declarator declares: a variable, an alias or a function, with the extents of its arrays as text."""
+    """A declared variable, alias or function, with the extents of its arrays as text."""
 
     name: str
     type: CppType
@@ -49,12 +49,12 @@ _Type: TypeAlias = CppType | _Array
 
 
 class Grammar:
-    """Reader of single declarations. ``volatile`` is dropped: it changes nothing of what an argument must be.
+    """A parser of single declarations. It drops ``volatile``, which does not change what an argument must be.
 
     Parameters
     ----------
     values : frozenset of str
-        Names known to be values, which a template argument list may mention.
+        Names of values, which a template argument list may mention.
     concepts : frozenset of str
         Names of the concepts that the source declares.
     """
@@ -71,12 +71,12 @@ class Grammar:
     def head(
         self, template: str, parameters: str
     ) -> tuple[tuple[TemplateParameter, ...], tuple[Parameter, ...] | None]:
-        """Template parameters and parameters of a function; None for parameters that cannot be parsed.
+        """Parse template parameters and parameters of a function; the latter are None if they cannot be parsed.
 
         Parameters
         ----------
         template : str
-            ``<…>``, or ``""`` where the function is no template.
+            ``<…>``, or ``""`` if the function is no template.
         parameters : str
             ``(…)``.
         """
@@ -91,25 +91,27 @@ class Grammar:
         if root is None:
             return self._template_parts(template), None
         nodes = [node for node in _find(root, "parameter_list").named_children if node.type != "comment"]
-        found = self._template_parameters(root, nodes) if template else ()
-        self._dependent = frozenset(parameter.name for parameter in found if parameter.kind != "value")
-        values = frozenset(parameter.name for parameter in found if parameter.kind == "value")
+        declared = self._template_parameters(root, nodes) if template else ()
+        self._dependent = frozenset(parameter.name for parameter in declared if parameter.category != "value")
+        values = frozenset(parameter.name for parameter in declared if parameter.category == "value")
         self._values = (self._known_values - self._dependent) | values
         read = [self._parameter(node) for node in nodes]
         if read == [Parameter("", Named("void"))]:
             read = []
         if any(packs) and len(packs) == len(read):
-            read = [replace(each, pack=each.pack or pack) for each, pack in zip(read, packs, strict=True)]
+            read = [
+                replace(parameter, pack=parameter.pack or pack) for parameter, pack in zip(read, packs, strict=True)
+            ]
         defaults = [default_of(part) for part in split_at(parameters[1:-1])]
         if any(defaults) and len(defaults) == len(read):
-            read = [replace(each, default=default) for each, default in zip(read, defaults, strict=True)]
-        return _with_invented(found, read)
+            read = [replace(parameter, default=default) for parameter, default in zip(read, defaults, strict=True)]
+        return _with_invented(declared, read)
 
     def _function_root(self, template: str, parameters: str) -> Node | None:
         return self._root(f"{f'template {template} ' if template else ''}void f{parameters} {{}}")
 
     def _mend_template(self, template: str) -> str:
-        """`template` with ``typename`` for each concept whose parameter has a default, which the grammar lacks."""
+        """Replace each concept whose parameter has a default by ``typename``: the grammar lacks such defaults."""
         parts = split_at(template[1:-1]) if template else []
         for i, part in enumerate(parts):
             constrained = _CONSTRAINED.fullmatch(part)
@@ -118,24 +120,24 @@ class Grammar:
         return f"<{', '.join(parts)}>" if parts else ""
 
     def _template_parts(self, template: str) -> tuple[TemplateParameter, ...]:
-        """Template parameters each read by itself, for a head that cannot be parsed whole."""
-        found: list[TemplateParameter] = []
+        """Parse template parameters one by one, for a signature that cannot be parsed whole."""
+        parameters: list[TemplateParameter] = []
         for part in split_at(template[1:-1]) if template else ():
             root = self._function_root(f"<{part}>", "()")
             if root is not None:
-                found += self._template_parameters(root, [])
+                parameters += self._template_parameters(root, [])
                 continue
             declared, _, default = part.partition("=")
             words = re.findall(r"[^\s<>,.]+", declared)
-            kind: Literal["type", "value"] = "type" if words and words[0] in ("typename", "class") else "value"
+            category: Literal["type", "value"] = "type" if words and words[0] in ("typename", "class") else "value"
             name = words[-1] if len(words) > 1 else ""
-            value_type = None if kind == "type" else Opaque(squeeze(declared))
+            value_type = None if category == "type" else Opaque(squeeze(declared))
             default = " ".join(default.split())
-            found.append(TemplateParameter(name, kind, value_type, default or None, "..." in declared))
-        return tuple(found)
+            parameters.append(TemplateParameter(name, category, value_type, default or None, "..." in declared))
+        return tuple(parameters)
 
     def declaration(self, text: str) -> tuple[Variable, ...]:
-        """What `text`, a declaration without its semicolon, declares; nothing where it cannot be parsed."""
+        """Parse a declaration without its semicolon; return nothing if it cannot be parsed."""
         self._values, self._dependent = self._known_values, frozenset()
         root = self._root(text + ";")
         node = root.named_children[0] if root is not None and root.named_child_count else None
@@ -166,27 +168,27 @@ class Grammar:
         self._dependent, self._values = frozenset(), self._known_values
         while True:
             read = tuple(self._template_parameter(node, names) for node in nodes if node.type != "comment")
-            self._dependent = frozenset(parameter.name for parameter in read if parameter.kind != "value")
+            self._dependent = frozenset(parameter.name for parameter in read if parameter.category != "value")
             # `template <Scalar T> f(T)`: only a concept's parameter can be the type of a parameter.
-            values = {parameter.name for parameter in read if parameter.kind == "value"}
+            values = {parameter.name for parameter in read if parameter.category == "value"}
             used = {name for node in parameters for name in _bare_types(self._parameter(node).type)} & values
             if not used:
                 return read
             names |= used
 
     def _template_parameter(self, node: Node, types: set[str]) -> TemplateParameter:
-        kind: Literal["type", "template"] = "type"
+        category: Literal["type", "template"] = "type"
         if node.type == "template_template_parameter_declaration":
-            kind, node = "template", node.named_children[-1]
+            category, node = "template", node.named_children[-1]
         if node.type.endswith("type_parameter_declaration"):
             name = next((_text(child) for child in node.named_children if child.type == "type_identifier"), "")
-            if (named := node.child_by_field_name("name")) is not None:
-                name = _text(named)
+            if (name_node := node.child_by_field_name("name")) is not None:
+                name = _text(name_node)
             default = node.child_by_field_name("default_type")
-            if named is None and default is not None:
+            if name_node is None and default is not None:
                 name = ""
             pack = node.type.startswith("variadic")
-            return TemplateParameter(name, kind, None, default and _text(default), pack)
+            return TemplateParameter(name, category, None, default and _text(default), pack)
         parameter = self._parameter(node)
         default = node.child_by_field_name("default_value")
         text = default and _words(default)
@@ -209,7 +211,7 @@ class Grammar:
         return Parameter(name, cpp, pack)
 
     def _base(self, node: Node) -> CppType:
-        """Type that the specifiers of `node` name."""
+        """Return the type that the specifiers of `node` name."""
         const = any(child.type == "type_qualifier" and _text(child) == "const" for child in node.named_children)
         cpp = self._named(node.child_by_field_name("type"))
         return replace(cpp, const=True) if const else cpp
@@ -263,26 +265,26 @@ class Grammar:
         return self._declared(self._base(node), node.child_by_field_name("declarator"))[0]
 
     def _declared(self, base: _Type, node: Node | None) -> tuple[_Type, str, bool]:
-        """Type, name and whether it is a pack, of declarator `node` applied to `base`."""
+        """Apply declarator `node` to type `base`; return type, name and whether it is a pack."""
         cpp, pack = base, False
         while node is not None:
-            kind = node.type
-            if kind in _IDENTIFIERS or kind == "qualified_identifier":
+            node_type = node.type
+            if node_type in _IDENTIFIERS or node_type == "qualified_identifier":
                 return cpp, _text(node), pack
-            if kind.endswith("pointer_declarator"):
+            if node_type.endswith("pointer_declarator"):
                 qualifiers = {word for child in node.named_children if "declarator" not in child.type
                               for word in _text(child).split()}  # fmt: skip
                 cpp = Pointer(_whole(cpp), "const" in qualifiers, bool(qualifiers & _RESTRICT))
-            elif kind.endswith("reference_declarator"):
+            elif node_type.endswith("reference_declarator"):
                 cpp = Reference(_whole(cpp), node.children[0].type == "&&")
-            elif kind.endswith("array_declarator"):
+            elif node_type.endswith("array_declarator"):
                 size = node.child_by_field_name("size")
                 extent = "" if size is None else _words(size)
                 inner = cpp.extents if isinstance(cpp, _Array) else ()
                 cpp = _Array(cpp.element if isinstance(cpp, _Array) else cpp, (extent, *inner))
-            elif kind.endswith("function_declarator"):
+            elif node_type.endswith("function_declarator"):
                 return self._function(cpp, node)
-            elif kind == "variadic_declarator":
+            elif node_type == "variadic_declarator":
                 pack = True
             node = node.child_by_field_name("declarator") or _last_declarator(node)
         return cpp, "", pack
@@ -295,13 +297,13 @@ class Grammar:
 
 
 def squeeze(text: str) -> str:
-    """`text` on one line, without the spaces that C++ does not need inside a type's name."""
+    """Return `text` on one line, without the spaces that a type's name does not need."""
     text = " ".join(text.split())
     return re.sub(r"\s*::\s*|(?<=[<(])\s+|\s+(?=[<>(),])|(?<=>)\s+(?=[>*&:])", lambda match: match[0].strip(), text)
 
 
 def _words(node: Node) -> str:
-    """Text of an expression on one line, its operators spaced as they were."""
+    """Return an expression on one line, with its operators spaced as written."""
     return " ".join((node.text or b"").decode().split())
 
 
@@ -313,24 +315,26 @@ def _whole(cpp: _Type) -> CppType:
     return Opaque(str(cpp)) if isinstance(cpp, _Array) else cpp
 
 
-def _find(node: Node, kind: str) -> Node:
-    """First node of `kind` in `node`, breadth first."""
+def _find(node: Node, node_type: str) -> Node:
+    """Return the first node of type `node_type` in `node`, breadth first."""
     level = [node]
     while level:
         for candidate in level:
-            if candidate.type == kind:
+            if candidate.type == node_type:
                 return candidate
         level = [child for candidate in level for child in candidate.named_children]
-    raise LookupError(kind)
+    raise LookupError(node_type)
 
 
 def _last_declarator(node: Node) -> Node | None:
-    kinds = [child for child in node.named_children if child.type.endswith("declarator") or child.type in _IDENTIFIERS]
-    return kinds[-1] if kinds else None
+    declarators = [
+        child for child in node.named_children if child.type.endswith("declarator") or child.type in _IDENTIFIERS
+    ]
+    return declarators[-1] if declarators else None
 
 
 def _is_function(node: Node | None) -> bool:
-    """Whether a declarator is a function's, whatever it returns, and not that of a pointer to one."""
+    """Return whether a declarator declares a function, and not a pointer to a function."""
     while node is not None and node.type in ("pointer_declarator", "reference_declarator"):
         node = node.child_by_field_name("declarator") or _last_declarator(node)
     if node is None or node.type != "function_declarator":
@@ -342,7 +346,7 @@ def _is_function(node: Node | None) -> bool:
 def _with_invented(
     template: tuple[TemplateParameter, ...], parameters: list[Parameter]
 ) -> tuple[tuple[TemplateParameter, ...], tuple[Parameter, ...]]:
-    """The head with a template parameter for each ``auto`` among the types of the parameters, as C++20 has it."""
+    """Add a template parameter for each ``auto`` parameter, as C++20 does."""
     invented: list[TemplateParameter] = []
     read: list[Parameter] = []
     for position, parameter in enumerate(parameters):

@@ -1,9 +1,9 @@
-"""The device's part of an nvcc program: what kernels use stays, host code becomes spaces.
+"""Cut the device code out of an nvcc program: code that kernels use stays, host code becomes spaces.
 
-A function stays if it is annotated for the device, or ``constexpr``, and if what stays uses its name; types, aliases,
-enumerations and constants stay if their names are used. Kernels and variables in device memory are always there. What
-nvcc would include by itself is included where its names are used. What nvcc takes and NVRTC, or the reading of
-signatures, does not is written as both take it (`with_written_kernels`, `without_gnu`).
+A function stays if it is annotated for the device, or ``constexpr``, and if code that stays uses its name. Types,
+aliases, enumerations and constants stay if their names are used. Kernels and variables in device memory always stay.
+Headers that nvcc includes implicitly are included if their names are used. Code that nvcc accepts and NVRTC, or the
+signature's parser, refuses is rewritten (`with_written_kernels`, `without_gnu`).
 """
 
 from __future__ import annotations
@@ -56,13 +56,14 @@ _KNOWN_NAMESPACES: Final = frozenset({"std", "cooperative_groups", "nvcuda", "cu
 
 
 def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] = ()) -> Source:
-    """`source` without its host code, its own headers written out in it.
+    """Return `source` without its host code, with its own headers written out.
 
     Parameters
     ----------
     source : Source
+        The nvcc program.
     folders : iterable of str
-        Where else than beside it the project's headers are.
+        Further folders of the project's headers.
     defined : iterable of str
         Macros of the command line.
     """
@@ -70,19 +71,19 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
     # NVRTC is no nvcc for CUDA's headers, but for the program it is.
     text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat))
     cutter = _Cutter(with_written_kernels(text), frozenset(defined))
-    kept = cutter.kept()
+    device_text = cutter.device_text()
     headers = dict.fromkeys([*cutter.bracketed_headers(), *cutter.implicit_headers()])
     includes = "".join(f"#include <{header}>\n" for header in headers)
     if not cutter.used.isdisjoint(_GNU_WORDS):
         includes += "#include <cudakit/gnu.cuh>\n"
     namespaces = "".join(f"{namespace}\n" for namespace in cutter.namespaces())
-    text = f'{includes}{namespaces}#line 1 "{preprocessor.escaped(source.name)}"\n{kept}'
+    text = f'{includes}{namespaces}#line 1 "{preprocessor.escaped(source.name)}"\n{device_text}'
     return replace(source, text=text, host_code="skip", left_out=left_out, whole=source, origin=None)
 
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A declaration at namespace scope: what it declares, and whether it stays."""
+    """A declaration at namespace scope: the names that it declares, and whether it always stays."""
 
     piece: outline.Piece
     names: frozenset[str]
@@ -91,12 +92,12 @@ class _Item:
 
 
 class _Cutter:
-    """What of a text stays.
+    """The device code of a source.
 
     Parameters
     ----------
     text : str
-        Without comments.
+        Source without comments.
     defined : frozenset of str
         Macros of the command line.
     """
@@ -109,23 +110,23 @@ class _Cutter:
         self._called = preprocessor.CalledMacros(text)
         self._braces = {macro.name for macro in self._outline.macros if macro.body.count("{") != macro.body.count("}")}
         self._annotations = _writing(_ANNOTATIONS, self._macros)
-        self._launching = frozenset(self._named_at_launches())
+        self._launching = frozenset(self._names_at_launches())
         self._arguments, self._launched = written_by_host(self._outline, self._annotations)
         self._cut: list[tuple[int, int]] = []
         self._of_host: set[str] = set()
-        self._taken: set[str] | None = None
+        self._parameter_kinds: set[str] | None = None
         self._assertions: list[_Item] = []
         self._items = list(self._read())
         self.used: set[str] = set()
-        self._kept = self._reach()
+        self._reached = self._reach()
 
-    def kept(self) -> str:
-        """The text, with spaces for what is left out; its directives stay."""
-        staying = {id(item) for item in self._kept}
+    def device_text(self) -> str:
+        """Return the source with host code blanked; directives stay."""
+        staying = {id(item) for item in self._reached}
         cut = [*self._cut, *((self._first(i.piece), i.piece.end) for i in self._items if id(i) not in staying)]
         text = _without(self._text, cut)
-        bodies = [(item.piece.first, item.piece.end) for item in self._kept]
-        conditionals = Conditionals(text, _of(text, bodies), self.used)
+        bodies = [(item.piece.first, item.piece.end) for item in self._reached]
+        conditionals = Conditionals(text, _only(text, bodies), self.used)
 
         def is_inside(offset: int) -> bool:
             return any(start < offset < end for start, end in bodies) and not any(
@@ -150,7 +151,7 @@ class _Cutter:
         return without_gnu(text)
 
     def _first(self, piece: outline.Piece) -> int:
-        """Where `piece` begins, behind the labels of a class and macros that open or close a namespace."""
+        """Return the offset of `piece` after the labels of a class, and macros that open or close a namespace."""
         labels = _LABELS.match(piece.text)
         first = piece.start + (labels.end() if labels else 0)
         while (word := _LEADING_WORD.match(self._outline.text, first, piece.end)) and word[1] in self._braces:
@@ -158,18 +159,18 @@ class _Cutter:
         return first
 
     def _refusal(self, match: re.Match[str], is_inside: bool, conditionals: Conditionals, host_needs: bool) -> str:
-        """An ``#error`` for a header that is missing, or nothing where only host code needs it.
+        """Return an ``#error`` for a missing header, or spaces if only host code needs it.
 
-        `host_needs` says whether host code uses names that nothing else declares.
+        `host_needs`: host code uses names that nothing else declares.
         """
         # A library's header decides over a project's code at most by defaults.
         only_defaults = match[1].startswith("<") and host_needs
-        asked = conditionals.asked_behind(match.start(), only_defaults)
-        asked = [(offset, name) for offset, name in asked if name not in self._defined]
+        macros = conditionals.macros_asked_behind(match.start(), only_defaults)
+        macros = [(offset, name) for offset, name in macros if name not in self._defined]
         if is_inside:
             reason = "it stands in device code"
-        elif asked:
-            names = " and ".join(f"{name} (line {self._outline.line(offset)})" for offset, name in asked[:3])
+        elif macros:
+            names = " and ".join(f"{name} (line {self._outline.line(offset)})" for offset, name in macros[:3])
             reason = f"it may define {names}, on which device code depends"
         elif match[1].startswith('"') and not host_needs:
             reason = "no host code uses it"
@@ -180,23 +181,25 @@ class _Cutter:
             "or an empty file of that name if only the host needs it"
         )
 
-    def _undeclared(self, kept: str) -> set[str]:
-        """Names in host code that only a missing header can declare."""
+    def _undeclared(self, device_text: str) -> set[str]:
+        """Return the names in host code that only a missing header can declare."""
         host = "".join(
             letter if letter == "\n" or left == " " else " "
             for letter, left in zip(
-                preprocessor.DIRECTIVE.sub(lambda match: preprocessor.blank(match[0]), self._text), kept, strict=True
+                preprocessor.DIRECTIVE.sub(lambda match: preprocessor.blank(match[0]), self._text),
+                device_text,
+                strict=True,
             )
         )
         names = {name for item in self._items for name in item.names}
         return undeclared(host, names | self._macros.keys())
 
     def namespaces(self) -> Iterator[str]:
-        """Empty namespaces, for those that are used as a whole though no header may declare them any more."""
+        """Yield empty namespaces for ``using namespace`` of namespaces that no remaining header may declare."""
         aliases = {name for i in self._items if re.match(r"\s*namespace\b", i.piece.text) for name in i.names}
-        for item in self._kept:
-            found = _USING_NAMESPACE.search(item.piece.text)
-            parts = [part.strip() for part in found[1].split("::") if part.strip()] if found else []
+        for item in self._reached:
+            match = _USING_NAMESPACE.search(item.piece.text)
+            parts = [part.strip() for part in match[1].split("::") if part.strip()] if match else []
             if parts == ["chrono"] and "std" in self.used:
                 parts = ["std", "chrono"]
             if (len(parts) == 1 and parts[0] in _KNOWN_NAMESPACES) or parts[:1] in (["cuda"], ["nvcuda"]):
@@ -205,12 +208,12 @@ class _Cutter:
                 yield "".join(f"namespace {part} {{ " for part in parts) + "}" * len(parts)
 
     def implicit_headers(self) -> list[str]:
-        """Headers that nvcc includes by itself, or that others include for it, of which names are used."""
-        wide = any(re.search(r"\busing\s+(?:namespace\s+)?std\b", item.piece.text) for item in self._kept)
+        """Return the headers that nvcc includes implicitly, and whose names are used."""
+        wide = any(re.search(r"\busing\s+(?:namespace\s+)?std\b", item.piece.text) for item in self._reached)
         return headers_of(self.used | ({f"std::{name}" for name in self.used} if wide else set()))
 
     def bracketed_headers(self) -> Iterator[str]:
-        """Headers that are included inside of braces, as of ``extern "C"``, which C++'s own do not bear."""
+        """Yield headers that are included inside braces, as in ``extern "C" {``; C++ headers cannot stand there."""
         braces = [(match.start(), 1 if match[0] == "{" else -1) for match in re.finditer("[{}]", self._outline.text)]
         depth, position = 0, 0
         for match in _INCLUDE.finditer(self._text):
@@ -221,7 +224,7 @@ class _Cutter:
                 yield match[1]
 
     def _without_instantiations(self, directive: re.Match[str]) -> str:
-        """`directive` without a body that instantiates functions of the host's, since those are cut."""
+        """Remove the body of a macro that only instantiates host functions, because these are cut."""
         macro = _DEFINE.match(directive[2]) if directive[1] == "define" else None
         if macro is None or not self._annotations.isdisjoint(_WORD.findall(macro[3])):
             return directive[0]
@@ -231,24 +234,24 @@ class _Cutter:
         start = directive.start(2) + macro.start(3) - directive.start()
         return directive[0][:start] + preprocessor.blank(directive[0][start:])
 
-    def _named_at_launches(self) -> Iterator[str]:
-        """Names in the bodies of functions that launch kernels."""
+    def _names_at_launches(self) -> Iterator[str]:
+        """Yield the names in the bodies of functions that launch kernels."""
         for piece in self._outline.pieces:
-            body = self._outline.text[piece.start : piece.end] if piece.kind == "function" else ""
+            body = self._outline.text[piece.start : piece.end] if piece.category == "function" else ""
             if "<<<" in body:
                 yield from _WORD.findall(body)
 
-    def _may_be_given(self, item: _Item) -> bool:
-        """Whether a declaration may be a template argument of a kernel though the text does not name it as one.
+    def _may_be_template_argument(self, item: _Item) -> bool:
+        """Return whether a declaration may be a kernel's template argument although the source does not name it as one.
 
-        That is a function of the device alone where a kernel's parameter is a function, and a constant that is a plain
-        expression where one is a value.
+        Possible are device functions, if a template parameter is a function, and constants with a plain value, if one
+        is a value.
         """
         text = item.piece.text
         words = set(_WORD.findall(self._outline.text[item.piece.start : item.piece.end]))
         if words & self._of_host or _OF_HOST.search(self._outline.text, item.piece.start, item.piece.end):
             return False
-        if item.piece.kind == "function":
+        if item.piece.category == "function":
             return "__device__" in words and "__host__" not in words and "functions" in self._parameters()
         before, _, value = text.partition("=")
         is_plain = _CONSTANT.search(before) and value and not re.search(r"[({]", text)
@@ -256,8 +259,8 @@ class _Cutter:
         return bool(is_plain) and not others and "values" in self._parameters()
 
     def _parameters(self) -> set[str]:
-        """What template parameters of kernels stand for: ``values``, ``functions``."""
-        if self._taken is None:
+        """Return the categories of the kernels' template parameters: ``values``, ``functions``."""
+        if self._parameter_kinds is None:
             heads = [
                 item.piece.text[: outline.after_template(item.piece.text)]
                 for item in self._items
@@ -268,15 +271,15 @@ class _Cutter:
             aliases = {word for part in values for word in _WORD.findall(part)}
             pointed = any(item.names & aliases and _POINTER_TO_FUNCTION.search(item.piece.text) for item in self._items)
             is_function = pointed or any(re.search(r"\(\s*[*&]|\bauto\b", part) for part in values)
-            self._taken = {word for word, holds in (("values", values), ("functions", is_function)) if holds}
-        return self._taken
+            self._parameter_kinds = {word for word, holds in (("values", values), ("functions", is_function)) if holds}
+        return self._parameter_kinds
 
     def _read(self) -> Iterator[_Item]:
         members: list[outline.Piece] = []
         for piece in self._outline.pieces:
             if piece.in_class:
                 members.append(piece)
-            elif piece.kind != "record":
+            elif piece.category != "record":
                 inner = [member for member in members if member.start >= piece.start]
                 members = []
                 if _STATIC_ASSERT.match(piece.text):
@@ -288,7 +291,7 @@ class _Cutter:
                     self._of_host.update(_DECLARED.findall(outline.without_groups(piece.text)))
 
     def _item(self, piece: outline.Piece, members: list[outline.Piece]) -> _Item | None:
-        """The declaration `piece`, or None for the host's."""
+        """Return the declaration `piece`, or None if it is host code."""
         text = outline.without_attributes(piece.text)
         words = set(_WORD.findall(text))
         flat = _without_angles(outline.without_groups(re.sub(r"\[[^\[\]]*\]", "[]", text)))
@@ -296,9 +299,9 @@ class _Cutter:
         if words & self._annotations:
             operator = re.search(r"\boperator\b", flat) is not None
             expanded = words | {word for name in words & self._macros.keys() for word in self._macros[name]}
-            function = piece.kind == "function" or "()" in flat.partition("=")[0]
+            function = piece.category == "function" or "()" in flat.partition("=")[0]
             is_kernel = "__global__" in expanded
-            if not is_kernel and piece.kind == "function" and _OF_HOST.search(text):
+            if not is_kernel and piece.category == "function" and _OF_HOST.search(text):
                 return None  # an overload for the host's types
             # What a macro writes has names of its own.
             written = any(word in self._called for word in words & self._annotations)
@@ -307,7 +310,7 @@ class _Cutter:
         head = text[outline.after_template(text) :]
         if _USING_NAMESPACE.search(text):
             return _Item(piece, frozenset(), True)
-        if _NEUTRAL.match(head) and (piece.kind == "declaration"):
+        if _NEUTRAL.match(head) and (piece.category == "declaration"):
             if (record := outline.record_name(text.partition("{")[0])) is not None:
                 # Bases stand beside the name.
                 tail = flat.rpartition("}")[2] if "{}" in flat else ""
@@ -330,25 +333,27 @@ class _Cutter:
         if _REFERENCE.match(text):  # gone from CUDA, which the compiler then says
             return _Item(piece, names, False)
         is_constant = _CONSTANT.search(flat.partition("=")[0]) is not None
-        if "constexpr" in words or (is_constant and piece.kind == "declaration" and "()" not in flat.partition("=")[0]):
+        if "constexpr" in words or (
+            is_constant and piece.category == "declaration" and "()" not in flat.partition("=")[0]
+        ):
             return _Item(piece, names, bool(names & self._launched), members)
         if (call := _MACRO_CALL.match(text)) and call[1] in self._called:
             return self._written(piece, self._called.expanded(text, piece.start))
         return None
 
     def _written(self, piece: outline.Piece, text: str) -> _Item | None:
-        """The call of a macro, `piece`, as one declaration of all that it writes, `text`; None for the host's."""
+        """Return a macro call as one declaration of everything in its expansion `text`; None if it is host code."""
         if text.count("{") != text.count("}"):  # of a namespace's two braces
             return _Item(piece, frozenset(), True)
         pieces = outline.outline(text if text.rstrip().endswith(("}", ";")) else f"{text};").pieces
-        parts = [part for part in pieces if not part.in_class and part.kind != "record" and part.text.strip()]
+        parts = [part for part in pieces if not part.in_class and part.category != "record" and part.text.strip()]
         items = [item for part in parts if (item := self._item(part, []))]
         if not items or _OF_HOST.search(text):
             return None
         return _Item(piece, frozenset().union(*(item.names for item in items)), any(item.is_root for item in items))
 
     def _with_macros(self, words: set[str]) -> set[str]:
-        """`words`, and those that the macros among them stand for."""
+        """Return `words`, and the names in the expansions of the macros among them."""
         reached, pending = set(words), list(words)
         while pending:
             more = {word.rpartition("::")[2] for word in self._macros.get(pending.pop(), ())} - reached
@@ -357,29 +362,29 @@ class _Cutter:
         return reached
 
     def _may_be_argument(self, piece: outline.Piece, members: list[outline.Piece]) -> bool:
-        """Whether a class may be an instance's template argument though no kernel names it, as functors and traits are.
+        """Return whether a class may be a template argument although no kernel names it, like functors and traits.
 
-        What has functions for the device, and templates with no functions that a launching function names.
+        A functor has device functions. Traits are a template without functions that a launching function names.
         """
         functor = any(self._annotations & set(_WORD.findall(member.text)) for member in members)
         traits = (
             outline.after_template(piece.text)
             and outline.record_name(piece.text.partition("{")[0]) in self._launching
-            and not any(member.kind == "function" for member in members)
+            and not any(member.category == "function" for member in members)
         )
         return bool(functor or traits)
 
     def _reach(self) -> list[_Item]:
-        """Declarations that kernels use, by their names; what they do not need of their members is cut."""
+        """Return the declarations that kernels use, by name; members that are not needed are cut."""
         by_name: dict[str, list[_Item]] = {}
         for item in self._items:
             for name in item.names:
                 by_name.setdefault(name, []).append(item)
-        kept: dict[int, _Item] = {}
+        reached: dict[int, _Item] = {}
 
         def keep(item: _Item) -> None:
             pending = [item]
-            kept[id(item)] = item
+            reached[id(item)] = item
             while pending:
                 words = self._words(pending.pop())
                 while words:
@@ -390,8 +395,8 @@ class _Cutter:
                     last = word.rpartition("::")[2].strip()
                     words |= self._macros.get(last, frozenset()) - self.used
                     for used in by_name.get(last, ()):
-                        if id(used) not in kept:
-                            kept[id(used)] = used
+                        if id(used) not in reached:
+                            reached[id(used)] = used
                             pending.append(used)
 
         for item in self._items:
@@ -399,21 +404,21 @@ class _Cutter:
                 keep(item)
         self._declared = frozenset(by_name)
         for item in self._items:
-            if id(item) not in kept and self._may_be_given(item):
+            if id(item) not in reached and self._may_be_template_argument(item):
                 keep(item)
         declared = by_name.keys() | self._macros.keys()
         for item in self._assertions:
             words = self._words(item)
-            others = [used for word in words for used in by_name.get(word, ()) if id(used) not in kept]
+            others = [used for word in words for used in by_name.get(word, ()) if id(used) not in reached]
             if not words & declared & self.used or words & self._of_host:
                 continue
             if not any(_OF_HOST.search(self._outline.text, i.piece.start, i.piece.end) for i in (item, *others)):
                 keep(item)
         self._items += self._assertions
-        return [item for item in self._items if id(item) in kept]
+        return [item for item in self._items if id(item) in reached]
 
     def _words(self, item: _Item) -> set[str]:
-        """Names in a declaration, once the host's members are cut out of it."""
+        """Return the names in a declaration, after its host members are cut."""
         cut = [(self._first(member), member.end) for member in item.members if self._is_host(member)]
         self._cut += cut
         text = self._outline.text[item.piece.start : item.piece.end]
@@ -423,36 +428,36 @@ class _Cutter:
         return preprocessor.qualified_names(text)
 
     def _is_host(self, member: outline.Piece) -> bool:
-        """Whether a member of a class is a function of the host's."""
+        """Return whether a member of a class is a host function."""
         text = outline.without_attributes(member.text)
         words = set(_WORD.findall(text))
-        if member.kind == "record" or words & (
+        if member.category == "record" or words & (
             self._annotations | {"constexpr", "virtual", "override", "using", "static_assert"}
         ):
             return False
         flat = outline.without_groups(text)
         if re.search(r"=\s*(?:default|delete|0)\s*$", flat):
             return False
-        return member.kind == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
+        return member.category == "function" or ("typedef" not in words and _MEMBER_FUNCTION.search(flat) is not None)
 
 
 def _writing(words: Set[str], macros: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """`words`, and the macros that stand for one of them."""
-    found = frozenset(words)
-    while more := {name for name, names in macros.items() if name not in found and names & found}:
-        found |= more
-    return found
+    """Return `words`, and the macros that expand to one of them."""
+    result = frozenset(words)
+    while more := {name for name, names in macros.items() if name not in result and names & result}:
+        result |= more
+    return result
 
 
 def _without_angles(text: str) -> str:
-    """`text` without the template arguments behind its names."""
+    """Remove the template arguments after names."""
     while (shorter := _ANGLES.sub("", text)) != text:
         text = shorter
     return text
 
 
-def _of(text: str, spans: Iterable[tuple[int, int]]) -> str:
-    """`text` with spaces for all that is outside of `spans`."""
+def _only(text: str, spans: Iterable[tuple[int, int]]) -> str:
+    """Blank everything outside of `spans`."""
     parts, behind = [], 0
     for start, end in sorted(spans):
         start = max(start, behind)
@@ -463,7 +468,7 @@ def _of(text: str, spans: Iterable[tuple[int, int]]) -> str:
 
 
 def _without(text: str, cut: Iterable[tuple[int, int]]) -> str:
-    """`text` with spaces for all that is in `cut` but directives."""
+    """Blank everything in `cut` except directives."""
     directives = [match.span() for match in preprocessor.DIRECTIVE.finditer(preprocessor.without_literals(text))]
     parts, behind, following = [], 0, 0
     for start, end in sorted(cut):
@@ -491,7 +496,7 @@ _KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__gl
 
 
 def with_written_kernels(text: str) -> str:
-    """`text` with what macros write in the place of their calls, where that is kernels."""
+    """Expand macro calls that write kernels."""
     if not _KERNEL_MACRO.search(text):
         return text
     called, macros = preprocessor.CalledMacros(text), preprocessor.words_of_macros(text)
@@ -517,13 +522,13 @@ def with_written_kernels(text: str) -> str:
 
 
 def without_gnu(text: str) -> str:
-    """`text` with C++ for GNU's casts of braces, ``(float2){1, 2}``, and statements in brackets."""
+    """Rewrite GNU's brace casts, ``(float2){1, 2}``, and statement expressions as C++."""
     # Without the brackets a cast of braces is C++.
     return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
 
 
 def _statements_called(text: str) -> str:
-    """`text` with GNU's statements in brackets, ``({ int a = f(); a; })``, as calls of lambdas."""
+    """Rewrite GNU's statement expressions, ``({ int a = f(); a; })``, as calls of lambdas."""
     position = 0
     while opening := _STATEMENTS.search(text, position):
         position = opening.end()
@@ -545,18 +550,19 @@ _MOST_LONG: Final = 400
 
 
 def written_by_host(source: outline.Outline, annotations: Set[str]) -> tuple[set[str], set[str]]:
-    """Names in the template arguments in host functions; of these, the names in arguments of kernels' launches.
+    """Return the names in template arguments in host functions, and those of them in arguments of kernel launches.
 
     Parameters
     ----------
     source : Outline
+        Outline of the program.
     annotations : set of str
-        Words and macros that make a function the device's.
+        Words and macros that mark a device function.
     """
-    named: set[str] = set()
+    template_arguments: set[str] = set()
     launched: set[str] = set()
     for piece in source.pieces:
-        if piece.kind != "function" or annotations & set(_WORD.findall(piece.text)):
+        if piece.category != "function" or annotations & set(_WORD.findall(piece.text)):
             continue
         body = source.text[piece.start : piece.end]
         for match in _OPENING.finditer(body):
@@ -564,6 +570,6 @@ def written_by_host(source: outline.Outline, annotations: Set[str]) -> tuple[set
             end = closing_angle(part, 0)
             if end > 0 and "{" not in part[:end] and ";" not in part[:end]:
                 words = _WORD.findall(part[:end])
-                named.update(words)
+                template_arguments.update(words)
                 launched.update(words if part[end + 1 :].lstrip().startswith("<<<") else ())
-    return named, launched
+    return template_arguments, launched

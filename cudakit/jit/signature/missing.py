@@ -1,7 +1,7 @@
-"""Headers that an nvcc program misses, and device code depends on.
+"""Find missing headers of an nvcc program that device code depends on.
 
-A conditional that device code depends on asks for their macros (`Conditionals`), or host code has names that neither it
-nor the host's own libraries declare (`undeclared`).
+A missing header matters if a conditional around device code tests a macro that it may define (`Conditionals`). Host
+code needs a header if it uses names that neither it nor the host's libraries declare (`undeclared`).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _OF_DEVICE: Final = frozenset({"__CUDA_ARCH__", "__cplusplus"})
 
 @dataclass(slots=True)
 class _Group:
-    """An ``#if`` with its branches, as far as it may decide over device code.
+    """An ``#if`` with its branches, in so far as it may decide about device code.
 
     Attributes
     ----------
     start, end : int
-        Offset of the ``#if``, and behind its ``#endif``.
+        Offset of the ``#if``, and the offset after its ``#endif``.
     names : set of str
         Names in the conditions of its branches.
     guards : str or None
-        The macro, where the ``#ifndef`` is followed by its definition.
+        The macro, if the ``#ifndef`` is followed by its definition.
     """
 
     start: int
@@ -47,13 +47,14 @@ class _Group:
 
 @dataclass(slots=True)
 class Conditionals:
-    """The conditionals of a text, and of these the ones that decide over device code.
+    """The conditionals of a source, and the conditionals that decide about device code.
 
     Parameters
     ----------
     text : str
+        CUDA C++ source.
     device : str
-        The text with spaces for all that is no device code.
+        The source with everything but device code blanked.
     used : set of str
         Names that device code uses.
     """
@@ -80,35 +81,35 @@ class Conditionals:
         self._find_deciding(filled)
 
     def _find_deciding(self, filled: list[int]) -> None:
-        """Find the conditionals around device code, or around macros that device code or such a conditional uses."""
-        wanted = set(self.used)
+        """Find the conditionals around device code, or around macros that it or a deciding conditional uses."""
+        used_names = set(self.used)
         left = self._all
         while left:
-            decided = [(group, self._decides(group, wanted, filled)) for group in left]
+            decided = [(group, self._decides(group, used_names, filled)) for group in left]
             more = [group for group, decides in decided if decides]
             if not more:
                 return
             self.deciding += more
             left = [group for group, decides in decided if not decides]
-            wanted |= {name for group in more for name in group.names}
+            used_names |= {name for group in more for name in group.names}
 
-    def _decides(self, conditional: _Group, wanted: set[str], filled: list[int]) -> bool:
-        if conditional.guards and conditional.guards not in wanted:
+    def _decides(self, conditional: _Group, used_names: set[str], filled: list[int]) -> bool:
+        if conditional.guards and conditional.guards not in used_names:
             return False
         position = bisect.bisect_left(filled, conditional.start)
         if position < len(filled) and filled[position] < conditional.end:
             return True
         low = bisect.bisect_left(self._defined, (conditional.start, ""))
         high = bisect.bisect_left(self._defined, (conditional.end, ""))
-        return any(name in wanted for _, name in self._defined[low:high])
+        return any(name in used_names for _, name in self._defined[low:high])
 
-    def asked_behind(self, offset: int, defaults: bool) -> list[tuple[int, str]]:
-        """Macros that a header at `offset` may define, by which conditionals behind it decide over device code.
+    def macros_asked_behind(self, offset: int, defaults: bool) -> list[tuple[int, str]]:
+        """Return macros that a header at `offset` may define, and by which later conditionals decide about device code.
 
-        They are those that nothing before the conditional defines; each with the offset of the conditional. With
-        `defaults` they are those alone that the text defines where nothing else has.
+        Each macro has the offset of its conditional. Macros that the text defines before the conditional are left out.
+        With `defaults`, only macros that the text defines as a default (``#ifndef``, ``#define``) count.
         """
-        asked: dict[str, int] = {}
+        macros: dict[str, int] = {}
         first: dict[str, int] = {}
         for position, name in self._defined:
             first.setdefault(name, position)
@@ -119,17 +120,17 @@ class Conditionals:
                 if first.get(name, conditional.start) < conditional.start:
                     continue
                 if not _OTHERS.fullmatch(name) and header_of(name) is None:
-                    asked.setdefault(name, conditional.start)
-        return [(start, name) for name, start in asked.items()]
+                    macros.setdefault(name, conditional.start)
+        return [(start, name) for name, start in macros.items()]
 
     def matters(self, offset: int) -> bool:
-        """Whether an ``#error`` at `offset` is of a condition that device code depends on, or of none."""
+        """Return whether an ``#error`` at `offset` depends on a condition that matters to device code, or on none."""
         names = {
             name for group in self._all if group.start < offset < group.end and not group.guards for name in group.names
         }
-        wanted = {name for group in self.deciding for name in group.names} | self.used
+        used_names = {name for group in self.deciding for name in group.names} | self.used
         return not names or any(
-            name in _OF_DEVICE or (name in wanted and not _OTHERS.fullmatch(name)) for name in names
+            name in _OF_DEVICE or (name in used_names and not _OTHERS.fullmatch(name)) for name in names
         )
 
 
@@ -157,17 +158,17 @@ _LIBRARIES: Final = re.compile(
 )
 
 
-def undeclared(host: str, known: Container[str]) -> set[str]:
-    """Names in host code that it does not declare, and that `known` has not.
+def undeclared(host: str, declared_names: Container[str]) -> set[str]:
+    """Return the names in host code that neither it nor `declared_names` declares.
 
     Parameters
     ----------
     host : str
         Host code, without directives.
-    known : container of str
-        Names that the rest of the text declares.
+    declared_names : container of str
+        Names that the rest of the source declares.
     """
     text = without_literals(host)
-    names = {name for name in _FREE_NAME.findall(text) if name not in known and not _LANGUAGE.fullmatch(name)}
+    names = {name for name in _FREE_NAME.findall(text) if name not in declared_names and not _LANGUAGE.fullmatch(name)}
     declared = {match[2] for match in _DECLARED.finditer(text) if match[1].strip(" *&\n\t") not in _BEFORE_EXPRESSIONS}
     return {name for name in names - declared if not _LIBRARIES.fullmatch(name) and header_of(name) is None}

@@ -1,7 +1,7 @@
-"""Namespace-scope declarations of CUDA C++ text, cut out of it without reading the bodies of functions.
+"""Find the declarations at namespace scope of CUDA C++ source, without reading function bodies.
 
-Knowing only brackets and a few keywords, it does not stumble over what a body holds. `mend` and its kin rewrite the
-parameters of a head, for the grammar of tree-sitter-cuda knows no macros.
+The outline uses only brackets and a few keywords, so that code in bodies cannot confuse it. `mend` and related
+functions rewrite the parameters of a signature for the grammar of tree-sitter-cuda, which knows no macros.
 """
 
 from __future__ import annotations
@@ -50,24 +50,25 @@ _ASSIGNMENT: Final = re.compile(r"(?<![=!<>+\-*/%&|^])=(?!=)")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One declaration.
+    """A declaration.
 
     Attributes
     ----------
-    kind : {"function", "declaration", "record"}
-        A function's head (its body left out), what ends with a semicolon (initialisers and class bodies reduced to
+    category : {"function", "declaration", "record"}
+        A function's signature (its body left out), text up to a semicolon (initialisers and class bodies reduced to
         ``{}``), or the head of a class.
     text : str
-        Its text, attributes included.
+        Source of the declaration, attributes included.
     start, end : int
-        Offset of `text`, and that behind its semicolon or body; up to the first ``{}``, text keeps its place.
+        Offset of `text`, and the offset after its semicolon or body. Up to the first ``{}``, offsets in `text` are
+        exact.
     scope : tuple of str
-        Names of the namespaces and classes around it.
+        Names of the enclosing namespaces and classes.
     in_class : bool
         Whether the innermost scope is a class.
     """
 
-    kind: Literal["function", "declaration", "record"]
+    category: Literal["function", "declaration", "record"]
     text: str
     start: int
     end: int
@@ -76,15 +77,15 @@ class Piece:
 
     @property
     def first(self) -> int:
-        """Offset of its first character that is no space."""
+        """Offset of the first character that is no space."""
         return self.start + len(self.text) - len(self.text.lstrip())
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """Text without comments and directives, what stands at its namespace scope, the line of a brace left open.
+    """Source without comments and directives, its declarations at namespace scope, and the line of an unclosed brace.
 
-    `lines` has, for each ``#line``, the offset from which it counts, and its number.
+    `lines` has for each ``#line`` the offset at which it takes effect, and its number.
     """
 
     text: str
@@ -95,17 +96,17 @@ class Outline:
     lines: tuple[tuple[int, int], ...] = ()
 
     def line(self, offset: int) -> int:
-        """The line, counted from 1, of what is at `offset`, as ``#line`` has it."""
+        """Return the line, counted from 1, of `offset`, by ``#line``."""
         return line_at(self.text, self.lines, offset)
 
     def path(self, offset: int) -> dict[int, int]:
-        """Conditionals around `offset`: index of each → index of the branch."""
-        found = ((i, conditional.branch_at(offset)) for i, conditional in enumerate(self.conditionals))
-        return {i: branch for i, branch in found if branch is not None}
+        """Return the conditionals around `offset`: index of the conditional → index of its branch."""
+        branches = ((i, conditional.branch_at(offset)) for i, conditional in enumerate(self.conditionals))
+        return {i: branch for i, branch in branches if branch is not None}
 
 
 def without_attributes(text: str) -> str:
-    """`text` with every attribute that has brackets (``__launch_bounds__(…)``, ``[[…]]``, …) blanked."""
+    """Blank every attribute with brackets (``__launch_bounds__(…)``, ``[[…]]``, …)."""
     match = _ATTRIBUTE.search(text)
     while match:
         opening = match.end() - 1
@@ -118,13 +119,13 @@ def without_attributes(text: str) -> str:
 
 
 def after_template(text: str) -> int:
-    """Offset behind the ``template <…>`` that introduces `text`, or 0."""
+    """Return the offset after the ``template <…>`` that introduces `text`, or 0."""
     match = re.search(r"\btemplate\s*<", text)
     return closing_angle(text, match.end() - 1) + 1 if match else 0
 
 
 def record_name(head: str) -> str | None:
-    """Name of the class that `head` defines: ``""`` where it has none, None where `head` defines no class."""
+    """Return the name of the class that `head` defines: ``""`` if it is unnamed, None if there is no class."""
     head = without_attributes(head)
     head = head[after_template(head) :]
     key = _CLASS_KEY.search(head)
@@ -142,15 +143,15 @@ def record_name(head: str) -> str | None:
 
 
 def outline(text: str) -> Outline:
-    """Namespace-scope declarations of CUDA C++ `text`."""
+    """Find the declarations at namespace scope of CUDA C++ source."""
     lines = line_marks(text)
     called = CalledMacros(text)
     text, macros, conditionals = without_directives(_GLOBAL_ATTRIBUTE.sub(_keyword, text))
     renamed = {macro.name: macro.body for macro in macros if re.fullmatch(r"[A-Za-z_]\w*", macro.body)}
     pieces = tuple(_pieces(text, renamed, called))
     opening = next((start for start, end in sorted(_closers(text).items()) if end == len(text)), None)
-    found = Outline(text, macros, conditionals, pieces, lines=lines)
-    return found if opening is None else replace(found, unclosed=found.line(opening))
+    result = Outline(text, macros, conditionals, pieces, lines=lines)
+    return result if opening is None else replace(result, unclosed=result.line(opening))
 
 
 def _keyword(attribute: re.Match[str]) -> str:
@@ -159,7 +160,7 @@ def _keyword(attribute: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class _Scope:
-    """A namespace or class that is open, and for a class the declaration that its body interrupts."""
+    """An open namespace or class; for a class also the declaration that its body interrupts."""
 
     name: tuple[str, ...]
     in_class: bool
@@ -182,8 +183,8 @@ def _pieces(text: str, renamed: dict[str, str], called: CalledMacros) -> list[Pi
             behind = hole_end
         return "".join(parts) + text[behind:end]
 
-    def add(kind: Literal["function", "declaration", "record"], end: int, behind: int) -> None:
-        pieces.append(Piece(kind, whole(end), start, behind, scopes[-1].name, scopes[-1].in_class))
+    def add(category: Literal["function", "declaration", "record"], end: int, behind: int) -> None:
+        pieces.append(Piece(category, whole(end), start, behind, scopes[-1].name, scopes[-1].in_class))
 
     while match := _BRACKET.search(text, position):
         offset, position = match.start(), match.end()
@@ -232,10 +233,10 @@ def _pieces(text: str, renamed: dict[str, str], called: CalledMacros) -> list[Pi
 
 
 def _end_of_call(text: str, start: int, opening: int, called: CalledMacros) -> int:
-    """Offset behind a macro's call that is a declaration, `start` to the bracket after `opening`; 0 for other texts.
+    """Return the offset after a macro call that is a complete declaration, from `start` to `opening`'s bracket; else 0.
 
-    That is a call whose text needs no semicolon or opens a namespace, or one of an unknown macro, on a line of its own
-    before a declaration.
+    A complete call expands to text that needs no semicolon or opens a namespace. A call of an unknown macro counts if
+    it stands on a line of its own before a declaration.
     """
     name = _CALL.fullmatch(text, start, opening)
     end = closing(text, opening) + 1 if name else 0
@@ -247,7 +248,7 @@ def _end_of_call(text: str, start: int, opening: int, called: CalledMacros) -> i
 
 
 def _closers(text: str) -> dict[int, int]:
-    """Offset of each opening brace → offset of the one that closes it (the end of `text` where none does)."""
+    """Map the offset of each opening brace to that of its closing brace (the end of `text` for an unclosed brace)."""
     closers: dict[int, int] = {}
     waiting: list[int] = []
     for match in re.finditer(r"[{}]", text):
@@ -259,12 +260,12 @@ def _closers(text: str) -> dict[int, int]:
 
 
 def _opened(head: str) -> tuple[str, tuple[str, ...]]:
-    """What an opening brace behind `head` opens, and the names that it adds to the scope."""
+    """Return what a brace after `head` opens, and the names that it adds to the scope."""
     head = without_attributes(head)
     if _LINKAGE.search(head):
         return "namespace", ()
-    if found := _NAMESPACE.search(head):
-        parts = () if found["inline"] else tuple(part.split() for part in found["name"].split("::"))
+    if match := _NAMESPACE.search(head):
+        parts = () if match["inline"] else tuple(part.split() for part in match["name"].split("::"))
         return "namespace", tuple(part[-1] for part in parts if part and part[0] != "inline")
     head = head[after_template(head) :]
     key = _ENUM_KEY.search(head)
@@ -283,7 +284,7 @@ def _opened(head: str) -> tuple[str, tuple[str, ...]]:
 
 
 def without_groups(head: str) -> str:
-    """`head` on one line, each parenthesised group reduced to ``()``."""
+    """Return `head` on one line, each parenthesised group reduced to ``()``."""
     parts, position = [], 0
     while (opening := head.find("(", position)) >= 0:
         end = closing(head, opening)
@@ -297,20 +298,20 @@ _DEFAULT: Final = re.compile(r"(?<![=<>!])=(?!=)(.*)$", re.DOTALL)
 
 
 def is_pack(parameter: str) -> bool:
-    """Whether `parameter` is a pack."""
+    """Return whether `parameter` is a pack."""
     return _PACK.search(parameter) is not None
 
 
 def default_of(parameter: str) -> str | None:
-    """The default argument of `parameter`, as written."""
-    found = _DEFAULT.search(parameter)
-    return " ".join(found[1].split()) if found else None
+    """Return the default argument of `parameter` as written, or None."""
+    match = _DEFAULT.search(parameter)
+    return " ".join(match[1].split()) if match else None
 
 
 def mend(parameter: str) -> str:
-    """`parameter` without what the grammar lacks or cannot know.
+    """Remove what the grammar does not know from `parameter`.
 
-    That is its default argument, the dots of a pack of pointers, and the macros that stand where C++ has qualifiers.
+    Removed are its default argument, the dots of a pack of pointers, and macros that stand in place of qualifiers.
     """
     parameter = _PACK.sub(r"\1", re.sub(r"=[^=].*$", "", parameter, flags=re.DOTALL))
     parameter = re.sub(r"\b[A-Z_][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)

@@ -1,4 +1,4 @@
-"""Declarations read from source text: kernels' heads, device symbols, classes, enumerations and type aliases."""
+"""Read the declarations of a source: kernels' signatures, device symbols, classes, enumerations and type aliases."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ _MOST_VARIANTS: Final = 32
 
 
 def parse(text: str) -> Declarations:
-    """Declarations at namespace scope of CUDA C++ `text`.
+    """Parse the declarations at namespace scope of CUDA C++ source.
 
-    No text is refused: of a kernel whose head cannot be parsed `Signature.parameters` is None, and what else cannot
-    be read is left out.
+    No text is refused. If a kernel's signature cannot be parsed, its `Signature.parameters` is None. Other unreadable
+    declarations are left out.
     """
     return _Reader(outline.outline(text)).declarations()
 
 
 @dataclass(frozen=True, slots=True)
 class _Kernel:
-    """A kernel's head as found, before prototypes and alternatives of the preprocessor are joined."""
+    """A kernel's signature as found, before prototypes and alternatives of the preprocessor are merged."""
 
     signature: Signature
     offset: int
@@ -69,7 +69,7 @@ def _constant(cpp: CppType) -> CppType:
 
 
 class _Reader:
-    """Turns the pieces of an outline into declarations."""
+    """Converts the pieces of an outline to declarations."""
 
     def __init__(self, source: outline.Outline) -> None:
         self._source = source
@@ -84,13 +84,13 @@ class _Reader:
         structs: set[str] = set()
         aliases: list[tuple[str, CppType | None]] = []
         for piece in self._source.pieces:
-            if piece.kind == "record":
+            if piece.category == "record":
                 if name := outline.record_name(piece.text):
                     structs.add(_qualify(piece, name))
             elif _KERNEL.search(piece.text) or (self._heads and self._heads.search(piece.text)):
                 if not piece.in_class and (kernel := self._kernel(piece)):
                     kernels.append(kernel)
-            elif piece.kind == "declaration":
+            elif piece.category == "declaration":
                 if forward := _FORWARD.match(piece.text[outline.after_template(piece.text) :]):
                     structs.add(_qualify(piece, forward[1]))
                 elif not piece.in_class:
@@ -101,10 +101,10 @@ class _Reader:
                     for symbol in self._symbols(piece):
                         symbols.setdefault(symbol.name, symbol)
         signatures = tuple(_join(kernels, self._source))
-        found = tuple(symbols.values())
-        aliases += self._macro_aliases(signatures, found, aliases)
+        variables = tuple(symbols.values())
+        aliases += self._macro_aliases(signatures, variables, aliases)
         return Declarations(
-            signatures, found, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)), self._source.unclosed
+            signatures, variables, tuple(sorted(structs)), self._enums, tuple(_settled(aliases)), self._source.unclosed
         )
 
     def _kernel(self, piece: outline.Piece) -> _Kernel | None:
@@ -124,16 +124,16 @@ class _Reader:
         line = self._source.line(piece.start) + heads[0].line
         name = heads[0].name
         name = name.removeprefix("::") if name.startswith("::") else _qualify(piece, name)
-        defined = piece.kind == "function"
+        defined = piece.category == "function"
         is_tile = heads[0].is_tile
-        made = Signature(name, template_parameters, parameters, line, defined, is_tile)
+        signature = Signature(name, template_parameters, parameters, line, defined, is_tile)
         if is_tile and not (self._heads and self._heads.search(piece.text)):
-            positions = [k for k, each in enumerate(parameters or ()) if is_tensor(each.type)]
-            made = replace(made, heads=_tensor_head(piece, heads[0], positions))
-        return _Kernel(made, begin, defined)
+            positions = [k for k, parameter in enumerate(parameters or ()) if is_tensor(parameter.type)]
+            signature = replace(signature, heads=_tensor_head(piece, heads[0], positions))
+        return _Kernel(signature, begin, defined)
 
     def _variants(self, piece: outline.Piece) -> Iterator[str]:
-        """Texts of `piece` for each choice among the branches that begin or end inside it, the first branches first."""
+        """Yield the text of `piece` for each choice among preprocessor branches that cross it, first branches first."""
         begin, end = piece.first, piece.start + len(piece.text)
         # Inner conditionals stand before the outer ones, which must be chosen first.
         crossing = [c for c in reversed(self._source.conditionals) if c.end > begin and c.crosses(begin, end)]
@@ -189,36 +189,36 @@ class _Reader:
             used.update(name for parameter in signature.parameters or () for name in names_in(parameter.type))
             values = (parameter.value_type for parameter in signature.template_parameters)
             used.update(name for value in values if value is not None for name in names_in(value))
-        found: list[tuple[str, CppType | None]] = []
+        result: list[tuple[str, CppType | None]] = []
         # The last macro first: it may be made of one before it, which is then used too.
         for macro in reversed(self._source.macros):
             if macro.name not in used or not _TYPE_NAME.fullmatch(macro.body):
                 continue
             for variable in self._grammar.declaration(f"{macro.body} x"):
                 if isinstance(variable.type, Named) and not variable.type.const:
-                    found.append((macro.name, None if self._source.path(macro.offset) else variable.type))
+                    result.append((macro.name, None if self._source.path(macro.offset) else variable.type))
                     used.update(names_in(variable.type))
-        return found[::-1]
+        return result[::-1]
 
     def _enumerations(self) -> Iterator[Enumeration]:
         for piece in self._source.pieces:
             # Long runs of spaces, which blanked comments leave, would cost the pattern their third power.
-            text = " ".join(piece.text.split()) if piece.kind == "declaration" and "enum" in piece.text else ""
-            if found := _ENUM.search(text):
-                name = found["name"] or (found["alias"] if "typedef" in text else None)
+            text = " ".join(piece.text.split()) if piece.category == "declaration" and "enum" in piece.text else ""
+            if match := _ENUM.search(text):
+                name = match["name"] or (match["alias"] if "typedef" in text else None)
                 if name:
-                    body = re.sub(r"\([^()]*\)", "", found["body"])
+                    body = re.sub(r"\([^()]*\)", "", match["body"])
                     enumerators = (re.match(rf"\s*({_NAME})", part) for part in body.split(","))
-                    names, is_scoped = tuple(e[1] for e in enumerators if e), found["scoped"] is not None
-                    underlying = (found["underlying"] or "int" * is_scoped).strip()
+                    names, is_scoped = tuple(e[1] for e in enumerators if e), match["scoped"] is not None
+                    underlying = (match["underlying"] or "int" * is_scoped).strip()
                     yield Enumeration(_qualify(piece, name), names, is_scoped, underlying)
 
     def _values(self) -> Iterator[str]:
-        """Names that the text tells to be values: macros for numbers, constants and enumerators."""
+        """Yield names that are values by their declaration: macros for numbers, constants and enumerators."""
         yield from (macro.name for macro in self._source.macros if re.match(r"[\d(]", macro.body))
         for piece in self._source.pieces:
             words = re.findall(r"\w+", re.split(r"[={(]", piece.text, maxsplit=1)[0])
-            if piece.kind == "declaration" and not {"const", "constexpr"}.isdisjoint(words):
+            if piece.category == "declaration" and not {"const", "constexpr"}.isdisjoint(words):
                 yield words[-1]
                 yield _qualify(piece, words[-1])
         for enum in self._enums:
@@ -237,9 +237,9 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The parts of a kernel's head: its name and how many lines above it, its template and parameter lists.
+    """The parts of a kernel's signature: its name and the lines above it, its template and parameter lists.
 
-    `offset` is where the latter stands in the head.
+    `offset` is the offset of the parameter list in the signature.
     """
 
     name: str
@@ -251,7 +251,7 @@ class _Head:
 
 
 def _cut(text: str) -> _Head | None:
-    """The parts of the head `text`; None where it makes no kernel of its own (instantiation, specialization)."""
+    """Split a signature into its parts; return None for an instantiation or a specialization."""
     found_marker = _KERNEL.search(text)
     if found_marker is None:
         return None
@@ -269,7 +269,7 @@ def _cut(text: str) -> _Head | None:
         if not template[1:-1].strip():
             return None
     position = found_marker.end()
-    found: list[tuple[re.Match[str], int]] = []
+    candidates: list[tuple[re.Match[str], int]] = []
     word: re.Match[str] | None = None
     if bracketed := _BRACKETED_NAME.search(text, position):
         start, end = bracketed.span(1)
@@ -281,17 +281,17 @@ def _cut(text: str) -> _Head | None:
         elif token[0] == "(":
             end = closing(text, token.start())
             if word and word[0] not in _NO_NAME:
-                found.append((word, token.start()))
+                candidates.append((word, token.start()))
             if end < 0:
                 break
             position, word = end + 1, None
         else:
             word = token
-    if not found:
+    if not candidates:
         return None
     # An attribute macro with arguments looks like a name with parameters, but stands first or has no lower case.
-    plain = [each for each in found if not re.fullmatch(r"[A-Z0-9_]+", each[0][0])]
-    name, start = (plain or found)[-1]
+    plain = [candidate for candidate in candidates if not re.fullmatch(r"[A-Z0-9_]+", candidate[0][0])]
+    name, start = (plain or candidates)[-1]
     end = closing(text, start)
     parameters = text[start : end + 1] if end >= 0 else text[start:]
     is_tile = found_marker[1] is not None
@@ -299,16 +299,16 @@ def _cut(text: str) -> _Head | None:
 
 
 def _tensor_head(piece: outline.Piece, head: _Head, positions: list[int]) -> tuple[TensorHead, ...]:
-    """Where those parameters stand, if there are any, and the body behind them."""
+    """Return the offsets of the tensor parameters, if there are any, and of the body."""
     if not positions:
         return ()
-    found, start = [], piece.start + head.offset + 1
+    places, start = [], piece.start + head.offset + 1
     for position, part in enumerate(split_at(head.parameters[1:-1])):
         if position in positions:
             begin = start + len(part) - len(part.lstrip())
-            found.append((position, begin, begin + len(part.strip())))
+            places.append((position, begin, begin + len(part.strip())))
         start += len(part) + 1
-    return (TensorHead(tuple(found), piece.start + len(piece.text) + 1 if piece.kind == "function" else -1),)
+    return (TensorHead(tuple(places), piece.start + len(piece.text) + 1 if piece.category == "function" else -1),)
 
 
 def _qualify(piece: outline.Piece, name: str) -> str:
@@ -316,41 +316,41 @@ def _qualify(piece: outline.Piece, name: str) -> str:
 
 
 def _settled(aliases: Iterable[tuple[str, CppType | None]]) -> Iterator[tuple[str, CppType]]:
-    """Those of `aliases` that have one meaning."""
+    """Yield the aliases that have one meaning."""
     meanings: dict[str, set[CppType | None]] = {}
     for name, cpp in aliases:
         meanings.setdefault(name, set()).add(cpp)
-    for name, found in meanings.items():
-        if len(found) == 1 and (only := found.pop()) is not None:
+    for name, types in meanings.items():
+        if len(types) == 1 and (only := types.pop()) is not None:
             yield name, only
 
 
 def _join(kernels: Iterable[_Kernel], source: outline.Outline) -> Iterator[Signature]:
-    """Each kernel once: prototypes joined to definitions, and definitions of which only one is compiled."""
+    """Merge the declarations of each kernel: prototypes with definitions, and mutually exclusive definitions."""
     joined: list[_Kernel] = []
     for kernel in kernels:
         for i, other in enumerate(joined):
-            if (one := _one(other, kernel, source)) is not None:
-                joined[i] = one
+            if (merged := _merged(other, kernel, source)) is not None:
+                joined[i] = merged
                 break
         else:
             joined.append(kernel)
     return (kernel.signature for kernel in joined)
 
 
-def _one(first: _Kernel, second: _Kernel, source: outline.Outline) -> _Kernel | None:
-    """`first` and `second` as one kernel, or None where they are two."""
-    kept, other = (second, first) if second.is_definition and not first.is_definition else (first, second)
-    signature, spare = kept.signature, other.signature
+def _merged(first: _Kernel, second: _Kernel, source: outline.Outline) -> _Kernel | None:
+    """Merge two declarations of one kernel; return None if they declare two kernels."""
+    main, other = (second, first) if second.is_definition and not first.is_definition else (first, second)
+    signature, spare = main.signature, other.signature
     if signature.name != spare.name:
         return None
-    path, spare_path = source.path(kept.offset), source.path(other.offset)
+    path, spare_path = source.path(main.offset), source.path(other.offset)
     exclusive = any(spare_path.get(i, branch) != branch for i, branch in path.items())
-    if kept.is_definition and other.is_definition and not exclusive:
+    if main.is_definition and other.is_definition and not exclusive:
         return None
     shape, spare_shape = _shape(signature), _shape(spare)
     if exclusive and shape != spare_shape:
-        return replace(kept, signature=replace(signature, parameters=None))
+        return replace(main, signature=replace(signature, parameters=None))
     # Two declarations may spell one type in two ways (`uint`, `unsigned int`), which only the compiler can tell.
     if shape[0] != spare_shape[0] or (shape[1] and spare_shape[1] and len(shape[1]) != len(spare_shape[1])):
         return None
@@ -361,17 +361,17 @@ def _one(first: _Kernel, second: _Kernel, source: outline.Outline) -> _Kernel | 
         both = zip(parameters, spare.parameters, strict=True)
         parameters = tuple(p if p.default is not None else replace(p, default=q.default) for p, q in both)
     heads = (*signature.heads, *spare.heads)
-    return replace(kept, signature=replace(signature, template_parameters=merged, parameters=parameters, heads=heads))
+    return replace(main, signature=replace(signature, template_parameters=merged, parameters=parameters, heads=heads))
 
 
 def _shape(signature: Signature) -> tuple[tuple[object, ...], tuple[object, ...] | None]:
-    """What two declarations of one kernel share: not the names, nor the const of what is passed by value."""
+    """Return what all declarations of a kernel share: no names, and no const of parameters passed by value."""
     numbers = {p.name: f"${i}" for i, p in enumerate(signature.template_parameters) if p.name}
 
     def plain(cpp: CppType | None) -> str:
         return "" if cpp is None else re.sub(r"[A-Za-z_]\w*", lambda m: numbers.get(m[0], m[0]), str(cpp))
 
-    template = tuple((p.kind, plain(p.value_type), p.pack) for p in signature.template_parameters)
+    template = tuple((p.category, plain(p.value_type), p.pack) for p in signature.template_parameters)
     if signature.parameters is None:
         return template, None
     return template, tuple(

@@ -1,7 +1,7 @@
-"""Stage 2, signature: what a CUDA C++ source declares, and which of its kernels is meant.
+"""The declarations of a CUDA C++ source, and the choice of a kernel among them.
 
-`reader.parse` reads a text, `select` picks one kernel of it. A `Declarations` goes to JSON and back unchanged, so that
-the reader, and with it tree-sitter, is imported for a new source only.
+`reader.parse` reads a source; `select` picks a kernel. A `Declarations` is stored as JSON, so that only a new source
+needs the reader, and with it tree-sitter.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ RECORDS_FORMAT = 10
 
 @dataclass(frozen=True, slots=True)
 class TemplateParameter:
-    """One template parameter.
+    """A template parameter.
 
     Attributes
     ----------
     name : str
-        Its name, ``""`` where it has none.
-    kind : {"type", "value", "template"}
-        What it stands for; a parameter that a concept constrains is a type.
+        Name, ``""`` for an unnamed parameter.
+    category : {"type", "value", "template"}
+        Category of its arguments. A parameter that a concept constrains is a type.
     value_type : CppType or None
-        The type of a value parameter.
+        Type of a value parameter.
     default : str or None
-        Its default argument as written.
+        Default argument as written.
     pack : bool
-        Whether it takes any number of arguments.
+        Whether it is a parameter pack.
     """
 
     name: str
-    kind: Literal["type", "value", "template"]
+    category: Literal["type", "value", "template"]
     value_type: cpp.CppType | None = None
     default: str | None = None
     pack: bool = False
@@ -45,17 +45,18 @@ class TemplateParameter:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One kernel parameter.
+    """A kernel parameter.
 
     Attributes
     ----------
     name : str
-        Its name, ``""`` where it has none.
+        Name, ``""`` for an unnamed parameter.
     type : CppType
+        C++ type.
     pack : bool
-        Whether it takes any number of arguments.
+        Whether it is a parameter pack.
     default : str or None
-        Its default argument as written.
+        Default argument as written.
     """
 
     name: str
@@ -65,14 +66,14 @@ class Parameter:
 
 
 class TensorHead(NamedTuple):
-    """Where a head with array parameters (``cudakit::tensor``) stands in its text.
+    """The place of a signature with tensor parameters (``cudakit::tensor``) in its source.
 
     Attributes
     ----------
     parameters : tuple of (int, int, int)
-        The position of each of them, and the offsets where it begins and ends.
+        Position of each tensor parameter, and the offsets of its begin and end.
     body : int
-        The offset behind the brace that opens the body; -1 of a prototype.
+        Offset after the brace that opens the body; -1 for a prototype.
     """
 
     parameters: tuple[tuple[int, int, int], ...]
@@ -81,28 +82,28 @@ class TensorHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The head of one kernel.
+    """The signature of a kernel.
 
     Attributes
     ----------
     name : str
-        Its name, qualified by the namespaces around it.
+        Name, qualified by the enclosing namespaces.
     template_parameters : tuple of TemplateParameter
-        Its template parameters, empty where it is no template.
+        Template parameters; empty if the kernel is no template.
     parameters : tuple of Parameter or None
-        Its parameters; None where the head could not be parsed, or where the preprocessor decides between several.
+        Parameters; None if they cannot be parsed, or if the preprocessor decides between several lists.
     line : int
-        The line, counted from 1, where its name stands.
+        Line of the name, counted from 1.
     defined : bool
-        Whether the text has its body, and not its prototype alone.
+        Whether the source has the body, and not only a prototype.
     is_tile : bool
-        Whether it is a tile kernel, ``__tile_global__``.
+        Whether the kernel is a tile kernel, ``__tile_global__``.
     is_overload : bool
-        Whether other kernels of the source have its name, so that its parameters are part of it.
+        Whether other kernels of the source share the name, so that the parameters are part of it.
     overloads : tuple of Signature
-        The kernels that share the name, where none of them is chosen yet; the rest of this record is empty then.
+        Kernels that share the name, while none is chosen; the rest of this record is empty then.
     heads : tuple of TensorHead
-        Of a tile kernel with array parameters its heads, prototypes too.
+        Places of the signatures of a tile kernel with tensor parameters, prototypes included.
     """
 
     name: str
@@ -122,7 +123,7 @@ class Signature:
 
     @property
     def full_name(self) -> str:
-        """Its name, with the types of its parameters where others have the same name: ``scale(float*, int)``."""
+        """The name; if kernels share it, with the types of the parameters: ``scale(float*, int)``."""
         if not self.is_overload:
             return self.name
         return f"{self.name}({', '.join(str(parameter.type) for parameter in self.parameters or ())})"
@@ -135,15 +136,15 @@ class Symbol:
     Attributes
     ----------
     name : str
-        Its qualified name.
+        Qualified name.
     type : CppType
-        Its type, or its elements' type where it is an array.
+        Type of the variable, or of an array's elements.
     extents : tuple of str
-        Extents of the array as written, outermost first; ``""`` for one that the initialiser decides.
+        Extents of the array as written, outermost first; ``""`` for an extent that the initialiser decides.
     constant : bool
-        Whether it lies in constant memory.
+        Whether the variable is in constant memory.
     managed : bool
-        Whether it is ``__managed__``; NVRTC takes no ``&name`` of such a variable as a name expression.
+        Whether it is ``__managed__``; NVRTC accepts no ``&name`` of such a variable as a name expression.
     """
 
     name: str
@@ -156,7 +157,7 @@ class Symbol:
 class Enumeration(NamedTuple):
     """An enumeration: its qualified name, its enumerators, and whether these need its name (``enum class``).
 
-    `underlying` is the type of its values; empty where the compiler chooses it.
+    `underlying` is the type of its values; empty if the compiler chooses it.
     """
 
     name: str
@@ -167,24 +168,24 @@ class Enumeration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Declarations:
-    """What a source declares at namespace scope.
+    """The declarations of a source at namespace scope.
 
     Attributes
     ----------
     kernels : tuple of Signature
-        Kernels in the order of the text, each once, whatever prototypes and explicit instantiations it has.
+        Kernels in the order of the source, each once, with its prototypes and explicit instantiations merged.
     symbols : tuple of Symbol
-        Variables in device memory; one is left out whose existence a preprocessor conditional decides, or that is
-        only declared (``extern``).
+        Variables in device memory. Variables that are only declared (``extern``), or that a preprocessor conditional
+        may remove, are left out.
     structs : tuple of str
         Qualified names of classes, structs and unions, in alphabetical order.
     enums : tuple of Enumeration
         Named enumerations.
     aliases : tuple of (str, CppType)
-        Qualified name and meaning of each ``using``, ``typedef`` and type macro; one whose meaning a preprocessor
+        Qualified name and meaning of each ``using``, ``typedef`` and type macro. An alias whose meaning a preprocessor
         conditional decides is left out.
     unclosed : int or None
-        The line of a brace that nothing closes.
+        Line of an unclosed brace.
     """
 
     kernels: tuple[Signature, ...] = ()
@@ -200,17 +201,17 @@ class Declarations:
         return any(kernel.is_tile for kernel in self.kernels)
 
     def to_json(self) -> str:
-        """These declarations as compact JSON."""
+        """Return the declarations as compact JSON."""
         return json.dumps(_encoded(self), separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Declarations:
-        """The declarations that `to_json` wrote.
+        """Parse the JSON of `to_json`.
 
         Raises
         ------
         ValueError
-            `text` is not such JSON.
+            If `text` is no such JSON.
         """
         try:
             record = _decoded(json.loads(text))
@@ -243,33 +244,34 @@ def _decoded(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     name, *fields = value
-    made = map(_decoded, fields)
-    return tuple(made) if name == "" else _RECORDS[name](*made)
+    values = map(_decoded, fields)
+    return tuple(values) if name == "" else _RECORDS[name](*values)
 
 
 def select(declarations: Declarations, name: str | None, source_name: str) -> Signature:
-    """The kernel called `name`.
+    """Return the signature of the kernel `name`.
 
     Parameters
     ----------
     declarations : Declarations
-        What the source declares.
+        Declarations of the source.
     name : str or None
-        Its name, qualified or, where only one kernel has it, not; None for the only kernel. Of kernels that share a
-        name, the types of the parameters choose: ``scale(float*, int)``; without them `Signature.overloads` is given.
+        Name of the kernel, qualified if several kernels have the plain name; None for the only kernel. Types of
+        parameters choose among kernels that share a name: ``scale(float*, int)``. Without types, `Signature.overloads`
+        has all.
     source_name : str
-        What to call the source in an error.
+        Name of the source in errors.
 
     Raises
     ------
     TemplateError
-        The source has no kernel, or no such kernel; or `name` fits several, or is None and there are several.
+        If the source has no kernel or no such kernel, if `name` fits several, or if it is None and there are several.
     """
     kernels: dict[str, list[Signature]] = {}
     for kernel in declarations.kernels:
         kernels.setdefault(kernel.name, []).append(kernel)
     open_brace = declarations.unclosed
-    if open_brace is not None and (not kernels or (name is not None and not _named(kernels, name))):
+    if open_brace is not None and (not kernels or (name is not None and not _matching(kernels, name))):
         raise TemplateError(f"{source_name}: nothing closes the brace {{ on line {open_brace}: a }} is missing")
     if not kernels:
         raise TemplateError(
@@ -279,19 +281,21 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
     if name is None:
         if len(kernels) > 1:
             raise TemplateError(f"{source_name} has {len(kernels)} kernels; name one of them: {', '.join(kernels)}")
-        found = list(kernels)
+        names = list(kernels)
     elif not isinstance(name, str):
         raise TemplateError(
             f"{source_name}: a kernel's name is a str, got {shortened(name)}; it has {', '.join(kernels)}"
         )
     else:
-        wanted = _squeezed(name)
-        found = _named(kernels, name)
-        if len(found) > 1:
-            raise TemplateError(f"{source_name} has several kernels {shortened(wanted)}; say which: {', '.join(found)}")
-        if not found:
-            raise TemplateError(f"{source_name} has no kernel {shortened(name)}; {_near(wanted, list(kernels))}")
-    same = kernels[found[0]]
+        squeezed = _squeezed(name)
+        names = _matching(kernels, name)
+        if len(names) > 1:
+            raise TemplateError(
+                f"{source_name} has several kernels {shortened(squeezed)}; say which: {', '.join(names)}"
+            )
+        if not names:
+            raise TemplateError(f"{source_name} has no kernel {shortened(name)}; {_near(squeezed, list(kernels))}")
+    same = kernels[names[0]]
     if len(same) > 1:
         same = [replace(kernel, is_overload=kernel.parameters is not None) for kernel in same]
     # A prototype beside a definition that it does not fit is an overload that nothing defines.
@@ -300,13 +304,13 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
         return overloads[0]
     if name is not None and "(" in name:
         return _overload(overloads, name, source_name)
-    return Signature(found[0], (), None, overloads[0].line, overloads=tuple(overloads))
+    return Signature(names[0], (), None, overloads[0].line, overloads=tuple(overloads))
 
 
-def _named(kernels: Mapping[str, object], name: str) -> list[str]:
-    """Those of `kernels` that `name` can mean."""
-    wanted = _squeezed(name)
-    return [wanted] if wanted in kernels else [full for full in kernels if full.endswith(f"::{wanted}")]
+def _matching(kernels: Mapping[str, object], name: str) -> list[str]:
+    """Return the names of `kernels` that `name` can mean."""
+    squeezed = _squeezed(name)
+    return [squeezed] if squeezed in kernels else [full for full in kernels if full.endswith(f"::{squeezed}")]
 
 
 def _squeezed(name: str) -> str:
@@ -314,33 +318,33 @@ def _squeezed(name: str) -> str:
 
 
 def _overload(overloads: Iterable[Signature], name: str, source_name: str) -> Signature:
-    """That of `overloads` whose parameters have the types in the brackets of `name`."""
-    wanted = [
+    """Return the overload whose parameters have the types in the brackets of `name`."""
+    parameter_types = [
         str(cpp.without_const(cpp.parse_type(text))).replace(" __restrict__", "")
         for text in cpp.split_arguments(name.partition("(")[2].rpartition(")")[0])
     ]
     for kernel in overloads:
         types = [cpp.without_const(parameter.type) for parameter in kernel.parameters or ()]
-        if [str(found).replace(" __restrict__", "") for found in types] == wanted:
+        if [str(parameter_type).replace(" __restrict__", "") for parameter_type in types] == parameter_types:
             return kernel
     raise TemplateError(f"{source_name} has no kernel {shortened(name)}; it has {listed(overloads)}")
 
 
 def listed(overloads: Iterable[Signature]) -> str:
-    """Kernels of one name, with their lines."""
+    """Return kernels of one name, with their lines, as text."""
     return ", ".join(f"{kernel.full_name} on line {kernel.line}" for kernel in overloads)
 
 
-def _near(wanted: str, names: list[str]) -> str:
-    """What to say of `names` to one who asked for `wanted`."""
+def _near(name: str, names: list[str]) -> str:
+    """Return advice for a name that is unknown: similar names, or all names."""
     import difflib
 
-    bare = wanted.partition("<")[0]
-    if bare != wanted and any(bare in (name, name.rpartition("::")[2]) for name in names):
+    bare = name.partition("<")[0]
+    if bare != name and any(bare in (name, name.rpartition("::")[2]) for name in names):
         return f"name it {shortened(bare)} and give its template arguments in brackets, kernel[...]"
     by_last = {name.rpartition("::")[2]: name for name in names}
-    near = difflib.get_close_matches(wanted, names, n=3)
-    near += [by_last[last] for last in difflib.get_close_matches(wanted.rpartition("::")[2], by_last, n=3)]
+    near = difflib.get_close_matches(name, names, n=3)
+    near += [by_last[last] for last in difflib.get_close_matches(name.rpartition("::")[2], by_last, n=3)]
     if near:
         return f"did you mean {' or '.join(dict.fromkeys(near))}?"
     return f"it has {', '.join(names)}"

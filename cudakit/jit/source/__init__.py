@@ -1,1 +1,1 @@
-"""Source: a text, a file or a packaged template, with what it includes."""
+"""Source stage: a text, a file or a packaged template, with the headers that it includes."""

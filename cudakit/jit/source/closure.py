@@ -1,13 +1,13 @@
-"""The closure of a source: every file that the compiler reads for it, and every place where another could be found.
+"""The closure of a source: all files that the compiler reads, and all paths where another header could be found first.
 
-It is seen from outside the compiler. `all_included` gives all that a source can include, down to CUDA's headers: more
-than the compiler reads, never less. Whatever may be an ``#include`` counts, in branches that are skipped and in
-comments too, and its name counts wherever it is found. Where the compiler looks first and finds nothing is noted too:
-each name for every folder in which it would have been found earlier, and each name in an ``__has_include`` for every
-folder at all. What cannot be known so raises `Unsure`, and is not kept.
+The closure is computed without the compiler. `all_included` returns every file that a source may include, down to
+CUDA's headers: possibly more than the compiler reads, never less. It counts every possible ``#include``, also in
+skipped branches and in comments, and every folder where the name exists. Paths where the compiler looks first and finds
+nothing are recorded too: each included name in every earlier folder, and each name of an ``__has_include`` in every
+folder. If the closure cannot be computed, `Unsure` is raised and the code is not cached.
 
-NVRTC could list what it reads (``--fdevice-time-trace``, from CUDA 13.0 on), but its profiler corrupts memory when a
-process compiles more than once; so its list is only the judge of this one, in the tests.
+NVRTC could list the files that it reads (``--fdevice-time-trace``, from CUDA 13.0 on), but its profiler corrupts memory
+when a process compiles more than once. So this list serves only to check the closure, in the tests.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from cudakit.jit.source import headers
 
 
 class Closure(NamedTuple):
-    """Files that decide the compiled code, and places that must stay as they are.
+    """Files that determine the compiled code, and paths whose state must stay the same.
 
     Attributes
     ----------
     files : tuple of (str, str)
-        Path, and the SHA-256 of its content or, in an installed toolkit, the file's marks. Files of NVIDIA's wheels
-        are not among them: their versions are part of the key.
+        Path, and SHA-256 of the content. A file of an installed toolkit has its file status in place of the hash. Files
+        of NVIDIA's wheels are left out: the wheels' versions are part of the cache key.
     places : tuple of (str, str)
-        Path, and what is there: ``"file"``, ``"folder"`` or ``""`` for nothing; and for the path of a folder with
-        ``/*``, what of its content has a name that one of CUDA's headers could have, as a digest.
+        Path, and its state: ``"file"``, ``"folder"`` or ``""`` for nothing. A folder's path with ``/*`` has a digest of
+        its entries that could shadow a header of CUDA's.
     """
 
     files: tuple[tuple[str, str], ...] = ()
@@ -44,7 +44,7 @@ class Closure(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it; empty for nothing."""
+        """SHA-256 of the closure; empty for an empty closure."""
         return "" if self == NOTHING_READ else hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
@@ -52,19 +52,19 @@ class Closure(NamedTuple):
 
     @staticmethod
     def from_json(text: str) -> Closure:
-        """Raises ValueError or TypeError for what is not a closure."""
+        """Parse a closure; raise ValueError or TypeError for other data."""
         files, places = json.loads(text)
-        pairs = [tuple((str(path), str(what)) for path, what in given) for given in (files, places)]
+        pairs = [tuple((str(path), str(content)) for path, content in records) for records in (files, places)]
         return Closure(pairs[0], pairs[1])
 
     @property
     def marks(self) -> str:
-        """What changes with every change to a file, even one that is undone."""
+        """Digest of all files' status, which changes with every change to a file, even a change that is undone."""
         return hashlib.sha256(repr([mark_of(path) for path, _ in self.files]).encode()).hexdigest()
 
     def holds(self) -> bool:
-        """Whether everything is still as it was."""
-        return all(kind_of(path) == kind for path, kind in self.places) and all(
+        """Return whether all files and paths are unchanged."""
+        return all(kind_of(path) == content_kind for path, content_kind in self.places) and all(
             content_of(path) == content for path, content in self.files
         )
 
@@ -76,7 +76,7 @@ TELLS_TIME: Final = "its text asks for the time of the compile"
 
 
 def read(path: str) -> bytes:
-    """The content of a file; a pipe in its place does not block."""
+    """Read a file; a pipe in its place does not block."""
     with open(path, "rb", buffering=0, opener=_opened) as file:
         return file.readall()
 
@@ -86,7 +86,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def content_of(path: str) -> str | None:
-    """What stands for a file's content; None where it cannot be read."""
+    """Return a file's SHA-256, or the status of a toolkit's file; None if it cannot be read."""
     if headers.in_toolkit(path):
         return mark_of(path)
     try:
@@ -96,15 +96,15 @@ def content_of(path: str) -> str | None:
 
 
 def mark_of(path: str) -> str | None:
-    """What changes whenever a file does: no content, but ten times as fast to get."""
+    """Return a file's status as a text, which changes whenever the file changes: ten times as fast as a hash."""
     with contextlib.suppress(OSError):
-        found = os.stat(path)
-        return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+        status = os.stat(path)
+        return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
     return None
 
 
 def kind_of(path: str) -> str:
-    """What is at a path: ``"file"``, ``"folder"`` or ``""`` for nothing."""
+    """Return the state of a path: ``"file"``, ``"folder"`` or ``""`` for nothing; a digest for ``folder/*``."""
     if path.endswith("/*"):
         return _shadows(path[:-2])
     try:
@@ -137,18 +137,18 @@ _EMBED: Final = re.compile(rb"(?:\#|%:)\s*embed\b|__has_embed\b")
 
 
 class Unsure(Exception):
-    """Why it cannot be known what a compile has read."""
+    """The closure of a compile cannot be computed; the message says why."""
 
 
 class Watch:
-    """What is known before a compile, to tell afterwards whether something changed while the compiler read.
+    """The state of folders and files before a compile, to detect changes during the compile.
 
     Parameters
     ----------
     folders : iterable of str
-        Where headers are searched, in order.
+        Folders that are searched for headers, in order.
     files : iterable of str
-        Files that will be read; one that was saved just now can be used all the same.
+        Files that will be read. A file that was saved just now is accepted if it is among them.
     """
 
     def __init__(self, folders: Iterable[str], files: Iterable[str] = ()) -> None:
@@ -158,18 +158,18 @@ class Watch:
         self._since_ns = system.now_ns()
 
     def check_folders(self) -> None:
-        """Raise `Unsure` if a folder is no longer the one that it was."""
+        """Raise `Unsure` if a folder has been replaced."""
         if self._identify() != self._identities:
             raise Unsure("a folder of headers was replaced while it was compiled")
 
     def check(self, path: str, content: str | None) -> None:
-        """Raise `Unsure` if the file may have changed since."""
+        """Raise `Unsure` if a file may have changed."""
         changed = content is None or self.changed(path)
         if changed and (content is None or self._files.get(path) != (mark_of(path), content)):
             raise Unsure(f"{path} changed while it was compiled")
 
     def changed(self, path: str) -> bool:
-        """Whether a file or folder, a link to it or a folder between it and those that are searched is new."""
+        """Return whether a file or folder is new, or a link to it, or a folder between it and the searched folders."""
         with contextlib.suppress(OSError):
             newest = max(map(system.changed_ns, (os.stat(path), os.lstat(path))))
             if "/../" not in path and any(path.startswith(f"{folder}/") for folder in self.folders):
@@ -183,12 +183,12 @@ class Watch:
 
 
 def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closure:
-    """The closure of a compile that reads no more than `reads`.
+    """Return the closure of a compile that reads at most the files `reads`.
 
     Parameters
     ----------
     reads : iterable of str
-        Absolute paths of all that was read, as the compiler found them.
+        Absolute paths of all files that may be read, as the compiler finds them.
     texts : iterable of bytes
         Texts that are no file: the source, and macros of the command line.
     watch : Watch
@@ -200,7 +200,7 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
     """
     folders = watch.folders
     watch.check_folders()
-    asked = {name for text in texts for name in names_asked_for(text)}
+    asked_names = {name for text in texts for name in names_asked_for(text)}
     files: dict[str, str] = {}
     for path in reads:
         if not os.path.isabs(path):
@@ -211,20 +211,20 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
         watch.check(path, content)
         assert content is not None
         files[path] = content
-        asked |= set(names_asked_for(read(path)))
+        asked_names |= set(names_asked_for(read(path)))
     beside = [folder for folder in dict.fromkeys(map(os.path.dirname, files)) if folder not in folders]
     open_folders = [folder for folder in folders if not headers.in_wheel(f"{folder}/")]
     places: dict[str, str] = {}
-    kinds = cache(kind_of)
+    kind_at = cache(kind_of)
 
     def note(folder: str, name: str) -> None:
         path = folder
         for part in name.split("/"):
             path = f"{path}/{part}"
-            if kinds(path) != "folder":
+            if kind_at(path) != "folder":
                 break
         if path not in files and path not in places:
-            places[path] = kinds(path)
+            places[path] = kind_at(path)
 
     if any(map(headers.is_cudas, reads)):
         installed = set(map(str, headers.toolkit_folders()))
@@ -236,24 +236,24 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
             if path.startswith(f"{folder}/"):
                 for earlier in (*(f for f in folders[:position] if f in open_folders), *beside):
                     note(earlier, path[len(folder) + 1 :])
-    for name in asked:
+    for name in asked_names:
         for folder in (*open_folders, *beside):
             note(folder, name)
     return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
 
 
 def spliced(text: bytes) -> bytes:
-    """A text with the lines joined that a backslash continues."""
+    """Join the lines of a text that end with a backslash."""
     return _SPLICE.sub(b"", text) if b"\\" in text else text
 
 
 def names_asked_for(text: bytes) -> Iterator[str]:
-    """Names in each ``__has_include`` of a text.
+    """Yield the names in each ``__has_include`` of a text.
 
     Raises
     ------
     Unsure
-        If there may be one whose name is not written there.
+        If a macro may make the name of an ``__has_include``.
     """
     text = spliced(text)
     if b"has_include" in text:
@@ -271,8 +271,8 @@ def names_asked_for(text: bytes) -> Iterator[str]:
 
 def _identity(folder: str) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):
-        found = os.stat(folder)
-        return found.st_dev, found.st_ino
+        status = os.stat(folder)
+        return status.st_dev, status.st_ino
     return None
 
 
@@ -284,35 +284,35 @@ _DIRECTIVE: Final = re.compile(
 
 
 def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
-    """Every file that `text` may include by names that are written out, wherever the name is found.
+    """Return every file that `text` may include by a literal name, in every folder where the name exists.
 
     Raises
     ------
     Unsure
-        If a macro makes a name.
+        If a macro makes the name of a header.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     pending: list[tuple[tuple[str, ...], Iterable[str]]] = [((), names_included(text))]
     while pending:
         own, names = pending.pop()
         for name in names:
             for folder in dict.fromkeys((*own, *folders)):
                 path = os.path.join(folder, name)
-                if path not in found and os.path.isfile(path):
-                    found[path] = None
+                if path not in paths and os.path.isfile(path):
+                    paths[path] = None
                     # CUDA's own are known by their version.
                     names_there = () if headers.is_cudas(path) else names_included(read(path))
                     pending.append(((os.path.dirname(path),), names_there))
-    return list(found)
+    return list(paths)
 
 
 def names_included(text: bytes) -> Iterator[str]:
-    """Every name in what may be an ``#include`` of a text, in any spelling.
+    """Yield every name in a possible ``#include`` of a text, in any spelling.
 
     Raises
     ------
     Unsure
-        If a macro makes a name.
+        If a macro makes the name of a header.
     """
     for match in _DIRECTIVE.finditer(spliced(text)):
         if not (match[1] or match[2]):

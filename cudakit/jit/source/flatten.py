@@ -1,11 +1,11 @@
-"""A source with its own headers written out in it, so that what is cut from it can be cut from those too.
+"""Flatten an nvcc program: write its own headers out in its source, so that host code can be cut from them too.
 
-Each is set apart by ``#line``, and stands where its ``#include`` was. Headers of CUDA and of cudakit stay for the
-compiler to find; those that are for the host are taken out. `MISSING` marks those that are nowhere.
+Each header replaces its ``#include``, between ``#line`` directives. Headers of CUDA and of cudakit stay, for the
+compiler to find. Host headers are removed. `MISSING` marks headers that are not found.
 
-An nvcc program (``host_code="skip"``) becomes device code in three steps: `flatten` writes its own headers out in it,
-as far as ``preprocessor.Conditions`` does not rule them out; ``host_code.device_part`` cuts the host's declarations;
-and `cudakit.jit.signature.missing` refuses headers that are missing.
+An nvcc program (``host_code="skip"``) becomes device code in three steps. First `flatten` writes out its headers, as
+far as ``preprocessor.Conditions`` does not rule them out. Then ``host_code.device_part`` cuts the host's declarations.
+Last, `cudakit.jit.signature.missing` refuses missing headers.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ _MOST_WRITTEN: Final = 5000
 
 
 def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) -> tuple[str, tuple[str, ...]]:
-    """`text`, without its comments, with the headers that are found in `folder` and in `folders`.
+    """Remove comments from a source, and write out the headers that are found in `folder` and in `folders`.
 
     Parameters
     ----------
     text : str
+        CUDA C++ source.
     name : str
-        What diagnostics call it.
+        Name in diagnostics.
     folder : str or None
-        Where quoted headers are looked for first.
+        Folder that quoted includes search first.
     folders : iterable of str
-        The project's, in order.
+        The project's include folders, in order.
 
     Returns
     -------
     str, tuple of str
-        The text, and the names of the headers that were taken out or are missing, in their order.
+        The source, and the names of the headers that were removed or are missing, in order.
     """
     # A toolkit's folder may have a library's headers that no list here names.
     places = dict.fromkeys((*map(os.path.abspath, folders), *map(str, headers.toolkit_folders())))
@@ -70,7 +71,7 @@ class _Flattener:
     written: int = 0
 
     def write(self, text: str, name: str, folder: str | None, within: tuple[str, ...]) -> str:
-        """`text` with its headers in it, and spaces for what conditionals surely leave out."""
+        """Return `text` with its headers written out; branches that are surely not compiled become spaces."""
         text = without_comments(text).replace("\ufeff", " ")
         plain = without_literals(text)
         directives = list(DIRECTIVE.finditer(plain))
@@ -80,13 +81,13 @@ class _Flattener:
             word, was_dead = match[1], conditions.is_dead
             if word == "include" and not was_dead and (target := _NAME.match(text, match.start(2))):
                 header = target[1] or target[2]
-                path = self._found(header, folder if target[1] else None)
+                path = self._project_header(header, folder if target[1] else None)
                 if path or not headers.is_for_device(header):
                     parts.append(text[behind : match.start()])
                     behind = match.end()
                 if path:
                     line = plain.count("\n", 0, match.end()) + 2
-                    if new := self._own(path, within):
+                    if new := self._written_out(path, within):
                         parts.append(f'{new}\n#line {line} "{escaped(name)}"')
                 elif not headers.is_for_device(header):
                     self.left_out[header] = None
@@ -102,8 +103,8 @@ class _Flattener:
                 behind = match.end()
         return "".join([*parts, text[behind:]])
 
-    def _found(self, header: str, folder: str | None) -> str | None:
-        """The project's own header of this name, or None."""
+    def _project_header(self, header: str, folder: str | None) -> str | None:
+        """Return the path of the project's own header of this name, or None."""
         if folder and os.path.isfile(path := os.path.normpath(os.path.join(folder, header))):
             return path
         for place in () if headers.is_host_library(header) else self.folders:
@@ -113,8 +114,8 @@ class _Flattener:
                 return path
         return None
 
-    def _own(self, path: str, within: tuple[str, ...]) -> str:
-        """The text of a header, or nothing where it was there before and guards itself."""
+    def _written_out(self, path: str, within: tuple[str, ...]) -> str:
+        """Return the flattened source of a header; nothing if the header was written before and guards itself."""
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
         directives = list(DIRECTIVE.finditer(without_literals(text)))
@@ -134,8 +135,8 @@ class _Flattener:
             text = f"{text[: once.start()]}{' ' * len(once[0])}{text[once.end() :]}"
             self.conditions.read("ifndef", macro, True)
             self.conditions.read("define", macro)
-        made = self.write(text, path, os.path.dirname(path), (*within, path))
+        flat = self.write(text, path, os.path.dirname(path), (*within, path))
         if once:
             self.conditions.read("endif", "")
         before, behind = (f"#ifndef {macro}\n#define {macro}\n", "\n#endif") if once else ("", "")
-        return f'{before}#line 1 "{escaped(path)}"\n{made}{behind}'
+        return f'{before}#line 1 "{escaped(path)}"\n{flat}{behind}'

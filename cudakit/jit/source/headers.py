@@ -1,6 +1,6 @@
-"""CUDA's own headers: where they lie on this machine, which version of them, what is in them.
+"""CUDA's own headers: their folders on this machine, their version, their names.
 
-Wheels come first, then an installed toolkit. Names of the standard libraries have their headers here too.
+Wheels come first, then an installed toolkit. A table maps names of the standard libraries to their headers.
 """
 
 from __future__ import annotations
@@ -72,24 +72,26 @@ _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curan
 
 
 def templates_folder() -> Path:
-    """Folder of the packaged templates, in a wheel (inside the package) and in an editable install (beside it)."""
+    """Return the folder of the packaged templates: inside the package in a wheel, beside it in an editable install."""
     inside = _PACKAGE / "templates"
     return inside if inside.is_dir() else _PACKAGE.parent / "templates"
 
 
 def own_folders() -> tuple[Path, ...]:
-    """Folders of cudakit's own headers: what `#include <cudakit/…>` finds."""
+    """Return the folders of cudakit's own headers, for `#include <cudakit/…>`."""
     return (templates_folder() / "include",)
 
 
 def fallback_folder() -> Path:
-    """Folder of stand-ins for host headers that NVRTC lacks (``<cstdint>``, ``<cmath>`` …); searched last."""
+    """Return the folder of replacements for host headers that NVRTC lacks (``<cstdint>``, ``<cmath>`` …); searched
+    last.
+    """
     return templates_folder() / "include" / "host"
 
 
 @cache
 def toolkit_folders() -> tuple[Path, ...]:
-    """Folders of CUDA's headers that exist here, in the order in which they are searched."""
+    """Return the folders of CUDA's headers that exist here, in search order."""
     wheels = [folder for folder in _wheel_folders() if folder.is_dir()]
     # The finder takes 80 ms to load; it is asked for what no wheel on the import path has.
     missing = [name for name, header in _LIBRARIES.items() if not any((folder / header).is_file() for folder in wheels)]
@@ -99,7 +101,7 @@ def toolkit_folders() -> tuple[Path, ...]:
 
 @cache
 def search_folders() -> tuple[str, ...]:
-    """Every folder in which headers are searched after the user's, in order."""
+    """Return all folders that are searched for headers after the user's folders, in order."""
     return tuple(map(str, (*own_folders(), *toolkit_folders(), fallback_folder())))
 
 
@@ -133,20 +135,20 @@ def _toolkit(root: Path) -> Iterator[Path]:
 
 @cache
 def _site_folders() -> tuple[str, ...]:
-    """Every folder on the import path that holds wheels of NVIDIA's; never the working directory as such."""
+    """Return the folders on the import path that hold NVIDIA's wheels; never the working directory as such."""
     return tuple(
         folder for folder in dict.fromkeys(sys.path) if os.path.isabs(folder) and os.path.isdir(f"{folder}/nvidia")
     )
 
 
 def wheel_roots() -> tuple[Path, ...]:
-    """Every ``nvidia`` folder on the import path (a namespace package: there can be several)."""
+    """Return every ``nvidia`` folder on the import path (a namespace package: there can be several)."""
     return tuple(Path(folder) / "nvidia" for folder in _site_folders())
 
 
 @cache
 def _wheels() -> Mapping[str, tuple[str, ...]]:
-    """By folder on the import path, NVIDIA's wheels and cuda.core there, with their versions."""
+    """Return NVIDIA's wheels and cuda.core with their versions, by folder on the import path."""
     return {
         folder: tuple(
             name.removesuffix(".dist-info")
@@ -159,20 +161,22 @@ def _wheels() -> Mapping[str, tuple[str, ...]]:
 
 @cache
 def wheel_versions(prefix: str) -> str:
-    """Versions of NVIDIA's wheels of a name on the import path; empty where there are none."""
+    """Return the versions of NVIDIA's wheels of a name on the import path; empty if there are none."""
     return " ".join(sorted({name for names in _wheels().values() for name in names if name.startswith(prefix)}))
 
 
 @cache
 def toolkit_version() -> str:
-    """Which CUDA headers there are: wheels by version, an installed toolkit by the headers that have its version."""
+    """Return the version of the CUDA headers: wheels' versions, and the status of versioned headers in an installed
+    toolkit.
+    """
     paths = (f"{folder}/{name}" for folder in toolkit_folders() if not in_wheel(f"{folder}/") for name in _VERSIONED)
     return " ".join((wheel_versions("nvidia_"), *(file_mark(path) for path in paths if os.path.isfile(path))))
 
 
 @cache
 def is_cudas(path: str) -> bool:
-    """Whether a header is one of CUDA's own, whose content its version says."""
+    """Return whether a header is one of CUDA's own, whose content follows from its version."""
     if in_wheel(path):
         return True
     within = (path[len(str(folder)) + 1 :] for folder in toolkit_folders() if path.startswith(f"{folder}/"))
@@ -181,29 +185,29 @@ def is_cudas(path: str) -> bool:
 
 @cache
 def is_for_device(name: str) -> bool:
-    """Whether a header is CUDA's or cudakit's, and NVRTC takes it."""
+    """Return whether a header is CUDA's or cudakit's, exists, and NVRTC can compile it."""
     if any(os.path.isfile(folder / name) for folder in (*own_folders(), fallback_folder())):
         return True
     return name_is_for_device(name) and any(os.path.isfile(folder / name) for folder in toolkit_folders())
 
 
 def name_is_for_device(name: str) -> bool:
-    """Whether a header of this name is one of CUDA's that device code may include."""
+    """Return whether CUDA has a header of this name that device code may include."""
     return _FOR_DEVICE.fullmatch(name) is not None and _HOST_ONLY.fullmatch(name) is None
 
 
 def is_host_library(name: str) -> bool:
-    """Whether a header of this name is a host library's: cuBLAS's, cuRAND's host side, NCCL's, torch's, OpenCV's."""
+    """Return whether a name is a header of a host library: cuBLAS, cuRAND's host API, NCCL, torch, OpenCV."""
     return (_HOST_LIBRARY.fullmatch(name) or _HOST_ONLY.fullmatch(name)) is not None
 
 
 def is_hosts(name: str) -> bool:
-    """Whether a header of this name, which is not there, is the host's for sure."""
+    """Return whether a header of this name, which is not found, is surely for host code."""
     return is_host_library(name) or _HOST_STANDARD.fullmatch(name) is not None
 
 
 def is_toolkit_folder(folder: str) -> bool:
-    """Whether CUDA's own headers lie in a folder, which need not be one that is searched."""
+    """Return whether a folder holds CUDA's own headers; it need not be a searched folder."""
     places = (folder, os.path.dirname(folder)) if os.path.basename(folder) == "cccl" else (folder,)
     is_one = any(os.path.isfile(os.path.join(place, _LIBRARIES["cudart"])) for place in places)
     return is_one or in_wheel(f"{folder}/") or Path(folder) in toolkit_folders()
@@ -211,40 +215,40 @@ def is_toolkit_folder(folder: str) -> bool:
 
 @cache
 def cudas_names() -> frozenset[str]:
-    """What the first part of a name can be that CUDA's headers include, or ask for."""
+    """Return all possible first parts of header names that CUDA's headers include or test with ``__has_include``."""
     names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
     return frozenset(names).union(_ASKED_BY_CUDAS.split())
 
 
 def core_version() -> str:
-    """The version of cuda.core, which makes a compiler's flags of options."""
+    """Return the version of cuda.core, which translates options to the compiler's flags."""
     return wheel_versions("cuda_core-") or metadata.version("cuda-core")
 
 
 def compiler_wheels() -> str:
-    """Versions of the NVRTC wheels on the import path, or an empty string where NVRTC comes from elsewhere."""
+    """Return the versions of the NVRTC wheels on the import path; empty if NVRTC comes from elsewhere."""
     return wheel_versions("nvidia_cuda_nvrtc")
 
 
 @cache
 def in_wheel(path: str) -> bool:
-    """Whether a file or folder belongs to one of NVIDIA's wheels."""
+    """Return whether a file or folder belongs to one of NVIDIA's wheels."""
     return path.startswith(tuple(f"{folder}/nvidia/" for folder, names in _wheels().items() if names))
 
 
 @cache
 def in_toolkit(path: str) -> bool:
-    """Whether a file belongs to an installed toolkit that is no wheel."""
+    """Return whether a file belongs to an installed toolkit that is no wheel."""
     return path.startswith(tuple(f"{folder}/" for folder in toolkit_folders()))
 
 
 def wheel_for(header: str) -> str | None:
-    """Name of the wheel that carries `header`, or None for a header that is not one of CUDA's."""
+    """Return the name of the wheel that carries `header`, or None for a header that is not CUDA's."""
     return next((wheel for prefixes, wheel in _WHEELS if header.startswith(prefixes)), None)
 
 
 def file_mark(path: str | None) -> str:
-    """Name, size and time of a file: what identifies a library that has no package version."""
+    """Return name, size and time of a file, which identify a library without a package version."""
     if path is None:
         return "unknown"
     real = Path(path).resolve()
@@ -292,12 +296,12 @@ _ENLARGED_IN: Final = (
 
 
 def header_of(name: str) -> str | None:
-    """The header that declares `name`, or None."""
+    """Return the header that declares `name`, or None."""
     return next((header for pattern, header in _DECLARED_IN if re.fullmatch(pattern, name)), None)
 
 
 def headers_of(names: Iterable[str]) -> list[str]:
-    """The headers that declare `names`, or more of what they mean."""
+    """Return the headers that declare `names`, or that complete NVRTC's own declarations of them."""
     pattern, headers = _together()
     return sorted(
         {headers[match.lastgroup] for name in names if (match := pattern.fullmatch(name)) and match.lastgroup}
@@ -306,7 +310,7 @@ def headers_of(names: Iterable[str]) -> list[str]:
 
 @cache
 def _together() -> tuple[re.Pattern[str], dict[str, str]]:
-    """One pattern for all names, and the header for each of its groups."""
+    """Return one pattern for all names, and the header for each of its groups."""
     both = (*_DECLARED_IN, *_ENLARGED_IN)
     pattern = "|".join(f"(?P<g{number}>{names})" for number, (names, _) in enumerate(both))
     return re.compile(pattern), {f"g{number}": header for number, (_, header) in enumerate(both)}

@@ -1,8 +1,7 @@
-"""CUDA C++ text as the preprocessor sees it: comments and literals, directives, conditions, macros.
+"""CUDA C++ source as the preprocessor sees it: comments and literals, directives, conditions, macros.
 
-Offsets stay: what is taken out becomes spaces, so that a position still tells the line. `Conditions` says which
-branches are compiled, as far as the text's own macros say it. Macros of the command line and of CUDA's headers are not
-known: a condition that asks for them is undecided.
+Removed text becomes spaces, so that offsets and line numbers stay. `Conditions` decides which branches are compiled, by
+the text's own macros. Macros of the command line and of CUDA's headers are unknown: conditions with them are undecided.
 """
 
 from __future__ import annotations
@@ -32,31 +31,31 @@ DIRECTIVE: Final = re.compile(r"^[ \t]*#[ \t]*(\w*)((?:\\\r?\n|[^\n])*)", re.MUL
 
 
 def blank(text: str) -> str:
-    """Spaces in place of `text`, newlines kept."""
+    """Replace `text` by spaces, newlines kept."""
     return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def without_comments(text: str) -> str:
-    """`text` with its comments blanked."""
+    """Blank the comments of `text`."""
     return _LITERAL.sub(lambda match: blank(match[0]) if match[0][0] == "/" else match[0], text)
 
 
 def without_literals(text: str) -> str:
-    """`text` with its comments, and what is between its quotes, blanked; most single characters stay."""
+    """Blank the comments of `text` and its literals between the quotes; most single characters stay."""
     return _LITERAL.sub(_blank_literal, text)
 
 
 def _blank_literal(match: re.Match[str]) -> str:
-    found = match[0]
-    if found[0] in "/R":
-        return blank(found)
-    if found[0] in "\"'" and not re.fullmatch(r"'[A-Za-z0-9_+\-.!?@$%^&|~]'", found):
-        return found[0] + " " * (len(found) - 2) + found[0]
-    return found
+    literal = match[0]
+    if literal[0] in "/R":
+        return blank(literal)
+    if literal[0] in "\"'" and not re.fullmatch(r"'[A-Za-z0-9_+\-.!?@$%^&|~]'", literal):
+        return literal[0] + " " * (len(literal) - 2) + literal[0]
+    return literal
 
 
 def escaped(name: str) -> str:
-    """A file's name as it stands between the quotes of a ``#line``."""
+    """Escape a file's name for the quotes of a ``#line``."""
     return name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
 
 
@@ -75,11 +74,11 @@ class _Conditional:
     Attributes
     ----------
     verdict : bool or None
-        Whether the branch at hand is compiled; None where that is undecided.
+        Whether the current branch is compiled; None if undecided.
     tests : list of str
         Conditions of the branches so far.
     is_settled, is_unsure : bool
-        Whether a condition so far is surely true, so that no other branch is compiled; whether one is undecided.
+        Whether an earlier condition is surely true, so that no other branch is compiled; whether one is undecided.
     """
 
     verdict: bool | None
@@ -90,19 +89,19 @@ class _Conditional:
 
 @dataclass(slots=True)
 class _Layer:
-    """What an undecided branch defines (True) and undefines (False; None: undecided), and what it takes for granted."""
+    """Macros that an undecided branch defines (True) or undefines (False; None: undecided), and its assumptions."""
 
     macros: dict[str, bool | None] = field(default_factory=dict)
     assumed: dict[str, bool] = field(default_factory=dict)
 
 
 class Conditions:
-    """The conditionals that are open at a point of a text, and the macros that are defined there.
+    """The open conditionals at a point of a text, and the macros defined there.
 
     Parameters
     ----------
     *others : str
-        Macros that are defined beside NVRTC's own.
+        Macros that are defined besides NVRTC's own.
     """
 
     def __init__(self, *others: str) -> None:
@@ -111,18 +110,18 @@ class Conditions:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the text at hand is surely left out."""
+        """Whether the text at this point is surely not compiled."""
         return any(conditional.verdict is False for conditional in self._open)
 
     def verdict(self, word: str, rest: str) -> bool | None:
-        """Whether a conditional's ``#if`` or its kin is true, or None."""
+        """Return whether the condition of an ``#if``, ``#ifdef`` or the like is true; None if undecided."""
         return self._value(_test(word, rest))
 
     def read(self, word: str, rest: str, is_guard: bool = False) -> None:
-        """Take account of a directive; `is_guard` for the ``#ifndef`` around a whole header.
+        """Process a directive; `is_guard` for the ``#ifndef`` around a whole header.
 
-        A guard that is not surely defined is taken as undefined: where it is defined, the header was read before, with
-        all that it includes.
+        A guard that is not surely defined counts as undefined: if it is defined, the header was read before, with all
+        its includes.
         """
         if word in ("if", "ifdef", "ifndef"):
             test = _test(word, rest)
@@ -164,7 +163,7 @@ class Conditions:
             self._layers.append(layer)
 
     def _leave(self) -> None:
-        """End the branch at hand; what it defines if it is compiled is undecided from then on."""
+        """End the current branch. Macros defined in an undecided branch are undecided from then on."""
         if self._open.pop().verdict is not None:
             return
         layer = self._layers.pop()
@@ -180,7 +179,7 @@ class Conditions:
                 del layer.assumed[test]
 
     def _lookup(self, name: str) -> bool | None:
-        """Whether a macro is defined, or a condition true."""
+        """Return whether a macro is defined, or a condition assumed true; None if undecided."""
         for layer in reversed(self._layers):
             if name in layer.macros:
                 return layer.macros[name]
@@ -189,7 +188,7 @@ class Conditions:
         return None
 
     def _value(self, test: str) -> bool | None:
-        """Whether a condition is true, or None."""
+        """Return whether a condition is true; None if undecided."""
         if (assumed := self._lookup(f"#if {test}")) is not None:
             return assumed
         for operator, decisive in (("||", True), ("&&", False)):
@@ -208,7 +207,7 @@ class Conditions:
 
 
 def is_guard(match: re.Match[str], following: re.Match[str] | None) -> bool:
-    """Whether a directive is the ``#ifndef`` of a macro that the next one defines."""
+    """Return whether a directive is the ``#ifndef`` of a macro that the next directive defines."""
     if following is None or following[1] != "define" or match[1] not in ("if", "ifndef"):
         return False
     name = _GUARD.match(_test(match[1], match[2]))
@@ -224,9 +223,9 @@ class Branching:
     branches : list of re.Match
         The directive that begins each branch.
     guard : re.Match or None
-        The definition behind the ``#ifndef``, if that is of the same macro.
+        The definition after the ``#ifndef``, if it defines the same macro.
     end : re.Match or None
-        The ``#endif``; None where there is none.
+        The ``#endif``; None if missing.
     """
 
     branches: list[re.Match[str]]
@@ -235,28 +234,28 @@ class Branching:
 
     @property
     def is_guard(self) -> bool:
-        """Whether it is an include guard, which the text that it guards need not heed."""
+        """Whether this is an include guard, which the guarded text can ignore."""
         return self.guard is not None and len(self.guard[2].split()) == 1
 
 
 def branchings(directives: Iterable[re.Match[str]]) -> list[Branching]:
-    """The conditionals among directives, in the order in which they begin."""
-    named = [match for match in directives if match[1]]
-    found: list[Branching] = []
+    """Return the conditionals among directives, in the order in which they begin."""
+    directives_with_names = [match for match in directives if match[1]]
+    result: list[Branching] = []
     open_ones: list[Branching] = []
-    for match, following in itertools.zip_longest(named, named[1:]):
+    for match, following in itertools.zip_longest(directives_with_names, directives_with_names[1:]):
         if match[1] in ("if", "ifdef", "ifndef"):
             open_ones.append(Branching([match], following if is_guard(match, following) else None))
-            found.append(open_ones[-1])
+            result.append(open_ones[-1])
         elif match[1] in ("elif", "elifdef", "elifndef", "else") and open_ones:
             open_ones[-1].branches.append(match)
         elif match[1] == "endif" and open_ones:
             open_ones.pop().end = match
-    return found
+    return result
 
 
 def _test(word: str, rest: str) -> str:
-    """The condition of an ``#if``, ``#ifdef`` or ``#ifndef`` as an expression on one line."""
+    """Return the condition of an ``#if``, ``#ifdef`` or ``#ifndef`` as an expression on one line."""
     text = " ".join(rest.replace("\\\n", " ").split())
     if word == "if":
         return text
@@ -265,7 +264,7 @@ def _test(word: str, rest: str) -> str:
 
 
 def _implied(test: str, value: bool) -> dict[str, bool]:
-    """What is so where `test` is true or false: of the test itself, or of the macro whose being defined it asks."""
+    """Return what follows if `test` is true or false: about the test itself, or about the macro in its ``defined``."""
     while test.startswith("!"):
         test, value = test[1:].strip(), not value
     name = _DEFINED.fullmatch(test)
@@ -286,7 +285,7 @@ _MOST_LONG: Final = 500_000
 
 
 def words_of_macros(text: str) -> dict[str, frozenset[str]]:
-    """Each macro of a text, with the names in all its definitions; those of ``std`` are qualified."""
+    """Return each macro of a text with the names in all its definitions; names of ``std`` are qualified."""
     words: dict[str, set[str]] = {}
     for match in DIRECTIVE.finditer(without_literals(text)):
         if match[1] == "define" and (macro := _DEFINE_ANY.match(match[2])):
@@ -295,12 +294,12 @@ def words_of_macros(text: str) -> dict[str, frozenset[str]]:
 
 
 def qualified_names(text: str) -> set[str]:
-    """Names in `text`, those of ``std`` qualified."""
+    """Return the names in `text`; names of ``std`` are qualified."""
     return {"".join(name.split()) for name in _QUALIFIED_NAME.findall(text)}
 
 
 class _Definition(NamedTuple):
-    """A macro from an offset on; without a body where it is undefined there."""
+    """A definition of a macro, valid from an offset on; the body is None for ``#undef``."""
 
     offset: int
     parameters: tuple[str, ...]
@@ -328,7 +327,7 @@ class CalledMacros:
         return name in self._definitions
 
     def is_certain(self, name: str, at: int) -> bool:
-        """Whether one definition of a macro alone can count at offset `at`."""
+        """Return whether only one definition of a macro is possible at offset `at`."""
         before = [definition for definition in self._definitions.get(name, ()) if definition.offset < at]
         while before and before[0].body is None:
             del before[0]
@@ -336,46 +335,48 @@ class CalledMacros:
         behind = max((place for place, body in enumerate(bodies) if body[1] is None), default=-1)
         return len(set(bodies[behind + 1 :])) == 1 and "__VA_OPT__" not in str(bodies[-1])
 
-    def expanded(self, text: str, at: int, wanted: Callable[[str], bool] = lambda call: True) -> str:
-        """`text`, which stands at offset `at`, with its calls of macros replaced by what they stand for.
+    def expanded(self, text: str, at: int, is_replaced: Callable[[str], bool] = lambda call: True) -> str:
+        """Expand the macro calls in `text`, which stands at offset `at`.
 
         Parameters
         ----------
         text : str
+            Text with calls.
         at : int
-        wanted : callable, optional
-            Which calls are replaced, by their text.
+            Offset of the text in the source.
+        is_replaced : callable, optional
+            Returns whether a call, passed as text, is expanded.
         """
         for _ in range(_MOST_DEEP):
-            new = self._replaced(text, at, wanted)
+            new = self._replaced(text, at, is_replaced)
             if new == text or len(new) > _MOST_LONG:
                 break
             text = new
         return text
 
-    def _replaced(self, text: str, at: int, wanted: Callable[[str], bool]) -> str:
+    def _replaced(self, text: str, at: int, is_replaced: Callable[[str], bool]) -> str:
         parts, behind = [], 0
         for match in _CALL.finditer(text):
             if match.start() < behind or (definition := self._definition(match[1], at)) is None:
                 continue
             end = closing(text, match.end() - 1)
-            if end >= 0 and wanted(text[match.start() : end + 1]):
+            if end >= 0 and is_replaced(text[match.start() : end + 1]):
                 arguments = [part.strip() for part in split_at(text[match.end() : end], brackets="(")]
                 parts += [text[behind : match.start()], _body(definition, arguments)]
                 behind = end + 1
         return "".join([*parts, text[behind:]])
 
     def _definition(self, name: str, at: int) -> _Definition | None:
-        """The definition that counts at offset `at`; the longest where conditionals choose, or all stand behind it."""
-        known = [definition for definition in self._definitions.get(name, ()) if definition.body is not None]
-        before = [definition for definition in known if definition.offset < at]
+        """Return a macro's definition at offset `at`; the longest if conditionals choose, or if all follow it."""
+        definitions = [definition for definition in self._definitions.get(name, ()) if definition.body is not None]
+        before = [definition for definition in definitions if definition.offset < at]
         if before and self.is_certain(name, at):
             return before[-1]
-        return max(before or known, key=lambda definition: len(definition.body or ""), default=None)
+        return max(before or definitions, key=lambda definition: len(definition.body or ""), default=None)
 
 
 def _body(definition: _Definition, arguments: list[str]) -> str:
-    """What a call of a macro stands for."""
+    """Return the expansion of a macro call."""
     parameters = definition.parameters
     last = len(parameters) - 1
     values = dict(zip(parameters, [*arguments[:last], ", ".join(arguments[last:])], strict=False))
@@ -413,11 +414,12 @@ class Conditional:
     Attributes
     ----------
     branches : tuple of (int, int)
-        Offsets of each branch's text; one without ``#else`` ends with an empty branch.
+        Offsets of each branch's text; without ``#else`` the last branch is empty.
     end : int
-        Offset behind its ``#endif``.
+        Offset after its ``#endif``.
     texts : tuple of str
-        The text of each branch, where only the first was kept since the branches share brackets with what is around.
+        The text of each branch, if only the first was kept because the branches share brackets with the text around
+        them.
     """
 
     branches: tuple[tuple[int, int], ...]
@@ -425,19 +427,20 @@ class Conditional:
     texts: tuple[str, ...] = ()
 
     def crosses(self, begin: int, end: int) -> bool:
-        """Whether a branch begins or ends between `begin` and `end`."""
+        """Return whether a branch begins or ends between `begin` and `end`."""
         return any(begin < boundary < end for branch in self.branches for boundary in branch)
 
     def branch_at(self, offset: int) -> int | None:
-        """Index of the branch that holds `offset`, or None."""
+        """Return the index of the branch that contains `offset`, or None."""
         return next((i for i, (start, end) in enumerate(self.branches) if start <= offset < end), None)
 
 
 def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditional, ...]]:
-    """`text` without comments, literals and directives; its object-like macros; the conditionals left undecided.
+    """Remove comments, literals and directives from `text`; return it, its object-like macros and undecided
+    conditionals.
 
-    Of a conditional that NVRTC surely decides, only the branch that it compiles stays. Conditionals inside others
-    come before them.
+    If NVRTC's macros decide a conditional, only the branch that is compiled stays. Inner conditionals come before outer
+    ones.
     """
     reader = _Directives(without_literals(text))
     # What is left are lines that go on in the next one.
@@ -445,19 +448,19 @@ def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditi
 
 
 def line_marks(text: str) -> tuple[tuple[int, int], ...]:
-    """Offset behind each ``#line`` of `text`, and the number of the line that begins there."""
+    """Return the offset after each ``#line`` of `text`, and the number of the line that begins there."""
     return tuple((match.end(), int(match[1])) for match in _LINE.finditer(text)) if "#line" in text else ()
 
 
 def line_at(text: str, marks: Sequence[tuple[int, int]], offset: int) -> int:
-    """The line, counted from 1, of what is at `offset`, as the ``#line`` before it has it."""
+    """Return the line, counted from 1, of `offset`, as the ``#line`` before it numbers lines."""
     behind, number = next(((at, line) for at, line in reversed(marks) if at <= offset), (0, 1))
     return number + text.count("\n", behind, offset)
 
 
 def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
-    """Line and text of each ``#if`` and its kin whose branch holds `offset`, outermost first."""
-    found: list[tuple[int, str]] = []
+    """Return line and text of each ``#if`` or the like whose branch contains `offset`, outermost first."""
+    result: list[tuple[int, str]] = []
     marks = line_marks(text)
     for group in branchings(DIRECTIVE.finditer(without_literals(text))):
         before = [match for match in group.branches if match.start() <= offset]
@@ -466,13 +469,13 @@ def conditions_around(text: str, offset: int) -> list[tuple[int, str]]:
         first, *_ = shown = [" ".join(f"#{match[1]}{match[2]}".split()) for match in before]
         if len(before) > 1 or not group.is_guard:
             line = line_at(text, marks, before[-1].start())
-            found.append((line, f"{shown[-1]} of {first}" if len(before) > 1 else first))
-    return found
+            result.append((line, f"{shown[-1]} of {first}" if len(before) > 1 else first))
+    return result
 
 
 @dataclass(slots=True)
 class _Directives:
-    """Takes the directives out of `text`, and what their conditionals surely leave out."""
+    """Removes the directives from `text`, and all branches that are surely not compiled."""
 
     text: str
     macros: list[Macro] = field(default_factory=list)
@@ -480,12 +483,12 @@ class _Directives:
     dropped: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        found = list(DIRECTIVE.finditer(self.text))
+        directives = list(DIRECTIVE.finditer(self.text))
         self.text = DIRECTIVE.sub(lambda match: blank(match[0]), self.text)
-        groups = [(g.branches, g.end) for g in branchings(found) if g.end is not None and not g.is_guard]
+        groups = [(g.branches, g.end) for g in branchings(directives) if g.end is not None and not g.is_guard]
         for branches, endif in sorted(groups, key=lambda group: group[1].start()):
             self._settle(branches, endif)
-        for match in found:
+        for match in directives:
             if match[1] == "define" and (macro := _MACRO.match(match[2])):
                 self.macros.append(Macro(macro[1], " ".join(macro[2].replace("\\\n", " ").split()), match.start()))
         self.macros = [m for m in self.macros if not any(start <= m.offset < end for start, end in self.dropped)]

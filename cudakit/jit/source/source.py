@@ -1,4 +1,4 @@
-"""Stage 1, source: text, a file or a packaged template becomes a `Source`."""
+"""Make a `Source` of a text, a file or a packaged template."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ _PTX: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*\.v
 
 
 def kind_of(code: bytes) -> str | None:
-    """Which kind of compiled code: ``cubin``, ``ptx``, ``ltoir``, ``fatbin``, ``object`` or ``library``; None: none."""
+    """Return the format of compiled code: ``cubin``, ``ptx``, ``ltoir``, ``fatbin``, ``object`` or ``library``; else
+    None.
+    """
     if code[:4] == b"\x7fELF":
         # e_machine of an ELF file: 190 is CUDA.
         return "cubin" if code[18:20] == b"\xbe\0" else "object"
-    found = next((kind for magic, kind in _MAGIC if code.startswith(magic)), None)
-    return found or ("ptx" if _PTX.match(code[:65536]) else None)
+    code_format = next((name for magic, name in _MAGIC if code.startswith(magic)), None)
+    return code_format or ("ptx" if _PTX.match(code[:65536]) else None)
 
 
 #: What becomes of host code.
@@ -36,28 +38,28 @@ HostCode: TypeAlias = Literal["keep", "skip"]
 
 @dataclass(frozen=True)
 class Source:
-    """CUDA C++ text and where it came from.
+    """CUDA C++ source, or compiled code, and its origin.
 
     Attributes
     ----------
     text : str
-        The CUDA C++ source.
+        CUDA C++ source.
     name : str
-        What diagnostics call it: a path, or ``<kernel text>`` for a string.
+        Name in diagnostics: a path, or ``<kernel text>`` for a string.
     folder : Path or None
-        Where ``#include "…"`` looks first; None for a string.
+        Folder that ``#include "…"`` searches first; None for a string.
     origin : tuple of (str, int), optional
-        File and line of the Python call that gave a string, to place diagnostics in.
+        File and line of the Python call that passed a string, for diagnostics.
     host_code : {"keep", "skip"}
-        Whether the host's part of an nvcc program was cut from the text, and its own headers written out in it.
+        Whether the host's part of an nvcc program was cut, with the program's own headers written out in the text.
     left_out : tuple of str
-        Headers that were cut as the host's.
+        Host headers that were cut.
     whole : Source or None
-        The program from which this was cut.
+        The uncut program.
     code : bytes or None
-        What is compiled already, in the place of text.
+        Compiled code, in place of a text.
     head : str or None
-        The head of the one kernel of it that is meant, where its code does not say enough.
+        Signature of the one kernel that is meant, if the compiled code does not contain it.
     """
 
     text: str
@@ -72,18 +74,18 @@ class Source:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of the text, or of the code."""
+        """SHA-256 of the text and the code."""
         return hashlib.sha256(self.text.encode() + (self.code or b"")).hexdigest()
 
     def named(self, file: str) -> str:
-        """What a file of the compiler's messages is called: `name` for this one, of which it may have made a path."""
+        """Return the name of a file in the compiler's messages: `name` if the file is this source."""
         # It puts a string into whatever folder it was started in.
         is_this = file.endswith(f"/{self.name}") if self.folder is None else file == str(Path(self.name).absolute())
         return self.name if is_this else file
 
 
 def from_text(text: str, depth: int = 1) -> Source:
-    """`Source` of a string; `depth` counts the frames between the user's call and this one."""
+    """Make the `Source` of a string; `depth` counts the frames between the user's call and this function."""
     if not isinstance(text, str):
         raise TemplateError(f"Kernel takes CUDA C++ source as a str, got {type(text).__name__}; see Kernel.from_file")
     if text.strip().endswith((".cu", ".cuh")) and "{" not in text:
@@ -96,18 +98,18 @@ def from_text(text: str, depth: int = 1) -> Source:
 
 
 def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "keep") -> Source:
-    """`Source` of a file; quoted includes are looked for beside it.
+    """Make the `Source` of a file; quoted includes search the file's folder first.
 
-    `head` is for compiled code. A text is UTF-8; what is not may stand in comments of an nvcc program, which are cut
-    with its host code.
+    `head` is for compiled code. A text must be UTF-8. Only the comments of an nvcc program, which are cut with its host
+    code, may hold other bytes.
     """
     path = path_of("Kernel.from_file: path", path)
     if head is not None:
         text_of("Kernel.from_file: signature", head)
     try:
         data = path.read_bytes()
-        if (kind := kind_of(data)) is not None:
-            return _from_code(path, data, kind, head)
+        if (code_format := kind_of(data)) is not None:
+            return _from_code(path, data, code_format, head)
         errors = "strict" if host_code == "keep" else "replace"
         text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors=errors).read()
     except OSError as error:
@@ -121,7 +123,7 @@ def from_file(path: str | Path, head: str | None = None, host_code: HostCode = "
 
 
 def _check_whole(text: str, name: str) -> None:
-    """Check that the compiler reads all of a text: it would stop at a NUL, and takes bytes of UTF-8."""
+    """Check that the compiler can read all of a text: it would stop at a NUL, and reads UTF-8 only."""
     if (place := text.find("\0")) >= 0:
         line = text.count("\n", 0, place) + 1
         raise TemplateError(f"{name} has a NUL character in line {line}, where the compiler would stop reading")
@@ -132,7 +134,7 @@ def _check_whole(text: str, name: str) -> None:
 
 
 def from_ptx(text: str, head: str | None = None) -> Source:
-    """`Source` of the text of a PTX module."""
+    """Make the `Source` of a PTX module."""
     data = text_of("Kernel.from_ptx: text", text).encode()
     if head is not None:
         text_of("Kernel.from_ptx: signature", head)
@@ -145,19 +147,19 @@ def from_ptx(text: str, head: str | None = None) -> Source:
     return Source("", "<PTX text>", None, code=data, head=head)
 
 
-def _from_code(path: Path, data: bytes, kind: str, head: str | None) -> Source:
-    if kind in ("object", "library"):
-        raise TemplateError(f"{path} is a host's {kind}: link it to a kernel, with CompileOptions(link=[…])")
-    if head is None and kind in ("ltoir", "fatbin"):
+def _from_code(path: Path, data: bytes, code_format: str, head: str | None) -> Source:
+    if code_format in ("object", "library"):
+        raise TemplateError(f"{path} is a host's {code_format}: link it to a kernel, with CompileOptions(link=[…])")
+    if head is None and code_format in ("ltoir", "fatbin"):
         raise TemplateError(
-            f"{path} is {kind}, which does not tell its kernels: give the head of one, as in "
+            f"{path} is {code_format}, which does not tell its kernels: give the head of one, as in "
             "signature='void scale(float* x, int n)'"
         )
     return Source("", str(path), path.resolve().parent, code=data, head=head)
 
 
 def _listed(folder: Path) -> list[str]:
-    """Concepts of the template files in a folder."""
+    """Return the concepts of the template files in a folder."""
     parts = [part for part in ("", "tile/") if (folder / part).is_dir()]
     names = [f"{part}{name}" for part in parts for name in os.listdir(folder / part)]
     return sorted(name.removesuffix(".cuh") for name in names if name.endswith(".cuh"))
@@ -169,11 +171,11 @@ def _lies_in(folder: Path, concept: str) -> bool:
 
 
 def from_template(concept: str) -> Source:
-    """`Source` of the packaged template file ``templates/<concept>.cuh``."""
+    """Make the `Source` of the packaged template file ``templates/<concept>.cuh``."""
     folder = headers.templates_folder()
     # Only what is listed is opened: a name cannot lead out of the folder, and a link does not either.
     listed = _listed(folder)
     if concept not in listed or not _lies_in(folder, concept):
-        known = ", ".join(name for name in listed if _lies_in(folder, name))
-        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {known or 'none'}")
+        names = ", ".join(name for name in listed if _lies_in(folder, name))
+        raise TemplateError(f"no packaged template {shortened(concept)}; there are: {names or 'none'}")
     return from_file(folder / f"{concept}.cuh")

@@ -1,1 +1,1 @@
-"""Specialise: a signature and arguments → one instance of a kernel, with options and arch."""
+"""Specialise stage: a signature and arguments → one instance of a kernel, with options and arch."""

@@ -285,13 +285,13 @@ def argument_text(signature: Signature, parameter: TemplateParameter, value: Any
     if isinstance(value, str):
         if not value.strip():
             raise TemplateError(f"{where} is an empty string")
-        if parameter.kind != "type":
+        if parameter.category != "type":
             return value.strip()
         named = _named_dtype(value.strip(), book)
         return canonical_name(book.functor(value, parameter.name)) if named is None else book.spell(named, where)
-    if parameter.kind == "type":
+    if parameter.category == "type":
         return _type_text(where, value, book)
-    if parameter.kind == "template":
+    if parameter.category == "template":
         raise TemplateError(f"{where} is a template; give its name as a string, got {shortened(value)}")
     if isinstance(value, enum.Enum):
         value = value.value

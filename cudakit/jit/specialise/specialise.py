@@ -144,7 +144,7 @@ def _arguments(signature: Signature, arguments: Mapping[str, Deduced]) -> dict[s
     """Template arguments but packs: types as their records, values as their text."""
     parameters = {parameter.name: parameter for parameter in signature.template_parameters}
     return {
-        name: parse_type(value) if parameters[name].kind == "type" else value
+        name: parse_type(value) if parameters[name].category == "type" else value
         for name, value in arguments.items()
         if isinstance(value, str)
     }

@@ -182,7 +182,7 @@ def test_template_parameter(text: str, expected: TemplateParameter) -> None:
 
 def test_concepts_of_the_text_and_of_a_header_make_types() -> None:
     text = "template <class X> concept Small = sizeof(X) < 4;\ntemplate <Small S, Unknown U> __global__ void f(U* u) {}"
-    assert [parameter.kind for parameter in only(text).template_parameters] == ["type", "type"]
+    assert [parameter.category for parameter in only(text).template_parameters] == ["type", "type"]
 
 
 def test_requires_clause_is_skipped() -> None:
@@ -469,7 +469,7 @@ def test_a_head_that_cannot_be_parsed_keeps_its_template_parameters() -> None:
     kernel = only("template <typename T, int N = 2> __global__ void f(T @ x) {}")
     assert kernel.template_parameters == (TemplateParameter("T", "type"), TemplateParameter("N", "value", INT, "2"))
     kernel = only("template <typename T, @ M = 3, class... Ts> __global__ void f(T x) {}")
-    assert [(p.name, p.kind, p.default, p.pack) for p in kernel.template_parameters] == [
+    assert [(p.name, p.category, p.default, p.pack) for p in kernel.template_parameters] == [
         ("T", "type", None, False),
         ("M", "value", "3", False),
         ("Ts", "type", None, True),
