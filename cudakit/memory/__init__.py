@@ -1,7 +1,26 @@
-"""Memory: arrays of each kind, copies between host and device, host arrays as arguments.
+"""Allocate memory, copy arrays between host and device, and limit memory use.
 
-What users call as ``ck.memory`` is read when it is asked for (PEP 562): a program that only launches kernels has none.
+>>> import cudakit as ck, numpy as np
+>>> stream = ck.stream()  # of the GPU, or of the emulator if there is no GPU
+>>> x = ck.to_device(np.arange(4, dtype="f4"), stream)
+>>> with ck.allocated(x.shape, x.dtype, kind="pinned") as host:
+...     print(ck.to_host(x, stream, out=host))
+[0. 1. 2. 3.]
+
+This page is a tour. ``help(ck.memory.copy)`` and so on explain each function.
+
+- Copy: `to_device`, `to_host`, and `copy` between parts of arrays, and surfaces.
+- Allocate device, pinned or managed memory: `empty`, `empty_pitched`, and `allocated` for the length of a ``with``.
+- Use managed memory: `host_view` is the NumPy array of it, `prefetch` moves it.
+- Page-lock an existing host array: `register`.
+- Show memory in use: `report`. Limit it: `limit`. Return free memory of the pools: `trim`.
+
+The most used of these are names of ``ck``, too: `ck.to_device`, `ck.to_host`, `ck.empty`, `ck.allocated`. Pass NumPy
+arrays straight to kernels: `ck.In`, `ck.Out`, `ck.InOut`. Textures, surfaces and tensor maps: `ck.texture`,
+`ck.surface`, `ck.tensor_map`.
 """
+
+# The modules load with the first use of a name (PEP 562): a program that only launches kernels needs none of them.
 
 from __future__ import annotations
 

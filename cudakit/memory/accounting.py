@@ -1,7 +1,7 @@
-"""What memory is held, and by how much it may grow.
+"""Memory in use, and limits for it.
 
-Held memory includes blocks that are kept from one call for the next one like it (`spares`). Limits include the stack
-and the heap, which kernels take of a device's memory beside the arrays that they are given.
+Memory in use includes blocks kept from one call for the next (`spares`). Limits include the stack and the heap of
+kernels, which take device memory beside the arrays.
 """
 
 from __future__ import annotations
@@ -23,43 +23,43 @@ from cudakit.types.checked import is_one_of, whole
 from cudakit.types.shown import Part, Reported, Table
 
 
-def set_kernel_limit(size: int | None, kind: str) -> int:
-    """Set a limit of the current device and of the emulator's; the former, in bytes.
+def set_kernel_limit(size: int | None, resource: str) -> int:
+    """Set the stack or heap limit of the current device and of the emulator. Return the former limit in bytes.
 
     Parameters
     ----------
     size : int or None
-        None: what a device has at first.
-    kind : {"stack", "heap"}
+        New limit in bytes. None: the device's default.
+    resource : {"stack", "heap"}
 
     Raises
     ------
     LaunchError
-        Where the device refuses it: a heap cannot change once that kernels hold memory of it.
+        If the device refuses the limit: a heap cannot change once kernels use memory of it.
     """
     from cudakit.emulator.face import device_limits
 
     emulated = device_limits()
-    wanted = emulated.default_of(kind) if size is None else size
-    if kind == "stack":
-        former, emulated.stack_bytes = emulated.stack_bytes, wanted
+    new_size = emulated.default_of(resource) if size is None else size
+    if resource == "stack":
+        former, emulated.stack_bytes = emulated.stack_bytes, new_size
     else:
         former = emulated.heap_bytes
-        emulated.set_heap_bytes(wanted)
-    return _set_on_device(wanted, kind) if devices.has_gpu() else former
+        emulated.set_heap_bytes(new_size)
+    return _set_on_device(new_size, resource) if devices.has_gpu() else former
 
 
-def _set_on_device(size: int, kind: str) -> int:
+def _set_on_device(size: int, resource: str) -> int:
     from cuda.bindings import driver
 
     devices.current_device()
     limits: Any = driver.CUlimit
-    limit = limits.CU_LIMIT_STACK_SIZE if kind == "stack" else limits.CU_LIMIT_MALLOC_HEAP_SIZE
+    limit = limits.CU_LIMIT_STACK_SIZE if resource == "stack" else limits.CU_LIMIT_MALLOC_HEAP_SIZE
     status, former = driver.cuCtxGetLimit(limit)
     if int(status) == 0:
         (status,) = driver.cuCtxSetLimit(limit, size)
     if int(status) != 0:
-        raise LaunchError(f"the device refuses a {kind} of {size:,} bytes: {status.name}")
+        raise LaunchError(f"the device refuses a {resource} of {size:,} bytes: {status.name}")
     return int(former)
 
 
@@ -68,34 +68,34 @@ _MOST = 32
 
 
 class Spare(Protocol):
-    """Device memory that waits for the next call like the one that it was for, on the same stream."""
+    """Device memory kept for the next call with the same kernel and argument types on the same stream."""
 
     size: int
     target: Known
 
     def release(self) -> None:
-        """Let go of what is kept for the last call, if that is done."""
+        """Release what is kept for the last call, if the call is done."""
 
     def let_go(self) -> None:
-        """Have what is kept for the last call kept elsewhere."""
+        """Hand what is kept for the last call to another owner, which keeps it until the call is done."""
 
 
 class Spares:
-    """Device memory between the calls that use it; the least recently used goes first."""
+    """Device memory kept between calls. The least recently used block is dropped first."""
 
     def __init__(self) -> None:
         self._idle: dict[Hashable, Any] = {}
 
     def take(self, key: Hashable) -> Any:
-        """What was given back for `key`, which is nobody else's from now on; None where there is nothing."""
+        """Return the block given back for `key`, or None. The caller owns it."""
         return self._idle.pop(key, None)
 
     def give_back(self, key: Hashable, spare: Spare) -> None:
-        """Keep `spare` for the next one who takes it."""
+        """Keep `spare` for the next caller of `take`."""
         if self._idle.setdefault(key, spare) is not spare:
             spare.let_go()  # another thread's call was alike
         elif len(self._idle) > _MOST:
-            closed = [old for old, kept in list(self._idle.items()) if kept.target.core.is_closed]
+            closed = [old for old, spare in list(self._idle.items()) if spare.target.core.is_closed]
             self._drop(closed or list(self._idle)[:-_MOST])
 
     def _drop(self, keys: list[Hashable]) -> int:
@@ -105,30 +105,30 @@ class Spares:
         return sum(spare.size for spare in dropped)
 
     def drop_closed(self) -> None:
-        """Give back that of streams that are closed."""
-        self._drop([key for key, kept in list(self._idle.items()) if kept.target.core.is_closed])
+        """Drop the blocks of closed streams."""
+        self._drop([key for key, spare in list(self._idle.items()) if spare.target.core.is_closed])
 
     def drop(self) -> int:
-        """Give all of it back to CuPy's pool; the bytes."""
+        """Return all blocks to CuPy's pool. Return their bytes."""
         return self._drop(list(self._idle))
 
     def release(self) -> None:
-        """Let go of what is kept for calls that are done."""
+        """Release what blocks keep for calls that are done."""
         for key in list(self._idle):
             if (spare := self.take(key)) is not None:
                 spare.release()
                 self.give_back(key, spare)
 
-    def held(self, device_id: int) -> int:
-        """Bytes kept on a device."""
-        return sum(kept.size for kept in list(self._idle.values()) if kept.target.device_id == device_id)
+    def size_on(self, device_id: int) -> int:
+        """Return the bytes kept on a device."""
+        return sum(spare.size for spare in list(self._idle.values()) if spare.target.device_id == device_id)
 
 
 _spares = Spares()
 
 
 def spares() -> Spares:
-    """The process's spare device memory."""
+    """Return the process's spare device memory."""
     return _spares
 
 
@@ -138,17 +138,19 @@ class Held(NamedTuple):
     Attributes
     ----------
     kind : str
-        ``"device"`` (CuPy's pool, whoever asked it), ``"pinned"`` or ``"managed"`` (asked for by cudakit).
+        ``"device"`` (CuPy's pool, including allocations of other libraries), ``"pinned"`` or ``"managed"``
+        (allocations of cudakit).
     device : int, str or None
-        ``"emulator"``: what cudakit made there.
+        Device id, or ``"emulator"`` for arrays that cudakit made there.
     used : int
-        In arrays and blocks that are alive.
+        Bytes of arrays and blocks in use.
     free : int
-        Kept for later use; `trim` gives it back.
+        Bytes kept for later use; `trim` returns them.
     peak : int
-        Most that was used and free at once; of devices, as far as `report` and `trim` saw it, for CuPy's pool does not
-        shrink otherwise.
+        Greatest sum of `used` and `free`. For devices: at calls of `report` and `trim`, as CuPy's pool does not shrink
+        otherwise.
     limit : int or None
+        Limit in bytes, or None.
     """
 
     kind: str
@@ -164,12 +166,12 @@ class _Rows(NamedTuple):
 
 
 class Report(Reported, _Rows):
-    """What is held, by kind and device; printed as a table."""
+    """Memory in use, by kind and device. Printed as a table."""
 
     __slots__ = ()
 
     def of(self, kind: str) -> Held:
-        """The memory of a kind, added up over the devices."""
+        """Return the memory of a kind, summed over the devices."""
         rows = [row for row in self.held if row.kind == kind]
         limits = [row.limit for row in rows if row.limit is not None]
         used, free, peak = (
@@ -187,7 +189,7 @@ class Report(Reported, _Rows):
 
 
 class Ledger:
-    """What nobody else counts: managed memory by device, peaks, and limits."""
+    """Counts of managed memory by device, peaks, and limits: what CuPy and the driver do not count."""
 
     def __init__(self) -> None:
         self.lock: threading.RLock = process.renewed(
@@ -200,18 +202,18 @@ class Ledger:
 
     def add_managed(self, device_id: int, size: int) -> None:
         with self.lock:
-            self.managed[device_id] = held = self.managed.get(device_id, 0) + size
-            self.note("managed", device_id, held)
+            self.managed[device_id] = total = self.managed.get(device_id, 0) + size
+            self.note("managed", device_id, total)
 
-    def note(self, kind: str, device_id: int, held: int) -> None:
-        self.peaks[kind, device_id] = max(held, self.peaks.get((kind, device_id), 0))
+    def note(self, memory_kind: str, device_id: int, size: int) -> None:
+        self.peaks[memory_kind, device_id] = max(size, self.peaks.get((memory_kind, device_id), 0))
 
 
 ledger: Ledger = Ledger()
 
 
 def report() -> Report:
-    """What memory is held now: CuPy's pool on each device, pinned and managed memory.
+    """Return the memory in use now: CuPy's pool on each device, pinned and managed memory.
 
     Returns
     -------
@@ -222,7 +224,7 @@ def report() -> Report:
     spares().release()
     rows = []
     for device_id, pool in _pools():
-        spare, most = spares().held(device_id), pool.get_limit()
+        spare, most = spares().size_on(device_id), pool.get_limit()
         used, free = pool.used_bytes() - spare, pool.free_bytes() + spare
         ledger.note("device", device_id, used + free)
         rows.append(Held("device", device_id, used, free, ledger.peaks["device", device_id], most or None))
@@ -231,15 +233,15 @@ def report() -> Report:
         for device_id, used in ledger.managed.items():
             peak = ledger.peaks["managed", device_id]
             rows.append(Held("managed", device_id, used, 0, peak, ledger.limits["managed"]))
-    for kind, most in ledger.limits.items():
-        taken = _emulated(kind)
-        if taken[1] or not devices.has_gpu():
-            rows.append(Held(kind, "emulator", taken[0], 0, taken[1], most))
+    for memory_kind, most in ledger.limits.items():
+        emulated = _emulated(memory_kind)
+        if emulated[1] or not devices.has_gpu():
+            rows.append(Held(memory_kind, "emulator", emulated[0], 0, emulated[1], most))
     return Report(tuple(rows))
 
 
 class Limit:
-    """A limit that holds from when it is made; as a context manager, until the block is left."""
+    """A limit, in force once it is made. As a context manager it ends with the block."""
 
     def __init__(self, size: int | None, kind: str) -> None:
         self._kind, self._former = kind, _set_limit(size, kind)
@@ -252,27 +254,33 @@ class Limit:
 
 
 def limit(size: int | None, kind: str = "device") -> Limit:
-    """Let memory of a kind grow to `size` bytes and no further, used and kept free together.
+    """Limit memory of a kind, used and kept free together, to `size` bytes.
 
     Parameters
     ----------
     size : int or None
-        None: no limit but the hardware's.
+        Limit in bytes. None: no limit but the hardware's.
     kind : {"device", "pinned", "managed", "stack", "heap"}
-        ``"device"``: CuPy's pool on the current device, whoever asks it; on the emulator, what `empty`, `to_device`
-        and ``ck.In`` and its kin make there. ``"stack"``: what each thread of the current device, and of the emulator,
-        has for its calls in kernels that recurse or call through pointers (1,024 bytes at first; other kernels have
-        what they need). ``"heap"``: what kernels have there in all by ``malloc`` and ``new`` (8 MB at first).
+        Kind of memory:
+
+        - ``"device"``: CuPy's pool on the current device, including allocations of other libraries. On the emulator:
+          arrays made by `empty`, `to_device`, ``ck.In``, ``ck.Out`` and ``ck.InOut``.
+        - ``"pinned"``, ``"managed"``: allocations of cudakit.
+        - ``"stack"``: call stack of each thread of the current device and of the emulator, for kernels that recurse or
+          call through pointers (default 1,024 bytes). Other kernels get the stack that they need.
+        - ``"heap"``: memory of ``malloc`` and ``new`` in all kernels of the current device and of the emulator (default
+          8 MB).
 
     Returns
     -------
     context manager
-        Restores the former limit where it is used in ``with``; otherwise the limit stays. There is one limit of a kind
-        for all threads: blocks that overlap in several end in the reverse order, or leave each other's.
+        Restores the former limit at the end of a ``with``. Without ``with`` the limit stays. A limit holds for all
+        threads: ``with`` blocks that overlap in several threads must end in reverse order, or the limits get mixed up.
 
     Raises
     ------
     ArgumentError
+        For an unknown kind, or a size that is no positive whole number.
     """
     if size is not None:
         size = whole("memory.limit: size", size, 1)
@@ -281,17 +289,17 @@ def limit(size: int | None, kind: str = "device") -> Limit:
     return Limit(size, kind)
 
 
-def _set_limit(size: int | None, kind: str) -> int | None:
-    """Set a limit; the former."""
-    if kind == "pinned":
+def _set_limit(size: int | None, memory_kind: str) -> int | None:
+    """Set a limit and return the former limit."""
+    if memory_kind == "pinned":
         pool = pinned.pool()
         former, pool.limit = pool.limit, size
         return former
-    if kind == "stack" or kind == "heap":
-        return set_kernel_limit(size, kind)
-    former = ledger.limits[kind]
-    ledger.limits[kind] = size
-    if kind == "device" and devices.has_gpu():
+    if memory_kind == "stack" or memory_kind == "heap":
+        return set_kernel_limit(size, memory_kind)
+    former = ledger.limits[memory_kind]
+    ledger.limits[memory_kind] = size
+    if memory_kind == "device" and devices.has_gpu():
         import cupy
 
         devices.current_device()
@@ -300,7 +308,7 @@ def _set_limit(size: int | None, kind: str) -> int | None:
 
 
 def trim() -> int:
-    """Give memory that is kept free back to the devices and to the host; the bytes given back."""
+    """Return free memory of the pools to the devices and the host. Return the bytes."""
     spares().drop()
     order().release()
     freed = pinned.pool().trim()
@@ -313,7 +321,7 @@ def trim() -> int:
 
 
 def _pools() -> Iterator[tuple[int, Any]]:
-    """CuPy's pool of each device, while the device is current; none where nobody has loaded CuPy."""
+    """Yield the id and CuPy's pool of each device, while the device is current. None if CuPy is not loaded."""
     if cupy := sys.modules.get("cupy"):
         for device_id in range(devices.device_count()):
             with devices.on_device(device_id):
@@ -321,7 +329,7 @@ def _pools() -> Iterator[tuple[int, Any]]:
 
 
 def out_of_device_memory(size: int, device_id: int) -> LaunchError:
-    """The error for an allocation that CuPy's pool could not make on the current device."""
+    """Return the error for an allocation that CuPy's pool could not make on the current device."""
     pool = sys.modules["cupy"].get_default_memory_pool()
     free, total = free_on_device()
     most = f", and ck.memory.limit allows {pool.get_limit():,}" if pool.get_limit() else ""
@@ -333,7 +341,7 @@ def out_of_device_memory(size: int, device_id: int) -> LaunchError:
 
 
 def free_on_device() -> tuple[int, int]:
-    """Free and total bytes of the current device."""
+    """Return free and total bytes of the current device."""
     from cuda.bindings import driver
 
     status, free, total = driver.cuMemGetInfo()
@@ -342,24 +350,24 @@ def free_on_device() -> tuple[int, int]:
     return int(free), int(total)
 
 
-def _emulated(kind: str) -> tuple[int, int]:
-    """Bytes that arrays of a kind take on the emulator, and the most so far; none where it is not loaded."""
+def _emulated(memory_kind: str) -> tuple[int, int]:
+    """Return the bytes of arrays of a kind on the emulator, and their peak. Zeros if the emulator is not loaded."""
     if "cudakit.emulator" not in sys.modules:
         return 0, 0
     from cudakit.emulator.face import room
 
-    return room().usage(kind)
+    return room().usage(memory_kind)
 
 
-def emulated_array(shape: tuple[int, ...], dtype: np.dtype, kind: str = "device") -> np.ndarray:
-    """A new array on the emulator; raises beyond the limit as the device does."""
+def emulated_array(shape: tuple[int, ...], dtype: np.dtype, memory_kind: str = "device") -> np.ndarray:
+    """Return a new array on the emulator. Raises beyond the limit, as the device does."""
     from cudakit.emulator.face import room
 
-    return room().array(shape, dtype, kind, ledger.limits[kind])
+    return room().array(shape, dtype, memory_kind, ledger.limits[memory_kind])
 
 
 def tell_emulator(array: np.ndarray) -> None:
-    """Let the emulator's kernels reach a new pinned array by its address, where there are such kernels."""
+    """Register a new pinned array with the emulator, so that its kernels can access the array by its address."""
     if not devices.has_gpu() or "cudakit.emulator" in sys.modules:
         from cudakit.emulator.face import room
 

@@ -1,4 +1,4 @@
-"""What memory is on a GPU and on the emulator: one protocol, and the choice between its two modules."""
+"""Protocol of memory on an execution place, and the choice between its two modules (GPU, emulator)."""
 
 from __future__ import annotations
 
@@ -14,55 +14,64 @@ from cudakit.types.arguments import as_numpy
 
 
 class Backend(Protocol):
-    """Arrays and copies of a place. Streams and arrays are those of the place; shapes and dtypes have been checked."""
+    """Arrays and copies on an execution place.
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> Any:
-        """A new array of device or managed memory; `stream` None: the place's current one."""
+    Streams and arrays belong to this place; shapes and dtypes are checked.
+    """
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, memory_kind: Kind, stream: Any) -> Any:
+        """Return a new array of device or managed memory. `stream` None: the current stream of the execution place."""
 
     def handed_out(self, array: np.ndarray, stream: Any) -> np.ndarray:
-        """A new array of pinned memory, as a program is given it."""
+        """Return a new pinned array as the array type that a program gets."""
 
     def release(self, array: Any, stream: Any) -> None:
-        """Leave an array of `empty`'s without memory, which is free once the stream has come so far."""
+        """Make an array from `empty` empty. Its memory is free once the stream has finished its present work."""
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
         """Move a managed array."""
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
-        """A copy of a host array, in the stream's order; in `out`, where that is not None."""
+        """Return a copy of a host array, ordered on the stream: in `out`, or a new array if `out` is None."""
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
-        """A copy of a device array, which may be on another device, in the streams' order; in `out`, where given."""
+        """Return a copy of a device array, which may be on another device, ordered on the streams:
+
+        in `out` or a new array.
+        """
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
-        """A copy of a device array in host memory."""
+        """Return a copy of a device array in host memory."""
 
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
-        """Put a copy of pinned to device memory or back on the stream, which alone orders it; `name` tells of it."""
+        """Enqueue a copy between pinned and device memory, ordered by the stream alone.
+
+        `name` is its name in traces.
+        """
 
     def transfer(self, target: Any, source: Any, stream: Any) -> None:
-        """Put the copy of arrays anywhere, and surfaces, on the stream, in the order between streams."""
+        """Enqueue a copy between arrays in any memory, and surfaces, ordered between streams."""
 
-    def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
-        """A kernel call with host arrays among its arguments."""
+    def call(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
+        """Call a kernel that has host arrays among its arguments."""
 
     def mark(self, stream: Any) -> Any | None:
-        """An event after which pinned memory that the stream uses is free; None where it is already."""
+        """Return an event after which pinned memory that the stream uses is free. None: it is free already."""
 
 
 def backend_of(stream: Any) -> Backend:
-    """What has the memory for a stream; without one, that of the place where work runs that names none."""
+    """Return the memory of a stream's execution place, or without a stream of the default place."""
     place: Any = default_place() if stream is None else place_of(stream)
     return _backend(place)
 
 
 def stream_or_current(stream: Any, array: Any = None) -> Any:
-    """`stream`, or where it is None that of work that names none, as `cudakit.ops` has it.
+    """Return `stream`, or if it is None the current stream, as in `cudakit.ops`.
 
     Parameters
     ----------
     array : array, optional
-        What work is about, in host memory the emulator's. Left out, or no array: the place of what names none.
+        Array of the work; an array in host memory selects the emulator. Default: the default execution place.
     """
     if stream is not None:
         return stream

@@ -26,11 +26,11 @@ _MOST_PITCH = 2**31 - 1
 
 
 class Box(NamedTuple):
-    """Rows of bytes.
+    """A box of memory: rows of bytes at a pitch, in slices.
 
     Attributes
     ----------
-    kind : {"host", "device", "array"}
+    space : {"host", "device", "array"}
         ``array``: in the driver's own layout, which has no pitch.
     address : int
         Of the first byte; the handle of an array.
@@ -40,7 +40,7 @@ class Box(NamedTuple):
         Bytes from row to row and from slice to slice; the latter is a multiple of the former.
     """
 
-    kind: Literal["host", "device", "array"]
+    space: Literal["host", "device", "array"]
     address: int
     width: int
     height: int
@@ -52,7 +52,7 @@ class Box(NamedTuple):
 def boxes_of(
     shape: Sequence[int], itemsize: int, *strides: Sequence[int]
 ) -> tuple[tuple[int, int, int], list[tuple[int, int]]] | None:
-    """Arrays of one shape as boxes of the same extents.
+    """Return arrays of one shape as boxes of the same extents.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def boxes_of(
     # From the innermost on: (extent, steps), with axes joined that all arrays step through as through one.
     outer: list[tuple[int, tuple[int, ...]]] = []
     for axis in reversed(axes):
-        steps = tuple(each[axis] for each in strides)
+        steps = tuple(stride[axis] for stride in strides)
         if outer and all(step == outer[-1][0] * inner for step, inner in zip(steps, outer[-1][1], strict=True)):
             outer[-1] = (outer[-1][0] * shape[axis], outer[-1][1])
         else:
@@ -93,10 +93,10 @@ def boxes_of(
 
 
 def copy_box(target: Box, source: Box, handle: int) -> None:
-    """Put the copy of a box to one of the same extents on a stream, which alone orders it."""
+    """Enqueue the copy of a box to a box of the same extents, ordered by the stream alone."""
     from cuda.bindings import driver
 
-    if target.height * target.depth == 1 and "array" not in (target.kind, source.kind):
+    if target.height * target.depth == 1 and "array" not in (target.space, source.space):
         # Of any size, which rows are not.
         places = [driver.CUdeviceptr(box.address) for box in (target, source)]
         (status,) = driver.cuMemcpyAsync(*places, target.width, driver.CUstream(handle))
@@ -108,37 +108,37 @@ def copy_box(target: Box, source: Box, handle: int) -> None:
 
 
 def _described(target: Box, source: Box) -> Any:
-    """The driver's description of a copy."""
+    """Return the driver's description of a copy."""
     from cuda.bindings import driver
 
-    kinds = driver.CUmemorytype
-    wanted = driver.CUDA_MEMCPY3D()
-    wanted.WidthInBytes, wanted.Height, wanted.Depth = target.width, target.height, target.depth
+    memory_types = driver.CUmemorytype
+    description = driver.CUDA_MEMCPY3D()
+    description.WidthInBytes, description.Height, description.Depth = target.width, target.height, target.depth
     for side, box in (("src", source), ("dst", target)):
-        if box.kind == "array":
-            setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_ARRAY)
-            setattr(wanted, f"{side}Array", driver.CUarray(box.address))
+        if box.space == "array":
+            setattr(description, f"{side}MemoryType", memory_types.CU_MEMORYTYPE_ARRAY)
+            setattr(description, f"{side}Array", driver.CUarray(box.address))
             continue
-        setattr(wanted, f"{side}Pitch", box.pitch)
-        setattr(wanted, f"{side}Height", box.slice // box.pitch)
-        if box.kind == "host":
-            setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_HOST)
-            setattr(wanted, f"{side}Host", box.address)
+        setattr(description, f"{side}Pitch", box.pitch)
+        setattr(description, f"{side}Height", box.slice // box.pitch)
+        if box.space == "host":
+            setattr(description, f"{side}MemoryType", memory_types.CU_MEMORYTYPE_HOST)
+            setattr(description, f"{side}Host", box.address)
         else:
-            setattr(wanted, f"{side}MemoryType", kinds.CU_MEMORYTYPE_DEVICE)
-            setattr(wanted, f"{side}Device", driver.CUdeviceptr(box.address))
-    return wanted
+            setattr(description, f"{side}MemoryType", memory_types.CU_MEMORYTYPE_DEVICE)
+            setattr(description, f"{side}Device", driver.CUdeviceptr(box.address))
+    return description
 
 
 def box_of(array: Any, extents: tuple[int, int, int], pitch: int, step: int) -> Box:
-    """The box of a NumPy or a CuPy array."""
+    """Return the box of a NumPy or a CuPy array."""
     if isinstance(array, np.ndarray):
         return Box("host", int(array.__array_interface__["data"][0]), *extents, pitch, step)
     return Box("device", int(array.data.ptr), *extents, pitch, step)
 
 
 def device_array(shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
-    """A new CuPy array whose memory belongs to a stream.
+    """Return a new CuPy array whose memory belongs to a stream.
 
     Raises
     ------
@@ -165,7 +165,7 @@ _FORMATS = {
 
 
 class LayeredArray:
-    """An array of layers in the driver's layout, which cuda.core has none of; freed when nobody refers to it.
+    """An array of layers in the driver's layout, for which cuda.core has no class. Freed with its last reference.
 
     Attributes
     ----------
@@ -177,14 +177,18 @@ class LayeredArray:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, channels: int) -> None:
         from cuda.bindings import driver
 
-        wanted = driver.CUDA_ARRAY3D_DESCRIPTOR()
-        wanted.Width, wanted.Height, wanted.Depth = shape[-1], shape[1] if len(shape) == 3 else 0, shape[0]
-        wanted.Format = getattr(driver.CUarray_format, f"CU_AD_FORMAT_{_FORMATS[dtype.str[1:]]}")
-        wanted.NumChannels = channels
-        wanted.Flags = driver.CUDA_ARRAY3D_LAYERED | driver.CUDA_ARRAY3D_SURFACE_LDST
-        status, made = driver.cuArray3DCreate(wanted)
+        description = driver.CUDA_ARRAY3D_DESCRIPTOR()
+        description.Width, description.Height, description.Depth = (
+            shape[-1],
+            shape[1] if len(shape) == 3 else 0,
+            shape[0],
+        )
+        description.Format = getattr(driver.CUarray_format, f"CU_AD_FORMAT_{_FORMATS[dtype.str[1:]]}")
+        description.NumChannels = channels
+        description.Flags = driver.CUDA_ARRAY3D_LAYERED | driver.CUDA_ARRAY3D_SURFACE_LDST
+        status, handle = driver.cuArray3DCreate(description)
         _check(status, f"a layered surface of shape {shape}")
-        self.handle, self._destroy = int(made), driver.cuArrayDestroy
+        self.handle, self._destroy = int(handle), driver.cuArrayDestroy
 
     def __del__(self) -> None:
         if hasattr(self, "handle"):
@@ -192,19 +196,19 @@ class LayeredArray:
 
 
 class LayeredSurface:
-    """The driver's surface object of a `LayeredArray`; as cuda.core's ``SurfaceObject``."""
+    """The driver's surface object of a `LayeredArray`, with the interface of cuda.core's ``SurfaceObject``."""
 
     handle: int
 
     def __init__(self, array: LayeredArray) -> None:
         from cuda.bindings import driver
 
-        wanted = driver.CUDA_RESOURCE_DESC()
-        wanted.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
-        wanted.res.array.hArray = driver.CUarray(array.handle)
-        status, made = driver.cuSurfObjectCreate(wanted)
+        description = driver.CUDA_RESOURCE_DESC()
+        description.resType = driver.CUresourcetype.CU_RESOURCE_TYPE_ARRAY
+        description.res.array.hArray = driver.CUarray(array.handle)
+        status, handle = driver.cuSurfObjectCreate(description)
         _check(status, "a layered surface")
-        self.handle, self._array, self._destroy = int(made), array, driver.cuSurfObjectDestroy
+        self.handle, self._array, self._destroy = int(handle), array, driver.cuSurfObjectDestroy
 
     def __del__(self) -> None:
         if hasattr(self, "handle"):
@@ -212,7 +216,7 @@ class LayeredSurface:
 
 
 class Resource:
-    """What a surface is of, where cuda.core's objects have it: the order between streams asks for its handle."""
+    """The source of a surface, as in cuda.core's objects: the order between streams reads its handle."""
 
     def __init__(self, source: Any) -> None:
         self.source = source
@@ -243,11 +247,18 @@ class SurfaceObject:
     device_id: int
 
     def __init__(
-        self, made: Any, source: Any, shape: tuple[int, ...], dtype: np.dtype, channels: int, layered: bool, device: int
+        self,
+        surface: Any,
+        source: Any,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        channels: int,
+        layered: bool,
+        device: int,
     ) -> None:
-        self._made, self.resource = made, Resource(source)
+        self._surface, self.resource = surface, Resource(source)
         self.shape, self.dtype, self.channels, self.layered, self.device_id = shape, dtype, channels, layered, device
-        self.handle: int = int(made.handle)
+        self.handle: int = int(surface.handle)
 
     @property
     def ndim(self) -> int:
@@ -259,14 +270,14 @@ class SurfaceObject:
 
     @property
     def box(self) -> Box:
-        """All of it, for copies."""
+        """The whole surface as a box, for copies."""
         texels = self.shape if self.channels == 1 else self.shape[:-1]
         depth, height, width = self.extents(texels)
         size = width * self.channels * self.dtype.itemsize
         return Box("array", int(self.resource.source.handle), size, height, depth, 0, 0)
 
     def extents(self, texels: tuple[int, ...]) -> tuple[int, int, int]:
-        """Depth or layers, height and width."""
+        """Return depth or layers, height and width."""
         if self.layered and len(texels) == 2:
             return texels[0], 1, texels[1]
         depth, height, width = (1, 1, *texels)[-3:]
@@ -274,40 +285,40 @@ class SurfaceObject:
 
 
 def make(array: Any, shape: tuple[int, ...], channels: int, layered: bool) -> SurfaceObject:
-    """A surface with a copy of a CuPy array of `shape` texels."""
+    """Return a surface with a copy of a CuPy array of `shape` texels."""
     from cuda.core.texture import OpaqueArrayOptions, ResourceDescriptor
 
     device_id = array.device.id
     with devices.on_device(device_id):
         source: Any
-        made: Any
+        surface: Any
         if layered:
             source = LayeredArray(shape, array.dtype, channels)
-            made = LayeredSurface(source)
+            surface = LayeredSurface(source)
         else:
             device = devices.current_device()
             options = OpaqueArrayOptions(shape[::-1], array.dtype, channels, is_surface_load_store=True)
             source = device.create_opaque_array(options)
-            made = device.create_surface_object(resource=ResourceDescriptor.from_opaque_array(source))
-        found = SurfaceObject(made, source, tuple(array.shape), array.dtype, channels, layered, device_id)
+            surface = device.create_surface_object(resource=ResourceDescriptor.from_opaque_array(source))
+        result = SurfaceObject(surface, source, tuple(array.shape), array.dtype, channels, layered, device_id)
         # The elements may be any stream's work, and any stream's kernels may use the surface.
         array.device.synchronize()
         current = streams.of_handle(cupy.cuda.get_current_stream().ptr)
-        kept = cupy.ascontiguousarray(array)
-        whole = found.box
-        copy_box(whole, Box("device", kept.data.ptr, whole.width, whole.height, whole.depth, whole.width,
+        contiguous = cupy.ascontiguousarray(array)
+        whole = result.box
+        copy_box(whole, Box("device", contiguous.data.ptr, whole.width, whole.height, whole.depth, whole.width,
                             whole.width * whole.height), streams.handle_of(current))  # fmt: skip
         current.sync()
-    return found
+    return result
 
 
-def _check(status: Any, what: str) -> None:
+def _check(status: Any, action: str) -> None:
     if int(status) != 0:
-        raise LaunchError(f"the driver does not make {what}: {status.name}")
+        raise LaunchError(f"the driver does not make {action}: {status.name}")
 
 
 class _Managed:
-    """A managed buffer, counted while it lives."""
+    """A managed buffer, counted during its lifetime."""
 
     def __init__(self, buffer: Any, device_id: int) -> None:
         self.buffer, self.device_id, self.size = buffer, device_id, int(buffer.size)
@@ -326,7 +337,7 @@ def _managed_resource() -> Any:
 
 
 def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Known) -> Any:
-    """A CuPy array in new managed memory.
+    """Return a CuPy array in new managed memory.
 
     Raises
     ------
@@ -334,18 +345,18 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Kn
         Beyond what the device has free, or beyond the limit.
     """
     with ledger.lock:
-        device_id, held = target.device_id, ledger.managed.get(target.device_id, 0)
+        device_id, size_before = target.device_id, ledger.managed.get(target.device_id, 0)
         most = ledger.limits["managed"]
         free, _ = free_on_device()
         # Pages that nobody has touched yet take none of what is free: all that was promised is taken off.
-        if size > free - held:
+        if size > free - size_before:
             raise LaunchError(
                 f"{size:,} bytes of managed memory were asked for; device {device_id} has {free:,} free, of which "
-                f"{held:,} are promised to managed arrays; let go of arrays, or work in chunks"
+                f"{size_before:,} are promised to managed arrays; let go of arrays, or work in chunks"
             )
-        if most is not None and held + size > most:
+        if most is not None and size_before + size > most:
             raise LaunchError(
-                f"{size:,} bytes of managed memory were asked for and {held:,} are held: ck.memory.limit allows "
+                f"{size:,} bytes of managed memory were asked for and {size_before:,} are held: ck.memory.limit allows "
                 f"{most:,}"
             )
         buffer = _managed_resource().allocate(max(1, size), stream=target.core)
@@ -355,7 +366,7 @@ def managed_array(size: int, shape: tuple[int, ...], dtype: np.dtype, target: Kn
 
 
 def prefetch(array: Any, target: Known, to: str) -> None:
-    """Have a managed array moved, on a stream."""
+    """Move a managed array, on a stream."""
     from cuda.core import Device, Host
 
     is_cupy = type(array).__module__.partition(".")[0] == "cupy"

@@ -1,10 +1,10 @@
 """NumPy arrays straight into a kernel call: `In`, `Out` and `InOut` copy them on the call's stream.
 
-Each array gets device memory for the call (see `cudakit.memory.backend`); `In` and `InOut` fill it with the
-array, `Out` with zeros; after the kernel, `Out` and `InOut` bring it back. On the emulator the kernel works on copies
-too, so that the same call gives the same result and the same errors.
+Each array gets device memory for the call (see `cudakit.memory.backend`). `In` and `InOut` fill it with the array,
+`Out` with zeros. After the kernel, `Out` and `InOut` copy it back. On the emulator the kernel works on copies, too, so
+that the same call gives the same result and the same errors.
 
-What copies take is checked here too: host arrays, outputs, streams that are captured.
+This module also checks the arguments of copies: host arrays, outputs, captured streams.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KINDS = ("device", "pinned", "managed")
 
 
 def refuse_captured_copy(name: str, stream: Any) -> None:
-    """Raise where the stream is captured, and the copy is not one that the driver makes by itself.
+    """Raise if the stream is captured, and the copy is not made by the driver alone.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def refuse_captured_copy(name: str, stream: Any) -> None:
 
 
 def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
-    """`value` as a NumPy array that a device can hold.
+    """Return `value` as a NumPy array whose dtype a device can hold.
 
     Raises
     ------
@@ -49,19 +49,19 @@ def host_array(name: str, parameter: str, value: Any) -> np.ndarray:
     """
     if isinstance(value, np.ndarray):
         refuse_masked(value)
-        found: np.ndarray | None = value
+        result: np.ndarray | None = value
     else:
-        found = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
-    if found is None:
+        result = as_numpy(value) if not hasattr(value, "__cuda_array_interface__") else None
+    if result is None:
         hint = "; make one with numpy.asarray" if isinstance(value, list | tuple | int | float) else ""
         raise ArgumentError(f"{name}: {parameter} is {type(value).__name__}, and a NumPy array is wanted{hint}")
-    if found.dtype.hasobject:
-        raise ArgumentError(f"{name}: {parameter} has dtype {found.dtype}, which no device holds; convert it")
-    return found
+    if result.dtype.hasobject:
+        raise ArgumentError(f"{name}: {parameter} has dtype {result.dtype}, which no device holds; convert it")
+    return result
 
 
 def output(out: np.ndarray | None, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """`out`, or a new host array where there is none.
+    """Return `out`, or a new host array if it is None.
 
     Raises
     ------
@@ -129,14 +129,14 @@ class Callee(Protocol):
 
     @property
     def name(self) -> str:
-        """For errors."""
+        """Name of the kernel, for errors."""
 
     @property
     def signature(self) -> Signature:
-        """Its parameters."""
+        """Parameters of the kernel."""
 
     def __call__(self, stream: Any, config: Any, /, *args: Any) -> None:
-        """Launch with arrays of the stream's place."""
+        """Launch with arrays of the stream's execution place."""
 
 
 class HostArray:
@@ -145,16 +145,16 @@ class HostArray:
     Parameters
     ----------
     array : numpy.ndarray
-        Of any shape and strides, of any dtype that the kernel takes, in the device's byte order. Arrays of other
-        libraries in host memory (torch's on the CPU, DLPack) are taken too.
+        Host array of any shape and strides, and any dtype that the kernel takes, in the device's byte order. Host
+        arrays of other libraries (torch on the CPU, DLPack) are accepted, too.
     const : bool
-        Of `In` alone: take the parameter as ``const T*`` though it is ``T*``, for the kernel writes nothing there. What
-        it should write all the same is not brought back; the emulator finds it.
+        For `In` only: treat a parameter ``T*`` as ``const T*``, for a kernel that does not write it. Writes of the
+        kernel are not copied back. The emulator reports them as an error.
 
     Raises
     ------
     ArgumentError
-        For something else, and for a read-only array where it would be written.
+        For an argument that is no host array, and for a read-only array that the kernel would write.
     """
 
     array: np.ndarray
@@ -193,7 +193,7 @@ class HostArray:
 
 
 def _exported(word: str, array: Any) -> np.ndarray:
-    """The host array that an array of another library is."""
+    """Return the NumPy array that shares memory with another library's host array."""
     on_device = hasattr(array, "__cuda_array_interface__")
     host = None if on_device else as_numpy(array)
     if host is None:
@@ -205,15 +205,15 @@ def _exported(word: str, array: Any) -> np.ndarray:
 class In(HostArray):
     """A host array that a kernel reads, for a parameter ``const T*`` or ``cudakit::strided<const T, RANK>``.
 
-    It is read before the call returns, and may be changed then; a C-contiguous array in pinned memory (of
-    ``ck.empty(kind="pinned")``) is read when the stream comes to it, and must stay as it is until then.
+    The call reads the array before it returns. Exception: a C-contiguous array in pinned memory (from
+    ``ck.empty(kind="pinned")``) is read when the stream reaches the call. Do not change it until then.
 
     Examples
     --------
     >>> saxpy(stream, ck.cover(y.size), 2.0, ck.In(x), ck.InOut(y), y.size)
     >>> stream.sync()
 
-    With ``const=True`` also for a ``T*`` that the kernel does not write to:
+    With ``const=True`` it is also for a parameter ``T*`` that the kernel does not write:
 
     >>> multiply(stream, ck.config(1, 400), ck.Out(c), ck.In(a, const=True), ck.In(b, const=True))
     """
@@ -229,8 +229,8 @@ _CONST_IN: Any = type("In", (In,), {"__slots__": (), "__module__": __name__, "co
 class Out(HostArray):
     """A host array that a kernel fills, for a parameter ``T*`` or ``cudakit::strided<T, RANK>``.
 
-    It has the result once the stream is through, as after ``stream.sync()``, and must not be touched before. What the
-    array held is not copied: the kernel finds zeros, and elements that it does not write are zero afterwards.
+    The array has the result once the stream is done, for example after ``stream.sync()``. Do not access it before. Its
+    former elements are not copied: the kernel reads zeros, and elements that it does not write become zero.
 
     Examples
     --------
@@ -245,44 +245,43 @@ class Out(HostArray):
 class InOut(HostArray):
     """A host array that a kernel reads and writes, for a parameter ``T*`` or ``cudakit::strided<T, RANK>``.
 
-    It is copied in as `In` does it and brought back as `Out` does it, so that it must not be touched until the stream
-    is through.
+    The array is copied to the device as for `In`, and back as for `Out`. Do not access it until the stream is done.
     """
 
     __slots__ = ()
 
 
-def among(given: Sequence[Any]) -> bool:
-    """Whether there are any host arrays among a call's arguments."""
-    for value in given:  # noqa: SIM110  # quicker so, and every call that was not seen before asks
+def among(arguments: Sequence[Any]) -> bool:
+    """Return whether host arrays are among a call's arguments."""
+    for value in arguments:  # noqa: SIM110  # quicker so, and every call that was not seen before asks
         if isinstance(value, HostArray):
             return True
     return False
 
 
-def refuse_in_plan(kernel: str, given: Sequence[Any]) -> None:
-    """Raise where a plan is asked for with host arrays.
+def refuse_in_plan(kernel: str, arguments: Sequence[Any]) -> None:
+    """Raise if a plan is made with host arrays.
 
     Raises
     ------
     ArgumentError
     """
-    if among(given):
+    if among(arguments):
         raise ArgumentError(
             f"{kernel}: a plan launches the kernel and copies nothing, and ck.In, ck.Out and ck.InOut are copied at "
             "each call; move the array once, with ck.to_device(a, stream), or call the kernel"
         )
 
 
-def refuse_captured_call(kernel: Callee, stream: Any, given: Sequence[Any]) -> None:
-    """Raise while the stream is being captured.
+def refuse_captured_call(kernel: Callee, stream: Any, arguments: Sequence[Any]) -> None:
+    """Raise if the stream is captured.
 
     Raises
     ------
     LaunchError
     """
     if is_capturing(stream):
-        first = next(value for value in given if isinstance(value, HostArray))
+        first = next(value for value in arguments if isinstance(value, HostArray))
         raise LaunchError(
             f"{kernel.name}: the stream is being captured into a graph, and ck.{type(first).__name__} would copy the "
             "array as it is now, not as it is when the graph runs; move the arrays with ck.to_device before the "
@@ -290,21 +289,21 @@ def refuse_captured_call(kernel: Callee, stream: Any, given: Sequence[Any]) -> N
         )
 
 
-def check(kernel: Callee, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
-    """Each host array, once it is sure that all fit together and their parameters.
+def check(kernel: Callee, arguments: Sequence[Any]) -> list[tuple[int, str, bool]]:
+    """Check that the host arrays of a call fit their parameters and each other. Return their positions.
 
     Returns
     -------
     list of (int, str, bool)
-        Position, name of the parameter, and whether that is a pointer.
+        Position and name of the parameter, and whether the parameter is a pointer.
 
     Raises
     ------
     ArgumentError
     """
     parameters = kernel.signature.parameters or ()
-    found: list[tuple[int, str, bool]] = []
-    for position, value in enumerate(given):
+    positions: list[tuple[int, str, bool]] = []
+    for position, value in enumerate(arguments):
         if not isinstance(value, HostArray):
             continue
         parameter = parameters[position] if position < len(parameters) else None
@@ -314,28 +313,28 @@ def check(kernel: Callee, given: Sequence[Any]) -> list[tuple[int, str, bool]]:
         is_pointer = parameter is not None and isinstance(parameter.type, Pointer)
         if is_pointer:
             _check_direction(kernel, name, value, parameter.type)  # type: ignore[union-attr]  # it is there
-        for other, other_name, _ in found:
-            written = value.copied_out or given[other].copied_out
-            if written and np.may_share_memory(value.array, given[other].array, _MOST_WORK):
+        for other, other_name, _ in positions:
+            written = value.copied_out or arguments[other].copied_out
+            if written and np.may_share_memory(value.array, arguments[other].array, _MOST_WORK):
                 raise ArgumentError(
-                    f"{_where(kernel, name, value)} and ck.{type(given[other]).__name__} of {other_name} share memory, "
-                    "and each gets a copy of its own; give the array once, as ck.InOut(a), or give copies"
+                    f"{_where(kernel, name, value)} and ck.{type(arguments[other]).__name__} of {other_name} share "
+                    "memory, and each gets a copy of its own; give the array once, as ck.InOut(a), or give copies"
                 )
-        found.append((position, name, is_pointer))
-    _check_beside(kernel, given, found)
-    return found
+        positions.append((position, name, is_pointer))
+    _check_beside(kernel, arguments, positions)
+    return positions
 
 
-def _check_beside(kernel: Callee, given: Sequence[Any], found: Sequence[tuple[int, str, bool]]) -> None:
-    """Raise where a kernel is given an array as it is too, whose changes what is brought back would overwrite."""
-    for position, value in enumerate(given):
+def _check_beside(kernel: Callee, arguments: Sequence[Any], positions: Sequence[tuple[int, str, bool]]) -> None:
+    """Raise if a plain array argument shares memory with a host array that is copied back, which would overwrite it."""
+    for position, value in enumerate(arguments):
         if not isinstance(value, np.ndarray):
             continue
-        for other, name, _ in found:
-            if given[other].copied_out and np.may_share_memory(value, given[other].array, _MOST_WORK):
+        for other, name, _ in positions:
+            if arguments[other].copied_out and np.may_share_memory(value, arguments[other].array, _MOST_WORK):
                 raise ArgumentError(
-                    f"{_where(kernel, name, given[other])} shares memory with argument {position}, which is given as "
-                    "it is: what the kernel writes there would be overwritten; give the array once, as ck.InOut(a)"
+                    f"{_where(kernel, name, arguments[other])} shares memory with argument {position}, which is given "
+                    "as it is: what the kernel writes there would be overwritten; give the array once, as ck.InOut(a)"
                 )
 
 
@@ -351,7 +350,7 @@ def _check_direction(kernel: Callee, name: str, value: HostArray, cpp: Any) -> N
 
 
 def refuse_written(kernel: Callee, position: int, copied: np.ndarray, before: bytes) -> None:
-    """Raise where a kernel has changed the copy of an array that it was said not to write to.
+    """Raise if a kernel changed the copy of an array given with ``const=True``.
 
     Raises
     ------

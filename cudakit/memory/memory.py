@@ -1,11 +1,10 @@
-"""Memory of devices and of the host: new arrays, copies between the two, and what is held.
+"""Memory of devices and of the host: new arrays, copies between both, and memory in use.
 
-Device memory is CuPy's, from its pool. Pinned memory is pooled by `cudakit.memory.pinned`. Managed memory is
-cuda.core's, pooled by the driver. On the emulator, and where there is no GPU, every array is NumPy's, and counted and
-limited all the same.
+Device memory is from CuPy's pool. Pinned memory is pooled by `cudakit.memory.pinned`. Managed memory is cuda.core's,
+pooled by the driver. On the emulator, and without a GPU, every array is a NumPy array, which is counted and limited,
+too.
 
-`register` page-locks host arrays that exist already: devices copy from and to them by themselves, and kernels reach
-them.
+`register` page-locks existing host arrays: devices copy from and to them directly, and kernels can access them.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from cudakit.types.checked import dtype_of, flag, is_one_of
 
 
 class Registered:
-    """An array's memory, page-locked until `close`, the end of a ``with``, or until nobody refers to this.
+    """The page-locked memory of an array. Unlocked by `close`, the end of a ``with``, or with the last reference.
 
     Attributes
     ----------
@@ -43,7 +42,7 @@ class Registered:
         self._end = None if address is None else weakref.finalize(self, _unlock, address, array)
 
     def close(self) -> None:
-        """Give the memory back to the host's paging, once all devices are through with it; once is enough."""
+        """Unlock the memory, after all devices have finished their work. Further calls do nothing."""
         if self._end is not None:
             self._end()
 
@@ -57,27 +56,27 @@ class Registered:
 def register(array: np.ndarray) -> Registered:
     """Page-lock the memory of a host array where it is.
 
-    Copies from and to it are then what they are for ``ck.empty(kind="pinned")``: straight and asynchronous. Kernels on
-    a GPU take the array as it is, and read and write it over the bus. To lock takes about a millisecond for some MiB:
-    it is for arrays that another library has made, and that are used often. Where there is no GPU nothing is locked.
+    Copies from and to the array are then direct and asynchronous, as for ``ck.empty(kind="pinned")``. Kernels on a GPU
+    take the array as an argument, and read and write it over the bus. Locking takes about a millisecond for some MiB.
+    It is for arrays that another library has made and that are used often. Without a GPU nothing is locked.
 
     Parameters
     ----------
     array : numpy.ndarray
-        Writable, of any strides; the whole extent of its elements is locked. Keep it as it is meanwhile.
+        Writable host array of any strides. The whole extent of its elements is locked. Do not resize it meanwhile.
 
     Returns
     -------
     Registered
-        For ``with``, which gives the array; or to be kept, and closed. It waits for all that the GPUs were given before
-        it unlocks.
+        A context manager whose value is the array, or an object to keep and to `close`. It waits for all work of the
+        GPUs before it unlocks.
 
     Raises
     ------
     ArgumentError
-        For what is no host array, is empty or read-only.
+        For an argument that is no host array, is empty or is read-only.
     LaunchError
-        Where the driver does not lock it: a part is locked already, or there is too much.
+        If the driver does not lock the memory: a part is locked already, or it is too large.
 
     Examples
     --------
@@ -106,7 +105,7 @@ def register(array: np.ndarray) -> Registered:
 
 
 def _unlock(address: int, array: np.ndarray) -> None:
-    """Unlock memory that `array` holds, after all that may use it."""
+    """Unlock the memory of `array`, after all work that may use it."""
     from cuda.bindings import driver
 
     for device_id in range(devices.device_count()):
@@ -125,7 +124,7 @@ _PITCH = 512
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Any:
-    """A new C-contiguous array, not initialised.
+    """Return a new C-contiguous array, not initialised.
 
     Parameters
     ----------
@@ -138,8 +137,8 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         ``"managed"``: a CuPy array in memory that the driver moves between host and device as it is used; `host_view`
         is the same memory as a NumPy array, `prefetch` moves it ahead of use.
     stream : stream, optional
-        Where device and managed memory is used first; default: CuPy's current one. With an emulated stream, or where
-        there is no GPU, every kind is a NumPy array.
+        Stream that first uses device or managed memory. Default: CuPy's current stream. With an emulated stream, or
+        without a GPU, every kind is a NumPy array.
 
     Returns
     -------
@@ -148,10 +147,10 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
     Raises
     ------
     ArgumentError
-        For a kind that there is not, a shape that is none, and a dtype of Python objects.
+        For an unknown kind, an invalid shape, and a dtype of Python objects.
     LaunchError
-        Where there is not that much memory, or `limit` forbids it; says what was asked for and what is held. Managed
-        memory is refused beyond what the device has free, though the driver would give it.
+        If there is not enough memory, or `limit` forbids it. The error names the bytes requested and the bytes in use.
+        Managed memory beyond the device's free memory is refused, although the driver would allocate it.
     """
     if not is_one_of(kind, KINDS):
         raise ArgumentError(f"kind is one of 'device', 'pinned', 'managed', got {shortened(kind)}")
@@ -163,22 +162,22 @@ def empty(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", strea
         raise ArgumentError(f"shape has a negative extent: {shortened(extents)}")
     if len(extents) > _MOST_DIMENSIONS:
         raise ArgumentError(f"shape has {len(extents)} extents, and an array {_MOST_DIMENSIONS} at most")
-    found = dtype_of("empty: dtype", dtype)
-    if found.hasobject or not found.itemsize:
-        raise ArgumentError(f"dtype is {found}, which no device holds; take a dtype of numbers or of records")
-    size = math.prod(extents) * found.itemsize
+    element_dtype = dtype_of("empty: dtype", dtype)
+    if element_dtype.hasobject or not element_dtype.itemsize:
+        raise ArgumentError(f"dtype is {element_dtype}, which no device holds; take a dtype of numbers or of records")
+    size = math.prod(extents) * element_dtype.itemsize
     if size > sys.maxsize:
-        taken = f"{size:,} bytes, " if size < 2**128 else ""
-        raise LaunchError(f"shape {shortened(extents)} of {found} takes {taken}more than any memory has")
+        usage = f"{size:,} bytes, " if size < 2**128 else ""
+        raise LaunchError(f"shape {shortened(extents)} of {element_dtype} takes {usage}more than any memory has")
     if kind == "pinned":
-        made = pinned.lend(pinned.take(size), extents, found)
-        tell_emulator(made)
-        return made if stream is None and devices.has_gpu() else backend_of(stream).handed_out(made, stream)
-    return backend_of(stream).empty(extents, found, kind, stream)
+        array = pinned.lend(pinned.take(size), extents, element_dtype)
+        tell_emulator(array)
+        return array if stream is None and devices.has_gpu() else backend_of(stream).handed_out(array, stream)
+    return backend_of(stream).empty(extents, element_dtype, kind, stream)
 
 
 def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Any:
-    """A new array whose rows begin at multiples of 512 bytes, not initialised; as `empty` otherwise.
+    """Return a new array whose rows begin at multiples of 512 bytes, not initialised. Otherwise as `empty`.
 
     Parameters
     ----------
@@ -187,8 +186,8 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
     Returns
     -------
     cupy.ndarray or numpy.ndarray
-        A view of an array with longer rows, which is its ``base``: for kernels that take ``cudakit::strided<T, RANK>``,
-        or, given ``base``, the pitch ``strides[-2]``.
+        A view of an array with longer rows, which is its ``base``. Pass it to kernels that take
+        ``cudakit::strided<T, RANK>``, or pass ``base`` and the pitch ``strides[-2]``.
 
     Raises
     ------
@@ -208,10 +207,10 @@ def empty_pitched(shape: tuple[int, ...], dtype: Any, kind: Kind = "device", str
 
 @contextlib.contextmanager
 def allocated(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", stream: Any = None) -> Iterator[Any]:
-    """A block with an array of its own, as `empty` makes it, that is left without one.
+    """Allocate an array for a ``with`` block, as `empty` does, and release it at the end of the block.
 
-    At the block's end the array is empty (of shape ``(0,)``), and its memory is given back once `stream` has done
-    what it was given so far and no view of the array is left.
+    At the end of the block the array becomes empty (shape ``(0,)``). Its memory is given back once `stream` has
+    finished its work so far, and with the last view of the array.
 
     Yields
     ------
@@ -232,7 +231,9 @@ def allocated(shape: int | tuple[int, ...], dtype: Any, kind: Kind = "device", s
 
 
 def host_view(array: Any) -> np.ndarray:
-    """The memory of a managed array as a NumPy array; before touching it, wait for its stream and those that use it.
+    """Return the memory of a managed array as a NumPy array.
+
+    Before you access it, wait for its stream, and for other streams that use the array.
 
     Raises
     ------
@@ -261,7 +262,7 @@ def host_view(array: Any) -> np.ndarray:
 
 
 def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") -> None:
-    """Put on `stream` that a managed array is moved to the stream's device, or to the host; no effect on what it holds.
+    """Enqueue the move of a managed array to the stream's device, or to the host. Its elements do not change.
 
     Raises
     ------
@@ -277,33 +278,33 @@ def prefetch(array: Any, stream: Any, to: Literal["device", "host"] = "device") 
 
 
 def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
-    """A copy of an array on the stream's device, put on the stream; ready for whatever the stream is given next.
+    """Copy an array to the stream's device, on the stream. Later work on the stream can use the copy.
 
     Parameters
     ----------
     array : numpy.ndarray or cupy.ndarray
-        Of a host array any shape, strides and dtype. It has been read when this returns, unless it is pinned and
-        C-contiguous: then it is read when the stream comes to it, and must stay as it is until then. A CuPy array may
-        be on another device, and is C-contiguous then: it is copied straight, where the driver lets the two devices
-        reach each other, after all that other streams do to it.
+        A host array of any shape, strides and dtype, or a CuPy array. The call reads a host array before it returns.
+        Exception: a pinned C-contiguous array is read when the stream reaches the copy. Do not change it until then. A
+        CuPy array on another device must be C-contiguous. It is copied after all work of other streams on it, directly
+        if the driver allows one device to access the other.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator's where there is no GPU.
+        Stream of the copy. Default: CuPy's current stream, or the emulator's stream without a GPU.
     out : cupy.ndarray, optional
-        What the elements are copied to, of the same shape and dtype; any strides. Or another object with
+        Target of the copy, of the same shape and dtype; any strides. Or another object with
         ``__cuda_array_interface__`` or DLPack; a NumPy array on the emulator. Default: a new array.
 
     Returns
     -------
     cupy.ndarray
-        `out`, where it was given; else C-contiguous. A NumPy array on the emulator.
+        `out`, or a new C-contiguous array. A NumPy array on the emulator.
 
     Raises
     ------
     ArgumentError
-        For something that is no array of the two, and an `out` that does not fit, is read-only or on another device.
+        For an argument that is no such array, and for an `out` that does not fit, is read-only or on another device.
     LaunchError
-        Where the device has not that much memory; and while the stream is being captured, for an array that is not
-        pinned and C-contiguous.
+        If the device has not enough memory. While the stream is captured: for an array that is not pinned and
+        C-contiguous.
     """
     stream = stream_or_current(stream)
     backend = backend_of(stream)
@@ -313,34 +314,34 @@ def to_device(array: Any, stream: Any = None, out: Any = None) -> Any:
 
 
 def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait: bool = True) -> np.ndarray:
-    """A copy of a device array in host memory, after what the stream has to do so far.
+    """Copy a device array to host memory, after the work that the stream has so far.
 
     Parameters
     ----------
     array : cupy.ndarray
-        Or another object with ``__cuda_array_interface__`` or DLPack; strided arrays are made contiguous on the
-        device first. On the emulator, a NumPy array.
+        A device array, or another object with ``__cuda_array_interface__`` or DLPack. Strided arrays are made
+        contiguous on the device first. On the emulator: a NumPy array.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator's for a NumPy array.
+        Stream of the copy. Default: CuPy's current stream, or the emulator's stream for a NumPy array.
     out : numpy.ndarray, optional
-        What the elements are copied to, of the same shape and dtype; any strides. Default: a new array.
+        Target of the copy, of the same shape and dtype; any strides. Default: a new array.
     wait : bool
-        Whether the copy is complete when this returns: it waits for this copy, not for what the stream is given
-        later. Without, the copy is complete after ``stream.sync()``, or after an event recorded on the stream from
-        now on; `out` must not be touched before.
+        Whether to wait for the copy. The wait does not cover work that the stream gets later. With ``wait=False`` the
+        copy is complete after ``stream.sync()``, or after an event recorded on the stream later. Do not access `out`
+        before.
 
     Returns
     -------
     numpy.ndarray
-        `out`, where it was given.
+        `out`, or a new array.
 
     Raises
     ------
     ArgumentError
-        For something that is no device array, and an `out` that does not fit or is read-only.
+        For an argument that is no device array, and for an `out` that does not fit or is read-only.
     LaunchError
-        While the stream is being captured, unless `out` is pinned and C-contiguous and nobody waits; and where work
-        that the stream was given before has failed.
+        If earlier work of the stream has failed. While the stream is captured: unless `out` is pinned and C-contiguous,
+        and `wait` is False.
     """
     wait = flag("to_host: wait", wait)
     stream = stream_or_current(stream, array)
@@ -352,28 +353,30 @@ def to_host(array: Any, stream: Any = None, out: np.ndarray | None = None, wait:
 
 
 def copy(target: Any, source: Any, stream: Any = None) -> None:
-    """Put the copy ``target = source`` on a stream, in the order between streams; of arrays anywhere, and surfaces.
+    """Enqueue the copy ``target = source`` on a stream, between arrays in any memory, and surfaces.
 
-    A part of a host array in pinned memory (``ck.empty(kind="pinned")``, `register`) and a part of a device array are
-    copied from and to each other by the device in one go, if each has rows of whole elements at one pitch, in slices
-    at another, as the parts of 2-D and 3-D arrays and those of `empty_pitched` have; nothing is staged. All else goes
-    through staging memory, as `to_device` and `to_host` do it. `source` and `target` may overlap.
+    The copy is ordered between streams.
+
+    The device copies directly, in one operation, between parts of a device array and of a host array in pinned memory
+    (``ck.empty(kind="pinned")``, `register`). Each part must have rows of whole elements at one pitch, in slices at
+    another pitch. Parts of 2-D and 3-D arrays and arrays of `empty_pitched` have this layout. All other copies go
+    through staging memory, as in `to_device` and `to_host`. `source` and `target` may overlap.
 
     Parameters
     ----------
     target, source : numpy.ndarray, cupy.ndarray or surface
-        Of the same shape and dtype; any strides. One of them, at least, is on the stream's device; on the emulator both
-        are NumPy arrays or surfaces. A host array that is copied from has been read when this returns, unless it is
-        pinned; one that is copied to is complete after ``stream.sync()``, and must not be touched before.
+        Arrays or surfaces of the same shape and dtype; any strides. At least one is on the stream's device. On the
+        emulator both are NumPy arrays or surfaces. The call reads a host `source` before it returns, unless it is
+        pinned. A host `target` is complete after ``stream.sync()``. Do not access it before.
     stream : stream, optional
-        Left out: CuPy's current stream; the emulator's for NumPy arrays and where there is no GPU.
+        Stream of the copy. Default: CuPy's current stream; the emulator's stream for NumPy arrays and without a GPU.
 
     Raises
     ------
     ArgumentError
-        Where the two do not fit each other, the target is read-only, or neither is on the stream's device.
+        If both do not fit each other, the target is read-only, or neither is on the stream's device.
     LaunchError
-        While the stream is being captured, for host arrays that are not pinned.
+        While the stream is captured: for host arrays that are not pinned.
 
     Examples
     --------
@@ -388,7 +391,7 @@ def copy(target: Any, source: Any, stream: Any = None) -> None:
 
 
 def _let_go(array: Any, stream: Any) -> None:
-    """Leave an array empty, so that its memory is free after what the stream has to do, and once no view is left."""
+    """Make an array empty. Its memory is free after the stream's present work, and with the last view."""
     if isinstance(array, np.ndarray):
         lease = array.base
         while isinstance(lease, np.ndarray):
@@ -402,19 +405,20 @@ def _let_go(array: Any, stream: Any) -> None:
 
 
 def copy_in(host: np.ndarray, device: Any, stream: Any) -> None:
-    """Put the copy ``device = host`` on `stream`, which alone orders it; both C-contiguous, of the same size.
+    """Enqueue the copy ``device = host``, ordered by `stream` alone. Both are C-contiguous and of the same size.
 
     Parameters
     ----------
     host : numpy.ndarray
-        In pinned memory; of other memory the copy is right, but the call waits for it. On the emulator, any.
+        Host array in pinned memory. For other memory the copy is correct, but the call waits for it. On the emulator:
+        any NumPy array.
     device : cupy.ndarray
-        On the emulator, a NumPy array.
+        Device array. On the emulator: a NumPy array.
     stream : stream
     """
     backend_of(stream).copy("copy_in", host, device, stream)
 
 
 def copy_out(device: Any, host: np.ndarray, stream: Any) -> None:
-    """Put the copy ``host = device`` on `stream`, which alone orders it; as `copy_in`."""
+    """Enqueue the copy ``host = device``, ordered by `stream` alone. As `copy_in`."""
     backend_of(stream).copy("copy_out", device, host, stream)

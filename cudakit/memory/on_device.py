@@ -1,12 +1,12 @@
 """Memory of GPUs: arrays, copies, and calls with host arrays.
 
-Device memory for the host arrays of a call is kept for the next call like it on the same stream.
-What the next call does there comes after all that this one does, for both are on one stream: the memory may be given
-out again as soon as the call has returned. The next call then gives the kernel the very same device arrays, so that its
-launch repeats one that was checked and ordered before (see `cudakit.jit.launch.dispatch`).
+Device memory for the host arrays of a call is kept for the next call with the same kernel and argument types on the
+same stream. Both calls are ordered by the stream, so the memory is free for reuse once the call has returned. The
+next call gives the kernel the same device arrays. Its launch then replays a launch that was checked and ordered before
+(see `cudakit.jit.launch.dispatch`).
 
-Small results for pageable arrays are waited for a moment, for the stream is mostly through before another thread could
-be told of them; where it is not, the courier brings them.
+A call waits a moment for small results of pageable arrays: the stream is mostly done before another thread could be
+notified. If it is not done, the courier copies the results.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ _IMPATIENT = 8
 
 
 def _nobody() -> None:
-    """No array yet."""
+    """Return None: the reference to no array yet."""
 
 
 class _Temporary:
-    """Device memory of one call; its class is named after what was given, for errors."""
+    """Device memory of one call. Its class is named after the argument's class, for errors."""
 
     def __init__(self, block: Any, pointer: int, host: np.ndarray, readonly: bool) -> None:
         self.block = block
@@ -63,19 +63,19 @@ class _Temporary:
         self.__cuda_array_interface__ = {"data": data, "shape": shape, "typestr": typestr, "version": 3}
 
 
-_SHOWN: dict[str, Any] = {kind: type(kind, (_Temporary,), {}) for kind in ("In", "Out", "InOut")}
+_SHOWN: dict[str, Any] = {name: type(name, (_Temporary,), {}) for name in ("In", "Out", "InOut")}
 
 
 class Temporaries:
-    """The device arrays of a call, in one block: what is copied in first, what is copied out last.
+    """The device arrays of a call in one block: arrays copied in come first, arrays copied out last.
 
     Parameters
     ----------
     target : Known
         The stream.
-    given : sequence
+    arguments : sequence
         The call's arguments.
-    found : sequence of (int, str, bool)
+    positions : sequence of (int, str, bool)
         Position of each host array, name of its parameter, and whether that is a pointer.
 
     Attributes
@@ -86,10 +86,12 @@ class Temporaries:
 
     size: int
 
-    def __init__(self, target: Known, given: Sequence[Any], found: Sequence[tuple[int, str, bool]]) -> None:
+    def __init__(self, target: Known, arguments: Sequence[Any], positions: Sequence[tuple[int, str, bool]]) -> None:
         self.target = target
-        found = sorted(found, key=lambda each: (given[each[0]].copied_out, not given[each[0]].copied_in))
-        values = [given[position] for position, *_ in found]
+        positions = sorted(
+            positions, key=lambda entry: (arguments[entry[0]].copied_out, not arguments[entry[0]].copied_in)
+        )
+        values = [arguments[position] for position, *_ in positions]
         sizes = [-(-value.array.nbytes // _ALIGNMENT) * _ALIGNMENT for value in values]
         *starts, self.size = accumulate(sizes, initial=0)
         # On the call's stream: who is given the memory when it is free again comes after what is done with it here.
@@ -97,7 +99,7 @@ class Temporaries:
         # Whoever had the memory before may have used it on another stream.
         span, producers = segments.cupy_span(self.block), streams.current_streams(("cupy",), target.device_id)
         order().after(order().before(target, (), (span,), producers), self.block)
-        self._positions = [position for position, *_ in found]
+        self._positions = [position for position, *_ in positions]
         self._offsets = starts
         #: Of the arrays in the block's order: those copied in come before one number, those copied out after another.
         self._in = range(sum(value.copied_in for value in values))
@@ -110,7 +112,7 @@ class Temporaries:
         self._arrays: list[Any] = []
         self._arguments: list[Any] = []
         self._shown: list[Any] = []
-        for value, start, (*_, is_pointer) in zip(values, starts, found, strict=True):
+        for value, start, (*_, is_pointer) in zip(values, starts, positions, strict=True):
             host, pointer = value.array, self.block.data.ptr + start
             array = cupy.ndarray(host.shape, host.dtype, memptr=self.block.data + start)
             is_written = value.copied_out or value.const  # as far as the parameter goes
@@ -121,14 +123,14 @@ class Temporaries:
             self._arguments.append(array if is_written or is_pointer else shown)
         self._cupy_stream = streams.cupy_stream(target.core)
         #: CuPy's current stream has nothing to do with these arrays, and is not waited for on their account.
-        self._apart = not any(isinstance(argument, cupy.ndarray) for argument in given)
+        self._apart = not any(isinstance(argument, cupy.ndarray) for argument in arguments)
         self._impatient = 0
         #: After what the stream was given by the last call; and pinned arrays of that, kept until then.
         self._event: Any = None
-        self._held: Sequence[np.ndarray] = ()
-        self._seen: list[tuple[Callable[[], np.ndarray | None], Range | None]] = [(_nobody, None)] * len(values)
+        self._pinned_arrays: Sequence[np.ndarray] = ()
+        self._spans: list[tuple[Callable[[], np.ndarray | None], Range | None]] = [(_nobody, None)] * len(values)
 
-    def launch(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    def launch(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
         """Copy in, launch, copy out.
 
         Raises
@@ -139,51 +141,53 @@ class Temporaries:
             Where earlier results were lost.
         """
         self.let_go()
-        hosts = [given[position].array for position in self._positions]
-        for one, other in self._pairs:
-            if np.may_share_memory(hosts[one], hosts[other]):
-                host_arrays.check(kernel, given)
+        hosts = [arguments[position].array for position in self._positions]
+        for first, other in self._pairs:
+            if np.may_share_memory(hosts[first], hosts[other]):
+                host_arrays.check(kernel, arguments)
         if has_courier():
             courier().raise_failure()
         direct = self._direct(hosts)
         if watched() or (self.size > _SMALL and None in direct):
-            self._launch_apart(kernel, stream, config, given)
+            self._launch_apart(kernel, stream, config, arguments)
         else:
-            self._launch_together(kernel, stream, config, given, hosts, direct)
+            self._launch_together(kernel, stream, config, arguments, hosts, direct)
 
     def _direct(self, hosts: Sequence[np.ndarray]) -> list[Range | None]:
-        """Where the memory of each array is that the device copies from and to as it is; None for the others."""
-        found: list[Range | None] = []
+        """Return the memory ranges of the arrays that the device copies directly, and None for other arrays."""
+        result: list[Range | None] = []
         for index, host in enumerate(hosts):
-            same, span = self._seen[index]
+            same, span = self._spans[index]
             if same() is not host:
                 # Pinned memory is known by asking for it, and an array that is the same has the same.
                 span = bounds_of(host) if staging.is_direct(host) else None
-                self._seen[index] = weakref.ref(host), span
-            found.append(span if span is not None and host.flags.c_contiguous else None)
-        return found
+                self._spans[index] = weakref.ref(host), span
+            result.append(span if span is not None and host.flags.c_contiguous else None)
+        return result
 
-    def _call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
-        arguments = list(given)
+    def _call(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
+        values = list(arguments)
         for position, argument in zip(self._positions, self._arguments, strict=True):
-            arguments[position] = argument
+            values[position] = argument
         try:
             if self._apart and cupy.cuda.get_current_stream(self.target.device_id) is not self._cupy_stream:
                 with self._cupy_stream:
-                    kernel(stream, config, *arguments)
+                    kernel(stream, config, *values)
             else:
-                kernel(stream, config, *arguments)
+                kernel(stream, config, *values)
         except (ArgumentError, TemplateError):
             for position, argument in zip(self._positions, self._shown, strict=True):
-                arguments[position] = argument
-            kernel(stream, config, *arguments)  # raises the same, and names what was given
+                values[position] = argument
+            kernel(stream, config, *values)  # raises the same, and names what was given
             raise
 
-    def _launch_apart(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
-        """Each array by itself."""
+    def _launch_apart(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
+        """Launch with a copy for each array."""
         target, start = self.target, self.block.data.ptr
         places = sorted(zip(self._positions, self._offsets, self._arrays, strict=True))
-        parts: list[tuple[HostArray, int, Any]] = [(given[at], start + offset, array) for at, offset, array in places]
+        parts: list[tuple[HostArray, int, Any]] = [
+            (arguments[at], start + offset, array) for at, offset, array in places
+        ]
         for value, pointer, array in parts:
             name, host = type(value).__name__, value.array
             if value.copied_in:
@@ -192,7 +196,7 @@ class Temporaries:
             elif host.nbytes:
                 with doing("fill", name, stream, (), (array,), host.nbytes):
                     staging.cupy_runtime().memsetAsync(pointer, 0, host.nbytes, target.handle)
-        self._call(kernel, stream, config, given)
+        self._call(kernel, stream, config, arguments)
         for value, pointer, array in parts:
             if value.copied_out:
                 name, host = type(value).__name__, value.array
@@ -204,11 +208,11 @@ class Temporaries:
         kernel: Callee,
         stream: Any,
         config: Any,
-        given: Sequence[Any],
+        arguments: Sequence[Any],
         hosts: Sequence[np.ndarray],
         direct: Sequence[Range | None],
     ) -> None:
-        """All arrays at once: pinned ones as they are, the others through one block of pinned memory."""
+        """Launch with all arrays at once: pinned arrays copied directly, the others through one pinned block."""
         target, start, offsets, runtime = self.target, self.block.data.ptr, self._offsets, staging.cupy_runtime()
         copy, handle = runtime.memcpyAsync, target.handle
         for index, host in enumerate(hosts):
@@ -229,7 +233,7 @@ class Temporaries:
                 copy(start + offsets[i], span[0], hosts[i].nbytes, runtime.memcpyHostToDevice, handle)
             if self._in_end < self.size:
                 runtime.memsetAsync(start + self._in_end, 0, self.size - self._in_end, handle)
-            self._call(kernel, stream, config, given)
+            self._call(kernel, stream, config, arguments)
             for i, span in writes:
                 copy(span[0], start + offsets[i], hosts[i].nbytes, runtime.memcpyDeviceToHost, handle)
             if block is not None and staged_out:
@@ -237,7 +241,7 @@ class Temporaries:
                 copy(block.address + first, start + first, size, runtime.memcpyDeviceToHost, handle)
             order().after(use, None)
             self._event = target.core.record(self._event)
-            self._held = hosts if reads or writes else ()
+            self._pinned_arrays = hosts if reads or writes else ()
         except BaseException:
             with contextlib.suppress(Exception):  # where the device is lost, which is told already
                 order().hold(target.core, (hosts, block))
@@ -249,21 +253,21 @@ class Temporaries:
             block.give_back(block.mark(target))
 
     def release(self) -> None:
-        """Let go of the last call's pinned arrays, if it is done."""
-        if self._held and self._event.is_done:
-            self._held = ()
+        """Release the last call's pinned arrays, if the call is done."""
+        if self._pinned_arrays and self._event.is_done:
+            self._pinned_arrays = ()
 
     def let_go(self) -> None:
-        """Have the last call's pinned arrays kept elsewhere until it is done."""
+        """Hand the last call's pinned arrays to the order of streams, which keeps them until the call is done."""
         self.release()
-        if self._held and self.target.core.is_closed:
+        if self._pinned_arrays and self.target.core.is_closed:
             self._event.sync()
-        elif self._held:
-            order().hold(self.target.core, self._held)
-        self._held = ()
+        elif self._pinned_arrays:
+            order().hold(self.target.core, self._pinned_arrays)
+        self._pinned_arrays = ()
 
     def _bring(self, parts: list[tuple[np.ndarray, np.ndarray]], block: pinned.Block) -> None:
-        """Bring what is on its way to parts of a block to host arrays: at once, or by the courier."""
+        """Copy results from parts of a pinned block to host arrays: at once, or by the courier."""
         if self._impatient:
             self._impatient -= 1
         else:
@@ -276,35 +280,35 @@ class Temporaries:
                 for host, staged in parts:
                     host[...] = staged
                 block.give_back()
-                self._held = ()
+                self._pinned_arrays = ()
                 return
             self._impatient = _IMPATIENT
         staging.ship(parts, block, self.target)
 
 
-def call(kernel: Callee, stream: Any, target: Known, config: Any, given: Sequence[Any]) -> None:
-    """A kernel call whose arguments have host arrays among them, on a GPU; as `Backend.call` has it."""
-    kinds = [
+def call(kernel: Callee, stream: Any, target: Known, config: Any, arguments: Sequence[Any]) -> None:
+    """Call a kernel on a GPU with host arrays among its arguments, as `Backend.call`."""
+    key_parts = [
         (type(value), value.array.shape, value.array.dtype) if isinstance(value, HostArray) else type(value)
-        for value in given
+        for value in arguments
     ]
-    key = (kernel, target.handle, *kinds)
+    key = (kernel, target.handle, *key_parts)
     with devices.on_device(target.device_id):
         if streams.is_captured(target.handle):
-            host_arrays.check(kernel, given)
-            host_arrays.refuse_captured_call(kernel, stream, given)
-        made: Temporaries | None = spares().take(key)
-        if made is not None and made.target.core is not target.core:
-            made.let_go()  # of a stream that is gone, which had the same number
-            made = None
-        if made is None:
+            host_arrays.check(kernel, arguments)
+            host_arrays.refuse_captured_call(kernel, stream, arguments)
+        temporaries: Temporaries | None = spares().take(key)
+        if temporaries is not None and temporaries.target.core is not target.core:
+            temporaries.let_go()  # of a stream that is gone, which had the same number
+            temporaries = None
+        if temporaries is None:
             spares().drop_closed()
-            made = Temporaries(target, given, host_arrays.check(kernel, given))
-        made.launch(kernel, stream, config, given)
-        if made.size <= _SMALL:
-            spares().give_back(key, made)
+            temporaries = Temporaries(target, arguments, host_arrays.check(kernel, arguments))
+        temporaries.launch(kernel, stream, config, arguments)
+        if temporaries.size <= _SMALL:
+            spares().give_back(key, temporaries)
         else:
-            made.let_go()
+            temporaries.let_go()
 
 
 #: The runtime's word for access that somebody has enabled already.
@@ -314,18 +318,18 @@ _ALREADY = 704
 class OnDevice:
     """`cudakit.memory.backend.Backend` of GPUs."""
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> Any:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, memory_kind: Kind, stream: Any) -> Any:
         target = known(cupy.cuda.get_current_stream() if stream is None else stream)
         with devices.on_device(target.device_id):
-            if kind == "device":
+            if memory_kind == "device":
                 return device_array(shape, dtype, target)
             return device_memory.managed_array(math.prod(shape) * dtype.itemsize, shape, dtype, target)
 
     def release(self, array: Any, stream: Any) -> None:
-        given = stream if stream is not None else cupy.cuda.get_current_stream()
-        with order().around(given, (), (array,)):
+        target = stream if stream is not None else cupy.cuda.get_current_stream()
+        with order().around(target, (), (array,)):
             pass
-        with streams.cupy_stream(known(given).core):
+        with streams.cupy_stream(known(target).core):
             # The constructor once more, which appends to the shape that is there.
             array._init((0,), array.dtype)
         array.shape = (0,)
@@ -344,30 +348,31 @@ class OnDevice:
             if streams.is_captured(target.handle) and not staging.is_direct(host):
                 host_arrays.refuse_captured_copy("to_device", stream)
             if out is None:
-                out = found = device_array(host.shape, host.dtype, target)
+                out = buffer = device_array(host.shape, host.dtype, target)
             else:
-                found = _output(out, host, target)
-            made = found if found._c_contiguous else device_array(host.shape, host.dtype, target)
-            written = tuple(segments.cupy_span(array) for array in ((made,) if made is found else (made, found)))
+                buffer = _output(out, host, target)
+            contiguous = buffer if buffer._c_contiguous else device_array(host.shape, host.dtype, target)
+            targets = (contiguous,) if contiguous is buffer else (contiguous, buffer)
+            written = tuple(segments.cupy_span(array) for array in targets)
             use = order().before(target, (), written, _producers(target))
             with doing("copy", "to_device", stream, (host,), (out,), host.nbytes):
-                staging.upload(host, made.data.ptr, target)
-                if made is not found:
-                    _copy_here(found, made, target)
-            order().after(use, (found,))
+                staging.upload(host, contiguous.data.ptr, target)
+                if contiguous is not buffer:
+                    _copy_here(buffer, contiguous, target)
+            order().after(use, (buffer,))
         return out
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
         target, source = known(stream), _as_device_array("to_device: array", array)
         if streams.is_captured(target.handle):
             host_arrays.refuse_captured_copy("to_device", stream)
-        found = device_array(source.shape, source.dtype, target) if out is None else _output(out, source, target)
-        made = found if out is None else out
+        target_array = device_array(source.shape, source.dtype, target) if out is None else _output(out, source, target)
+        result = target_array if out is None else out
         if source.device.id == target.device_id:
             with devices.on_device(target.device_id):
-                self.transfer(found, source, stream)
-            return made
-        if not (source._c_contiguous and found._c_contiguous):
+                self.transfer(target_array, source, stream)
+            return result
+        if not (source._c_contiguous and target_array._c_contiguous):
             raise ArgumentError(
                 "to_device: between devices arrays are C-contiguous; make a copy on its own device before, x.copy()"
             )
@@ -376,49 +381,56 @@ class OnDevice:
             # What CuPy did to it is unseen, and on a stream of that device.
             unseen = cupy.cuda.get_current_stream().record()
         with devices.on_device(target.device_id):
-            spans = (segments.cupy_span(source),), (segments.cupy_span(found),)
+            spans = (segments.cupy_span(source),), (segments.cupy_span(target_array),)
             use = order().before(target, *spans, _producers(target))
             runtime.streamWaitEvent(target.handle, unseen.ptr)
-            given = found.data.ptr, target.device_id, source.data.ptr, source.device.id, source.nbytes, target.handle
-            with doing("copy", "to_device", stream, (array,), (made,), source.nbytes):
-                runtime.memcpyPeerAsync(*given)
-            order().after(use, (source, found))
+            copy_arguments = (
+                target_array.data.ptr,
+                target.device_id,
+                source.data.ptr,
+                source.device.id,
+                source.nbytes,
+                target.handle,
+            )
+            with doing("copy", "to_device", stream, (array,), (result,), source.nbytes):
+                runtime.memcpyPeerAsync(*copy_arguments)
+            order().after(use, (source, target_array))
             order().hold(target.core, source)
-        return made
+        return result
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         target = known(stream)
         with devices.on_device(target.device_id):
             if streams.is_captured(target.handle) and (wait or out is None or not staging.is_direct(out)):
                 host_arrays.refuse_captured_copy("to_host", stream)
-            found = source = _as_device_array("to_host: array", array)
-            made = host_arrays.output(out, found.shape, found.dtype)
-            use = order().before(target, (segments.cupy_span(found),), (), _producers(target))
-            if not found._c_contiguous:
+            device_source = source = _as_device_array("to_host: array", array)
+            result = host_arrays.output(out, device_source.shape, device_source.dtype)
+            use = order().before(target, (segments.cupy_span(device_source),), (), _producers(target))
+            if not device_source._c_contiguous:
                 with streams.cupy_stream(target.core):
-                    source = found.copy(order="C")
-            with doing("copy", "to_host", stream, (array,), (made,), found.nbytes):
-                (staging.fetch if wait else staging.deliver)(source.data.ptr, made, target)
-            order().after(use, (found,))
+                    source = device_source.copy(order="C")
+            with doing("copy", "to_host", stream, (array,), (result,), device_source.nbytes):
+                (staging.fetch if wait else staging.deliver)(source.data.ptr, result, target)
+            order().after(use, (device_source,))
         if not wait:
             order().hold(target.core, source)
-        return made
+        return result
 
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         to_host = isinstance(target, np.ndarray)
-        kind = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
-        given = _address(target), _address(source), source.nbytes, kind, known(stream).handle
+        direction = runtime.memcpyDeviceToHost if to_host else runtime.memcpyHostToDevice
+        copy_arguments = _address(target), _address(source), source.nbytes, direction, known(stream).handle
         if not watched():
-            runtime.memcpyAsync(*given)
+            runtime.memcpyAsync(*copy_arguments)
             return
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
-            runtime.memcpyAsync(*given)
+            runtime.memcpyAsync(*copy_arguments)
 
     def transfer(self, target: Any, source: Any, stream: Any) -> None:
         place = known(stream)
         sides = [_side(name, value) for name, value in (("target", target), ("source", source))]
         host_arrays.check_copy(*sides)
-        written, given = sides
+        written, source_array = sides
         on_device = [side for side in sides if not isinstance(side, np.ndarray)]
         if not on_device:
             raise ArgumentError("copy: source and target are NumPy arrays, and the stream is a GPU's; numpy.copyto")
@@ -428,26 +440,26 @@ class OnDevice:
                 raise ArgumentError(
                     f"copy: the stream is of device {place.device_id}, and an array of device {device_id}"
                 )
-        if not given.nbytes:
+        if not source_array.nbytes:
             return
         with devices.on_device(place.device_id):
-            if isinstance(given, SurfaceObject) or isinstance(written, SurfaceObject):
-                self._copy_surface(written, given, stream, place)
+            if isinstance(source_array, SurfaceObject) or isinstance(written, SurfaceObject):
+                self._copy_surface(written, source_array, stream, place)
             elif len(on_device) == 2:
-                with self._around(given, written, stream):
-                    _copy_here(written, given, place)
-            elif _is_pinned(written, given) and (pair := _boxes(written, given)) is not None:
-                with self._around(given, written, stream):
+                with self._around(source_array, written, stream):
+                    _copy_here(written, source_array, place)
+            elif _is_pinned(written, source_array) and (pair := _boxes(written, source_array)) is not None:
+                with self._around(source_array, written, stream):
                     copy_box(*pair, place.handle)
-                order().hold(place.core, (written, given))
-            elif isinstance(given, np.ndarray):
-                self.to_device(given, stream, written)
+                order().hold(place.core, (written, source_array))
+            elif isinstance(source_array, np.ndarray):
+                self.to_device(source_array, stream, written)
             else:
-                self.to_host(given, stream, written, False)
+                self.to_host(source_array, stream, written, False)
 
     @contextlib.contextmanager
     def _around(self, source: Any, target: Any, stream: Any) -> Iterator[None]:
-        """Order what the block puts on the stream, and tell of it."""
+        """Order the work that the ``with`` block enqueues, and report it."""
         for side in (source, target):
             if isinstance(side, np.ndarray):
                 staging.settle(side)
@@ -458,7 +470,7 @@ class OnDevice:
             yield
 
     def _copy_surface(self, target: Any, source: Any, stream: Any, place: Known) -> None:
-        """Copies from and to surfaces: of contiguous device memory straight, of all else by way of such memory."""
+        """Copy from or to a surface: directly for contiguous device memory, through such memory otherwise."""
         if isinstance(target, SurfaceObject) and isinstance(source, SurfaceObject):
             with self._around(source, target, stream):
                 copy_box(target.box, source.box, place.handle)
@@ -479,10 +491,10 @@ class OnDevice:
             if plain is not array:
                 self.transfer(array, plain, stream)
 
-    def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
+    def call(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
         streams.require_stream(stream)
         devices.require_gpu()
-        call(kernel, stream, known(stream), config, given)
+        call(kernel, stream, known(stream), config, arguments)
 
     def mark(self, stream: Any) -> Any | None:
         target = known(stream)
@@ -492,7 +504,7 @@ class OnDevice:
 
 @functools.cache
 def _let_reach(device_id: int, other: int) -> None:
-    """Let a device reach another's memory, where that can be: copies go straight then."""
+    """Allow a device to access another device's memory, if possible. Copies are then direct."""
     if not runtime.deviceCanAccessPeer(device_id, other):
         return
     with devices.on_device(device_id):
@@ -504,7 +516,7 @@ def _let_reach(device_id: int, other: int) -> None:
 
 
 def _producers(target: Known) -> tuple[int, ...]:
-    """Streams on which CuPy may have used its arrays unseen; see `Order.before`."""
+    """Return the streams on which CuPy may have used its arrays unseen. See `Order.before`."""
     return tuple(current_streams(("cupy",), target.device_id))
 
 
@@ -512,24 +524,24 @@ def _address(array: Any) -> int:
     return int(array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr)
 
 
-def _as_device_array(what: str, value: Any) -> Any:
+def _as_device_array(name: str, value: Any) -> Any:
     if isinstance(value, cupy.ndarray):
         return value
     is_host = isinstance(value, np.ndarray)
     if hasattr(value, "__cuda_array_interface__") or (not is_host and hasattr(value, "__dlpack__")):
         return device_array_of(value)
-    raise ArgumentError(f"{what} is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
+    raise ArgumentError(f"{name} is {type(value).__name__}, and the stream is a GPU's: a CuPy array is wanted")
 
 
 def _side(name: str, value: Any) -> Any:
-    """What is copied from or to: a host array, a surface, or the CuPy array that it is."""
+    """Return a source or target of a copy: a host array, a surface, or a CuPy array."""
     if isinstance(value, np.ndarray):
         return host_arrays.host_array("copy", name, value)
     return value if isinstance(value, SurfaceObject) else _as_device_array(f"copy: {name}", value)
 
 
 def _copy_here(target: Any, source: Any, place: Known) -> None:
-    """Put a copy within a device on a stream, which alone orders it."""
+    """Enqueue a copy within a device, ordered by the stream alone."""
     (low, high), (start, stop) = segments.cupy_span(target), segments.cupy_span(source)
     apart = high <= start or stop <= low
     # Of records CuPy copies nothing but whole arrays.
@@ -546,23 +558,23 @@ def _is_pinned(target: Any, source: Any) -> bool:
 
 
 def _boxes(target: Any, source: Any) -> tuple[Box, Box] | None:
-    """Two arrays as boxes of memory; None where they are none."""
-    found = boxes_of(target.shape, target.dtype.itemsize, target.strides, source.strides)
-    if found is None:
+    """Return two arrays as boxes of memory, or None if they are no boxes."""
+    boxes = boxes_of(target.shape, target.dtype.itemsize, target.strides, source.strides)
+    if boxes is None:
         return None
-    extents, pitches = found
+    extents, pitches = boxes
     return box_of(target, extents, *pitches[0]), box_of(source, extents, *pitches[1])
 
 
 def _output(out: Any, host: np.ndarray, target: Known) -> Any:
-    """The CuPy array that a given output is."""
-    found = _as_device_array("to_device: out", out)
-    if found is not out and describe(out).evidence.readonly:
+    """Return the caller's output as a CuPy array."""
+    result = _as_device_array("to_device: out", out)
+    if result is not out and describe(out).evidence.readonly:
         raise ArgumentError("to_device: out is read-only; give another array")
-    host_arrays.check_fits("to_device", found, host.shape, host.dtype)
-    if found.device.id != target.device_id:
+    host_arrays.check_fits("to_device", result, host.shape, host.dtype)
+    if result.device.id != target.device_id:
         raise ArgumentError(
-            f"to_device: out is on device {found.device.id}, and the stream is of device {target.device_id}; give an "
+            f"to_device: out is on device {result.device.id}, and the stream is of device {target.device_id}; give an "
             "array of the stream's device"
         )
-    return found
+    return result

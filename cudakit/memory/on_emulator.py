@@ -1,4 +1,4 @@
-"""Memory of the emulator: NumPy arrays, counted and limited as a device's; copies to the host arrive as on a GPU."""
+"""Memory of the emulator: NumPy arrays, counted and limited as a device's. Copies to the host arrive as on a GPU."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from cudakit.types.arguments import as_numpy
 class OnEmulator:
     """`cudakit.memory.backend.Backend` of the emulator."""
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype, kind: Kind, stream: Any) -> np.ndarray:
-        made = emulated_array(shape, dtype, kind)
-        return as_device(made) if (stream or emulator().current()).strict else made
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype, memory_kind: Kind, stream: Any) -> np.ndarray:
+        array = emulated_array(shape, dtype, memory_kind)
+        return as_device(array) if (stream or emulator().current()).strict else array
 
     def handed_out(self, array: np.ndarray, stream: Any) -> np.ndarray:
         return handed_out(array, stream or emulator().current())
 
     def prefetch(self, array: Any, stream: Any, to: Literal["device", "host"]) -> None:
-        """All memory is the host's."""
+        """Do nothing: all memory is the host's."""
         host_arrays.host_array("prefetch", "array", array)
 
     def to_device(self, host: np.ndarray, stream: Any, out: Any) -> Any:
@@ -43,23 +43,26 @@ class OnEmulator:
         return copied if out is None else out
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
-        """No array is of a GPU."""
+        """Raise: no array is on a GPU."""
         return self.to_device(host_arrays.host_array("to_device", "array", array), stream, out)
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:
         if wait or out is None or not is_direct(out):
             host_arrays.refuse_captured_copy("to_host", stream)
-        given = host_arrays.host_array("to_host", "array", array)
-        made = host_arrays.output(out, given.shape, given.dtype)
+        host = host_arrays.host_array("to_host", "array", array)
+        result = host_arrays.output(out, host.shape, host.dtype)
         if out is None and not wait:
-            made = handed_out(made, stream)
-        captured = self._copy("to_host", given, made, stream, not wait)
+            result = handed_out(result, stream)
+        captured = self._copy("to_host", host, result, stream, not wait)
         if wait and not captured:
             stream.sync()
-        return made
+        return result
 
     def _copy(self, name: str, source: np.ndarray, target: np.ndarray, stream: Any, later: bool = False) -> bool:
-        """Copy elements now, or so that they arrive `later`; whether the copy became a part of a graph instead."""
+        """Copy elements now, or with `later` when the host waits.
+
+        Return whether the copy became a graph node instead.
+        """
         if stream.recorder is not None:
             stream.recorder.capture.copy(stream, source, target)
             return True
@@ -71,29 +74,29 @@ class OnEmulator:
         return False
 
     def release(self, array: Any, stream: Any) -> None:
-        """NumPy's arrays are left by whoever has them; see `cudakit.memory.memory.allocated`."""
+        """Do nothing: the owner drops a NumPy array. See `cudakit.memory.memory.allocated`."""
 
     def copy(self, name: str, source: Any, target: Any, stream: Any) -> None:
         with doing("copy", name, stream, (source,), (target,), source.nbytes):
             np.copyto(target, source.reshape(target.shape))
 
     def transfer(self, target: Any, source: Any, stream: Any) -> None:
-        given, written = (
+        source_array, written = (
             host_arrays.host_array("copy", name, side.values if isinstance(side, SurfaceObject) else side)
             for name, side in (("source", source), ("target", target))
         )
-        host_arrays.check_copy(written, given)
-        self._copy("copy", given, written, stream)
+        host_arrays.check_copy(written, source_array)
+        self._copy("copy", source_array, written, stream)
 
     def mark(self, stream: Any) -> None:
-        """What the stream was given is done."""
+        """Return None: the stream has finished its work."""
 
-    def call(self, kernel: Callee, stream: Any, config: Any, given: Sequence[Any]) -> None:
-        host_arrays.check(kernel, given)
-        host_arrays.refuse_captured_call(kernel, stream, given)
-        arguments = list(given)
-        back, kept = [], []
-        for position, value in enumerate(given):
+    def call(self, kernel: Callee, stream: Any, config: Any, arguments: Sequence[Any]) -> None:
+        host_arrays.check(kernel, arguments)
+        host_arrays.refuse_captured_call(kernel, stream, arguments)
+        values = list(arguments)
+        back, copies = [], []
+        for position, value in enumerate(arguments):
             if not isinstance(value, HostArray):
                 continue
             host = value.array
@@ -105,13 +108,13 @@ class OnEmulator:
                 with doing("fill", "Out", stream, (), (copied,), host.nbytes):
                     copied[...] = np.zeros((), host.dtype)
             copied.flags.writeable = value.copied_out or value.const
-            arguments[position] = copied
+            values[position] = copied
             if value.copied_out:
                 back.append((type(value).__name__, copied, host))
             elif value.const:
-                kept.append((position, copied, copied.tobytes()))
-        kernel(stream, config, *arguments)
-        for position, copied, before in kept:
+                copies.append((position, copied, copied.tobytes()))
+        kernel(stream, config, *values)
+        for position, copied, before in copies:
             host_arrays.refuse_written(kernel, position, copied, before)
         for name, copied, host in back:
             with doing("copy", name, stream, (copied,), (host,), host.nbytes):

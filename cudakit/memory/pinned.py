@@ -34,12 +34,12 @@ _HOST_TO_DEVICE, _DEVICE_TO_HOST = 1, 2
 
 
 class Block:
-    """Pinned memory that is one caller's until it is given back.
+    """Pinned memory that one caller owns until it is given back.
 
     Attributes
     ----------
     array : numpy.ndarray
-        All its bytes, uint8; at least as many as were asked for.
+        All bytes of the block, uint8; at least as many as requested.
     address : int
     size : int
         Bytes.
@@ -56,19 +56,19 @@ class Block:
         self._out = True
 
     def view(self, shape: tuple[int, ...], dtype: Any, offset: int = 0) -> np.ndarray:
-        """The block's memory from byte `offset` on as a C-contiguous array."""
+        """Return the block's memory from byte `offset` on as a C-contiguous array."""
         return np.ndarray(shape, dtype, self.array, offset)
 
     def mark(self, target: Known) -> Any:
-        """An event after what a stream was given so far: the block's own, recorded again each time.
+        """Record the block's own event after the stream's present work, and return it.
 
-        For whoever has the block now: when the next one has it, the event is done.
+        The event is done when the pool hands the block to another caller.
         """
         event = self._marks[target.device_id] = target.core.record(self._marks.get(target.device_id))
         return event
 
     def give_back(self, after: Any = None) -> None:
-        """Hand the block to the pool: for anyone's use once the event `after` is done, or at once without one.
+        """Return the block to the pool. It is free once the event `after` is done, or at once without an event.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Block:
 
 
 class Use(NamedTuple):
-    """What a pool holds, in bytes: lent out, free or soon free, and the most that it ever held."""
+    """Bytes of a pool: lent, free or soon free, peak, and the limit."""
 
     used: int
     free: int
@@ -98,51 +98,52 @@ class Pool:
     ----------
     allocate : callable
         ``allocate(size)``: a new uint8 array of `size` bytes, freed when nobody refers to it.
-    kept : int
-        Bytes of free memory that are kept rather than freed.
+    keep_bytes : int
+        Most bytes of free memory that are kept and not freed.
     """
 
-    def __init__(self, allocate: Callable[[int], np.ndarray], kept: int = KEPT) -> None:
+    def __init__(self, allocate: Callable[[int], np.ndarray], keep_bytes: int = KEPT) -> None:
         self._allocate = allocate
-        self._kept = kept
+        self._keep_bytes = keep_bytes
         # Reentrant, because an array's finalizer may give a block back while this thread is in here. Where a block is
         # free, and where there is room for one, it is not needed: lists and deques give each thing to one thread.
         self._lock = process.renewed(self, "_lock", threading.RLock)
         self._free: dict[int, list[Block]] = {}
         self._busy: dict[int, deque[tuple[Any, Block]]] = {}
         #: Bytes of all blocks there are.
-        self._held = self._peak = 0
+        self._total_bytes = self._peak = 0
         self.limit: int | None = None
 
     def take(self, nbytes: int, *, patient: bool = False) -> Block:
-        """A block of at least `nbytes` bytes, not initialised.
+        """Return a block of at least `nbytes` bytes, not initialised.
 
         Parameters
         ----------
         nbytes : int
         patient : bool
-            Rather wait for a block that was given back with an event than have more such blocks than the pool keeps.
+            Whether to wait for a block that is given back with an event, rather than exceed the bytes that the pool
+            keeps.
 
         Raises
         ------
         LaunchError
-            Beyond the limit, or where the driver has no more; says what was asked for and what is held.
+            Beyond the limit, or if the driver has no more memory. The error names the bytes requested and in use.
         """
         size = _rounded(nbytes)
-        found = self._pop(size)
-        while found is None:
+        block = self._pop(size)
+        while block is None:
             waits_for = None
             with self._lock:
-                found = self._pop(size) or self._reuse(size)
-                if found is None and patient and self._idle() + size > self._kept:
+                block = self._pop(size) or self._reuse(size)
+                if block is None and patient and self._idle() + size > self._keep_bytes:
                     waits_for = self._oldest(size)
-                if found is None and waits_for is None:
-                    found = self._make(size)
+                if block is None and waits_for is None:
+                    block = self._make(size)
             if waits_for is not None:
                 # Without the lock: what is waited for may end in another thread that needs it.
                 waits_for.sync()
-        found._out = True
-        return found
+        block._out = True
+        return block
 
     def _pop(self, size: int) -> Block | None:
         free = self._free.get(size)
@@ -162,65 +163,65 @@ class Pool:
         return None
 
     def _oldest(self, size: int) -> Any:
-        """The event after which a block of the size can be had; None where none is in use."""
+        """Return the event after which a block of the size is free. None if no block is busy."""
         busy = self._busy.get(size)
         return busy[0][0] if busy else None
 
     def _idle(self) -> int:
-        """Bytes of the blocks that are free, or soon free."""
+        """Return the bytes of blocks that are free, or soon free."""
         free = sum(size * len(blocks) for size, blocks in list(self._free.items()))
         return free + sum(size * len(blocks) for size, blocks in list(self._busy.items()))
 
     def _make(self, size: int) -> Block:
-        if self.limit is not None and self._held + size > self.limit:
+        if self.limit is not None and self._total_bytes + size > self.limit:
             self.trim()
-        if self.limit is not None and self._held + size > self.limit:
+        if self.limit is not None and self._total_bytes + size > self.limit:
             raise LaunchError(
-                f"{size:,} bytes of pinned memory were asked for and {self._held:,} are held: ck.memory.limit allows "
-                f"{self.limit:,}; raise it, or let go of arrays"
+                f"{size:,} bytes of pinned memory were asked for and {self._total_bytes:,} are held: ck.memory.limit "
+                f"allows {self.limit:,}; raise it, or let go of arrays"
             )
         try:
-            made = self._allocate(size)
+            array = self._allocate(size)
         except Exception as first:
             if not is_out_of_memory(first):
                 raise
             self.trim()
             try:
-                made = self._allocate(size)
+                array = self._allocate(size)
             except Exception as error:
                 raise LaunchError(
-                    f"the driver has no {size:,} bytes of pinned memory left ({error}); cudakit holds {self._held:,}; "
-                    "let go of pinned arrays, or use smaller ones"
+                    f"the driver has no {size:,} bytes of pinned memory left ({error}); cudakit holds "
+                    f"{self._total_bytes:,}; let go of pinned arrays, or use smaller ones"
                 ) from error
-        self._held += size
-        self._peak = max(self._peak, self._held)
-        return Block(self, made)
+        self._total_bytes += size
+        self._peak = max(self._peak, self._total_bytes)
+        return Block(self, array)
 
     def _give_back(self, block: Block, after: Any) -> None:
         if not block._out:
             raise LaunchError("the pinned block was given back already; take another")
         block._out = False
-        is_full = self._held > self._kept and self._idle() + block.size > self._kept
+        is_full = self._total_bytes > self._keep_bytes and self._idle() + block.size > self._keep_bytes
         if after is not None and not (is_full and after.is_done):
             self._busy.setdefault(block.size, deque()).append((after, block))
         elif not is_full:
             self._free.setdefault(block.size, []).append(block)
         else:
             with self._lock:
-                if block.size <= self._kept:
-                    self.trim(self._kept - block.size)
-                if self._idle() + block.size <= self._kept:
+                if block.size <= self._keep_bytes:
+                    self.trim(self._keep_bytes - block.size)
+                if self._idle() + block.size <= self._keep_bytes:
                     self._free.setdefault(block.size, []).append(block)
                 else:
-                    self._held -= block.size
+                    self._total_bytes -= block.size
 
     def _lose(self, size: int) -> None:
-        """A block was dropped rather than given back: its memory is the interpreter's to free."""
+        """Forget a block that was dropped without `give_back`: the interpreter frees its memory."""
         with self._lock:
-            self._held -= size
+            self._total_bytes -= size
 
     def trim(self, to: int = 0) -> int:
-        """Free blocks that nobody uses until at most `to` bytes are idle; the bytes freed."""
+        """Free unused blocks until at most `to` bytes are idle. Return the bytes freed."""
         freed = 0
         with self._lock:
             for size, busy in list(self._busy.items()):
@@ -233,14 +234,14 @@ class Pool:
             for size in sorted(self._free, reverse=True):
                 while idle - freed > to and self._pop(size) is not None:
                     freed += size
-            self._held -= freed
+            self._total_bytes -= freed
         return freed
 
     def use(self) -> Use:
-        """What the pool holds now."""
+        """Return the pool's present use."""
         with self._lock:
             idle = self._idle()
-            return Use(self._held - idle, idle, self._peak, self.limit)
+            return Use(self._total_bytes - idle, idle, self._peak, self.limit)
 
 
 def _rounded(nbytes: int) -> int:
@@ -250,23 +251,23 @@ def _rounded(nbytes: int) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an allocation failed for want of memory, whoever says so."""
+    """Return whether an allocation failed for lack of memory, by any library's error."""
     return isinstance(error, MemoryError) or "OUT_OF_MEMORY" in str(error) or "MemoryAllocation" in str(error)
 
 
 class _PageLocked(Exported):
-    """Memory of a cuda.core Buffer as NumPy reads it; the arrays made of it keep the buffer."""
+    """Memory of a cuda.core Buffer as NumPy reads it. Arrays made of it keep the buffer."""
 
     is_page_locked = True
 
 
 class Lease:
-    """A pinned block that an array and its views own together; given back when they are gone.
+    """A pinned block owned by an array and its views. Given back with the last of them.
 
     Attributes
     ----------
     after : event or None
-        What must be done before it is used again.
+        Event that must be done before the block is used again.
     """
 
     __slots__ = ("__array_interface__", "__weakref__", "_block", "_tally", "after")
@@ -285,10 +286,13 @@ class Lease:
 
 
 def lend(block: Block, shape: tuple[int, ...], dtype: np.dtype, tally: list[int] | None = None) -> np.ndarray:
-    """An array over a block, which is given back when the array and all its views are gone; `tally[0]` counts those."""
-    made = np.asarray(Lease(block, shape, dtype, [0] if tally is None else tally))
+    """Return an array over a block.
+
+    The block is given back with the array's last view; `tally[0]` counts open leases.
+    """
+    array = np.asarray(Lease(block, shape, dtype, [0] if tally is None else tally))
     # A dtype that NumPy has no letters for is bytes so far.
-    return made if made.dtype == dtype else made.view(dtype)
+    return array if array.dtype == dtype else array.view(dtype)
 
 
 def _allocate(size: int) -> np.ndarray:
@@ -306,12 +310,12 @@ _pool = Pool(_allocate, max(KEPT, system.memory_bytes() // _SHARE))
 
 
 def pool() -> Pool:
-    """The process's pool of pinned memory."""
+    """Return the process's pool of pinned memory."""
     return _pool
 
 
 def take(nbytes: int) -> Block:
-    """A block of the process's pool; see `Pool.take`."""
+    """Return a block of the process's pool. See `Pool.take`."""
     if devices.is_forked():
         devices.require_gpu()
     return pool().take(nbytes)

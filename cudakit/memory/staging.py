@@ -1,19 +1,18 @@
 """Copies between a device and any host array: through pinned blocks in pieces, by several threads, or straight.
 
-Host to device: each piece is copied into a pinned block by a thread, and its copy to the device is put on the stream,
-while other threads copy the next pieces. When the call returns the host array has been read.
+Host to device: a thread copies each piece into a pinned block, and enqueues the copy to the device, while other threads
+copy the next pieces. When the call returns, the host array has been read.
 
-Device to host: each piece is copied into a pinned block on the stream, which then says so by a number in pinned memory.
-A `Courier` takes it from there: threads copy the pieces into the host array as they come, and the stream goes on once
-the last is there. So whoever waits for the stream, or for an event recorded on it, has the result. Nothing runs in the
-driver's own threads, and the courier asks the driver nothing.
+Device to host: the stream copies each piece into a pinned block, then writes a number to pinned memory. A `Courier`
+polls this number: threads copy the pieces into the host array as they arrive, and the stream goes on after the last
+piece. A program that waits for the stream, or for an event recorded on it, has the result. Nothing runs in the driver's
+own threads, and the courier makes no driver calls.
 
-Arrays that are C-contiguous and in pinned memory are copied straight.
+C-contiguous arrays in pinned memory are copied directly.
 
-A courier brings what a stream has copied to pinned memory, for a reason. A result in pageable memory is to be there
-once anyone has waited for the stream, by whatever means: ``sync`` of cuda.core, which is no method of ours, of CuPy or
-torch, an event, the device. So the stream itself must come after the copy on the host, and somebody must make that copy
-while the stream waits. Nothing else does it:
+Why a courier: a result in pageable memory must be there after any wait for the stream: ``sync`` of cuda.core, CuPy or
+torch, an event, or the whole device. The stream must therefore wait for the copy on the host, and a thread must make
+this copy meanwhile. The alternatives fail:
 
 - The driver's copies to pageable memory are not asynchronous; the call waits until all before them is done.
 - A host function on the stream (``cuLaunchHostFunc``) runs in a thread of the driver's that would need the
@@ -22,10 +21,14 @@ while the stream waits. Nothing else does it:
 - To pin the user's array for a call takes longer than to copy it; kernels that write to pageable memory need a machine
   whose device reads the host's page tables.
 
-What is left is to wait in the call itself. Measured beside that (NVIDIA H200, driver 580.159, 2026-11-22, time of the
-whole over the courier's): 256 calls of 4 KiB with kernels of 0.5 ms on two streams 1.98, 32 calls of 4 MiB 1.12 to
-1.86, a call beside 5 ms of the host's own work 1.28; one call alone with nothing else to do 0.83 to 0.99, and
-``to_host(wait=False)`` of 4 KiB 0.36 (100 µs here).
+The remaining alternative is to wait in the call itself. Its time over the courier's time (NVIDIA H200, driver 580.159,
+2026-11-22):
+
+- 256 calls of 4 KiB with kernels of 0.5 ms on two streams: 1.98.
+- 32 calls of 4 MiB: 1.12 to 1.86.
+- A call beside 5 ms of the host's own work: 1.28.
+- One call alone with nothing else to do: 0.83 to 0.99.
+- ``to_host(wait=False)`` of 4 KiB: 0.36 (100 µs here).
 """
 
 from __future__ import annotations
@@ -65,36 +68,39 @@ _SLACK_NS = 1_000
 
 @cache
 def copiers() -> ThreadPoolExecutor:
-    """The threads that copy between pageable and pinned memory; NumPy lets go of the interpreter's lock for that."""
+    """Return the threads that copy between pageable and pinned memory.
+
+    NumPy releases the interpreter's lock meanwhile.
+    """
     return ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1), "cudakit-copy")
 
 
 class Arrival:
-    """A piece on its way; like an event, it is done once the piece is in the host array."""
+    """A piece on its way to a host array. It works as an event, which is done once the piece is in the array."""
 
-    __slots__ = ("come", "event", "piece", "staged")
+    __slots__ = ("copied", "event", "piece", "staged")
 
     def __init__(self, event: Any, staged: np.ndarray, piece: np.ndarray) -> None:
         self.event: Any = event
         self.staged: Any = staged
         self.piece: Any = piece
-        self.come: threading.Event = threading.Event()
+        self.copied: threading.Event = threading.Event()
 
     @property
     def is_done(self) -> bool:
-        """Whether the piece has come."""
-        return self.come.is_set()
+        """True once the piece is in the host array."""
+        return self.copied.is_set()
 
     def sync(self) -> None:
-        """Wait until the piece has come."""
-        if not self.come.is_set():
+        """Wait until the piece is in the host array."""
+        if not self.copied.is_set():
             # An error of the device shows here; after one, nothing would ever come.
             self.event.sync()
-            self.come.wait()
+            self.copied.wait()
 
 
 class Shipment:
-    """A host array to which so many pieces are on their way on one stream."""
+    """A host array with pieces on their way on one stream."""
 
     missing: int
 
@@ -106,17 +112,17 @@ class Shipment:
         self.is_large: bool = host.nbytes >= ALONE
         self.serial = 0
         self.last: Any = None
-        self.come: threading.Event = threading.Event()
+        self.copied: threading.Event = threading.Event()
 
     def sync(self) -> None:
-        """Wait until all of it has come."""
+        """Wait until all pieces are in the host array."""
         if self.last is not None:
             self.last.sync()
-        self.come.wait()
+        self.copied.wait()
 
 
 class _Numbers:
-    """What a stream and the courier tell each other, in pinned memory, so that neither needs the driver for it."""
+    """Counters in pinned memory by which a stream and the courier signal each other without the driver."""
 
     def __init__(self, arrived: np.ndarray, brought: np.ndarray) -> None:
         #: Pieces that the stream has copied to pinned memory, which it writes; uint32.
@@ -131,14 +137,14 @@ class _Numbers:
         self._finished: set[int] = set()
 
     def take(self) -> list[tuple[Shipment, Arrival]]:
-        """The pieces that have come to pinned memory since."""
+        """Return the pieces that have arrived in pinned memory since the last call."""
         ready = []
         while self.coming and ((int(self.arrived) - self.coming[0][0]) & 0xFFFFFFFF) < 1 << 31:
             ready.append(self.coming.popleft()[1:])
         return ready
 
     def finish(self, serial: int) -> None:
-        """The shipment is in its host array; the stream may go on after it and those before it."""
+        """Mark a shipment as complete. The stream goes on after it and all earlier shipments."""
         self._finished.add(serial)
         following = (int(self.brought) + 1) & 0xFFFFFFFF
         while following in self._finished:
@@ -148,16 +154,16 @@ class _Numbers:
 
 
 class Courier:
-    """A thread that copies what streams have brought to pinned memory on, to host arrays.
+    """A thread that copies results from pinned memory to host arrays.
 
-    It looks for the pieces in memory, and asks the driver nothing: the driver may keep everybody out while somebody
-    waits in it for room in a stream's queue, and the stream may wait for the courier.
+    It polls memory, and makes no driver call: the driver may block all callers while one waits for room in a stream's
+    queue. That stream may wait for the courier.
 
     Parameters
     ----------
     write, wait : callable
-        ``write(stream, address, number)``: let a stream write a uint32 when it comes there; ``wait`` likewise: let it
-        wait until the uint32 is as large. 0 where that went well. Streams and addresses are ints.
+        ``write(stream, address, number)`` enqueues the write of a uint32 on a stream. ``wait(stream, address, number)``
+        enqueues a wait until the uint32 is at least `number`. Both return 0 on success. Streams and addresses are ints.
     """
 
     def __init__(self, write: Callable[[int, int, int], int], wait: Callable[[int, int, int], int]) -> None:
@@ -182,7 +188,7 @@ class Courier:
         Raises
         ------
         LaunchError
-            If an earlier one failed, which nobody was told by a call.
+            If an earlier shipment failed and no call has reported it.
         """
         self.raise_failure()
         with self._lock:
@@ -195,7 +201,7 @@ class Courier:
         return shipment
 
     def raise_failure(self) -> None:
-        """Raise if an earlier shipment failed, which nobody was told by a call.
+        """Raise if an earlier shipment failed and no call has reported it.
 
         Raises
         ------
@@ -208,11 +214,11 @@ class Courier:
                 raise LaunchError(f"results on their way to a host array were lost: {failure}") from failure
 
     def expect(self, shipment: Shipment, staged: np.ndarray, piece: np.ndarray) -> Arrival:
-        """Have `piece` filled from `staged`, whose copy from the device is the last thing put on the stream."""
+        """Expect `piece` to be filled from `staged`, whose copy from the device is the last work on the stream."""
         target = shipment.target
-        done = self._events.setdefault(target.device_id, [])
+        events = self._events.setdefault(target.device_id, [])
         try:
-            event = target.core.record(done.pop())
+            event = target.core.record(events.pop())
         except IndexError:
             event = target.core.record()
         arrival = Arrival(event, staged, piece)
@@ -230,7 +236,7 @@ class Courier:
         return arrival
 
     def close(self, shipment: Shipment) -> None:
-        """Make the stream wait until all pieces have come."""
+        """Make the stream wait until all pieces have arrived."""
         handle = shipment.target.handle
         numbers = self._numbers(handle)
         with numbers.turn:
@@ -242,27 +248,27 @@ class Courier:
             check(self._wait(handle, int(numbers.brought.ctypes.data), shipment.serial))
 
     def abandon(self, shipment: Shipment) -> None:
-        """No more pieces come than are expected."""
+        """Cancel the pieces of a shipment that are not expected yet."""
         self._less(shipment, shipment.pieces - shipment.expected)
 
     def _numbers(self, handle: int) -> _Numbers:
-        found = self._streams.get(handle)
-        if found is None:
+        numbers = self._streams.get(handle)
+        if numbers is None:
             # Pinned memory is the driver's to give, for which the courier's thread must not have to wait.
             with self._making:
                 if len(self._free_numbers) < 2:
-                    numbers = pinned.take(4096).view((1024,), np.uint32)
-                    numbers[...] = 0
-                    self._free_numbers = [numbers[index : index + 1].reshape(()) for index in range(1024)]
+                    words = pinned.take(4096).view((1024,), np.uint32)
+                    words[...] = 0
+                    self._free_numbers = [words[index : index + 1].reshape(()) for index in range(1024)]
                 with self._lock:
-                    found = self._streams.get(handle)
-                    if found is None:
-                        found = _Numbers(self._free_numbers.pop(), self._free_numbers.pop())
-                        self._streams[handle] = found
-        return found
+                    numbers = self._streams.get(handle)
+                    if numbers is None:
+                        numbers = _Numbers(self._free_numbers.pop(), self._free_numbers.pop())
+                        self._streams[handle] = numbers
+        return numbers
 
     def settle(self, host: np.ndarray, unless: int | None) -> None:
-        """Wait for all that comes into the memory of `host` on other streams than `unless`."""
+        """Wait for all pieces that arrive in the memory of `host` on streams other than `unless`."""
         if not self._open:
             return
         start, end = bounds_of(host)
@@ -274,7 +280,7 @@ class Courier:
                 shipment.sync()
 
     def drain(self) -> None:
-        """Wait for all that is on its way, so that no stream is left waiting when the interpreter goes."""
+        """Wait for all pieces on their way, so that no stream waits when the interpreter exits."""
         with self._lock:
             shipments = list(self._open)
         for shipment in shipments:
@@ -289,7 +295,7 @@ class Courier:
         since, doubt = time.monotonic(), None
         while True:
             with self._lock:
-                ready = [come for numbers in self._streams.values() for come in numbers.take()]
+                ready = [arrival for numbers in self._streams.values() for arrival in numbers.take()]
                 waiting = [numbers.coming[0][2] for numbers in self._streams.values() if numbers.coming]
                 if not ready and not waiting:
                     self._wake.clear()
@@ -307,14 +313,14 @@ class Courier:
     def _ask(
         self, doubt: Future[list[bool]] | None, seconds: float, waiting: list[Arrival]
     ) -> Future[list[bool]] | None:
-        """Where nothing has come for long, ask the driver whether the device is lost: in a thread that may wait."""
+        """Ask the driver in another thread whether the device is lost, if nothing has arrived for long."""
         if doubt is None and seconds > _PATIENCE:
             with contextlib.suppress(RuntimeError):  # no more threads: the interpreter is on its way out
                 doubt = copiers().submit(lambda: [arrival.event.is_done for arrival in waiting])
         if doubt is not None and doubt.done() and (error := doubt.exception()) is not None:
             self._fail(error)
             with self._lock:
-                lost = [come[1:] for numbers in self._streams.values() for come in numbers.coming]
+                lost = [arrival[1:] for numbers in self._streams.values() for arrival in numbers.coming]
                 for numbers in self._streams.values():
                     numbers.coming.clear()
             for shipment, arrival in lost:
@@ -322,15 +328,15 @@ class Courier:
                 self._bring(shipment, arrival)
         return doubt
 
-    def _let(self, elsewhere: bool, act: Callable[..., None], *given: Any) -> None:
-        """Do something, in another thread if it takes long and the interpreter is not on its way out."""
+    def _let(self, elsewhere: bool, act: Callable[..., None], *arguments: Any) -> None:
+        """Call `act`, in another thread if it takes long and the interpreter is not exiting."""
         if elsewhere:
             try:
-                copiers().submit(act, *given)
+                copiers().submit(act, *arguments)
                 return
             except RuntimeError:
                 pass  # no more threads: it is done here
-        act(*given)
+        act(*arguments)
 
     def _bring(self, shipment: Shipment, arrival: Arrival) -> None:
         try:
@@ -338,12 +344,12 @@ class Courier:
         except Exception as error:
             self._fail(error)
         arrival.piece = arrival.staged = None
-        arrival.come.set()
+        arrival.copied.set()
         self._events[shipment.target.device_id].append(arrival.event)
         self._less(shipment, 1)
 
     def _less(self, shipment: Shipment, pieces: int) -> None:
-        """So many pieces are not to come any more; the stream may go on after the last."""
+        """Cancel so many pieces of a shipment. After the last piece the stream goes on."""
         with self._lock:
             shipment.missing -= pieces
             if shipment.missing or not pieces:
@@ -352,16 +358,16 @@ class Courier:
                 self._streams[shipment.target.handle].finish(shipment.serial)
             if shipment in self._open:
                 self._open.remove(shipment)
-        shipment.come.set()
+        shipment.copied.set()
 
     def _fail(self, error: BaseException) -> None:
-        """Tell at once, and at the next call."""
+        """Report a failure at once, and at the next call."""
         self._failure = error
         threading.excepthook(threading.ExceptHookArgs((type(error), error, error.__traceback__, self._thread)))
 
 
 def bounds_of(host: np.ndarray) -> tuple[int, int]:
-    """First address of an array's memory, and the first after it."""
+    """Return the first address of an array's memory, and the first address after it."""
     if host.flags.c_contiguous:
         start = host.__array_interface__["data"][0]
         return start, start + host.nbytes
@@ -372,7 +378,7 @@ def bounds_of(host: np.ndarray) -> tuple[int, int]:
 
 
 def check(status: int) -> None:
-    """Raise where the driver refused.
+    """Raise if the driver refused.
 
     Raises
     ------
@@ -383,7 +389,7 @@ def check(status: int) -> None:
 
 
 class _Only:
-    """The process's courier, once there is one."""
+    """The process's courier, once it exists."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -394,12 +400,12 @@ _only = _Only()
 
 
 def has_courier() -> bool:
-    """Whether anything was ever on its way."""
+    """Return whether a courier exists."""
     return _only.courier is not None
 
 
 def courier() -> Courier:
-    """The process's courier, whose thread starts with it."""
+    """Return the process's courier. Its thread starts with it."""
     if _only.courier is None:
         with _only.lock:
             _only.courier = _only.courier or _make()
@@ -432,14 +438,14 @@ _LEAST_RATE = 2e10
 
 @cache
 def cupy_runtime() -> Any:
-    """CuPy's functions for copies."""
+    """Return CuPy's functions for copies."""
     from cupy.cuda import runtime
 
     return runtime
 
 
 def comes_soon(event: Any, size: int) -> bool:
-    """Wait a moment for an event, after copies of so many bytes; whether it is done."""
+    """Wait a moment for an event after copies of so many bytes. Return whether it is done."""
     end = time.perf_counter() + _SOON + size / _LEAST_RATE
     while not event.is_done:
         if time.perf_counter() > end:
@@ -448,12 +454,12 @@ def comes_soon(event: Any, size: int) -> bool:
 
 
 def is_direct(host: np.ndarray) -> bool:
-    """Whether a device copies from and to the array as it is: pinned and C-contiguous."""
+    """Return whether a device copies from and to the array directly: it is pinned and C-contiguous."""
     return bool(host.flags.c_contiguous) and is_page_locked(host)
 
 
 def pieces(host: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The array in pieces of about `PIECE` bytes in C order, each with its offset in bytes in a contiguous copy."""
+    """Yield the array in pieces of about `PIECE` bytes in C order, each with its byte offset in a contiguous copy."""
     if host.nbytes <= PIECE:
         yield 0, host
         return
@@ -472,12 +478,12 @@ def pieces(host: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def upload(host: np.ndarray, pointer: int, target: Known) -> None:
-    """Put the copy of an array to device memory, C-contiguous there, on a stream.
+    """Enqueue the copy of an array to C-contiguous device memory.
 
     Parameters
     ----------
     host : numpy.ndarray
-        Read before this returns, unless it is pinned and C-contiguous: then it is read when the stream comes to it.
+        Host array, read before the call returns. A pinned C-contiguous array is read when the stream reaches the copy.
     pointer : int
         Device address.
     target : Known
@@ -486,11 +492,11 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
     settle(host)
     if not host.nbytes:
         return
-    copy, kind, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyHostToDevice, target.handle
+    copy, direction, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyHostToDevice, target.handle
     if is_direct(host):
         span = bounds_of(host)
         use = order().before(target, (span,), ())
-        copy(pointer, span[0], host.nbytes, kind, handle)
+        copy(pointer, span[0], host.nbytes, direction, handle)
         order().after(use, None)
         order().hold(target.core, host)
         return
@@ -498,7 +504,7 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
         # One piece: another thread would be no quicker.
         block = pinned.pool().take(host.nbytes, patient=True)
         block.view(host.shape, host.dtype)[...] = host
-        copy(pointer, block.address, host.nbytes, kind, handle)
+        copy(pointer, block.address, host.nbytes, direction, handle)
         block.give_back(block.mark(target))
         return
     waiting: deque[tuple[int, int, pinned.Block, Future[None]]] = deque()
@@ -506,7 +512,7 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
     def send() -> None:
         offset, size, block, copied = waiting.popleft()
         copied.result()
-        copy(pointer + offset, block.address, size, kind, handle)
+        copy(pointer + offset, block.address, size, direction, handle)
         block.give_back(block.mark(target))
 
     for offset, piece in pieces(host):
@@ -520,11 +526,11 @@ def upload(host: np.ndarray, pointer: int, target: Known) -> None:
 
 
 def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
-    """Copy device memory, C-contiguous, to an array after what the stream has to do so far, and wait for it."""
+    """Copy C-contiguous device memory to an array, after the stream's present work, and wait for the copy."""
     settle(host)
     if not host.nbytes:
         return
-    copy, kind, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
+    copy, direction, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
     if is_direct(host):
         _straight(pointer, host, target)
         target.core.record().sync()
@@ -532,7 +538,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
     if host.nbytes <= PIECE:
         # One piece: another thread would be no quicker.
         block = pinned.pool().take(host.nbytes, patient=True)
-        copy(block.address, pointer, host.nbytes, kind, handle)
+        copy(block.address, pointer, host.nbytes, direction, handle)
         block.mark(target).sync()
         host[...] = block.view(host.shape, host.dtype)
         block.give_back()
@@ -556,7 +562,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
         if len(copying) >= MOST_THREADS:
             finish()
         block = pinned.pool().take(piece.nbytes, patient=True)
-        copy(block.address, pointer + offset, piece.nbytes, kind, handle)
+        copy(block.address, pointer + offset, piece.nbytes, direction, handle)
         coming.append((block.mark(target), block, piece))
     while coming:
         receive()
@@ -565,7 +571,7 @@ def fetch(pointer: int, host: np.ndarray, target: Known) -> None:
 
 
 def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
-    """Put the copy of device memory, C-contiguous, to an array on a stream; `host` has it once the stream is through.
+    """Enqueue the copy of C-contiguous device memory to an array. `host` has it once the stream is done.
 
     Raises
     ------
@@ -581,11 +587,11 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
         return
     parts = list(pieces(host))
     shipment = courier().open(host, target, len(parts))
-    copy, kind, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
+    copy, direction, handle = cupy_runtime().memcpyAsync, cupy_runtime().memcpyDeviceToHost, target.handle
     try:
         for offset, piece in parts:
             block = pinned.pool().take(piece.nbytes, patient=True)
-            copy(block.address, pointer + offset, piece.nbytes, kind, handle)
+            copy(block.address, pointer + offset, piece.nbytes, direction, handle)
             block.give_back(courier().expect(shipment, block.view(piece.shape, piece.dtype), piece))
         courier().close(shipment)
     except BaseException:
@@ -594,7 +600,7 @@ def deliver(pointer: int, host: np.ndarray, target: Known) -> None:
 
 
 def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, target: Known) -> None:
-    """Have small host arrays filled from parts of a block, whose copies are on the stream; as `deliver`.
+    """Fill small host arrays from parts of a block whose copies are on the stream. As `deliver`.
 
     Parameters
     ----------
@@ -616,7 +622,7 @@ def ship(parts: Sequence[tuple[np.ndarray, np.ndarray]], block: pinned.Block, ta
 
 
 def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
-    """Put the copy of device memory to a pinned array on a stream."""
+    """Enqueue the copy of device memory to a pinned array."""
     span = bounds_of(host)
     use = order().before(target, (), (span,))
     cupy_runtime().memcpyAsync(span[0], pointer, host.nbytes, cupy_runtime().memcpyDeviceToHost, target.handle)
@@ -624,6 +630,6 @@ def _straight(pointer: int, host: np.ndarray, target: Known) -> None:
 
 
 def settle(host: np.ndarray, unless: int | None = None) -> None:
-    """Wait until what is on its way into the memory of `host` on other streams than `unless` has come."""
+    """Wait for all copies on their way to the memory of `host` on streams other than `unless`."""
     if has_courier():
         courier().settle(host, unless)

@@ -42,7 +42,7 @@ def texture(
     memory: Literal["array", "linear"] = "array",
     layered: bool = False,
 ) -> TextureObject | Any:
-    """A texture of `array`, for a kernel's parameter of type ``cudaTextureObject_t``.
+    """Return a texture of `array`, for a kernel's parameter of type ``cudaTextureObject_t``.
 
     Keep the texture for as long as kernels use it. A NumPy array gives a texture for the emulator's stream, a CuPy
     array one for its GPU.
@@ -53,11 +53,12 @@ def texture(
         Texels of 8, 16 or 32-bit integers, float16 or float32. A surface (of ``ck.surface``) is read in its own memory,
         and has its own channels and layers.
     filter : {"point", "linear"}
-        What a lookup gives: the nearest texel, or those around it weighed by distance (float texels, or
+        Result of a lookup: the nearest texel, or the surrounding texels weighted by distance (float texels, or
         ``read="normalized"``).
     address : str or tuple of str
-        What lies outside, for all axes or for each of x, y, z: the nearest texel (``clamp``), zero (``border``), the
-        texture again (``wrap``), or mirrored (``mirror``; both of these need `normalized`).
+        Result outside the texture, for all axes or for each of x, y, z: the nearest texel (``clamp``), zero
+        (``border``), the repeated texture (``wrap``), or the mirrored texture (``mirror``). The last two need
+        `normalized`.
     normalized : bool
         Whether coordinates go from 0 to 1 along each axis instead of counting texels.
     read : {"element", "normalized"}
@@ -84,8 +85,8 @@ def texture(
     """
     normalized, layered = flag("texture: normalized", normalized), flag("texture: layered", layered)
     for name, value in {"filter": filter, "read": read, "memory": memory}.items():
-        if not is_one_of(value, known := _TEXTURE_WORDS[name]):
-            raise ArgumentError(f"{name} is {' or '.join(known)}, got {shortened(value)}")
+        if not is_one_of(value, allowed := _TEXTURE_WORDS[name]):
+            raise ArgumentError(f"{name} is {' or '.join(allowed)}, got {shortened(value)}")
     surface = array if type(array).__name__ == "SurfaceObject" and hasattr(array, "channels") else None
     if surface is not None:
         if memory == "linear":
@@ -123,7 +124,7 @@ def texture(
 
 
 def _texel_shape(noun: str, array: Any, channels: int) -> tuple[int, ...]:
-    """Shape of what a texture or a surface is made of, counted in texels."""
+    """Return the shape of the source of a texture or a surface, in texels."""
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
         raise _no_array(noun, array)
     if whole(f"{noun}: channels", channels, 1) not in (1, 2, 4):
@@ -147,7 +148,7 @@ def _require_cupy(noun: str, array: Any) -> None:
 
 
 def _check_texels(noun: str, dtype: np.dtype) -> None:
-    """Check that the hardware has such texels."""
+    """Check that the hardware supports such texels."""
     if dtype.kind not in "iuf" or dtype.itemsize > 4 or not dtype.isnative:
         raise ArgumentError(
             f"a {noun}'s texels are 8, 16 or 32-bit integers, float16 or float32, got {dtype}; 64-bit numbers are "
@@ -161,7 +162,7 @@ def _check_rank(noun: str, array: Any, rank: int, most: int) -> None:
 
 
 def _box_shape(shape: tuple[int, ...], channels: int, layered: bool) -> tuple[int, ...]:
-    """The five axes that the emulator has of texels: layers, depth, height, width and channels."""
+    """Return the emulator's five axes of texels: layers, depth, height, width and channels."""
     inner = shape[layered:]
     return (shape[0] if layered else 1, *(1,) * (3 - len(inner)), *inner, channels)
 
@@ -176,7 +177,7 @@ def _modes(address: str | tuple[str, ...], rank: int) -> tuple[str, ...]:
 
 
 def _check_format(dtype: np.dtype, filter: str, read: str) -> None:
-    """Check that the hardware has such texels, and reads them so."""
+    """Check that the hardware supports these texels with this filter and read mode."""
     _check_texels("texture", dtype)
     if read == "normalized" and (dtype.kind == "f" or dtype.itemsize > 2):
         raise ArgumentError(f"read='normalized' takes 8 and 16-bit integers, got {dtype}")
@@ -201,7 +202,7 @@ def _check_memory(
 def _on_gpu(
     array: Any, shape: tuple[int, ...], channels: int, memory: str, layered: bool, words: dict[str, Any]
 ) -> Any:
-    """cuda.core's texture object of a CuPy array or a surface; `words` are its options."""
+    """Return cuda.core's texture object of a CuPy array or a surface. `words` are its options."""
     is_surface = type(array).__name__ == "SurfaceObject"
     if not is_surface:
         _require_cupy("texture", array)
@@ -226,33 +227,33 @@ def _on_gpu(
 
 
 def _opaque(device: Any, array: Any, shape: tuple[int, ...], channels: int) -> Any:
-    """A copy of an array in the layout of textures."""
+    """Return a copy of an array in the layout of textures."""
     import cupy
     from cuda.core.texture import OpaqueArrayOptions
 
-    made = device.create_opaque_array(OpaqueArrayOptions(shape[::-1], array.dtype, channels))
+    result = device.create_opaque_array(OpaqueArrayOptions(shape[::-1], array.dtype, channels))
     # The texels may be any stream's work, and any stream's kernels may fetch them.
     array.device.synchronize()
     current = streams.of_handle(cupy.cuda.get_current_stream().ptr)
-    made.copy_from(_buffer(cupy.ascontiguousarray(array)), stream=current)
+    result.copy_from(_buffer(cupy.ascontiguousarray(array)), stream=current)
     current.sync()
-    return made
+    return result
 
 
 def _buffer(array: Any) -> Any:
-    """The memory of a CuPy array, which it keeps alive."""
+    """Return the memory of a CuPy array, and keep the array alive with it."""
     from cuda.core import Buffer
 
     return Buffer.from_handle(array.data.ptr, array.nbytes, owner=array)
 
 
 def surface(array: Any, *, channels: Literal[1, 2, 4] = 1, layered: bool = False) -> SurfaceObject | EmulatedSurface:
-    """A surface with a copy of `array`, for a kernel's parameter of type ``cudaSurfaceObject_t``.
+    """Return a surface with a copy of `array`, for a kernel's parameter of type ``cudaSurfaceObject_t``.
 
     Kernels read and write it by ``surf1Dread``, ``surf2Dwrite``, ``surf2DLayeredwrite``, ``surfCubemapread`` and their
-    kin; x counts bytes. What lies outside stops the kernel, or, as the call says, is the nearest element
-    (``cudaBoundaryModeClamp``) or zero (``cudaBoundaryModeZero``). ``ck.texture(surface)`` is a texture of the same
-    memory, which launches after one that wrote read; ``ck.memory.copy`` copies to and from arrays.
+    kin; x counts bytes. An access outside stops the kernel. With ``cudaBoundaryModeClamp`` it reads the nearest element
+    instead, with ``cudaBoundaryModeZero`` zero. ``ck.texture(surface)`` is a texture of the same memory: it reads what
+    earlier launches wrote. ``ck.memory.copy`` copies to and from arrays.
 
     Keep the surface until the kernels that use it are done. A NumPy array gives a surface for the emulator's streams, a
     CuPy array one for its GPU.
@@ -325,7 +326,7 @@ def tensor_map(
     interleave: Literal["none", "16B", "32B"] = "none",
     l2_promotion: Literal["none", "64B", "128B", "256B"] = "none",
 ) -> Any:
-    """Tensor map of an array, to give to a kernel's ``const __grid_constant__ CUtensorMap`` parameter.
+    """Return the tensor map of an array, for a kernel's ``const __grid_constant__ CUtensorMap`` parameter.
 
     The kernel copies boxes of the array to and from shared memory with ``cp.async.bulk.tensor``; its coordinates have
     the fastest dimension first, where `box` and `element_strides` are in the array's own order.
@@ -340,14 +341,14 @@ def tensor_map(
     element_strides : sequence of int, optional
         Step in elements within the box, 1 to 8 a dimension; default 1. The last must be 1.
     swizzle : str
-        Bytes over which 16-byte chunks of a box are exchanged in shared memory against bank conflicts; a row of the
-        box may not be longer, and a shorter one takes as many bytes of shared memory all the same.
+        Bytes over which 16-byte chunks of a box are permuted in shared memory, to avoid bank conflicts. A row of the
+        box must not be longer. A shorter row takes as many bytes of shared memory.
     fill : str
-        What is read outside the array.
+        Value read outside the array.
     interleave : str
         Layout of the tensor in memory; the emulator has ``"none"`` only.
     l2_promotion : str
-        Bytes that a read brings into the L2 cache at least.
+        Least number of bytes that a read loads into the L2 cache.
 
     Returns
     -------
@@ -356,12 +357,12 @@ def tensor_map(
     Raises
     ------
     ArgumentError
-        For what no tensor map can describe.
+        For arrays and boxes that no tensor map can describe.
     """
     words: dict[str, str] = {"swizzle": swizzle, "fill": fill, "interleave": interleave, "l2_promotion": l2_promotion}
     for name, value in words.items():
-        if not is_one_of(value, known := _TENSOR_WORDS[name]):
-            raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, known))}, got {shortened(value)}")
+        if not is_one_of(value, allowed := _TENSOR_WORDS[name]):
+            raise ArgumentError(f"tensor_map: {name} is one of {', '.join(map(repr, allowed))}, got {shortened(value)}")
     box = _numbers("box", box)
     steps = None if element_strides is None else _numbers("element_strides", element_strides)
     host = as_numpy(array)
@@ -380,11 +381,11 @@ def tensor_map(
     return face.EmulatedTensorMap(host, box, steps, swizzle, fill == "nan")
 
 
-def _numbers(name: str, given: Any) -> tuple[int, ...]:
+def _numbers(name: str, value: Any) -> tuple[int, ...]:
     try:
-        return tuple([index(each) for each in given])
+        return tuple([index(number) for number in value])
     except TypeError:
-        raise ArgumentError(f"tensor_map: {name} is a number for each dimension, got {shortened(given)}") from None
+        raise ArgumentError(f"tensor_map: {name} is a number for each dimension, got {shortened(value)}") from None
 
 
 def _check(array: np.ndarray, box: tuple[int, ...], steps: tuple[int, ...], swizzle: str, fill: str) -> None:
@@ -424,7 +425,7 @@ def _check_numbers(ndim: int, box: tuple[int, ...], steps: tuple[int, ...]) -> N
 
 
 def _on_device(array: Any, box: tuple[int, ...], steps: tuple[int, ...] | None, words: dict[str, str]) -> Any:
-    """cuda.core's descriptor, which the driver makes and checks."""
+    """Return cuda.core's descriptor, which the driver makes and checks."""
     from cuda.core.utils import StridedMemoryView
 
     try:
@@ -436,7 +437,10 @@ def _on_device(array: Any, box: tuple[int, ...], steps: tuple[int, ...] | None, 
 
 
 def _core_words(swizzle: str, fill: str, interleave: str, l2_promotion: str) -> dict[str, Any]:
-    """What cuda.core says for our words; its enumerations have no public names, but are the options' types."""
+    """Return cuda.core's values for our option words.
+
+    Its enumerations have no public names, but are the options' types.
+    """
     from cuda.core import TensorMapDescriptorOptions
 
     options = TensorMapDescriptorOptions

@@ -185,7 +185,7 @@ def test_the_next_call_like_it_has_the_same_device_arrays(gpu: Gpu, stream: Stre
         call(kernel, stream, ck.In(numbers()), ck.Out(numbers()))
     assert len({tuple(map(id, given)) for given in kernel.given}) == 1, "its launch repeats one that was checked"
     assert len(gpu.blocks) == 1
-    assert spares().held(0) == 1024
+    assert spares().size_on(0) == 1024
     other = gpu.stream()
     call(kernel, other, ck.In(numbers()), ck.Out(numbers()))
     call(kernel, stream, ck.In(numbers(11)), ck.Out(numbers()))
@@ -221,7 +221,7 @@ def test_large_arrays_go_by_themselves_and_nothing_is_kept(
     call(kernel, stream, ck.In(x), ck.Out(y))
     assert [call[:3] for call in gpu.runtime.calls] == [("copy", TO_DEVICE, 4 * count), ("set", 0, 4 * count)]
     assert delivered[0] is y
-    assert spares().held(0) == 0
+    assert spares().size_on(0) == 0
     kernel.given.clear()
     stream.sync()
     gc.collect()
@@ -322,7 +322,7 @@ def test_an_error_of_the_kernel_names_what_was_given_and_keeps_what_is_in_use(gp
     (_, (hosts, block)) = gpu.order.of("hold")[-1]
     assert len(hosts) == 2
     assert isinstance(block, pinned.Block), "the stream may still copy from it"
-    assert spares().held(0) == 0, "nothing of a failed call is used again"
+    assert spares().size_on(0) == 0, "nothing of a failed call is used again"
 
 
 def test_a_captured_stream_is_refused(gpu: Gpu, stream: Stream) -> None:

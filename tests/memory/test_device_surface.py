@@ -150,7 +150,7 @@ def test_a_surface_has_a_copy_of_its_array(monkeypatch: pytest.MonkeyPatch, laye
         assert (asked.shape, asked.format, asked.num_channels) == ((7, 5, 3), np.dtype("f4"), 2)
         assert asked.is_surface_load_store
         assert (made.handle, made.resource.source.handle) == (61, 60)
-        assert made._made.resource == ("resource of", 60)
+        assert made._surface.resource == ("resource of", 60)
     assert (made.shape, made.channels, made.layered, made.device_id) == ((*shape, 2), 2, layered, 4)
     copied = made.box, Box("device", 4096, 56, 5, 3, 56, 280), 9
     assert rest == ["synchronized", 8, copied, "sync"]

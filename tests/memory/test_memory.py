@@ -408,12 +408,12 @@ def test_a_spare_is_of_one_at_a_time() -> None:
     spares, one = Spares(), Spare()
     assert spares.take("a") is None
     spares.give_back("a", one)  # type: ignore[arg-type]
-    assert spares.held(0) == 10
-    assert spares.held(1) == 0
+    assert spares.size_on(0) == 10
+    assert spares.size_on(1) == 0
     assert spares.take("b") is None
     assert spares.take("a") is one
     assert spares.take("a") is None
-    assert spares.held(0) == 0
+    assert spares.size_on(0) == 0
     other = Spare()
     spares.give_back("a", one)  # type: ignore[arg-type]
     spares.give_back("a", other)  # type: ignore[arg-type]  # of a call at the same time
@@ -429,7 +429,7 @@ def test_spares_are_bounded_and_those_of_closed_streams_go() -> None:
     spares.give_back(0, first)  # type: ignore[arg-type]
     for index in range(1, 40):
         spares.give_back(index, Spare())  # type: ignore[arg-type]
-    assert spares.held(0) == 320
+    assert spares.size_on(0) == 320
     assert spares.take(0) is None
     assert first.told == ["let go"]
     spares.give_back(8, spares.take(8))  # used again: the last to go
@@ -440,7 +440,7 @@ def test_spares_are_bounded_and_those_of_closed_streams_go() -> None:
     assert spares.take(8) is not None
     assert spares.take(9) is None
     assert spares.drop() == 310
-    assert spares.held(0) == 0
+    assert spares.size_on(0) == 0
 
 
 # ── the pool of pinned memory ────────────────────────────────────────────────────────────────────────────────────
@@ -458,7 +458,7 @@ class Event:
 
 @pytest.fixture
 def pool() -> pinned.Pool:
-    return pinned.Pool(lambda size: np.empty(size, np.uint8), kept=1 << 20)
+    return pinned.Pool(lambda size: np.empty(size, np.uint8), keep_bytes=1 << 20)
 
 
 def test_blocks_are_rounded_and_used_again(pool: pinned.Pool) -> None:
