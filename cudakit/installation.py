@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, overload
 from cudakit.errors import ArgumentError, shortened
 from cudakit.jit.cache import settings
 from cudakit.jit.cache.cache import default_cache
-from cudakit.jit.compile import assemble, nvrtc
+from cudakit.jit.compile import assemble, nvrtc, pins
 from cudakit.jit.load.load import driver_version
 from cudakit.jit.source import headers
 from cudakit.streams import devices
@@ -92,7 +92,7 @@ def configuration() -> dict[str, Any]:
         "python": _section(_python, version=None, implementation=None, system=None, executable=None),
         "packages": {name: _version(name) for name in _PACKAGES},
         "gpu": _section(_gpu, driver=None, driver_cuda=None, devices=[]),
-        "nvrtc": _section(_nvrtc, version=None, path=None),
+        "nvrtc": _section(_nvrtc, version=None, path=None, tile_kernels=None),
         "nvjitlink": _section(_nvjitlink, version=None, path=None),
         "tile_assembler": _section(_tile_assembler, version=None, path=None),
         "headers": _section(_headers, folders=[], missing=[]),
@@ -162,6 +162,8 @@ def _nvrtc(section: Section) -> None:
     if int(status) != 0:
         raise RuntimeError(f"NVRTC does not say its version: {status.name}")
     section["version"] = f"{major}.{minor}"
+    if (major, minor) < pins.TILE_NVRTC:
+        section["tile_kernels"] = f"need NVRTC {'.'.join(map(str, pins.TILE_NVRTC))}: {pins.tile_nvrtc_advice()}"
 
 
 def _nvjitlink(section: Section) -> None:
@@ -289,6 +291,7 @@ def as_text(config: Mapping[str, Any]) -> str:
         ],
         "Compiler": [
             ("NVRTC", _joined(config["nvrtc"], "version", "path")),
+            *([("tile kernels", reason)] if (reason := config["nvrtc"]["tile_kernels"]) else []),
             ("nvJitLink", _joined(config["nvjitlink"], "version", "path")),
             *(("headers", folder) for folder in config["headers"]["folders"]),
             *([("headers", config["headers"]["problem"])] if config["headers"]["problem"] else []),

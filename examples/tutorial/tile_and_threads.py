@@ -18,7 +18,7 @@ if ck.has_gpu():
     try:
         import cuda.tile as ct
     except ImportError:
-        print("cuda.tile is not installed: pip install cuda-tile[tileiras]")
+        print("cuda.tile is not installed: pip install cuda-tile 'cudakit[cu13,tile]'")
         sys.exit()
 
 ROWS, COLUMNS = 64, 256

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ KEYS = {
     "cudakit": "version folder problem",
     "python": "version implementation system executable problem",
     "gpu": "driver driver_cuda devices problem",
-    "nvrtc": "version path problem",
+    "nvrtc": "version path tile_kernels problem",
     "nvjitlink": "version path problem",
     "tile_assembler": "version path problem",
     "headers": "folders missing problem",
@@ -63,6 +64,19 @@ def shown() -> tuple[dict[str, Any], str]:
 def commands(config: dict[str, Any]) -> dict[str, str]:
     """The command for each missing thing, by the word before the colon."""
     return {entry["what"].partition(":")[0]: entry["command"] for entry in config["missing"]}
+
+
+def test_an_nvrtc_that_compiles_no_tile_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuda.bindings import nvrtc as library
+
+    monkeypatch.setattr(library, "nvrtcVersion", lambda: (0, 13, 0))
+    config, text = shown()
+    assert config["nvrtc"]["tile_kernels"].startswith("need NVRTC 13.5: ")
+    assert re.search(r"tile kernels +need NVRTC 13\.5: .*cudakit cache import FILE", text)
+    monkeypatch.setattr(library, "nvrtcVersion", lambda: (0, 13, 5))
+    config, text = shown()
+    assert config["nvrtc"]["tile_kernels"] is None
+    assert "tile kernels " not in text
 
 
 def test_here(own_cache: Path) -> None:

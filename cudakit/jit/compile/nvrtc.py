@@ -404,9 +404,11 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
     told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log or answer.failure == worker.NO_TILE_IR:
+            from cudakit.jit.compile import pins  # late: it reads packages' metadata
+
             raise CompileError(
                 f"{request.label}: tile kernels need NVRTC 13.5 or newer, not {compiler_identity()}; "
-                "pip install -U 'cudakit[cu13,tile]', or take in what was compiled elsewhere: cudakit cache import FILE"
+                f"{pins.tile_nvrtc_advice()}"
             )
         if answer.log:
             raise _failure(request, f"{told}{answer.log}")
