@@ -1,10 +1,14 @@
-"""Bodies that attract each other: all pairs, through tiles in shared memory, leapfrog in time, with a picture.
+"""Bodies that attract each other: all pairs, with tiles of bodies in shared memory, and a picture.
+
+Each step is a leapfrog: half a kick, a drift, new forces, half a kick. It is symmetric in time, so the energy stays
+nearly constant. Look at the change of energy and at the momentum, which show whether the forces are right. The picture
+goes where `--picture PATH` says.
 
 Prints::
 
     2048 bodies, 20 steps
-    energy: changed by 2.6e-08 of itself
-    momentum: at most 2e-08 where it was 0
+    energy: relative change 2.6e-08
+    momentum: 0 before, at most 2e-08 after
     picture: /tmp/cudakit-tutorial/n_body.png
 """
 
@@ -22,7 +26,7 @@ __global__ void accelerate(const float4* body, float4* acceleration, int n, floa
     float4 own = i < n ? body[i] : float4{0, 0, 0, 0}, sum = {0, 0, 0, 0};
     for (int start = 0; start < n; start += 128) {
         int j = start + threadIdx.x;
-        tile[threadIdx.x] = j < n ? body[j] : float4{0, 0, 0, 0};  // no mass, no force
+        tile[threadIdx.x] = j < n ? body[j] : float4{0, 0, 0, 0};  // a body without mass exerts no force
         __syncthreads();
         for (int k = 0; k < 128; ++k) {
             float dx = tile[k].x - own.x, dy = tile[k].y - own.y, dz = tile[k].z - own.z;
@@ -53,16 +57,16 @@ accelerate, kick, drift = (ck.Kernel(SOURCE, name) for name in ("accelerate", "k
 
 (n, steps), dt, softening = (4096, 400) if ck.has_gpu() else (2048, 20), 0.005, 0.05
 rng = np.random.default_rng(4)
-start = np.zeros((n, 4), np.float32)
-start[:, :3] = rng.normal(size=(n, 3)) * [1, 1, 0.1]
-start[:, 3] = 1 / n
-moving = np.zeros((n, 4), np.float32)
-moving[:, 0], moving[:, 1] = -0.6 * start[:, 1], 0.6 * start[:, 0]  # a slow turn
-moving[:, :3] -= moving[:, :3].mean(axis=0)
+start_body = np.zeros((n, 4), np.float32)
+start_body[:, :3] = rng.normal(size=(n, 3)) * [1, 1, 0.1]
+start_body[:, 3] = 1 / n
+start_velocity = np.zeros((n, 4), np.float32)
+start_velocity[:, 0], start_velocity[:, 1] = -0.6 * start_body[:, 1], 0.6 * start_body[:, 0]  # a slow rotation
+start_velocity[:, :3] -= start_velocity[:, :3].mean(axis=0)
 
 
 def energy(body: np.ndarray, velocity: np.ndarray) -> float:
-    """Kinetic and potential energy, in float64, on the host."""
+    """Return the sum of kinetic and potential energy, in float64, on the host."""
     x, mass = body[:, :3].astype(float), body[:, 3].astype(float)
     kinetic = 0.5 * (mass * (velocity[:, :3].astype(float) ** 2).sum(axis=1)).sum()
     potential = 0.0
@@ -72,49 +76,52 @@ def energy(body: np.ndarray, velocity: np.ndarray) -> float:
     return float(kinetic + potential)
 
 
-def accelerations(x: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """What `accelerate` computes, in float64, on the host."""
-    found = np.empty_like(x)
+def forces_by_numpy(x: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """Return the result of `accelerate`, in float64, on the host."""
+    result = np.empty_like(x)
     for i in range(n):
         between = x - x[i]
-        found[i] = (mass / ((between**2).sum(axis=1) + softening**2) ** 1.5) @ between
-    return found
+        result[i] = (mass / ((between**2).sum(axis=1) + softening**2) ** 1.5) @ between
+    return result
 
 
 def by_numpy(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places and velocities after some steps."""
-    x, v, mass = start[:, :3].astype(float), moving[:, :3].astype(float), start[:, 3].astype(float)
+    """Return positions and velocities after `count` steps, in float64, on the host."""
+    x, v, mass = start_body[:, :3].astype(float), start_velocity[:, :3].astype(float), start_body[:, 3].astype(float)
     for _ in range(count):
-        v += dt / 2 * accelerations(x, mass)
+        v += dt / 2 * forces_by_numpy(x, mass)
         x += dt * v
-        v += dt / 2 * accelerations(x, mass)
+        v += dt / 2 * forces_by_numpy(x, mass)
     return x, v
 
 
 stream = ck.stream()
-body, velocity = ck.to_device(start, stream), ck.to_device(moving, stream)
+body, velocity = ck.to_device(start_body, stream), ck.to_device(start_velocity, stream)
 with ck.using(stream) as xp:
     acceleration = xp.empty_like(body)
-    force = accelerate.plan(stream, ck.config(-(-n // 128), 128), body, acceleration, n, softening)
-    half = kick.plan(stream, ck.cover(n), velocity, acceleration, n, dt / 2)
-    whole = drift.plan(stream, ck.cover(n), body, velocity, n, dt)
-    force()
-    for step in range(1, steps + 1):  # kick, drift, kick: symmetric in time, so that the energy stays
-        half(), whole(), force(), half()
+    compute_forces = accelerate.plan(stream, ck.config(-(-n // 128), 128), body, acceleration, n, softening)
+    half_kick = kick.plan(stream, ck.cover(n), velocity, acceleration, n, dt / 2)
+    drift_step = drift.plan(stream, ck.cover(n), body, velocity, n, dt)
+    compute_forces()
+    for step in range(1, steps + 1):
+        half_kick()
+        drift_step()
+        compute_forces()
+        half_kick()
         if step == 1:
-            for found, expected in zip((body, velocity), by_numpy(step), strict=True):
-                np.testing.assert_allclose(ck.to_host(found, stream)[:, :3], expected, atol=1e-5)
-end, turned = ck.to_host(body, stream), ck.to_host(velocity, stream)
-before, after = energy(start, moving), energy(end, turned)
-momentum = np.abs((turned[:, :3] * end[:, 3:]).sum(axis=0)).max()
+            for result, expected in zip((body, velocity), by_numpy(step), strict=True):
+                np.testing.assert_allclose(ck.to_host(result, stream)[:, :3], expected, atol=1e-5)
+end_body, end_velocity = ck.to_host(body, stream), ck.to_host(velocity, stream)
+before, after = energy(start_body, start_velocity), energy(end_body, end_velocity)
+momentum = np.abs((end_velocity[:, :3] * end_body[:, 3:]).sum(axis=0)).max()
 assert abs(after - before) < (0.02 if ck.has_gpu() else 1e-5) * abs(before)
 assert momentum < 1e-5
 print(f"{n} bodies, {steps} steps")
-print(f"energy: changed by {abs(after / before - 1):.1e} of itself")
-print(f"momentum: at most {momentum:.0e} where it was 0")
+print(f"energy: relative change {abs(after / before - 1):.1e}")
+print(f"momentum: 0 before, at most {momentum:.0e} after")
 
 figure = Figure(figsize=(8, 4), layout="constrained")
-for axes, points, title in zip(figure.subplots(1, 2), (start, end), ("before", "after"), strict=True):
+for axes, points, title in zip(figure.subplots(1, 2), (start_body, end_body), ("before", "after"), strict=True):
     axes.scatter(points[:, 0], points[:, 1], s=1)
     axes.set(title=title, aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
 path = picture_path("n_body.png")
