@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -1355,12 +1356,18 @@ SHAPES = {name: (int(blocks or 1), int(threads or 64)) for name, blocks, threads
 FIRST = Path(__file__).read_text("utf-8").splitlines().index('KERNELS = """') + 1
 
 
+@functools.cache
+def module() -> ck.Module:
+    """Return all kernels, compiled and read together."""
+    return ck.Module(KERNELS)
+
+
 def run(name: str, schedule: int | None = None) -> list[tuple[str, set[int]]]:
     """Kinds of what is found, and its lines in the text."""
     stream = ck.emulator.stream(schedule=schedule, step_budget=100_000)
     with ck.check() as report:
         try:
-            ck.Kernel(KERNELS, name)(stream, ck.config(*SHAPES[name]), np.zeros(1024, np.float32), np.int32(0))
+            module()[name](stream, ck.config(*SHAPES[name]), np.zeros(1024, np.float32), np.int32(0))
         except ck.EmulationError as error:
             return [("error", {int(line) - FIRST for line in re.findall(rf"{Path(__file__).name}:(\d+)", str(error))})]
     return [
