@@ -33,9 +33,9 @@ _SPACES = frozenset({"global", "shared", "local", "const", "param"})
 _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
-def space_of(given: Instruction) -> str:
+def space_of(instr: Instruction) -> str:
     """State space of an access; generic where it names none, ``cluster`` for ``shared::cluster``."""
-    for modifier in given.modifiers:
+    for modifier in instr.modifiers:
         if modifier == "shared::cluster":
             return "cluster"
         base = modifier.partition("::")[0]
@@ -44,9 +44,9 @@ def space_of(given: Instruction) -> str:
     return "generic"
 
 
-def type_of(given: Instruction) -> str:
+def type_of(instr: Instruction) -> str:
     """Element type: the last modifier that is one."""
-    return next(modifier for modifier in reversed(given.modifiers) if modifier in DTYPES)
+    return next(modifier for modifier in reversed(instr.modifiers) if modifier in DTYPES)
 
 
 def parts(operand: Operand) -> tuple[Operand, ...]:
@@ -54,29 +54,29 @@ def parts(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Group) and operand.notation == "vector" else (operand,)
 
 
-def elements(given: Instruction, operand: Operand) -> tuple[Operand, ...]:
+def elements(instr: Instruction, operand: Operand) -> tuple[Operand, ...]:
     """Elements of the vector operand of a load or store, as many as its modifier says."""
-    found = parts(operand)
-    count = next((int(modifier[1]) for modifier in given.modifiers if modifier in ("v2", "v4", "v8")), 1)
-    if len(found) != count:
-        raise EmulationError(f"{len(found)} elements where {given} has {count}")
-    return found
+    items = parts(operand)
+    count = next((int(modifier[1]) for modifier in instr.modifiers if modifier in ("v2", "v4", "v8")), 1)
+    if len(items) != count:
+        raise EmulationError(f"{len(items)} elements where {instr} has {count}")
+    return items
 
 
 @instruction("mov")
-def mov(given: Instruction, context: Context) -> Step:
-    kind = type_of(given)
-    target, source = given.operands
+def mov(instr: Instruction, context: Context) -> Step:
+    type_name = type_of(instr)
+    target, source = instr.operands
     if isinstance(target, Group):
-        return _unpack(target, source, kind, context)
+        return _unpack(target, source, type_name, context)
     if isinstance(source, Group):
-        return _pack(target, source, kind, context)
-    return elementwise(given, context, kind, lambda values: values)
+        return _pack(target, source, type_name, context)
+    return elementwise(instr, context, type_name, lambda values: values)
 
 
-def _unpack(target: Group, source: Operand, kind: str, context: Context) -> Step:
-    part = np.dtype(f"u{DTYPES[kind].itemsize // len(target.items)}")
-    read = context.read(source, f"b{8 * DTYPES[kind].itemsize}", compact=True)
+def _unpack(target: Group, source: Operand, type_name: str, context: Context) -> Step:
+    part = np.dtype(f"u{DTYPES[type_name].itemsize // len(target.items)}")
+    read = context.read(source, f"b{8 * DTYPES[type_name].itemsize}", compact=True)
     writes = [context.write(item, f"b{8 * part.itemsize}") for item in target.items]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
@@ -88,8 +88,8 @@ def _unpack(target: Group, source: Operand, kind: str, context: Context) -> Step
     return step
 
 
-def _pack(target: Operand, source: Group, kind: str, context: Context) -> Step:
-    whole = DTYPES[f"b{8 * DTYPES[kind].itemsize}"]
+def _pack(target: Operand, source: Group, type_name: str, context: Context) -> Step:
+    whole = DTYPES[f"b{8 * DTYPES[type_name].itemsize}"]
     width = whole.itemsize // len(source.items)
     reads = [context.read(item, f"b{8 * width}", compact=True) for item in source.items]
     write = context.write(target, f"b{8 * whole.itemsize}")
@@ -102,46 +102,50 @@ def _pack(target: Operand, source: Group, kind: str, context: Context) -> Step:
 
 
 @instruction("cvta")
-def cvta(given: Instruction, context: Context) -> Step:
-    kind = type_of(given)
-    shift = np.uint64(_WINDOWS.get(space_of(given), 0))
+def cvta(instr: Instruction, context: Context) -> Step:
+    type_name = type_of(instr)
+    shift = np.uint64(_WINDOWS.get(space_of(instr), 0))
     if not shift:
-        return elementwise(given, context, kind, lambda values: values)
-    move = np.subtract if "to" in given.modifiers else np.add
-    return elementwise(given, context, kind, lambda values: move(np.asarray(values).astype(np.uint64), shift))
+        return elementwise(instr, context, type_name, lambda values: values)
+    move = np.subtract if "to" in instr.modifiers else np.add
+    return elementwise(instr, context, type_name, lambda values: move(np.asarray(values).astype(np.uint64), shift))
 
 
 @instruction("isspacep")
-def isspacep(given: Instruction, context: Context) -> Step:
-    target, source = given.operands
+def isspacep(instr: Instruction, context: Context) -> Step:
+    target, source = instr.operands
     write, read = context.write(target, "pred"), context.read(source, "u64")
-    space = space_of(given)
+    space = space_of(instr)
     constants = [(np.uint64(start), np.uint64(size)) for start, size in context.symbols.constants]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = np.asarray(read(frame, index, machine))
         window = addresses >> np.uint64(WINDOW_BITS)
-        held = window == _WINDOWS[space] >> WINDOW_BITS if space in _WINDOWS else window < SHARED_WINDOW >> WINDOW_BITS
+        is_inside = (
+            window == _WINDOWS[space] >> WINDOW_BITS if space in _WINDOWS else window < SHARED_WINDOW >> WINDOW_BITS
+        )
         if space == "const":
             # An address below a variable wraps around to a huge offset.
-            held = np.any([addresses - start < size for start, size in constants], axis=0) | np.zeros_like(held)
+            is_inside = np.any([addresses - start < size for start, size in constants], axis=0) | np.zeros_like(
+                is_inside
+            )
         if space == "shared":
             rank = addresses >> np.uint64(RANK_SHIFT) & np.uint64((1 << WINDOW_BITS - RANK_SHIFT) - 1)
             own = machine.special["cluster_ctarank"].astype(np.uint64) + np.uint64(1)
-            held &= (rank == 0) | (rank == (own if index is None else own[index]))
-        write(frame, index, np.broadcast_to(held, (machine.lanes if index is None else index.size,)))
+            is_inside &= (rank == 0) | (rank == (own if index is None else own[index]))
+        write(frame, index, np.broadcast_to(is_inside, (machine.lanes if index is None else index.size,)))
 
     return step
 
 
 @instruction("ld")
-def ld(given: Instruction, context: Context) -> Step:
-    space, kind = space_of(given), type_of(given)
+def ld(instr: Instruction, context: Context) -> Step:
+    space, type_name = space_of(instr), type_of(instr)
     # A cache policy may follow.
-    target, source = given.operands[:2]
-    dtype = DTYPES[kind]
-    items = elements(given, target)
-    writes = [context.write(item, kind, adopts=True) for item in items]
+    target, source = instr.operands[:2]
+    dtype = DTYPES[type_name]
+    items = elements(instr, target)
+    writes = [context.write(item, type_name, adopts=True) for item in items]
     if space == "param" and isinstance(source, Address) and isinstance(source.base, Symbol):
         name, offset = source.base.name, source.offset
 
@@ -155,7 +159,7 @@ def ld(given: Instruction, context: Context) -> Step:
                 write(frame, index, values if rows.shape[0] > 1 else values[0])
 
         return from_parameters
-    address, strong = context.address(source, space), is_widely_strong(given)
+    address, strong = context.address(source, space), is_widely_strong(instr)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
@@ -173,18 +177,18 @@ check_vector = check_aligned
 
 
 @instruction("ldu")
-def ldu(given: Instruction, context: Context) -> Step:
-    return ld(given, context)
+def ldu(instr: Instruction, context: Context) -> Step:
+    return ld(instr, context)
 
 
 @instruction("st")
-def st(given: Instruction, context: Context) -> Step:
-    space, kind = space_of(given), type_of(given)
+def st(instr: Instruction, context: Context) -> Step:
+    space, type_name = space_of(instr), type_of(instr)
     # A cache policy may follow.
-    target, source = given.operands[:2]
-    dtype = DTYPES[kind]
-    items = elements(given, source)
-    reads = [context.read(item, kind) for item in items]
+    target, source = instr.operands[:2]
+    dtype = DTYPES[type_name]
+    items = elements(instr, source)
+    reads = [context.read(item, type_name) for item in items]
     if space == "param" and isinstance(target, Address) and isinstance(target.base, Symbol):
         name, offset = target.base.name, target.offset
         size = context.parameter_sizes[name]
@@ -202,7 +206,7 @@ def st(given: Instruction, context: Context) -> Step:
         return to_parameters
     if space == "const":
         raise EmulationError("constant memory cannot be stored to")
-    address, strong = context.address(target, space), is_widely_strong(given)
+    address, strong = context.address(target, space), is_widely_strong(instr)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
@@ -217,7 +221,7 @@ def st(given: Instruction, context: Context) -> Step:
 
 @instruction("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch")
 @instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
-def nothing(given: Instruction, context: Context) -> Step:
+def nothing(instr: Instruction, context: Context) -> Step:
     """Caches there are none of, and every access is seen by all at once: there is nothing to fetch or to order."""
     return lambda frame, index, machine: None
 
@@ -237,7 +241,7 @@ class Access(NamedTuple):
 
 
 def by_space(
-    access: Access, given: Instruction, addresses: np.ndarray, active: Index, machine: Machine
+    access: Access, instr: Instruction, addresses: np.ndarray, active: Index, machine: Machine
 ) -> Iterator[tuple[str, np.ndarray, Index]]:
     """Where lanes access memory, for observers: a space, addresses in it, and lanes; generic ones may be of several.
 
@@ -250,7 +254,7 @@ def by_space(
     lanes = np.arange(machine.lanes) if active is None else active
     window, offsets = addresses >> np.uint64(WINDOW_BITS), addresses & np.uint64((1 << WINDOW_BITS) - 1)
     if access.by_rows:
-        count = next((int(m[1:]) for m in given.modifiers if m in ("x1", "x2", "x4")), 1)
+        count = next((int(m[1:]) for m in instr.modifiers if m in ("x1", "x2", "x4")), 1)
         naming = machine.lane_id[lanes] < 8 * count
         yield "shared" if space == "generic" else space, offsets[naming], lanes[naming]
         return
@@ -263,18 +267,18 @@ def by_space(
             yield name, where[inside], lanes[inside]
 
 
-def accesses_of(given: Instruction, context: Context) -> tuple[Access, ...]:
+def accesses_of(instr: Instruction, context: Context) -> tuple[Access, ...]:
     """How an instruction accesses memory; empty where it does not, or in a way that is not counted."""
-    facts = facts_of(given)
-    named = space_of(given)
-    if named in ("param", "const") or "bulk" in given.modifiers or any(memory.address < 0 for memory in facts.memory):
+    facts = facts_of(instr)
+    space = space_of(instr)
+    if space in ("param", "const") or "bulk" in instr.modifiers or any(memory.address < 0 for memory in facts.memory):
         return ()
     try:
         return tuple(
             Access(
-                memory.space or named,
-                context.address(given.operands[memory.address], named),
-                _bytes(given, memory),
+                memory.space or space,
+                context.address(instr.operands[memory.address], space),
+                _bytes(instr, memory),
                 memory.use,
                 facts.warp == "all",
             )
@@ -308,7 +312,7 @@ TableReader: TypeAlias = Callable[[Frame, Index, Machine], np.ndarray]
 TableWriter: TypeAlias = Callable[[Frame, Index, np.ndarray], None]
 
 
-def aligned(given: Instruction, step: Step, size: int = WARP) -> Control:
+def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
     """A control that runs `step` for groups of `size` lanes of which all have come; the others wait."""
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
@@ -318,22 +322,22 @@ def aligned(given: Instruction, step: Step, size: int = WARP) -> Control:
         lanes = np.arange(machine.lanes) if active is None else active
         waiting = machine.arrived.setdefault(here, np.zeros(machine.lanes, bool))
         waiting[lanes] = True
-        come = np.flatnonzero(waiting)
+        arrived = np.flatnonzero(waiting)
         group = machine.warp_of if size == WARP else machine.warpgroup_of
-        complete = (np.bincount(group[come]) == size)[group[come]]
-        ready, late = come[complete], come[~complete]
-        _refuse_missing(machine, given, group, late, size)
+        complete = (np.bincount(group[arrived]) == size)[group[arrived]]
+        ready, late = arrived[complete], arrived[~complete]
+        _refuse_missing(machine, instr, group, late, size)
         waiting[ready] = False
         machine.status[ready], machine.status[late] = RUNNING, AT_WARP
         if ready.size:
             step(frame, ready, machine)
         # Lanes that waited since earlier must be chosen along with those that stand here now.
-        return bool(ready.size == come.size == lanes.size)
+        return bool(ready.size == arrived.size == lanes.size)
 
     return control
 
 
-def _refuse_missing(machine: Machine, given: Instruction, group: np.ndarray, late: np.ndarray, size: int) -> None:
+def _refuse_missing(machine: Machine, instr: Instruction, group: np.ndarray, late: np.ndarray, size: int) -> None:
     """Raise where a lane can never come, because it has exited or never was."""
     if late.size == 0:
         return
@@ -341,18 +345,18 @@ def _refuse_missing(machine: Machine, given: Instruction, group: np.ndarray, lat
     short = late[alive[group[late]] < size]
     if short.size:
         lane = int(short[0])
-        what = "warp" if size == WARP else "warpgroup (four warps)"
+        group_name = "warp" if size == WARP else "warpgroup (four warps)"
         raise EmulationError(
-            f"{given} needs all {size} threads of a {what}; of that of {machine.name_of(lane)}, only "
+            f"{instr} needs all {size} threads of a {group_name}; of that of {machine.name_of(lane)}, only "
             f"{int(alive[group[lane]])} are there"
         )
 
 
-def uniform(values: Any, what: str, size: int = WARP) -> np.ndarray:
+def uniform(values: Any, description: str, size: int = WARP) -> np.ndarray:
     """The value that all lanes of each group have, (groups,)."""
     table = np.asarray(values).reshape(-1, size)
     if (table != table[:, :1]).any():
-        raise EmulationError(f"the {what} is not the same for all {size} threads")
+        raise EmulationError(f"the {description} is not the same for all {size} threads")
     return table[:, 0]
 
 
@@ -367,8 +371,8 @@ def table_reader(context: Context, operand: Operand, bits: int = 32) -> TableRea
 
     def read(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
         table = np.empty((machine.lanes if index is None else index.size, len(reads)), f"u{bits // 8}")
-        for number, one in enumerate(reads):
-            table[:, number] = one(frame, index, machine)
+        for number, read_register in enumerate(reads):
+            table[:, number] = read_register(frame, index, machine)
         return table.reshape(-1, WARP, len(reads))
 
     return read
@@ -380,7 +384,7 @@ def table_writer(context: Context, operand: Operand, bits: int = 32) -> TableWri
 
     def write(frame: Frame, index: Index, table: np.ndarray) -> None:
         columns = table.reshape(-1, len(writes)).T
-        for one, values in zip(writes, columns, strict=True):
-            one(frame, index, np.ascontiguousarray(values))
+        for write_register, values in zip(writes, columns, strict=True):
+            write_register(frame, index, np.ascontiguousarray(values))
 
     return write

@@ -29,9 +29,9 @@ _UFUNCS: dict[str, np.ufunc] = {
 _Function: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _FUNCTIONS: dict[str, _Function] = {
     **_UFUNCS,
-    "exch": lambda held, value: value,
-    "inc": lambda held, bound: np.where(held >= bound, held.dtype.type(0), held + held.dtype.type(1)),
-    "dec": lambda held, bound: np.where((held == 0) | (held > bound), bound, held - held.dtype.type(1)),
+    "exch": lambda old, value: value,
+    "inc": lambda old, bound: np.where(old >= bound, old.dtype.type(0), old + old.dtype.type(1)),
+    "dec": lambda old, bound: np.where((old == 0) | (old > bound), bound, old - old.dtype.type(1)),
 }
 _OPERATIONS = (*_FUNCTIONS, "cas")
 #: Types whose arithmetic is done in a dtype other than their bits'.
@@ -132,20 +132,20 @@ def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray
     while left.size:
         if rounds == _MOST_ROUNDS:
             for lane in left:
-                held = old[lane] = view[elements[lane]]
-                if held == compare[lane]:
+                current = old[lane] = view[elements[lane]]
+                if current == compare[lane]:
                     view[elements[lane]] = values[lane]
             break
         rounds += 1
         here = elements[left]
         starts = np.flatnonzero(np.diff(here, prepend=here[0] - 1))
         sizes = np.diff(starts, append=left.size)
-        held = view[here]
+        current = view[here]
         # To swap a value for itself changes nothing that others see.
-        swaps = (held == compare[left]) & (compare[left] != values[left])
+        swaps = (current == compare[left]) & (compare[left] != values[left])
         first = np.minimum.reduceat(np.where(swaps, np.arange(left.size), left.size), starts)
         now = np.arange(left.size) <= np.repeat(first, sizes)
-        old[left[now]] = held[now]
+        old[left[now]] = current[now]
         swapped = first[first < left.size]
         view[here[swapped]] = values[left[swapped]]
         left = left[~now]
@@ -160,73 +160,73 @@ def _flush(values: np.ndarray) -> np.ndarray:
 
 def change(
     operation: str,
-    kind: str,
+    type_name: str,
     flushes: bool,
-    wanted: bool,
+    returns_old: bool,
     view: np.ndarray,
     elements: np.ndarray,
     values: np.ndarray,
     compare: np.ndarray | None,
 ) -> np.ndarray:
-    """One piece of memory changed by the lanes in it; the old values, if they are `wanted`."""
-    function = _function(operation, kind, flushes, view, elements, values)
-    if wanted or function not in _UFUNCS.values():
+    """One piece of memory changed by the lanes in it; the old values, if they are `returns_old`."""
+    function = _function(operation, type_name, flushes, view, elements, values)
+    if returns_old or function not in _UFUNCS.values():
         old = apply_in_order(function, view, elements, values, compare)
     else:
         old = values
         with np.errstate(all="ignore"):
             _UFUNCS[operation].at(view, elements, values)
-    if kind in _QUIET and operation in _UFUNCS:
-        _quieten(kind, view, elements)
+    if type_name in _QUIET and operation in _UFUNCS:
+        _quieten(type_name, view, elements)
     return old
 
 
 def _function(
-    operation: str, kind: str, flushes: bool, view: np.ndarray, elements: np.ndarray, values: np.ndarray
+    operation: str, type_name: str, flushes: bool, view: np.ndarray, elements: np.ndarray, values: np.ndarray
 ) -> str | _Function:
     """The operation for these values: a ufunc of NumPy's, unless one of them is nothing for it."""
-    if not (kind in _QUIET or kind == "f64") or operation not in ("add", "min", "max"):
+    if not (type_name in _QUIET or type_name == "f64") or operation not in ("add", "min", "max"):
         return _UFUNCS.get(operation, operation)
     if operation != "add":
         # A ufunc takes either zero: where a lane or memory has one, the sign of zeros is looked at.
         if not values.all() or not view[elements].all():
             return _EXTREMA[operation]
         return np.fmin if operation == "min" else np.fmax
-    if flushes and kind == "f32":
+    if flushes and type_name == "f32":
         # Atomics on global memory flush subnormal numbers; where none can arise, nothing has to be looked at.
         tiny = np.float32(2.0**-100)
         if any(((np.abs(terms) < tiny) & (terms != 0)).any() for terms in (values, view[elements])):
-            return lambda held, value: _flush(_flush(held) + _flush(value))
-    if flushes and kind == "f64" and (np.isnan(values).any() or np.isnan(view[elements]).any()):
+            return lambda old, value: _flush(_flush(old) + _flush(value))
+    if flushes and type_name == "f64" and (np.isnan(values).any() or np.isnan(view[elements]).any()):
         return _add_keeping_nan
     return np.add
 
 
-def _add_keeping_nan(held: np.ndarray, value: np.ndarray) -> np.ndarray:
+def _add_keeping_nan(old: np.ndarray, value: np.ndarray) -> np.ndarray:
     """``held + value`` of float64 as global memory adds: a NaN comes through as it is, the lane's before memory's."""
-    kept = np.where(np.isnan(value), value, held)
-    return np.asarray(np.where(np.isnan(kept), kept, held + value))
+    nan_source = np.where(np.isnan(value), value, old)
+    return np.asarray(np.where(np.isnan(nan_source), nan_source, old + value))
 
 
-def _least(held: np.ndarray, value: np.ndarray) -> np.ndarray:
+def _least(old: np.ndarray, value: np.ndarray) -> np.ndarray:
     """The least of floats that are no NaN, -0 below +0."""
-    zero = np.where(np.signbit(held), held, value)
-    return np.asarray(np.where((held == 0) & (value == 0), zero, np.fmin(held, value)))
+    zero = np.where(np.signbit(old), old, value)
+    return np.asarray(np.where((old == 0) & (value == 0), zero, np.fmin(old, value)))
 
 
-def _greatest(held: np.ndarray, value: np.ndarray) -> np.ndarray:
-    return np.asarray(-_least(-held, -value))
+def _greatest(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+    return np.asarray(-_least(-old, -value))
 
 
 _EXTREMA = {"min": _least, "max": _greatest}
 
 
-def _quieten(kind: str, view: np.ndarray, elements: np.ndarray) -> None:
+def _quieten(type_name: str, view: np.ndarray, elements: np.ndarray) -> None:
     """Results that are no number have the one bit pattern that the ISA gives them; float64 keeps its own."""
-    if kind in _QUIET:
+    if type_name in _QUIET:
         nan = np.isnan(view[elements])
         if nan.any():
-            view.view(f"u{view.itemsize}")[elements[nan]] = _QUIET[kind]
+            view.view(f"u{view.itemsize}")[elements[nan]] = _QUIET[type_name]
 
 
 def _is_read(context: Context, target: Operand) -> bool:
@@ -235,30 +235,30 @@ def _is_read(context: Context, target: Operand) -> bool:
 
 
 @instruction("atom")
-def atom(given: Instruction, context: Context) -> Step:
-    target, *sources = given.operands
-    wanted = any(_is_read(context, part) for part in parts(target)) and target != Register("_")
-    return _atomic(given, context, target if wanted else None, list(sources))
+def atom(instr: Instruction, context: Context) -> Step:
+    target, *sources = instr.operands
+    is_read = any(_is_read(context, part) for part in parts(target)) and target != Register("_")
+    return _atomic(instr, context, target if is_read else None, list(sources))
 
 
 @instruction("red")
-def red(given: Instruction, context: Context) -> Step:
-    return _atomic(given, context, None, list(given.operands))
+def red(instr: Instruction, context: Context) -> Step:
+    return _atomic(instr, context, None, list(instr.operands))
 
 
-def _atomic(given: Instruction, context: Context, target: Operand | None, operands: list[Operand]) -> Step:
-    kind, space = type_of(given), space_of(given)
-    operation = next(m for m in given.modifiers if m in _OPERATIONS)
+def _atomic(instr: Instruction, context: Context, target: Operand | None, operands: list[Operand]) -> Step:
+    type_name, space = type_of(instr), space_of(instr)
+    operation = next(m for m in instr.modifiers if m in _OPERATIONS)
     address = context.address(operands[0], space)
-    computed = COMPUTED.get(kind, DTYPES[kind])
-    bits = DTYPES[kind]
+    computed = COMPUTED.get(type_name, DTYPES[type_name])
+    bits = DTYPES[type_name]
     halves = bits.itemsize // computed.itemsize
-    use = STRONG_WRITE if is_widely_strong(given) else WRITE
-    compare = context.read(operands[1], kind) if operation == "cas" else None
-    given_by = operands[1] if compare is None else operands[2]
-    reads: list[Reader] = [context.read(part, kind) for part in parts(given_by)]
-    writes: list[Writer] = [context.write(part, kind) for part in parts(target)] if target is not None else []
-    retry = retry_of(given, context, kind) if compare is not None and writes else None
+    use = STRONG_WRITE if is_widely_strong(instr) else WRITE
+    compare = context.read(operands[1], type_name) if operation == "cas" else None
+    value_operand = operands[1] if compare is None else operands[2]
+    reads: list[Reader] = [context.read(part, type_name) for part in parts(value_operand)]
+    writes: list[Writer] = [context.write(part, type_name) for part in parts(target)] if target is not None else []
+    retry = retry_of(instr, context, type_name) if compare is not None and writes else None
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = address(frame, index, machine)
@@ -267,18 +267,20 @@ def _atomic(given: Instruction, context: Context, target: Operand | None, operan
         if compare is not None:
             expected = np.broadcast_to(np.asarray(compare(frame, index, machine), bits), addresses.shape)
         for number, read in enumerate(reads):
-            given_values = np.ascontiguousarray(np.broadcast_to(read(frame, index, machine), addresses.shape), bits)
-            values = given_values.view(computed).reshape(addresses.size, halves)
+            operand_values = np.ascontiguousarray(np.broadcast_to(read(frame, index, machine), addresses.shape), bits)
+            values = operand_values.view(computed).reshape(addresses.size, halves)
             old = np.empty_like(values)
             for half in range(halves):
                 where = addresses + np.uint64(number * bits.itemsize + half * computed.itemsize)
                 for view, elements, lanes in machine.memory.views(space, where, computed, index, use):
                     in_global = space == "global" or (space == "generic" and not _is_window(machine, view))
-                    held = expected[lanes] if expected is not None else None
-                    found = change(operation, kind, in_global, bool(writes), view, elements, values[lanes, half], held)
-                    if retry is not None and (lost := np.flatnonzero(found != held)).size > 1:
-                        retry.finish(frame, index, machine, view, elements, lanes, found, lost)
-                    old[lanes, half] = found
+                    compared = expected[lanes] if expected is not None else None
+                    before = change(
+                        operation, type_name, in_global, bool(writes), view, elements, values[lanes, half], compared
+                    )
+                    if retry is not None and (lost := np.flatnonzero(before != compared)).size > 1:
+                        retry.finish(frame, index, machine, view, elements, lanes, before, lost)
+                    old[lanes, half] = before
             if writes:
                 writes[number](frame, index, old.view(bits).reshape(-1))
 

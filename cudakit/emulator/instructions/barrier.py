@@ -29,9 +29,9 @@ _BARRIERS = 16
 
 
 _REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
-    "popc": lambda held, of: held.astype(np.uint32),
-    "and": lambda held, of: held == of,
-    "or": lambda held, of: held > 0,
+    "popc": lambda true_count, of: true_count.astype(np.uint32),
+    "and": lambda true_count, of: true_count == of,
+    "or": lambda true_count, of: true_count > 0,
 }
 
 
@@ -39,91 +39,93 @@ _REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
 class _Barrier:
     """A barrier of each block: which lanes have come to it, which wait there, for how many, and their inputs."""
 
-    come: np.ndarray
+    arrived: np.ndarray
     waits: np.ndarray
     expected: np.ndarray
-    held: np.ndarray
+    predicates: np.ndarray
     #: Frame, writer and reduction of each place where lanes wait for a result.
     places: dict[int, tuple[Frame, Writer, str]] = field(default_factory=dict)
 
     def release(self, machine: Machine) -> None:
         """Let lanes go on where all that they wait for have come."""
-        come = np.flatnonzero(self.come)
-        if come.size == 0:
+        arrived = np.flatnonzero(self.arrived)
+        if arrived.size == 0:
             return
         alive = np.bincount(machine.block_of[machine.status != DONE], minlength=machine.blocks)
-        block, expected = machine.block_of[come], self.expected[come]
+        block, expected = machine.block_of[arrived], self.expected[arrived]
         needed = np.where(expected > 0, expected, alive[block])
         # Lanes that still run behind a bar.arrive may have exited since: they have come all the same.
-        gone = np.bincount(block, (machine.status[come] == DONE) & (expected == 0), machine.blocks)[block]
+        gone = np.bincount(block, (machine.status[arrived] == DONE) & (expected == 0), machine.blocks)[block]
         counted = np.bincount(block, minlength=machine.blocks)[block] - gone
         if expected.any():
-            counted = np.where(expected > 0, _with_exited(machine, come)[block], counted)
+            counted = np.where(expected > 0, _with_exited(machine, arrived)[block], counted)
         met = counted >= needed
-        ready = come[met]
+        ready = arrived[met]
         if ready.size == 0:
             return
-        waiting = met & self.waits[come]
-        true = np.bincount(block[waiting], self.held[come[waiting]], machine.blocks)
+        waiting = met & self.waits[arrived]
+        true = np.bincount(block[waiting], self.predicates[arrived[waiting]], machine.blocks)
         of = np.bincount(block[waiting], minlength=machine.blocks)
-        places = machine.place[come]
+        places = machine.place[arrived]
         for place in np.unique(places[waiting]) if self.places else ():
             if int(place) in self.places:
                 frame, write, reduction = self.places[int(place)]
                 here = waiting & (places == place)
-                write(frame, come[here], _REDUCE[reduction](true, of)[block[here]])
-        self.come[ready] = False
-        machine.status[come[waiting]] = RUNNING
+                write(frame, arrived[here], _REDUCE[reduction](true, of)[block[here]])
+        self.arrived[ready] = False
+        machine.status[arrived[waiting]] = RUNNING
 
 
 def _barrier(machine: Machine, number: int) -> _Barrier:
-    found = machine.waiters.get(f"barrier {number}")
-    if found is None:
+    barrier = machine.waiters.get(f"barrier {number}")
+    if barrier is None:
         count = machine.lanes
-        found = _Barrier(np.zeros(count, bool), np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool))
-        machine.waiters[f"barrier {number}"] = found
-    assert isinstance(found, _Barrier)
-    return found
+        barrier = _Barrier(
+            np.zeros(count, bool), np.zeros(count, bool), np.zeros(count, np.int64), np.zeros(count, bool)
+        )
+        machine.waiters[f"barrier {number}"] = barrier
+    assert isinstance(barrier, _Barrier)
+    return barrier
 
 
 def _is_untouched(machine: Machine) -> bool:
     """Whether nobody has come to a barrier that is yet to be met."""
-    return not any(isinstance(each, _Barrier) and each.come.any() for each in machine.waiters.values())
+    return not any(isinstance(waiter, _Barrier) and waiter.arrived.any() for waiter in machine.waiters.values())
 
 
-def _with_exited(machine: Machine, come: np.ndarray) -> np.ndarray:
+def _with_exited(machine: Machine, arrived: np.ndarray) -> np.ndarray:
     """Threads of each block that have come, a warp counting whole once all that is left of it has come."""
-    alive, bits = warp_bits(machine, None, machine.status != DONE), warp_bits(machine, come)
+    alive, bits = warp_bits(machine, None, machine.status != DONE), warp_bits(machine, arrived)
     whole = (bits != 0) & ((alive & ~bits) == 0)
     counted: np.ndarray = np.where(whole, 32, np.bitwise_count(bits)).reshape(machine.blocks, -1).sum(1)
     return counted
 
 
 @control("bar", "barrier")
-def bar(given: Instruction, context: Context) -> Control:
-    if "cluster" in given.modifiers:
-        return cluster_barrier(given, context)
-    if "warp" in given.modifiers:
-        return warp_barrier(given, context)
-    operands = list(given.operands)
-    arrives, reduction = "arrive" in given.modifiers, ""
+def bar(instr: Instruction, context: Context) -> Control:
+    if "cluster" in instr.modifiers:
+        return cluster_barrier(instr, context)
+    if "warp" in instr.modifiers:
+        return warp_barrier(instr, context)
+    operands = list(instr.operands)
+    arrives, reduction = "arrive" in instr.modifiers, ""
     write: Writer | None = None
     predicate = None
-    if "red" in given.modifiers:
-        reduction = next(m for m in given.modifiers if m in _REDUCE)
+    if "red" in instr.modifiers:
+        reduction = next(m for m in instr.modifiers if m in _REDUCE)
         write = context.write(operands.pop(0), "u32" if reduction == "popc" else "pred")
         predicate = context.read(operands.pop(), "pred")
     number = context.read(operands[0], "u32") if operands else None
     count = context.read(operands[1], "u32") if len(operands) > 1 else None
 
     def wait(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
-        which = np.asarray(number(frame, active, machine) if number else 0).astype(np.int64)
-        if (which >= _BARRIERS).any():
-            raise EmulationError(f"barrier {int(which.max())} of {_BARRIERS}")
-        held = predicate(frame, active, machine) if predicate else False
+        numbers = np.asarray(number(frame, active, machine) if number else 0).astype(np.int64)
+        if (numbers >= _BARRIERS).any():
+            raise EmulationError(f"barrier {int(numbers.max())} of {_BARRIERS}")
+        predicates = predicate(frame, active, machine) if predicate else False
         together = active is None or active.size == np.count_nonzero(machine.status != DONE)
         plain = count is None and write is None and together
-        if plain and (which == which.flat[0]).all() and _is_untouched(machine):
+        if plain and (numbers == numbers.flat[0]).all() and _is_untouched(machine):
             return True
         lanes = np.arange(machine.lanes) if active is None else active
         expected = np.asarray(count(frame, active, machine) if count else 0).astype(np.int64)
@@ -131,14 +133,16 @@ def bar(given: Instruction, context: Context) -> Control:
             raise EmulationError(f"a barrier for {int(expected.max())} threads, which are no whole warps")
         if not arrives:
             machine.status[lanes] = AT_BARRIER
-        which, expected, held = (np.broadcast_to(each, lanes.shape) for each in (which, expected, held))
-        for each in np.unique(which):
-            here = which == each
-            own, barrier = lanes[here], _barrier(machine, int(each))
-            if barrier.come[own].any():
+        numbers, expected, predicates = (
+            np.broadcast_to(number_here, lanes.shape) for number_here in (numbers, expected, predicates)
+        )
+        for number_here in np.unique(numbers):
+            here = numbers == number_here
+            own, barrier = lanes[here], _barrier(machine, int(number_here))
+            if barrier.arrived[own].any():
                 raise EmulationError("a thread comes to a barrier again before the others have come to it once")
-            barrier.come[own], barrier.waits[own] = True, not arrives
-            barrier.expected[own], barrier.held[own] = expected[here], held[here]
+            barrier.arrived[own], barrier.waits[own] = True, not arrives
+            barrier.expected[own], barrier.predicates[own] = expected[here], predicates[here]
             if write is not None:
                 barrier.places[int(machine.place[lanes[0]])] = (frame, write, reduction)
             barrier.release(machine)
@@ -148,7 +152,7 @@ def bar(given: Instruction, context: Context) -> Control:
 
 
 @control("nanosleep")
-def nanosleep(given: Instruction, context: Context) -> Control:
+def nanosleep(instr: Instruction, context: Context) -> Control:
     """Time is steps here, so that to sleep is to let the others go first."""
 
     def sleep(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
@@ -235,24 +239,24 @@ def numbers_of(machine: Machine, space: str, addresses: np.ndarray, lanes: np.nd
 
 
 @control("mbarrier")
-def mbarrier(given: Instruction, context: Context) -> Control:
+def mbarrier(instr: Instruction, context: Context) -> Control:
     """Every mbarrier instruction, told apart by its first modifier."""
-    action = given.modifiers[0]
-    space = space_of(given)
-    operands = list(given.operands)
+    action = instr.modifiers[0]
+    space = space_of(instr)
+    operands = list(instr.operands)
     if action in ("init", "inval"):
         return _initialise(context, operands, space, action == "init")
     if action == "pending_count":
         return _pending_count(context, operands)
     if action in ("test_wait", "try_wait"):
-        return _wait(context, operands, space, "parity" in given.modifiers, action == "try_wait")
+        return _wait(context, operands, space, "parity" in instr.modifiers, action == "try_wait")
     write = None
     if not isinstance(operands[0], Address):
         write = context.write(operands.pop(0), "b64")
     address = context.address(operands[0], space)
     amount: Reader | None = context.read(operands[1], "u32") if len(operands) > 1 else None
     arrives = action in ("arrive", "arrive_drop")
-    sign = {"expect_tx": 1, "complete_tx": -1}.get(action, 1 if "expect_tx" in given.modifiers else 0)
+    sign = {"expect_tx": 1, "complete_tx": -1}.get(action, 1 if "expect_tx" in instr.modifiers else 0)
     if not arrives and not sign:
         raise EmulationError(f"mbarrier.{action}")
     drops = action == "arrive_drop"
@@ -303,14 +307,14 @@ def _wait(context: Context, operands: list[Any], space: str, parity: bool, patie
         words = machine.memory.load(space, where, _WORD, active)
         if not (words & np.uint64(_VALID)).all():
             raise EmulationError("an mbarrier that mbarrier.init has not made, or that has been made invalid")
-        told = np.asarray(state(frame, active, machine))
-        before = (told & told.dtype.type(1)) if parity else told >> np.uint64(63)
-        done = (words >> np.uint64(63)) != before
-        write(frame, active, done)
-        if not patient or done.all() or active is None:
+        token = np.asarray(state(frame, active, machine))
+        before = (token & token.dtype.type(1)) if parity else token >> np.uint64(63)
+        is_complete = (words >> np.uint64(63)) != before
+        write(frame, active, is_complete)
+        if not patient or is_complete.all() or active is None:
             return True
         # try_wait may suspend the thread: whoever it waits for goes first.
-        machine.pause(active[~done])
+        machine.pause(active[~is_complete])
         return False
 
     return test
@@ -346,21 +350,21 @@ class _Barriers:
 
 
 def _barriers(machine: Machine) -> _Barriers:
-    found = machine.waiters.get("cluster")
-    if found is None:
+    barriers = machine.waiters.get("cluster")
+    if barriers is None:
         cluster_of = machine.block_of // prod(machine.geometry.cluster)
         none = np.zeros(machine.lanes, bool)
         phases = np.zeros(int(cluster_of[-1]) + 1, np.int64)
-        found = machine.waiters["cluster"] = _Barriers(
+        barriers = machine.waiters["cluster"] = _Barriers(
             cluster_of, phases, np.full(machine.lanes, -1), none, none.copy()
         )
-    assert isinstance(found, _Barriers)
-    return found
+    assert isinstance(barriers, _Barriers)
+    return barriers
 
 
-def cluster_barrier(given: Instruction, context: Context) -> Control:
+def cluster_barrier(instr: Instruction, context: Context) -> Control:
     """``barrier.cluster.arrive`` and ``.wait``; lanes that have exited count as arrived."""
-    arrives = "arrive" in given.modifiers
+    arrives = "arrive" in instr.modifiers
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         state = _barriers(machine)
@@ -388,10 +392,10 @@ _RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
 
 
 @instruction("mapa")
-def mapa(given: Instruction, context: Context) -> Step:
+def mapa(instr: Instruction, context: Context) -> Step:
     """The address in another block's shared memory that an own one has there; `Memory` checks it where it is used."""
-    kind, target = type_of(given), given.operands[0]
-    write, read, rank_of = context.write(target, kind), *map(context.read, given.operands[1:], (kind, "u32"))
+    type_name, target = type_of(instr), instr.operands[0]
+    write, read, rank_of = context.write(target, type_name), *map(context.read, instr.operands[1:], (type_name, "u32"))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = np.asarray(read(frame, index, machine)).astype(np.uint64)
@@ -402,11 +406,11 @@ def mapa(given: Instruction, context: Context) -> Step:
 
 
 @instruction("getctarank")
-def getctarank(given: Instruction, context: Context) -> Step:
+def getctarank(instr: Instruction, context: Context) -> Step:
     """Rank of the block that an address in shared memory belongs to."""
-    target, source = given.operands
-    write, read = context.write(target, "u32"), context.read(source, type_of(given))
-    is_generic = space_of(given) == "generic"
+    target, source = instr.operands
+    write, read = context.write(target, "u32"), context.read(source, type_of(instr))
+    is_generic = space_of(instr) == "generic"
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         addresses = np.asarray(read(frame, index, machine)).astype(np.uint64)

@@ -34,8 +34,8 @@ _CONVERSION = re.compile(
 def _numbers(rows: np.ndarray, dtype: str, count: int = 1) -> list[Any]:
     """An argument of numbers, one or a tuple a lane."""
     size = np.dtype(dtype).itemsize * count
-    found = rows[:, :size].copy().view(dtype)
-    return found[:, 0].tolist() if count == 1 else list(map(tuple, found.tolist()))
+    values = rows[:, :size].copy().view(dtype)
+    return values[:, 0].tolist() if count == 1 else list(map(tuple, values.tolist()))
 
 
 def _bytes_at(machine: Machine, address: int) -> bytes:
@@ -83,57 +83,57 @@ class _Arguments:
 
     def convert(self, match: re.Match[bytes]) -> bytes:
         """The text of one conversion."""
-        kind = match["kind"]
-        if kind == b"%":
+        conversion = match["kind"]
+        if conversion == b"%":
             return b"%"
         values: list[Any] = [ctypes.c_int(self.take("i4")) for _ in range(match[0].count(b"*"))]
-        size = b"" if kind in b"eEfFgGaAcs" else match["size"] or b""
-        if kind in b"eEfFgGaA":
+        size = b"" if conversion in b"eEfFgGaAcs" else match["size"] or b""
+        if conversion in b"eEfFgGaA":
             values.append(ctypes.c_double(self.take("f8")))
-        elif kind == b"s":
+        elif conversion == b"s":
             values.append(ctypes.c_char_p(_bytes_at(self.machine, self.take("u8"))))
-        elif kind == b"p":
+        elif conversion == b"p":
             values.append(ctypes.c_void_p(self.take("u8")))
         elif size not in (b"", b"h", b"hh"):
             values.append(ctypes.c_longlong(self.take("i8")))
         else:
             values.append(ctypes.c_int(self.take("i4")))
-        spec = b"%" + match["flags"] + match["width"] + (match["precision"] or b"") + size + kind
+        spec = b"%" + match["flags"] + match["width"] + (match["precision"] or b"") + size + conversion
         return _formatted(spec, values)
 
 
-def vprintf(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def vprintf(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """``int vprintf(const char* format, void* arguments)``: as C's, to the launch's output, in the order of lanes."""
     counts = []
-    for lane, text, arguments in zip(lanes, *(_numbers(rows, "u8") for rows in given), strict=True):
-        taken = _Arguments(machine, int(lane), arguments)
-        machine.output(_CONVERSION.sub(taken.convert, _bytes_at(machine, text)).decode(errors="replace"))
-        counts.append(taken.count)
+    for lane, text, arguments in zip(lanes, *(_numbers(rows, "u8") for rows in argument_rows), strict=True):
+        reader = _Arguments(machine, int(lane), arguments)
+        machine.output(_CONVERSION.sub(reader.convert, _bytes_at(machine, text)).decode(errors="replace"))
+        counts.append(reader.count)
     return np.array(counts, np.uint32)
 
 
-def assertfail(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def assertfail(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """A failed ``assert``: the first lane's message ends the launch."""
-    message, file, function = (_numbers(given[i], "u8")[0] for i in (0, 1, 3))
-    place = machine.placed(_string(machine, file), _numbers(given[2], "u4")[0])
+    message, file, function = (_numbers(argument_rows[i], "u8")[0] for i in (0, 1, 3))
+    place = machine.placed(_string(machine, file), _numbers(argument_rows[2], "u4")[0])
     raise EmulationError(
         f"{place}: {_string(machine, function)}: {machine.name_of(int(lanes[0]))}: assertion "
         f"`{_string(machine, message)}` failed"
     )
 
 
-def malloc(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def malloc(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """``void* malloc(size_t)``, and for ``new`` with an alignment; a null pointer where none is left."""
     heap = device_limits().heap
     machine.memory.add_heap(heap)
-    aligns = _numbers(given[1], "u8") if len(given) > 1 else [1] * lanes.size
-    blocks = [heap.take(size, align) for size, align in zip(_numbers(given[0], "u8"), aligns, strict=True)]
+    aligns = _numbers(argument_rows[1], "u8") if len(argument_rows) > 1 else [1] * lanes.size
+    blocks = [heap.take(size, align) for size, align in zip(_numbers(argument_rows[0], "u8"), aligns, strict=True)]
     return np.array(blocks, np.uint64)
 
 
-def free(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def free(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """``void free(void*)``."""
-    for lane, address in zip(lanes, _numbers(given[0], "u8"), strict=True):
+    for lane, address in zip(lanes, _numbers(argument_rows[0], "u8"), strict=True):
         try:
             device_limits().heap.give_back(address)
         except EmulationError as error:
@@ -153,11 +153,11 @@ CALLS: dict[str, Call] = {
 
 
 @instruction("alloca")
-def alloca(given: Instruction, context: Context) -> Step:
-    kind = given.modifiers[0]
-    target, size, *rest = given.operands
+def alloca(argument_rows: Instruction, context: Context) -> Step:
+    type_name = argument_rows.modifiers[0]
+    target, size, *rest = argument_rows.operands
     align = rest[0].value if rest and isinstance(rest[0], Immediate) else 8
-    write, read = context.write(target, kind), context.read(size, "u32")
+    write, read = context.write(target, type_name), context.read(size, "u32")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         # The stack grows up here, and is freed when the function returns.
@@ -170,8 +170,8 @@ def alloca(given: Instruction, context: Context) -> Step:
 
 
 @instruction("stacksave")
-def stacksave(given: Instruction, context: Context) -> Step:
-    write = context.write(given.operands[0], given.modifiers[0])
+def stacksave(argument_rows: Instruction, context: Context) -> Step:
+    write = context.write(argument_rows.operands[0], argument_rows.modifiers[0])
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         write(frame, index, machine.local_top if index is None else machine.local_top[index])
@@ -180,8 +180,8 @@ def stacksave(given: Instruction, context: Context) -> Step:
 
 
 @instruction("stackrestore")
-def stackrestore(given: Instruction, context: Context) -> Step:
-    read = context.read(given.operands[0], given.modifiers[0])
+def stackrestore(argument_rows: Instruction, context: Context) -> Step:
+    read = context.read(argument_rows.operands[0], argument_rows.modifiers[0])
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         machine.local_top[slice(None) if index is None else index] = read(frame, index, machine)
@@ -194,29 +194,29 @@ def stackrestore(given: Instruction, context: Context) -> Step:
 _FIRST_STREAM = 0x1000
 
 
-def get_parameter_buffer(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def get_parameter_buffer(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """``void* cudaGetParameterBufferV2(void* function, dim3 grid, dim3 block, unsigned shared)``."""
-    pointers, shared = _numbers(given[0], "u8"), _numbers(given[3], "u4")
-    rows = zip(pointers, _numbers(given[1], "u4", 3), _numbers(given[2], "u4", 3), shared, strict=True)
-    made = [machine.make_child(pointer, Geometry(grid, block, dynamic)) for pointer, grid, block, dynamic in rows]
-    return np.array(made, np.uint64)
+    pointers, shared = _numbers(argument_rows[0], "u8"), _numbers(argument_rows[3], "u4")
+    rows = zip(pointers, _numbers(argument_rows[1], "u4", 3), _numbers(argument_rows[2], "u4", 3), shared, strict=True)
+    addresses = [machine.make_child(pointer, Geometry(grid, block, dynamic)) for pointer, grid, block, dynamic in rows]
+    return np.array(addresses, np.uint64)
 
 
-def launch_device(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def launch_device(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """``cudaError_t cudaLaunchDeviceV2(void* parameters, cudaStream_t stream)``."""
-    for address, stream in zip(_numbers(given[0], "u8"), _numbers(given[1], "u8"), strict=True):
+    for address, stream in zip(_numbers(argument_rows[0], "u8"), _numbers(argument_rows[1], "u8"), strict=True):
         machine.launch_child(address, stream)
     return np.uint32(0)
 
 
-def create_stream(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def create_stream(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """``cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags)``; what runs is in one order."""
     handles = np.arange(_FIRST_STREAM, _FIRST_STREAM + lanes.size, dtype=np.uint64)
-    machine.memory.store("generic", np.array(_numbers(given[0], "u8"), np.uint64), handles, lanes)
+    machine.memory.store("generic", np.array(_numbers(argument_rows[0], "u8"), np.uint64), handles, lanes)
     return np.uint32(0)
 
 
-def succeed(machine: Machine, lanes: np.ndarray, given: list[np.ndarray]) -> Any:
+def succeed(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
     """What gives ``cudaSuccess``: no call of those above fails without a word."""
     return np.uint32(0)
 
@@ -233,8 +233,8 @@ CALLS.update({f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") f
 
 
 @control("bra")
-def bra(given: Instruction, context: Context) -> Control:
-    (target,) = given.operands
+def bra(argument_rows: Instruction, context: Context) -> Control:
+    (target,) = argument_rows.operands
     assert isinstance(target, Symbol)
     code = context.function.labels[target.name]
 
@@ -245,8 +245,8 @@ def bra(given: Instruction, context: Context) -> Control:
 
 
 @control("brx")
-def brx(given: Instruction, context: Context) -> Control:
-    selector, table = given.operands
+def brx(argument_rows: Instruction, context: Context) -> Control:
+    selector, table = argument_rows.operands
     assert isinstance(table, Symbol)
     targets = np.array([context.function.labels[name] for name in context.function.branch_targets[table.name]])
     read = context.read(selector, "u32")
@@ -261,7 +261,7 @@ def brx(given: Instruction, context: Context) -> Control:
 
 
 @control("ret")
-def ret(given: Instruction, context: Context) -> Control:
+def ret(argument_rows: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         machine.return_from(frame, active, here)
 
@@ -269,7 +269,7 @@ def ret(given: Instruction, context: Context) -> Control:
 
 
 @control("exit")
-def exit_(given: Instruction, context: Context) -> Control:
+def exit_(argument_rows: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         machine.finish(active)
 
@@ -277,7 +277,7 @@ def exit_(given: Instruction, context: Context) -> Control:
 
 
 @control("trap", "brkpt")
-def trap(given: Instruction, context: Context) -> Control:
+def trap(argument_rows: Instruction, context: Context) -> Control:
     """A kernel that gives up."""
 
     def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
@@ -300,8 +300,8 @@ def _variables(group: Operand) -> tuple[str, ...]:
 
 
 @control("call")
-def call(given: Instruction, context: Context) -> Control:
-    operands = list(given.operands)
+def call(argument_rows: Instruction, context: Context) -> Control:
+    operands = list(argument_rows.operands)
     results = _variables(operands.pop(0)) if isinstance(operands[0], Group) else ()
     target = operands.pop(0)
     arguments = _variables(operands[0]) if operands and isinstance(operands[0], Group) else ()

@@ -23,9 +23,9 @@ from cudakit.errors import EmulationError
 
 
 @instruction("cp.async")
-def cp_async(given: Instruction, context: Context) -> Step:
-    target, source, size, *rest = given.operands
-    if "L2::cache_hint" in given.modifiers:
+def cp_async(instr: Instruction, context: Context) -> Step:
+    target, source, size, *rest = instr.operands
+    if "L2::cache_hint" in instr.modifiers:
         rest.pop()
     total = constant_of(size, "the size of cp.async")
     to, of = context.address(target, "shared"), context.address(source, "global")
@@ -62,8 +62,8 @@ def cp_async(given: Instruction, context: Context) -> Step:
                 within = places[length[places] > start]
                 values = np.zeros(places.size, unit)
                 if within.size:
-                    found = memory.load("global", sources[within] + np.uint64(start), unit, lanes[within])
-                    values[np.searchsorted(places, within)] = found
+                    loaded = memory.load("global", sources[within] + np.uint64(start), unit, lanes[within])
+                    values[np.searchsorted(places, within)] = loaded
                 memory.store("shared", targets[places] + np.uint64(start), values, lanes[places])
 
         if machine.late is None:
@@ -79,41 +79,41 @@ def cp_async(given: Instruction, context: Context) -> Step:
             memory.views("global", sources[read] + shift, dtype, lanes[read], READ)
         reads = (Part("global", read, sources[read], total),)
         writes = (Part("shared", np.arange(lanes.size), targets, total),)
-        machine.late.issue(Copies(given, "group", lanes, land, reads, writes))
+        machine.late.issue(Copies(instr, "group", lanes, land, reads, writes))
 
     return step
 
 
 @instruction("cp.async.commit_group", "cp.async.bulk.commit_group")
-def commit(given: Instruction, context: Context) -> Step:
-    kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
+def commit(instr: Instruction, context: Context) -> Step:
+    awaited: Awaited = "bulk" if "bulk" in instr.modifiers else "group"
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         if machine.late is not None:
-            machine.late.commit(kind, np.arange(machine.lanes) if index is None else index)
+            machine.late.commit(awaited, np.arange(machine.lanes) if index is None else index)
 
     return step
 
 
 @instruction("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group")
-def wait(given: Instruction, context: Context) -> Step:
+def wait(instr: Instruction, context: Context) -> Step:
     """Those that come later may go on; what was copied once is complete where nothing lands late."""
-    kind: Awaited = "bulk" if "bulk" in given.modifiers else "group"
-    but = constant_of(given.operands[0], "the number of groups") if "wait_group" in given.modifiers else None
+    awaited: Awaited = "bulk" if "bulk" in instr.modifiers else "group"
+    but = constant_of(instr.operands[0], "the number of groups") if "wait_group" in instr.modifiers else None
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         if machine.late is not None:
-            machine.late.wait(kind, np.arange(machine.lanes) if index is None else index, but)
+            machine.late.wait(awaited, np.arange(machine.lanes) if index is None else index, but)
 
     return step
 
 
 @instruction("cp.async.mbarrier.arrive")
-def arrive(given: Instruction, context: Context) -> Step:
+def arrive(instr: Instruction, context: Context) -> Step:
     """Without ``.noinc`` it expects its own arrival, which leaves nothing to do."""
-    space = space_of(given)
-    address = context.address(given.operands[0], space)
-    counts = "noinc" in given.modifiers
+    space = space_of(instr)
+    address = context.address(instr.operands[0], space)
+    counts = "noinc" in instr.modifiers
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         late = machine.late
@@ -129,15 +129,15 @@ def arrive(given: Instruction, context: Context) -> Step:
             if counts:
                 apply(machine, space, where[some], lanes[some], 1, 0, 0)
 
-        late.issue(Copies(given, "mbarrier", lanes, land, barriers=numbers_of(machine, space, where, lanes)))
+        late.issue(Copies(instr, "mbarrier", lanes, land, barriers=numbers_of(machine, space, where, lanes)))
 
     return step
 
 
 @instruction("createpolicy")
-def createpolicy(given: Instruction, context: Context) -> Step:
+def createpolicy(instr: Instruction, context: Context) -> Step:
     """A cache policy, which says nothing here."""
-    write = context.write(given.operands[0], "b64")
+    write = context.write(instr.operands[0], "b64")
     return lambda frame, index, machine: write(frame, index, np.uint64(0))
 
 
@@ -159,19 +159,19 @@ Destination: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator[Destination]]
 
 
-def spaces(given: Instruction) -> tuple[str, str]:
+def spaces(instr: Instruction) -> tuple[str, str]:
     """State spaces that a bulk copy writes to and reads from."""
-    to, of = (_SPACES[part] for part in given.modifiers if part in _SPACES)
+    to, of = (_SPACES[part] for part in instr.modifiers if part in _SPACES)
     if (to, of) not in (("cluster", "global"), ("shared", "global"), ("cluster", "shared"), ("global", "shared")):
-        raise EmulationError(f"{given} copies from {of} to {to} memory")
+        raise EmulationError(f"{instr} copies from {of} to {to} memory")
     return to, of
 
 
-def check_multiple(values: np.ndarray, of: int, what: str) -> None:
+def check_multiple(values: np.ndarray, of: int, description: str) -> None:
     """Addresses and sizes that a bulk copy takes are multiples."""
     odd = values % np.asarray(of, values.dtype) != 0
     if odd.any():
-        raise EmulationError(f"{what} {int(values[odd][0]):#x} is not a multiple of {of} bytes")
+        raise EmulationError(f"{description} {int(values[odd][0]):#x} is not a multiple of {of} bytes")
 
 
 def complete(
@@ -185,7 +185,7 @@ def complete(
     apply(machine, space, barriers, lanes, 0, -np.asarray(count, np.int64), 0)
 
 
-def destinations(given: Instruction, context: Context, to: str, operands: list[Operand]) -> Destinations:
+def destinations(instr: Instruction, context: Context, to: str, operands: list[Operand]) -> Destinations:
     """A function that gives each block's part of a copy to shared memory; takes its operands off the list.
 
     A copy to global memory is one part, and counts on no mbarrier.
@@ -194,7 +194,7 @@ def destinations(given: Instruction, context: Context, to: str, operands: list[O
         return lambda machine, frame, index, targets: iter([(np.arange(targets.size), targets, targets[:0])])
     barrier = context.address(operands.pop(0), to)
     mask: Reader | None = None
-    if "multicast::cluster" in given.modifiers:
+    if "multicast::cluster" in instr.modifiers:
         mask = context.read(operands.pop(0), "u16")
 
     def each(machine: Machine, frame: Frame, index: Index, targets: np.ndarray) -> Iterator[Destination]:
@@ -202,15 +202,15 @@ def destinations(given: Instruction, context: Context, to: str, operands: list[O
         if mask is None:
             yield np.arange(targets.size), targets, barriers
             return
-        wanted = np.broadcast_to(mask(frame, index, machine), targets.shape)
+        block_masks = np.broadcast_to(mask(frame, index, machine), targets.shape)
         blocks = machine.memory.cluster
-        if blocks < 16 and (wanted >> np.uint16(blocks)).any():
+        if blocks < 16 and (block_masks >> np.uint16(blocks)).any():
             raise EmulationError(
-                f"a multicast to blocks {int(wanted.max()):#b} of a cluster, which has {blocks} blocks"
+                f"a multicast to blocks {int(block_masks.max()):#b} of a cluster, which has {blocks} blocks"
             )
         offset = np.uint64((1 << RANK_SHIFT) - 1)
         for rank in range(blocks):
-            lanes = np.flatnonzero(wanted >> np.uint16(rank) & np.uint16(1))
+            lanes = np.flatnonzero(block_masks >> np.uint16(rank) & np.uint16(1))
             if lanes.size:
                 there = np.uint64(rank + 1 << RANK_SHIFT)
                 yield lanes, targets[lanes] & offset | there, barriers[lanes] & offset | there
@@ -238,76 +238,78 @@ def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
     return copy, ((np.arange(copy.size) - first) * unit).astype(np.uint64)
 
 
-def reduction(given: Instruction, kind: str, space: str) -> tuple[np.dtype, Callable[..., None]]:
+def reduction(instr: Instruction, type_name: str, space: str) -> tuple[np.dtype, Callable[..., None]]:
     """Type to compute in, and a function that changes memory at addresses by values."""
-    operation = next(part for part in given.modifiers if part in REDUCTIONS)
-    dtype = COMPUTED.get(kind, DTYPES[kind])
+    operation = next(part for part in instr.modifiers if part in REDUCTIONS)
+    dtype = COMPUTED.get(type_name, DTYPES[type_name])
 
     def reduce(machine: Machine, addresses: np.ndarray, values: np.ndarray, lanes: np.ndarray) -> None:
         for view, elements, positions in machine.memory.views(space, addresses, dtype, lanes, STRONG_WRITE):
-            change(operation, kind, space == "global", False, view, elements, values[positions], None)
+            change(operation, type_name, space == "global", False, view, elements, values[positions], None)
 
     return dtype, reduce
 
 
 @instruction("cp.async.bulk", "cp.reduce.async.bulk")
-def bulk(given: Instruction, context: Context) -> Step:
-    to, of = spaces(given)
-    target, source, size, *rest = given.operands
+def bulk(instr: Instruction, context: Context) -> Step:
+    to, of = spaces(instr)
+    target, source, size, *rest = instr.operands
     write_at, read_at, length = context.address(target, to), context.address(source, of), context.read(size, "u32")
-    each = destinations(given, context, to, rest)
+    destinations_of = destinations(instr, context, to, rest)
     dtype, reduce = CHUNK, None
-    if given.modifiers[0] == "reduce":
-        kind = type_of(given)
-        if not any(kind in _REDUCED.get(part, ()) for part in given.modifiers):
-            raise EmulationError(f"{given} of type .{kind}")
-        dtype, reduce = reduction(given, kind, to)
+    if instr.modifiers[0] == "reduce":
+        type_name = type_of(instr)
+        if not any(type_name in _REDUCED.get(part, ()) for part in instr.modifiers):
+            raise EmulationError(f"{instr} of type .{type_name}")
+        dtype, reduce = reduction(instr, type_name, to)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         lanes = np.arange(machine.lanes) if index is None else index
         targets, sources = write_at(frame, index, machine), read_at(frame, index, machine)
         sizes = np.broadcast_to(length(frame, index, machine), lanes.shape).astype(np.int64)
-        for values, what in ((targets, "destination"), (sources, "source"), (sizes, "size")):
-            check_multiple(values, CHUNK.itemsize, what)
+        for values, description in ((targets, "destination"), (sources, "source"), (sizes, "size")):
+            check_multiple(values, CHUNK.itemsize, description)
         targets, sources = targets.copy(), sources.copy()  # registers may change before it lands
 
         def move(chosen: np.ndarray, there: np.ndarray) -> None:
             """Copy for the lanes at `chosen`, each to its address."""
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
-            held = lanes[chosen[copy]]
-            data = machine.memory.load(of, sources[chosen[copy]] + offset, dtype, held)
+            lane_of = lanes[chosen[copy]]
+            data = machine.memory.load(of, sources[chosen[copy]] + offset, dtype, lane_of)
             if reduce is None:
-                machine.memory.store(to, there[copy] + offset, data, held)
+                machine.memory.store(to, there[copy] + offset, data, lane_of)
             else:
-                reduce(machine, there[copy] + offset, data, held)
+                reduce(machine, there[copy] + offset, data, lane_of)
 
-        for chosen, there, barriers in each(machine, frame, index, targets):
-            held, ends = there.copy(), barriers.copy()
+        for chosen, there, barriers in destinations_of(machine, frame, index, targets):
+            held_targets, ends = there.copy(), barriers.copy()
 
-            def land(some: np.ndarray, chosen: Any = chosen, held: Any = held, ends: Any = ends) -> None:
-                move(chosen[some], held[some])
+            def land(
+                some: np.ndarray, chosen: Any = chosen, target_addresses: Any = held_targets, ends: Any = ends
+            ) -> None:
+                move(chosen[some], target_addresses[some])
                 if ends.size:
-                    complete(machine, to, ends[some], lanes[chosen[some]], held[some], sizes[chosen[some]])
+                    complete(machine, to, ends[some], lanes[chosen[some]], target_addresses[some], sizes[chosen[some]])
 
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
             reads = (Part(of, copy, sources[chosen[copy]] + offset, dtype.itemsize),)
-            writes = (Part(to, copy, held[copy] + offset, dtype.itemsize),)
+            writes = (Part(to, copy, held_targets[copy] + offset, dtype.itemsize),)
             numbers = numbers_of(machine, to, ends, lanes[chosen]) if ends.size else None
             awaited: Awaited = "mbarrier" if ends.size else "bulk"
-            do(machine, Copies(given, awaited, lanes[chosen], land, reads, writes, numbers))
+            do(machine, Copies(instr, awaited, lanes[chosen], land, reads, writes, numbers))
 
     return step
 
 
-def _completing(given: Instruction, context: Context, maker: Maker) -> Step:
+def _completing(instr: Instruction, context: Context, maker: Maker) -> Step:
     """A store or reduction, and then its bytes counted on an mbarrier."""
-    *operands, barrier = given.operands
+    *operands, barrier = instr.operands
     if len(operands) != 2:
-        raise EmulationError(f"{given} without an mbarrier")
-    space = space_of(given)
-    act = maker(replace(given, operands=tuple(operands)), context)
+        raise EmulationError(f"{instr} without an mbarrier")
+    space = space_of(instr)
+    act = maker(replace(instr, operands=tuple(operands)), context)
     target, counted = context.address(operands[0], space), context.address(barrier, space)
-    size = DTYPES[type_of(given)].itemsize * len(parts(operands[1]))
+    size = DTYPES[type_of(instr)].itemsize * len(parts(operands[1]))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         act(frame, index, machine)
@@ -318,10 +320,10 @@ def _completing(given: Instruction, context: Context, maker: Maker) -> Step:
 
 
 @instruction("st.async")
-def st_async(given: Instruction, context: Context) -> Step:
-    return _completing(given, context, st)
+def st_async(instr: Instruction, context: Context) -> Step:
+    return _completing(instr, context, st)
 
 
 @instruction("red.async")
-def red_async(given: Instruction, context: Context) -> Step:
-    return _completing(given, context, red)
+def red_async(instr: Instruction, context: Context) -> Step:
+    return _completing(instr, context, red)

@@ -65,13 +65,13 @@ _LANE = np.arange(32)[:, None]
 _GROUP, _MEMBER = _LANE // 4, _LANE % 4
 
 
-def packed(kind: str) -> int:
+def packed(type_name: str) -> int:
     """Elements in a register: one of 32 bits, of 64 for f64."""
-    return max(1, 32 // BITS[kind])
+    return max(1, 32 // BITS[type_name])
 
 
-def register_bits(kind: str) -> int:
-    return max(32, BITS[kind])
+def register_bits(type_name: str) -> int:
+    return max(32, BITS[type_name])
 
 
 @dataclass(frozen=True)
@@ -112,21 +112,21 @@ class Fragment:
         return Fragment(np.tile(self.places, (1, times)), self.shape)
 
 
-def a_fragment(rows: int, depth: int, kind: str) -> Fragment:
+def a_fragment(rows: int, depth: int, type_name: str) -> Fragment:
     """A, (rows, depth): registers go down by 8 rows, then on by four registers' elements."""
-    each, tiles = packed(kind), rows // 8
-    register, part = np.divmod(np.arange(rows * depth // 32), each)
+    per_register, tiles = packed(type_name), rows // 8
+    register, part = np.divmod(np.arange(rows * depth // 32), per_register)
     row = _GROUP + 8 * (register % tiles)
-    column = _MEMBER * each + part + 4 * each * (register // tiles)
+    column = _MEMBER * per_register + part + 4 * per_register * (register // tiles)
     return Fragment(row * depth + column, (rows, depth))
 
 
-def b_fragment(depth: int, columns: int, kind: str) -> Fragment:
+def b_fragment(depth: int, columns: int, type_name: str) -> Fragment:
     """B, (depth, columns): registers go on by four registers' elements in depth, then by 8 columns."""
-    each = packed(kind)
-    tiles = depth // (4 * each)
-    register, part = np.divmod(np.arange(depth * columns // 32), each)
-    row = _MEMBER * each + part + 4 * each * (register % tiles)
+    per_register = packed(type_name)
+    tiles = depth // (4 * per_register)
+    register, part = np.divmod(np.arange(depth * columns // 32), per_register)
+    row = _MEMBER * per_register + part + 4 * per_register * (register % tiles)
     column = _GROUP + 8 * (register // tiles)
     return Fragment(row * columns + column, (depth, columns))
 
@@ -144,41 +144,41 @@ def quad_pair_fragments(a_layout: str, b_layout: str) -> tuple[Fragment, Fragmen
     """A, B, and C by its type, of mma.m8n8k4 with f16: four products at once, each of 4 lanes and those 16 further."""
     four, eight = np.arange(4), np.arange(8)
     stack, half = _GROUP % 4, _LANE // 16
-    one, other = _MEMBER + 4 * half, four + 4 * half
-    a = one * 4 + four if a_layout == "row" else other * 4 + _MEMBER
-    b = _MEMBER * 8 + other if b_layout == "row" else four * 8 + one
+    row_of_lane, other = _MEMBER + 4 * half, four + 4 * half
+    a = row_of_lane * 4 + four if a_layout == "row" else other * 4 + _MEMBER
+    b = _MEMBER * 8 + other if b_layout == "row" else four * 8 + row_of_lane
     row, column = (_LANE & 1) + (eight & 2) + 4 * half, (eight & 4) + (_LANE & 2) + (eight & 1)
-    c = {"f16": one * 8 + eight, "f32": row * 8 + column}
+    c = {"f16": row_of_lane * 8 + eight, "f32": row * 8 + column}
     return (
         Fragment(stack * 32 + a, (4, 8, 4)),
         Fragment(stack * 32 + b, (4, 4, 8)),
-        {kind: Fragment(stack * 64 + places, (4, 8, 8)) for kind, places in c.items()},
+        {type_name: Fragment(stack * 64 + places, (4, 8, 8)) for type_name, places in c.items()},
     )
 
 
-def values_of(raw: np.ndarray, kind: str) -> np.ndarray:
-    """float64 values of the elements of type `kind` in unsigned integers; the last axis grows by what each holds.
+def values_of(raw: np.ndarray, type_name: str) -> np.ndarray:
+    """float64 values of the elements of type `type_name` in unsigned integers; the last axis grows by what each holds.
 
     Of tf32 the lower 13 bits are not looked at, as the hardware does it.
     """
     raw = np.ascontiguousarray(raw)
-    if kind == "tf32":
+    if type_name == "tf32":
         return (raw.view(np.uint32) & _TF32).view(np.float32).astype(np.float64)
-    if kind == "b1":
+    if type_name == "b1":
         return np.unpackbits(raw.view(np.uint8), axis=-1, bitorder="little").astype(np.float64)
-    if kind in ("s4", "u4"):
+    if type_name in ("s4", "u4"):
         pairs = np.stack((raw.view(np.uint8) & 15, raw.view(np.uint8) >> 4), axis=-1)
         nibbles = pairs.reshape(*pairs.shape[:-2], -1).astype(np.float64)
-        return np.where(nibbles > 7, nibbles - 16, nibbles) if kind == "s4" else nibbles
-    return np.asarray(raw.view(_DTYPES[kind]).astype(np.float64))
+        return np.where(nibbles > 7, nibbles - 16, nibbles) if type_name == "s4" else nibbles
+    return np.asarray(raw.view(_DTYPES[type_name]).astype(np.float64))
 
 
-def raw_of(values: np.ndarray, kind: str) -> np.ndarray:
-    """Registers of accumulators of type `kind`, rounded from float64; integers must fit."""
-    if kind == "f16":
+def raw_of(values: np.ndarray, type_name: str) -> np.ndarray:
+    """Registers of accumulators of type `type_name`, rounded from float64; integers must fit."""
+    if type_name == "f16":
         return np.ascontiguousarray(to_f16(values)).view(np.uint32)
-    rounded = np.ascontiguousarray(values.astype(_DTYPES[kind]))
-    result: np.ndarray = (canonical(rounded) if kind == "f32" else rounded).view(f"u{rounded.itemsize}")
+    rounded = np.ascontiguousarray(values.astype(_DTYPES[type_name]))
+    result: np.ndarray = (canonical(rounded) if type_name == "f32" else rounded).view(f"u{rounded.itemsize}")
     return result
 
 
@@ -193,32 +193,32 @@ RESULTS = {
 _PAIRS = ({"e4m3", "e5m2"}, {"s8", "u8"}, {"s4", "u4"})
 
 
-def check_types(given: Instruction, a: str, b: str, *results: str) -> None:
+def check_types(instr: Instruction, a: str, b: str, *results: str) -> None:
     """Raise for types that do not go together."""
-    if not (a == b or {a, b} in _PAIRS) or any(kind not in RESULTS.get(a, ()) for kind in results):
-        raise EmulationError(str(given))
+    if not (a == b or {a, b} in _PAIRS) or any(type_name not in RESULTS.get(a, ()) for type_name in results):
+        raise EmulationError(str(instr))
 
 
-def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, kind: str, modifiers: Sequence[str]) -> np.ndarray:
+def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_name: str, modifiers: Sequence[str]) -> np.ndarray:
     """A · B + C in float64, unrounded but for integers and f64.
 
     Parameters
     ----------
     a, b, c : numpy.ndarray
         Values, float64, (…, m, k), (…, k, n) and (…, m, n).
-    kind : str
+    type_name : str
         PTX type of A's elements.
     modifiers : sequence of str
         Of the instruction: its rounding, ``satfinite``, ``xor``.
     """
     with np.errstate(all="ignore"):
-        if kind == "f64":
+        if type_name == "f64":
             return _chain(a, b, c, next((m for m in modifiers if m in MODES), "rn"))
         product = a @ b
         if "xor" in modifiers:
             product = a.sum(-1)[..., :, None] + b.sum(-2)[..., None, :] - 2 * product
         total = product + c
-        if kind not in INTEGERS:
+        if type_name not in INTEGERS:
             return np.asarray(total)
         # Exact so far: 256 products of 16 bits at most, and one integer of 32.
         if "satfinite" in modifiers:
@@ -252,21 +252,21 @@ def shape_of(modifiers: Sequence[str]) -> tuple[int, int, int]:
 # 8 · matrix + row has its address.
 
 
-def _form(given: Instruction, registers: Operand) -> tuple[int, bool]:
+def _form(instr: Instruction, registers: Operand) -> tuple[int, bool]:
     """Matrices that the instruction moves, and whether it transposes them."""
-    count = next((int(m[1:]) for m in given.modifiers if m in ("x1", "x2", "x4")), 1)
-    if "m8n8" not in given.modifiers or "b16" not in given.modifiers or len(parts(registers)) != count:
-        raise EmulationError(str(given))
-    return count, "trans" in given.modifiers
+    count = next((int(m[1:]) for m in instr.modifiers if m in ("x1", "x2", "x4")), 1)
+    if "m8n8" not in instr.modifiers or "b16" not in instr.modifiers or len(parts(registers)) != count:
+        raise EmulationError(str(instr))
+    return count, "trans" in instr.modifiers
 
 
 def _rows(
-    machine: Machine, address: Reader, frame: Frame, index: Index, given: Instruction, count: int
+    machine: Machine, address: Reader, frame: Frame, index: Index, instr: Instruction, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Addresses in shared memory of the rows of `count` matrices of each warp, and the lanes that named them."""
     lanes = np.arange(machine.lanes) if index is None else index
     addresses = address(frame, index, machine).reshape(-1, WARP)[:, : 8 * count].reshape(-1)
-    if space_of(given) == "generic":
+    if space_of(instr) == "generic":
         if (addresses < np.uint64(SHARED_WINDOW)).any():
             bad = int(addresses[np.flatnonzero(addresses < np.uint64(SHARED_WINDOW))[0]])
             raise AccessError(f"address {bad:#x} is not in shared memory")
@@ -281,45 +281,45 @@ def _transposed(words: np.ndarray) -> np.ndarray:
 
 
 @control("ldmatrix")
-def ldmatrix(given: Instruction, context: Context) -> Control:
-    target, source = given.operands
-    count, transposes = _form(given, target)
-    address, write = context.address(source, space_of(given)), table_writer(context, target)
+def ldmatrix(instr: Instruction, context: Context) -> Control:
+    target, source = instr.operands
+    count, transposes = _form(instr, target)
+    address, write = context.address(source, space_of(instr)), table_writer(context, target)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        addresses, lanes = _rows(machine, address, frame, index, given, count)
+        addresses, lanes = _rows(machine, address, frame, index, instr, count)
         words = machine.memory.load("shared", addresses, CHUNK, lanes).view(np.uint32).reshape(-1, count, WARP)
         write(frame, index, (_transposed(words) if transposes else words).swapaxes(1, 2))
 
-    return aligned(given, step)
+    return aligned(instr, step)
 
 
 @control("stmatrix")
-def stmatrix(given: Instruction, context: Context) -> Control:
-    target, source = given.operands
-    count, transposes = _form(given, source)
-    address, read = context.address(target, space_of(given)), table_reader(context, source)
+def stmatrix(instr: Instruction, context: Context) -> Control:
+    target, source = instr.operands
+    count, transposes = _form(instr, source)
+    address, read = context.address(target, space_of(instr)), table_reader(context, source)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        addresses, lanes = _rows(machine, address, frame, index, given, count)
+        addresses, lanes = _rows(machine, address, frame, index, instr, count)
         words = np.ascontiguousarray(read(frame, index, machine).swapaxes(1, 2))
         rows = (_transposed(words) if transposes else words).view(CHUNK).reshape(-1)
         machine.memory.store("shared", addresses, rows, lanes)
 
-    return aligned(given, step)
+    return aligned(instr, step)
 
 
 @control("movmatrix")
-def movmatrix(given: Instruction, context: Context) -> Control:
-    target, source = given.operands
-    if given.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
-        raise EmulationError(str(given))
+def movmatrix(instr: Instruction, context: Context) -> Control:
+    target, source = instr.operands
+    if instr.modifiers != ("sync", "aligned", "m8n8", "trans", "b16"):
+        raise EmulationError(str(instr))
     write, read = table_writer(context, target), table_reader(context, source)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         write(frame, index, _transposed(read(frame, index, machine)[..., 0]))
 
-    return aligned(given, step)
+    return aligned(instr, step)
 
 
 # ── mma ──
@@ -336,51 +336,56 @@ _MMA_SHAPES = {
 _MMA_QUALIFIERS = {"mma", "sync", "aligned", "row", "col", "satfinite", "rn", "rz", "rm", "rp", "xor", "and", "popc"}
 
 
-def check_form(given: Instruction, types: Sequence[str], shapes: dict[str, set[str]]) -> None:
+def check_form(instr: Instruction, types: Sequence[str], shapes: dict[str, set[str]]) -> None:
     """Raise for a form that there is not; `types` are those of D, A, B and C."""
     to, a, b, c = types
-    check_types(given, a, b, c, to)
-    rest = {m for m in given.modifiers if m not in _MMA_QUALIFIERS and m not in BITS}
+    check_types(instr, a, b, c, to)
+    rest = {m for m in instr.modifiers if m not in _MMA_QUALIFIERS and m not in BITS}
     if len(rest) != 1 or not rest <= shapes[a]:
-        raise EmulationError(str(given))
+        raise EmulationError(str(instr))
 
 
 @control("mma")
-def mma(given: Instruction, context: Context) -> Control:
-    types = types_of(given.modifiers)
-    check_form(given, types, _MMA_SHAPES)
-    to, kind, _, of_c = types
-    m, n, k = shape_of(given.modifiers)
-    layouts = [layout for layout in given.modifiers if layout in ("row", "col")]
-    if (kind, m) == ("f16", 8):
+def mma(instr: Instruction, context: Context) -> Control:
+    types = types_of(instr.modifiers)
+    check_form(instr, types, _MMA_SHAPES)
+    to, type_name, _, of_c = types
+    m, n, k = shape_of(instr.modifiers)
+    layouts = [layout for layout in instr.modifiers if layout in ("row", "col")]
+    if (type_name, m) == ("f16", 8):
         a, b, by_type = quad_pair_fragments(*layouts)
-        return aligned(given, product(given, context, types, a, b, by_type[of_c], by_type[to]))
+        return aligned(instr, product(instr, context, types, a, b, by_type[of_c], by_type[to]))
     if layouts != ["row", "col"]:
-        raise EmulationError(str(given))
+        raise EmulationError(str(instr))
     c = c_fragment(m, n)
-    return aligned(given, product(given, context, types, a_fragment(m, k, kind), b_fragment(k, n, kind), c, c))
+    return aligned(
+        instr, product(instr, context, types, a_fragment(m, k, type_name), b_fragment(k, n, type_name), c, c)
+    )
 
 
 def product(
-    given: Instruction, context: Context, types: Sequence[str], a: Fragment, b: Fragment, c: Fragment, d: Fragment
+    instr: Instruction, context: Context, types: Sequence[str], a: Fragment, b: Fragment, c: Fragment, d: Fragment
 ) -> Step:
     """A step of D = A · B + C with the registers of the four laid out as given."""
-    to, *kinds = types
-    target, *sources = given.operands
+    to, *input_types = types
+    target, *sources = instr.operands
     fragments = (a, b, c)
-    for operand, kind, fragment in zip(given.operands, types, (d, *fragments), strict=True):
-        if len(parts(operand)) * packed(kind) != fragment.places.shape[1]:
-            raise EmulationError(f"{len(parts(operand))} registers for a matrix of {fragment.shape} in {kind}")
-    reads = [table_reader(context, source, register_bits(kind)) for source, kind in zip(sources, kinds, strict=True)]
+    for operand, type_name, fragment in zip(instr.operands, types, (d, *fragments), strict=True):
+        if len(parts(operand)) * packed(type_name) != fragment.places.shape[1]:
+            raise EmulationError(f"{len(parts(operand))} registers for a matrix of {fragment.shape} in {type_name}")
+    reads = [
+        table_reader(context, source, register_bits(type_name))
+        for source, type_name in zip(sources, input_types, strict=True)
+    ]
     write = table_writer(context, target, register_bits(to))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         with np.errstate(all="ignore"):
             first, second, addend = (
-                fragment.gather(values_of(read(frame, index, machine), kind))
-                for fragment, read, kind in zip(fragments, reads, kinds, strict=True)
+                fragment.gather(values_of(read(frame, index, machine), type_name))
+                for fragment, read, type_name in zip(fragments, reads, input_types, strict=True)
             )
-            result = multiply_add(first, second, addend, kinds[0], given.modifiers)
+            result = multiply_add(first, second, addend, input_types[0], instr.modifiers)
             write(frame, index, raw_of(d.scatter(result), to))
 
     return step
@@ -400,63 +405,63 @@ Addresses: TypeAlias = Callable[[Frame, Index, Machine], tuple[np.ndarray, np.nd
 
 
 @control("wmma")
-def wmma(given: Instruction, context: Context) -> Control:
-    if given.modifiers[0] == "load":
-        return _load(given, context)
-    if given.modifiers[0] == "store":
-        return _store(given, context)
-    types = types_of(given.modifiers)
+def wmma(instr: Instruction, context: Context) -> Control:
+    if instr.modifiers[0] == "load":
+        return _load(instr, context)
+    if instr.modifiers[0] == "store":
+        return _store(instr, context)
+    types = types_of(instr.modifiers)
     if len(types) == 2:
         # Of halves only D and C are named.
         types = [types[0], "f16", "f16", types[1]]
-    check_form(given, types, _WMMA_SHAPES)
-    m, n, k = shape_of(given.modifiers)
-    held_a, held_b = (len(parts(operand)) * packed(types[1]) for operand in given.operands[1:3])
+    check_form(instr, types, _WMMA_SHAPES)
+    m, n, k = shape_of(instr.modifiers)
+    held_a, held_b = (len(parts(operand)) * packed(types[1]) for operand in instr.operands[1:3])
     a, b = a_fragment(m, k, types[1]).repeated(held_a), b_fragment(k, n, types[1]).repeated(held_b)
-    return aligned(given, product(given, context, types, a, b, c_fragment(m, n), c_fragment(m, n)))
+    return aligned(instr, product(instr, context, types, a, b, c_fragment(m, n), c_fragment(m, n)))
 
 
-def _load(given: Instruction, context: Context) -> Control:
-    target, place, *stride = given.operands
-    (kind,) = types_of(given.modifiers)
-    bits = register_bits(kind)
-    addresses, unit = _in_memory(given, context, kind, len(parts(target)) * packed(kind), place, stride)
+def _load(instr: Instruction, context: Context) -> Control:
+    target, place, *stride = instr.operands
+    (type_name,) = types_of(instr.modifiers)
+    bits = register_bits(type_name)
+    addresses, unit = _in_memory(instr, context, type_name, len(parts(target)) * packed(type_name), place, stride)
     write = table_writer(context, target, bits)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         where, lanes = addresses(frame, index, machine)
-        write(frame, index, machine.memory.load(space_of(given), where, unit, lanes).view(f"u{bits // 8}"))
+        write(frame, index, machine.memory.load(space_of(instr), where, unit, lanes).view(f"u{bits // 8}"))
 
-    return aligned(given, step)
+    return aligned(instr, step)
 
 
-def _store(given: Instruction, context: Context) -> Control:
-    place, source, *stride = given.operands
-    (kind,) = types_of(given.modifiers)
-    addresses, unit = _in_memory(given, context, kind, len(parts(source)) * packed(kind), place, stride)
-    read = table_reader(context, source, register_bits(kind))
+def _store(instr: Instruction, context: Context) -> Control:
+    place, source, *stride = instr.operands
+    (type_name,) = types_of(instr.modifiers)
+    addresses, unit = _in_memory(instr, context, type_name, len(parts(source)) * packed(type_name), place, stride)
+    read = table_reader(context, source, register_bits(type_name))
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         where, lanes = addresses(frame, index, machine)
-        machine.memory.store(space_of(given), where, read(frame, index, machine).reshape(-1).view(unit), lanes)
+        machine.memory.store(space_of(instr), where, read(frame, index, machine).reshape(-1).view(unit), lanes)
 
-    return aligned(given, step)
+    return aligned(instr, step)
 
 
 def _in_memory(
-    given: Instruction, context: Context, kind: str, elements: int, place: Operand, strides: list[Operand]
+    instr: Instruction, context: Context, type_name: str, elements: int, place: Operand, strides: list[Operand]
 ) -> tuple[Addresses, np.dtype]:
     """Addresses of the `elements` that each lane loads or stores, and their dtype there."""
-    which, by_rows = given.modifiers[1], "row" in given.modifiers
+    matrix, by_rows = instr.modifiers[1], "row" in instr.modifiers
     # Less than a byte each, they lie along A's rows or B's columns: a register's worth is taken as one.
-    group = packed(kind) if BITS[kind] < 8 else 1
-    if group > 1 and (which, by_rows) not in (("a", True), ("b", False)):
-        raise EmulationError(str(given))
-    fragment = _fragment(given, kind, group).repeated(elements // group)
+    group = packed(type_name) if BITS[type_name] < 8 else 1
+    if group > 1 and (matrix, by_rows) not in (("a", True), ("b", False)):
+        raise EmulationError(str(instr))
+    fragment = _fragment(instr, type_name, group).repeated(elements // group)
     row, column = np.divmod(fragment.places, fragment.shape[1])
     along, across = (column, row) if by_rows else (row, column)
-    unit = np.dtype(f"u{BITS[kind] * group // 8}")
-    base = context.address(place, space_of(given))
+    unit = np.dtype(f"u{BITS[type_name] * group // 8}")
+    base = context.address(place, space_of(instr))
     pitch = context.read(strides[0], "u32") if strides else None
     packed_rows = fragment.shape[1 if by_rows else 0]
 
@@ -473,16 +478,16 @@ def _in_memory(
     return addresses, unit
 
 
-def _fragment(given: Instruction, kind: str, group: int) -> Fragment:
+def _fragment(instr: Instruction, type_name: str, group: int) -> Fragment:
     """The matrix that is loaded or stored, in groups of elements that are taken as one."""
-    m, n, k = shape_of(given.modifiers)
-    which, unit = given.modifiers[1], kind if group == 1 else "tf32"
-    factors = [kind] if which in "ab" else [factor for factor, results in RESULTS.items() if kind in results]
+    m, n, k = shape_of(instr.modifiers)
+    matrix, unit = instr.modifiers[1], type_name if group == 1 else "tf32"
+    factors = [type_name] if matrix in "ab" else [factor for factor, results in RESULTS.items() if type_name in results]
     if all(f"m{m}n{n}k{k}" not in _WMMA_SHAPES.get(factor, ()) for factor in factors):
-        raise EmulationError(str(given))
-    if which == "a":
+        raise EmulationError(str(instr))
+    if matrix == "a":
         return a_fragment(m, k // group, unit)
-    return b_fragment(k // group, n, unit) if which == "b" else c_fragment(m, n)
+    return b_fragment(k // group, n, unit) if matrix == "b" else c_fragment(m, n)
 
 
 # ── wgmma, of shared memory ──
@@ -491,7 +496,7 @@ def _fragment(given: Instruction, kind: str, group: int) -> Fragment:
 # reads its accumulators before wgmma.wait_group gets them here, and garbage on a GPU.
 
 _ROWS, _DEPTH_BYTES = 64, 32
-_KINDS = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})
+_FACTOR_TYPES = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})
 _WGMMA_QUALIFIERS = {"mma_async", "sync", "aligned", "satfinite", "and", "popc"}
 
 #: Chunks of 16 bytes that lie side by side in a swizzle atom, and the bits of an address that a swizzle changes, by the
@@ -504,14 +509,14 @@ _Load = Callable[[Frame, Index, Machine], np.ndarray]
 
 
 @control("wgmma")
-def wgmma(given: Instruction, context: Context) -> Control:
-    if given.modifiers[0] in ("fence", "commit_group", "wait_group"):
+def wgmma(instr: Instruction, context: Context) -> Control:
+    if instr.modifiers[0] in ("fence", "commit_group", "wait_group"):
         return lambda machine, frame, index, active, here: True
-    to, of_a, of_b = types_of(given.modifiers)
-    _check(given, of_a)
-    check_types(given, of_a, of_b, to)
-    _, n, k = shape_of(given.modifiers)
-    target, a, b, scale_d, *rest = given.operands
+    to, of_a, of_b = types_of(instr.modifiers)
+    _check(instr, of_a)
+    check_types(instr, of_a, of_b, to)
+    _, n, k = shape_of(instr.modifiers)
+    target, a, b, scale_d, *rest = instr.operands
     signs = [constant_of(operand) for operand in rest[:2]] or [1, 1]
     if any(sign not in (1, -1) for sign in signs):
         raise EmulationError(f"a factor is multiplied by 1 or -1, not by {signs}")
@@ -524,57 +529,63 @@ def wgmma(given: Instruction, context: Context) -> Control:
     read, write, keeps = table_reader(context, target), table_writer(context, target), context.read(scale_d, "pred")
     fragment = c_fragment(_ROWS // 4, n)
     if len(parts(target)) * packed(to) != fragment.places.shape[1]:
-        raise EmulationError(f"{len(parts(target))} registers for D of {given}")
+        raise EmulationError(f"{len(parts(target))} registers for D of {instr}")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         with np.errstate(all="ignore"):
             before = fragment.gather(values_of(read(frame, index, machine), to)).reshape(-1, _ROWS, n)
-            kept = uniform(of_lanes(keeps, frame, index, machine), "predicate scale-d", WARPGROUP)
-            before = np.where(kept[:, None, None], before, 0.0)
+            keeps_d = uniform(of_lanes(keeps, frame, index, machine), "predicate scale-d", WARPGROUP)
+            before = np.where(keeps_d[:, None, None], before, 0.0)
             first, second = load_a(frame, index, machine) * signs[0], load_b(frame, index, machine) * signs[1]
-            result = multiply_add(first, second.swapaxes(1, 2), before, of_a, given.modifiers)
+            result = multiply_add(first, second.swapaxes(1, 2), before, of_a, instr.modifiers)
             write(frame, index, raw_of(fragment.scatter(result.reshape(-1, _ROWS // 4, n)), to))
 
-    return aligned(given, step, WARPGROUP)
+    return aligned(instr, step, WARPGROUP)
 
 
-def _check(given: Instruction, kind: str) -> None:
+def _check(instr: Instruction, type_name: str) -> None:
     """Raise for a form that there is not."""
-    m, n, k = shape_of(given.modifiers)
-    rest = [modifier for modifier in given.modifiers if modifier not in _WGMMA_QUALIFIERS and modifier not in BITS]
+    m, n, k = shape_of(instr.modifiers)
+    rest = [modifier for modifier in instr.modifiers if modifier not in _WGMMA_QUALIFIERS and modifier not in BITS]
     # Integers take steps of 16 columns, and 8 and 24.
-    columns = 8 <= n <= 256 and n % (16 if kind in INTEGERS and n not in (8, 24) else 8) == 0
-    if len(rest) != 1 or kind not in _KINDS or m != _ROWS or k * BITS[kind] != 8 * _DEPTH_BYTES or not columns:
-        raise EmulationError(str(given))
+    columns = 8 <= n <= 256 and n % (16 if type_name in INTEGERS and n not in (8, 24) else 8) == 0
+    if (
+        len(rest) != 1
+        or type_name not in _FACTOR_TYPES
+        or m != _ROWS
+        or k * BITS[type_name] != 8 * _DEPTH_BYTES
+        or not columns
+    ):
+        raise EmulationError(str(instr))
 
 
-def _from_registers(context: Context, operand: Operand, depth: int, kind: str) -> _Load:
+def _from_registers(context: Context, operand: Operand, depth: int, type_name: str) -> _Load:
     """A in registers: each warp has 16 rows."""
-    read, fragment = table_reader(context, operand), a_fragment(_ROWS // 4, depth, kind)
+    read, fragment = table_reader(context, operand), a_fragment(_ROWS // 4, depth, type_name)
 
     def load(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-        return fragment.gather(values_of(read(frame, index, machine), kind)).reshape(-1, _ROWS, depth)
+        return fragment.gather(values_of(read(frame, index, machine), type_name)).reshape(-1, _ROWS, depth)
 
     return load
 
 
-def _from_shared(context: Context, operand: Operand, rows: int, kind: str, transposed: bool) -> _Load:
+def _from_shared(context: Context, operand: Operand, rows: int, type_name: str, transposed: bool) -> _Load:
     """A, or B with its columns as rows, in shared memory where a matrix descriptor says: PTX ISA 9.7.15.5.1."""
-    if transposed and BITS[kind] != 16:
-        raise EmulationError(f"{kind} cannot be transposed")
+    if transposed and BITS[type_name] != 16:
+        raise EmulationError(f"{type_name} cannot be transposed")
     descriptor = context.read(operand, "b64")
 
     def load(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-        given = uniform(of_lanes(descriptor, frame, index, machine), "matrix descriptor", WARPGROUP)
-        chunks = _chunks(given, rows, transposed)
+        descriptors = uniform(of_lanes(descriptor, frame, index, machine), "matrix descriptor", WARPGROUP)
+        chunks = _chunks(descriptors, rows, transposed)
         lanes = (np.arange(machine.lanes) if index is None else index)[::WARPGROUP]
         lane = np.broadcast_to(lanes[:, None, None], chunks.shape).reshape(-1)
         raw = machine.memory.load("shared", chunks.reshape(-1), CHUNK, lane).view(np.uint64)
-        values = values_of(raw.reshape(*chunks.shape[:2], -1), kind)
+        values = values_of(raw.reshape(*chunks.shape[:2], -1), type_name)
         if transposed:
             # Eight rows of a k in a chunk, the k of eight rows one after another.
-            values = values.reshape(given.size, rows // 8, -1, 8).swapaxes(2, 3)
-        return values.reshape(given.size, rows, -1)
+            values = values.reshape(descriptors.size, rows // 8, -1, 8).swapaxes(2, 3)
+        return values.reshape(descriptors.size, rows, -1)
 
     return load
 
@@ -584,11 +595,11 @@ def _chunks(descriptor: np.ndarray, rows: int, transposed: bool) -> np.ndarray:
 
     (warpgroups, rows, 2) where k runs along chunks; (warpgroups, rows / 8, 16) with one k in each where rows do.
     """
-    given = descriptor.astype(np.int64)[:, None, None]
-    start, leading, stride = (((given >> bit) & 0x3FFF) << 4 for bit in (0, 16, 32))
-    if ((given >> 49) & 7).any():
+    bits = descriptor.astype(np.int64)[:, None, None]
+    start, leading, stride = (((bits >> bit) & 0x3FFF) << 4 for bit in (0, 16, 32))
+    if ((bits >> 49) & 7).any():
         raise EmulationError("a matrix descriptor with a base offset is not emulated")
-    mode = (given >> 62) & 3
+    mode = (bits >> 62) & 3
     atom, plain = _ATOM[mode], mode == 0
     if transposed:
         row, k = np.arange(rows // 8)[:, None], np.arange(16)

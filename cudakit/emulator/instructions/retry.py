@@ -35,7 +35,7 @@ class Retry:
     chain : tuple of (int, int, Step or None)
         Those that the value to store depends on: a step; or the numbers of two registers, the second copied to the
         first.
-    given : tuple of int
+    inputs : tuple of int
         Registers that these read and do not write.
     exits : tuple of (int, bool)
         Registers, and with what in them a lane leaves the loop without trying again.
@@ -45,7 +45,7 @@ class Retry:
 
     steps: tuple[Step, ...]
     chain: tuple[tuple[int, int, Step | None], ...]
-    given: tuple[int, ...]
+    inputs: tuple[int, ...]
     exits: tuple[tuple[int, bool], ...]
     result: int
     value: int
@@ -83,53 +83,53 @@ class Retry:
             return
         positions = lost if isinstance(lanes, slice) else lanes[lost]
         chosen = positions if index is None else index[positions]
-        found, tries = np.empty(lost.size, old.dtype), np.empty(lost.size, bool)
+        values, tries = np.empty(lost.size, old.dtype), np.empty(lost.size, bool)
         for start, stop in zip(starts, [*starts[1:], where.size], strict=True):
             element = where[start]
             part = slice(start, stop)
-            found[part], tries[part], view[element] = self._in_turn(frame, chosen[part], machine, view[element])
-        old[lost] = found
+            values[part], tries[part], view[element] = self._in_turn(frame, chosen[part], machine, view[element])
+        old[lost] = values
         # Those that leave do so by themselves, when they have seen what they are given. Lanes are ascending for a step.
         order = np.argsort(chosen[tries])
-        chosen, found = chosen[tries][order], found[tries][order]
+        chosen, values = chosen[tries][order], values[tries][order]
         if chosen.size == 0:
             return
-        held = frame.registers[self.result]
-        stored = np.full(frame.lanes, held[0]) if held.size == 1 else held.copy()
-        stored[chosen] = found.view(stored.dtype)
+        result_register = frame.registers[self.result]
+        stored = np.full(frame.lanes, result_register[0]) if result_register.size == 1 else result_register.copy()
+        stored[chosen] = values.view(stored.dtype)
         frame.registers[self.result] = stored
         for step in self.steps:
             step(frame, chosen, machine)
 
     def _in_turn(
-        self, frame: Frame, lanes: np.ndarray, machine: Machine, held: Any
+        self, frame: Frame, lanes: np.ndarray, machine: Machine, memory_value: Any
     ) -> tuple[np.ndarray, list[bool], Any]:
-        """What each lane reads, one after the other, where memory holds `held`; whether it tries once more then.
+        """What each lane reads, one after the other, where memory holds `memory_value`; whether it tries once more then.
 
         And what memory holds after the last.
         """
-        one = Frame(1, list(frame.registers), frame.local_base, {}, frame.return_to)
-        registers = one.registers
-        varying = [(number, registers[number][lanes]) for number in self.given if registers[number].size > 1]
-        current = np.array([held]).view(registers[self.result].dtype)
-        seen, tries = [], []
+        lane_frame = Frame(1, list(frame.registers), frame.local_base, {}, frame.return_to)
+        registers = lane_frame.registers
+        varying = [(number, registers[number][lanes]) for number in self.inputs if registers[number].size > 1]
+        current = np.array([memory_value]).view(registers[self.result].dtype)
+        reads, tries = [], []
         for position in range(lanes.size):
             for number, values in varying:
                 registers[number] = values[position : position + 1]
             registers[self.result] = current
-            seen.append(current)
+            reads.append(current)
             for target, source, step in self.chain:
                 if step is None:
                     registers[target] = registers[source]
                 else:
-                    step(one, None, machine)
+                    step(lane_frame, None, machine)
             tries.append(not any(registers[number][0] == leaves for number, leaves in self.exits))
             if tries[-1]:
                 current = registers[self.value]
-        return np.concatenate(seen).view(held.dtype), tries, current.view(held.dtype)[0]
+        return np.concatenate(reads).view(memory_value.dtype), tries, current.view(memory_value.dtype)[0]
 
 
-def retry_of(given: Instruction, context: Context, kind: str) -> Retry | None:
+def retry_of(instr: Instruction, context: Context, type_name: str) -> Retry | None:
     """The round of the loop around a compare-and-swap; None where it is none that can be run so.
 
     Its other branches leave it, and every other instruction computes registers of a lane from those of the same lane,
@@ -137,16 +137,16 @@ def retry_of(given: Instruction, context: Context, kind: str) -> Retry | None:
     The loop ends when the compare-and-swap gave what it compared with, and goes on with comparing with what it gave.
     """
     code, labels = context.function.code, context.function.labels
-    place = next(number for number, other in enumerate(code) if other is given)
+    place = next(number for number, other in enumerate(code) if other is instr)
     back = next((number for number in range(place, len(code)) if _goes_back(code[number], labels, place)), None)
-    result, _, compared, value = (*given.operands, None, None)[:4]
-    if back is None or given.guard is not None:
+    result, _, compared, value = (*instr.operands, None, None)[:4]
+    if back is None or instr.guard is not None:
         return None
     (target,) = code[back].operands
     guard, start = code[back].guard, labels[target.name] if isinstance(target, Symbol) else back
     if guard is None or any(start < label <= back for label in labels.values()):
         return None
-    numbers = [n for operand in (result, compared, value) if (n := _plain(operand, context, kind)) is not None]
+    numbers = [n for operand in (result, compared, value) if (n := _plain(operand, context, type_name)) is not None]
     after, before = code[place + 1 : back], code[start:place]
     if len(numbers) < 3 or not _ends(after, guard, result, compared):
         return None
@@ -157,49 +157,54 @@ def retry_of(given: Instruction, context: Context, kind: str) -> Retry | None:
             if other.guard is None or not isinstance(away, Symbol) or start <= labels[away.name] <= back:
                 return None
             exits.append((context.numbers[other.guard[0].name], not other.guard[1]))
-    round_ = [_as_copy(other, given, kind) for other in (*after, *before) if other.opcode != "bra"]
-    made = [decode(other, context).step for other in round_]
-    steps = [step for step in made if step is not None and step in context.elementwise]
+    round_ = [_as_copy(other, instr, type_name) for other in (*after, *before) if other.opcode != "bra"]
+    decoded_steps = [decode(other, context).step for other in round_]
+    steps = [step for step in decoded_steps if step is not None and step in context.elementwise]
     if len(steps) < len(round_) or any(other.guard is not None for other in round_):
         return None
-    if not set(registers_in(given.operands[1])).isdisjoint(other.operands[0] for other in round_):
+    if not set(registers_in(instr.operands[1])).isdisjoint(other.operands[0] for other in round_):
         return None
-    return _made(round_, steps, tuple(exits), context, *numbers)
+    return _record(round_, steps, tuple(exits), context, *numbers)
 
 
-def _as_copy(given: Instruction, swap: Instruction, kind: str) -> Instruction:
+def _as_copy(instr: Instruction, swap: Instruction, type_name: str) -> Instruction:
     """A load of what a compare-and-swap is of as a copy of what it gave; any other instruction as it is."""
-    if given.opcode != "ld" or given.operands[1:] != swap.operands[1:2] or type_of(given)[1:] != kind[1:]:
-        return given
-    return replace(given, opcode="mov", modifiers=(kind,), operands=(given.operands[0], swap.operands[0]))
+    if instr.opcode != "ld" or instr.operands[1:] != swap.operands[1:2] or type_of(instr)[1:] != type_name[1:]:
+        return instr
+    return replace(instr, opcode="mov", modifiers=(type_name,), operands=(instr.operands[0], swap.operands[0]))
 
 
-def _goes_back(given: Instruction, labels: dict[str, int], place: int) -> bool:
+def _goes_back(instr: Instruction, labels: dict[str, int], place: int) -> bool:
     """Whether it is a branch to an instruction at or before a place."""
-    return given.opcode == "bra" and any(
-        labels.get(o.name, place + 1) <= place for o in given.operands if isinstance(o, Symbol)
+    return instr.opcode == "bra" and any(
+        labels.get(o.name, place + 1) <= place for o in instr.operands if isinstance(o, Symbol)
     )
 
 
-def _plain(operand: Operand | None, context: Context, kind: str) -> int | None:
+def _plain(operand: Operand | None, context: Context, type_name: str) -> int | None:
     """Number of a register that is as wide as the type."""
     number = context.numbers.get(operand.name) if isinstance(operand, Register) else None
-    return number if number is not None and context.storage[number] == DTYPES[kind] else None
+    return number if number is not None and context.storage[number] == DTYPES[type_name] else None
 
 
 def _ends(after: Sequence[Instruction], guard: tuple[Register, bool], result: Any, compared: Any) -> bool:
     """Whether the loop goes on just where the compare-and-swap did not give what it compared with."""
     changed: set[Operand] = set()
-    for given in after:
-        if given.operands[0] == guard[0]:
-            wanted = ("eq" if guard[1] else "ne",)
-            same = set(given.operands[1:]) == {result, compared} and changed.isdisjoint((result, compared))
-            return given.opcode == "setp" and given.modifiers[:1] == wanted and given.modifiers[-1][0] in "bus" and same
-        changed.add(given.operands[0])
+    for instr in after:
+        if instr.operands[0] == guard[0]:
+            comparison = ("eq" if guard[1] else "ne",)
+            same = set(instr.operands[1:]) == {result, compared} and changed.isdisjoint((result, compared))
+            return (
+                instr.opcode == "setp"
+                and instr.modifiers[:1] == comparison
+                and instr.modifiers[-1][0] in "bus"
+                and same
+            )
+        changed.add(instr.operands[0])
     return False
 
 
-def _made(
+def _record(
     round_: Sequence[Instruction],
     steps: Sequence[Step],
     exits: tuple[tuple[int, bool], ...],
@@ -211,13 +216,13 @@ def _made(
     """The record of a round, whose instructions compute registers only."""
     rows: list[tuple[int, list[int], Step | None]] = []
     same = {result: result}  # registers that hold what the compare-and-swap gave
-    for given, step in zip(round_, steps, strict=True):
-        target, *sources = given.operands
+    for instr, step in zip(round_, steps, strict=True):
+        target, *sources = instr.operands
         if not isinstance(target, Register) or any(_is_odd(operand, context) for operand in sources):
             return None
         number = context.numbers[target.name]
         read = [context.numbers[register.name] for operand in sources for register in registers_in(operand)]
-        copies = given.opcode == "mov" and len(read) == 1 and context.storage[number] == context.storage[read[0]]
+        copies = instr.opcode == "mov" and len(read) == 1 and context.storage[number] == context.storage[read[0]]
         rows.append((number, read, None if copies else step))
         same.pop(number, None)
         if copies and read[0] in same:

@@ -60,12 +60,12 @@ def direct(raw: Any, too_high: Any, too_low: Any, mode: str) -> Any:
     """
     if mode == "rn":
         return raw
-    one = raw.dtype.type(1)
-    negative = (raw >> raw.dtype.type(8 * raw.dtype.itemsize - 1)) == one
+    unit = raw.dtype.type(1)
+    negative = (raw >> raw.dtype.type(8 * raw.dtype.itemsize - 1)) == unit
     if mode == "rz":
         return raw - np.where(negative, too_low, too_high).astype(raw.dtype)
     wrong, outward = (too_high, negative) if mode == "rm" else (too_low, ~negative)
-    return np.where(wrong, np.where(outward, raw + one, raw - one), raw)
+    return np.where(wrong, np.where(outward, raw + unit, raw - unit), raw)
 
 
 def two_sum(a: Any, b: Any) -> tuple[Any, Any]:
@@ -96,8 +96,8 @@ def odd_sum(a: Any, b: Any) -> Any:
     fix = (e != 0) & ((raw & np.uint64(1)) == 0) & np.isfinite(s)
     if not fix.any():
         return s
-    one = np.uint64(1)
-    return np.where(fix, np.where((e > 0) == (s > 0), raw + one, raw - one), raw).view(np.float64)
+    unit = np.uint64(1)
+    return np.where(fix, np.where((e > 0) == (s > 0), raw + unit, raw - unit), raw).view(np.float64)
 
 
 def to_f32(values: Any, mode: str = "rn") -> Any:

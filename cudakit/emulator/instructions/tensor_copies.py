@@ -72,9 +72,9 @@ def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: 
             limit, stride = int(record["shape"][dimension]), int(record["strides"][dimension - 1])
         else:
             places, limit, stride = starts[:, None] + np.arange(0, inner, width), extent, 1
-        held = (places >= 0) & (places < limit)
+        in_extent = (places >= 0) & (places < limit)
         addresses = (addresses[:, :, None] + (places * stride)[:, None, :]).reshape(places.shape[0], -1)
-        inside = (inside[:, :, None] & held[:, None, :]).reshape(addresses.shape)
+        inside = (inside[:, :, None] & in_extent[:, None, :]).reshape(addresses.shape)
     return _Boxes(addresses.astype(np.uint64), inside, dtype)
 
 
@@ -91,14 +91,14 @@ def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray
     return addresses
 
 
-def _read_maps(context: Context, given: Instruction, operand: Operand) -> Reader:
+def _read_maps(context: Context, instr: Instruction, operand: Operand) -> Reader:
     """A function that gives the `_Part` of each distinct map; coordinates are read with it."""
     if not isinstance(operand, Address) or not operand.coordinates or not isinstance(operand.coordinates[0], Group):
-        raise EmulationError(f"{given} without coordinates")
-    rank = int(next(part for part in given.modifiers if part[1:] == "d")[0])
+        raise EmulationError(f"{instr} without coordinates")
+    rank = int(next(part for part in instr.modifiers if part[1:] == "d")[0])
     items = operand.coordinates[0].items
     if len(items) != rank:
-        raise EmulationError(f"{given} takes {rank} coordinates, not {len(items)}")
+        raise EmulationError(f"{instr} takes {rank} coordinates, not {len(items)}")
     address, reads = context.address(operand, "generic"), [context.read(item, "s32") for item in items]
 
     def parts(frame: Frame, index: Index, machine: Machine) -> Iterator[_Part]:
@@ -111,36 +111,36 @@ def _read_maps(context: Context, given: Instruction, operand: Operand) -> Reader
             if record["magic"] != MAGIC:
                 raise EmulationError(f"no tensor map that ck.tensor_map made of a NumPy array is at {int(start):#x}")
             if record["rank"] != rank:
-                raise EmulationError(f"{given} of a tensor map that has {record['rank']} dimensions")
+                raise EmulationError(f"{instr} of a tensor map that has {record['rank']} dimensions")
             positions = np.flatnonzero(where == start)
             yield _Part(positions, record, coordinates[positions].astype(np.int64))
 
     return parts
 
 
-def _check_form(given: Instruction) -> None:
-    modes = [part for part in given.modifiers if part.startswith(("im2col", "tile::"))]
+def _check_form(instr: Instruction) -> None:
+    modes = [part for part in instr.modifiers if part.startswith(("im2col", "tile::"))]
     if modes:
         raise EmulationError(f"the mode .{modes[0]} of tensor copies is not emulated")
 
 
 @instruction("cp.async.bulk.tensor")
-def tensor(given: Instruction, context: Context) -> Step:
-    _check_form(given)
-    to, _ = spaces(given)
-    return _store(given, context) if to == "global" else _load(given, context, to)
+def tensor(instr: Instruction, context: Context) -> Step:
+    _check_form(instr)
+    to, _ = spaces(instr)
+    return _store(instr, context) if to == "global" else _load(instr, context, to)
 
 
-def _load(given: Instruction, context: Context, to: str) -> Step:
-    target, source, *rest = given.operands
-    write_at, maps = context.address(target, to), _read_maps(context, given, source)
-    each = destinations(given, context, to, rest)
+def _load(instr: Instruction, context: Context, to: str) -> Step:
+    target, source, *rest = instr.operands
+    write_at, maps = context.address(target, to), _read_maps(context, instr, source)
+    destinations_of = destinations(instr, context, to, rest)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         lanes = np.arange(machine.lanes) if index is None else index
         targets = write_at(frame, index, machine)
         check_multiple(targets, _SHARED_ALIGNMENT, "destination")
-        reached = list(each(machine, frame, index, targets))
+        reached = list(destinations_of(machine, frame, index, targets))
         for positions, record, coordinates in maps(frame, index, machine):
             boxes = _boxes(record, coordinates, DTYPES[record["kind"].decode()].itemsize, False)
             for chosen, there, barriers in reached:
@@ -148,14 +148,14 @@ def _load(given: Instruction, context: Context, to: str) -> Step:
                 if mine.size:
                     own = _Boxes(boxes.addresses[mine], boxes.inside[mine], boxes.dtype)
                     _load_boxes(
-                        given, machine, to, lanes[positions[mine]], record, own, there[theirs], barriers[theirs]
+                        instr, machine, to, lanes[positions[mine]], record, own, there[theirs], barriers[theirs]
                     )
 
     return step
 
 
 def _load_boxes(
-    given: Instruction, machine: Machine, to: str, lanes: np.ndarray, record: np.void, boxes: _Boxes,
+    instr: Instruction, machine: Machine, to: str, lanes: np.ndarray, record: np.void, boxes: _Boxes,
     there: np.ndarray, barriers: np.ndarray,
 ) -> None:  # fmt: skip
     """Copy a box for each lane to its address in shared memory."""
@@ -166,18 +166,20 @@ def _load_boxes(
         data = np.zeros(inside.shape, boxes.dtype)
         if record["nan"]:
             data.view(np.uint16)[...] = _NAN
-        held = np.broadcast_to(lanes[some, None], inside.shape)
-        data[inside] = machine.memory.load("global", boxes.addresses[some][inside], boxes.dtype, held[inside])
-        machine.memory.store(to, where[some].reshape(-1), data.reshape(-1), held.reshape(-1))
+        target_addresses = np.broadcast_to(lanes[some, None], inside.shape)
+        data[inside] = machine.memory.load(
+            "global", boxes.addresses[some][inside], boxes.dtype, target_addresses[inside]
+        )
+        machine.memory.store(to, where[some].reshape(-1), data.reshape(-1), target_addresses.reshape(-1))
         complete(machine, to, barriers[some], lanes[some], there[some], boxes.bytes)
 
-    copies = _copies(given, "mbarrier", lanes, land, boxes, "global", boxes.addresses, to, where)
+    copies = _copies(instr, "mbarrier", lanes, land, boxes, "global", boxes.addresses, to, where)
     copies.barriers = numbers_of(machine, to, barriers, lanes)
     do(machine, copies)
 
 
 def _copies(
-    given: Instruction, awaited: Awaited, lanes: np.ndarray, land: Callable[[np.ndarray], None], boxes: _Boxes,
+    instr: Instruction, awaited: Awaited, lanes: np.ndarray, land: Callable[[np.ndarray], None], boxes: _Boxes,
     of: str, read: np.ndarray, to: str, written: np.ndarray,
 ) -> Copies:  # fmt: skip
     """Boxes, of which only what is inside the tensor is accessed in global memory."""
@@ -187,44 +189,44 @@ def _copies(
     for space, addresses in ((of, read), (to, written)):
         chosen = boxes.inside if space == "global" or of == "shared" else np.ones_like(boxes.inside)
         parts.append(Part(space, position[chosen], addresses[chosen], size))
-    return Copies(given, awaited, lanes, land, (parts[0],), (parts[1],))
+    return Copies(instr, awaited, lanes, land, (parts[0],), (parts[1],))
 
 
 @instruction("cp.reduce.async.bulk.tensor")
-def _store(given: Instruction, context: Context) -> Step:
+def _store(instr: Instruction, context: Context) -> Step:
     """A box of shared memory to a tensor, stored or reduced."""
-    _check_form(given)
-    target, source, *_ = given.operands
-    maps, read_at = _read_maps(context, given, target), context.address(source, "shared")
-    reduces = given.modifiers[0] == "reduce"
+    _check_form(instr)
+    target, source, *_ = instr.operands
+    maps, read_at = _read_maps(context, instr, target), context.address(source, "shared")
+    reduces = instr.modifiers[0] == "reduce"
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         lanes = np.arange(machine.lanes) if index is None else index
         sources = read_at(frame, index, machine)
         check_multiple(sources, _SHARED_ALIGNMENT, "source")
         for positions, record, coordinates in maps(frame, index, machine):
-            kind = record["kind"].decode()
+            type_name = record["kind"].decode()
             if (coordinates < 0).any():
                 # As above; a box that is read may begin there, and one that is written may end behind the tensor.
                 raise EmulationError(f"a box is written at {coordinates.min()}, before the tensor begins")
-            boxes = _boxes(record, coordinates, DTYPES[kind].itemsize, reduces)
+            boxes = _boxes(record, coordinates, DTYPES[type_name].itemsize, reduces)
             where = _in_shared(record, sources[positions], boxes)
             owner = lanes[positions]
 
             def land(
                 some: np.ndarray, boxes: _Boxes = boxes, where: np.ndarray = where, owner: np.ndarray = owner,
-                kind: str = kind,
+                type_name: str = type_name,
             ) -> None:  # fmt: skip
                 inside = boxes.inside[some]
-                held = np.broadcast_to(owner[some, None], inside.shape)[inside]
-                dtype, reduce = reduction(given, kind, "global") if reduces else (boxes.dtype, None)
-                data = machine.memory.load("shared", where[some][inside], dtype, held)
+                target_addresses = np.broadcast_to(owner[some, None], inside.shape)[inside]
+                dtype, reduce = reduction(instr, type_name, "global") if reduces else (boxes.dtype, None)
+                data = machine.memory.load("shared", where[some][inside], dtype, target_addresses)
                 if reduce is not None:
-                    reduce(machine, boxes.addresses[some][inside], data, held)
+                    reduce(machine, boxes.addresses[some][inside], data, target_addresses)
                 else:
-                    machine.memory.store("global", boxes.addresses[some][inside], data, held)
+                    machine.memory.store("global", boxes.addresses[some][inside], data, target_addresses)
 
-            do(machine, _copies(given, "bulk", owner, land, boxes, "shared", where, "global", boxes.addresses))
+            do(machine, _copies(instr, "bulk", owner, land, boxes, "shared", where, "global", boxes.addresses))
 
     return step
 
@@ -241,26 +243,26 @@ _BY_DIMENSION = ("box_dim", "global_dim", "global_stride", "element_stride")
 #: PTX's numbers of element types, of swizzles and of what is filled with.
 _ELEMENT_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", None, "f64", "bf16")
 _CONSTANTS: dict[str, list[int | None]] = {
-    "elemtype": [int.from_bytes(kind.encode(), "little") if kind else None for kind in _ELEMENT_TYPES],
+    "elemtype": [int.from_bytes(type_name.encode(), "little") if type_name else None for type_name in _ELEMENT_TYPES],
     "swizzle_mode": list(EmulatedTensorMap.SWIZZLES.values()),
     "fill_mode": [0, 1],
 }
 
 
-def _value(given: Instruction, name: str, operand: Operand, context: Context) -> Reader:
+def _value(instr: Instruction, name: str, operand: Operand, context: Context) -> Reader:
     """A function that reads what the field becomes."""
     if name not in _CONSTANTS:
         return context.read(operand, _FIELDS[name][1])
-    known, code = _CONSTANTS[name], constant_of(operand)
-    value = known[code] if code < len(known) else None
+    values, code = _CONSTANTS[name], constant_of(operand)
+    value = values[code] if code < len(values) else None
     if value is None:
-        raise EmulationError(f"{given} to number {code}")
+        raise EmulationError(f"{instr} to number {code}")
     return lambda frame, index, machine: np.uint64(value)
 
 
 @instruction("tensormap.replace")
-def replace(given: Instruction, context: Context) -> Step:
-    name, (target, *rest) = given.modifiers[2], given.operands
+def replace(instr: Instruction, context: Context) -> Step:
+    name, (target, *rest) = instr.modifiers[2], instr.operands
     if name == "interleave_layout" and constant_of(rest[0]) == 0:
         return lambda frame, index, machine: None
     assert TENSOR_MAP.fields is not None
@@ -268,7 +270,7 @@ def replace(given: Instruction, context: Context) -> Step:
     dtype = np.dtype(f"u{field.base.itemsize}")
     if name in _BY_DIMENSION:
         start += constant_of(rest.pop(0)) * dtype.itemsize
-    space, read = space_of(given), _value(given, name, rest[0], context)
+    space, read = space_of(instr), _value(instr, name, rest[0], context)
     address = context.address(target, space)
     # A rank is PTX's number of dimensions less one.
     more = dtype.type(name == "rank")
@@ -281,10 +283,10 @@ def replace(given: Instruction, context: Context) -> Step:
 
 
 @instruction("tensormap.cp_fenceproxy")
-def cp_fenceproxy(given: Instruction, context: Context) -> Step:
+def cp_fenceproxy(instr: Instruction, context: Context) -> Step:
     """A tensor map copied from shared to global memory; every lane of the warp copies the same."""
-    to, of = spaces(given)
-    write_at, read_at = context.address(given.operands[0], to), context.address(given.operands[1], of)
+    to, of = spaces(instr)
+    write_at, read_at = context.address(instr.operands[0], to), context.address(instr.operands[1], of)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         targets, sources = write_at(frame, index, machine), read_at(frame, index, machine)

@@ -35,13 +35,13 @@ def handle_of(operand: Operand, context: Context) -> Reader:
     return context.read(operand.base, "u64")
 
 
-def coordinates_of(operand: Operand, kinds: list[str], context: Context) -> list[Reader]:
+def coordinates_of(operand: Operand, type_names: list[str], context: Context) -> list[Reader]:
     """Functions that read the coordinates in ``[a, {x, y}]``, one of each kind; what follows them pads."""
     if not isinstance(operand, Address) or len(operand.coordinates) != 1:
         raise EmulationError("a texture with a sampler of its own")
-    given = operand.coordinates[0]
-    items = given.items if isinstance(given, Group) else (given,)
-    return [context.read(item, kind) for item, kind in zip(items, kinds, strict=False)]
+    coordinates = operand.coordinates[0]
+    items = coordinates.items if isinstance(coordinates, Group) else (coordinates,)
+    return [context.read(item, type_name) for item, type_name in zip(items, type_names, strict=False)]
 
 
 def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine) -> list[np.ndarray]:
@@ -51,28 +51,28 @@ def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine)
 
 
 @instruction("tex")
-def tex(given: Instruction, context: Context) -> Step:
-    shape = next(modifier for modifier in given.modifiers if modifier in _TEXTURE_SHAPES)
+def tex(instr: Instruction, context: Context) -> Step:
+    shape = next(modifier for modifier in instr.modifiers if modifier in _TEXTURE_SHAPES)
     # The one level that there is answers for every level of detail asked for.
-    rest = list(given.operands[2:])[{"level": 1, "grad": 2}.get(given.modifiers[0], 0) :]
-    return _lookup(given, context, shape, rest, None)
+    rest = list(instr.operands[2:])[{"level": 1, "grad": 2}.get(instr.modifiers[0], 0) :]
+    return _lookup(instr, context, shape, rest, None)
 
 
 @instruction("tld4")
-def tld4(given: Instruction, context: Context) -> Step:
-    component, shape = given.modifiers[:2]
-    return _lookup(given, context, shape, list(given.operands[2:]), _COMPONENTS[component])
+def tld4(instr: Instruction, context: Context) -> Step:
+    component, shape = instr.modifiers[:2]
+    return _lookup(instr, context, shape, list(instr.operands[2:]), _COMPONENTS[component])
 
 
-def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand], component: int | None) -> Step:
+def _lookup(instr: Instruction, context: Context, shape: str, rest: list[Operand], component: int | None) -> Step:
     """A lookup of all channels, or of one `component` of four texels; `rest` are offsets or nothing."""
     rank, layered = _TEXTURE_SHAPES[shape]
-    out, kind = given.modifiers[-2:]
-    target, source = given.operands[:2]
+    out, type_name = instr.modifiers[-2:]
+    target, source = instr.operands[:2]
     if any(not isinstance(operand, Group) for operand in rest):
         raise EmulationError("the depth compare of textures is not emulated")
     is_cube = shape.endswith("cube")
-    reads = [handle_of(source, context), *coordinates_of(source, ["u32"] * layered + [kind] * rank, context)]
+    reads = [handle_of(source, context), *coordinates_of(source, ["u32"] * layered + [type_name] * rank, context)]
     moves = [context.read(item, "s32") for item in rest[0].items[:rank]] if rest and isinstance(rest[0], Group) else []
     resident = None
     if isinstance(target, Group) and target.notation == "pair":
@@ -88,7 +88,7 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
         offsets = values_of(moves, frame, index, machine) or [np.zeros(handles.size, np.int32)] * rank
         result = np.zeros((handles.size, 4), np.float32 if out[0] == "f" else np.uint32)
         for texture, lanes in TEXTURES.among(handles):
-            _check(texture, shape, kind, out)
+            _check(texture, shape, type_name, out)
             watcher = machine.memory.watcher
             texture.flags = watcher.flags_of("the texture", texture.texels) if watcher is not None else None
             at, there = layer[lanes], [coordinate[lanes] for coordinate in where]
@@ -96,12 +96,12 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
                 at, there = _face(at, there, texture)
             by = [offset[lanes] for offset in offsets[: len(there)]]
             if component is None:
-                found = sample(texture, at, there, by)
+                texels = sample(texture, at, there, by)
             elif component < texture.texels.shape[-1]:
-                found = gather(texture, at, there, by)[:, :, component]
+                texels = gather(texture, at, there, by)[:, :, component]
             else:
-                found = np.zeros((at.size, 4), result.dtype)
-            wide = found.astype(result.dtype) if out[0] == "f" else found.astype(np.int64).astype(np.uint32)
+                texels = np.zeros((at.size, 4), result.dtype)
+            wide = texels.astype(result.dtype) if out[0] == "f" else texels.astype(np.int64).astype(np.uint32)
             # Channels that the texels lack are 0.
             result[lanes, : wide.shape[1]] = wide
         if out in ("f16", "f16x2"):
@@ -114,7 +114,7 @@ def _lookup(given: Instruction, context: Context, shape: str, rest: list[Operand
     return step
 
 
-def _check(texture: TextureObject, shape: str, kind: str, out: str) -> None:
+def _check(texture: TextureObject, shape: str, type_name: str, out: str) -> None:
     """Check that an instruction reads a texture as what it is."""
     layers = texture.texels.shape[0]
     rank = 2 if shape.endswith("cube") else _TEXTURE_SHAPES[shape][0]
@@ -127,7 +127,7 @@ def _check(texture: TextureObject, shape: str, kind: str, out: str) -> None:
         gives = "floats" if texture.gives_floats else "integers"
         hint = "" if texture.gives_floats or dtype.itemsize > 2 else "; ck.texture(…, read='normalized') gives floats"
         raise EmulationError(f"a texture of {dtype} gives {gives}, and the kernel reads {out} of it{hint}")
-    if texture.is_linear and texture.rank == 1 and kind == "f32":
+    if texture.is_linear and texture.rank == 1 and type_name == "f32":
         raise EmulationError(
             "tex1D reads arrays, and this texture is linear memory: read it by tex1Dfetch, or make it with "
             "ck.texture(…, memory='array')"
@@ -145,9 +145,9 @@ def _face(layer: np.ndarray, direction: list[np.ndarray], texture: TextureObject
     t = np.select(ways, [-y, -y, z, -z, -y], -y)
     major = np.maximum(np.maximum(wide, high), deep)
     with np.errstate(all="ignore"):
-        found = [(part / major + np.float32(1)) / np.float32(2) for part in (s, t)]
+        on_face = [(part / major + np.float32(1)) / np.float32(2) for part in (s, t)]
     width = 1 if texture.normalized else texture.sizes[0]
-    return layer * np.uint32(6) + face.astype(np.uint32), [part * np.float32(width) for part in found]
+    return layer * np.uint32(6) + face.astype(np.uint32), [part * np.float32(width) for part in on_face]
 
 
 # ── queries ──
@@ -168,29 +168,29 @@ _QUERIES: dict[str, Any] = {
 
 
 @instruction("txq")
-def txq(given: Instruction, context: Context) -> Step:
-    return _query(given, context, TEXTURES, _QUERIES[next(part for part in given.modifiers if part != "level")])
+def txq(instr: Instruction, context: Context) -> Step:
+    return _query(instr, context, TEXTURES, _QUERIES[next(part for part in instr.modifiers if part != "level")])
 
 
-def _query(given: Instruction, context: Context, objects: Handles[Any], query: Callable[[Any], int]) -> Step:
+def _query(instr: Instruction, context: Context, objects: Handles[Any], query: Callable[[Any], int]) -> Step:
     """A step that writes what `query` says of the object that each lane names."""
-    target, source = given.operands[:2]
+    target, source = instr.operands[:2]
     write, read = context.write(target, "b32"), handle_of(source, context)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         (handles,) = values_of([read], frame, index, machine)
         result = np.empty(handles.size, np.uint32)
-        for named, lanes in objects.among(handles):
-            result[lanes] = query(named)
+        for resource, lanes in objects.among(handles):
+            result[lanes] = query(resource)
         write(frame, index, result)
 
     return step
 
 
 @instruction("istypep")
-def istypep(given: Instruction, context: Context) -> Step:
+def istypep(instr: Instruction, context: Context) -> Step:
     """Objects are no variables of an opaque type, and there are no others."""
-    write = context.write(given.operands[0], "pred")
+    write = context.write(instr.operands[0], "pred")
     return lambda frame, index, machine: write(frame, index, False)
 
 
@@ -202,22 +202,22 @@ _SURFACE_SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": 
 class _Place:
     """Where lanes access a surface: byte offsets, and which of them lie inside."""
 
-    def __init__(self, given: Instruction, operand: Operand, context: Context, size: int, use: int) -> None:
-        shape = next(modifier for modifier in given.modifiers if modifier in _SURFACE_SHAPES)
+    def __init__(self, instr: Instruction, operand: Operand, context: Context, size: int, use: int) -> None:
+        shape = next(modifier for modifier in instr.modifiers if modifier in _SURFACE_SHAPES)
         self.rank, self.layered = _SURFACE_SHAPES[shape]
-        self.mode, self.size, self.use = given.modifiers[-1], size, use
+        self.mode, self.size, self.use = instr.modifiers[-1], size, use
         self.handle = handle_of(operand, context)
         self.coordinates = coordinates_of(operand, ["s32"] * (self.layered + self.rank), context)
 
     def find(self, frame: Frame, index: Index, machine: Machine) -> Any:
         """(surface, lanes of it that access it, byte offsets) for each surface that lanes name."""
         handles, *where = values_of([self.handle, *self.coordinates], frame, index, machine)
-        for surface, named in SURFACES.among(handles):
+        for surface, chosen_lanes in SURFACES.among(handles):
             if surface.rank != self.rank:
                 raise EmulationError(
                     f"the surface has {surface.rank} dimensions, and the kernel accesses {self.rank} of it"
                 )
-            lanes = np.arange(handles.size)[named]
+            lanes = np.arange(handles.size)[chosen_lanes]
             layer = [where[0][lanes]] if self.layered else []
             places = [place[lanes].astype(np.int64) for place in where[self.layered :]]
             places += [np.zeros(lanes.size, np.int64)] * (3 - self.rank) + layer
@@ -245,17 +245,17 @@ class _Place:
             yield surface, lanes[chosen], offset[chosen]
 
 
-def _kind(given: Instruction) -> str:
-    return next(modifier for modifier in given.modifiers[1:] if modifier in DTYPES)
+def _element_type(instr: Instruction) -> str:
+    return next(modifier for modifier in instr.modifiers[1:] if modifier in DTYPES)
 
 
 @instruction("suld")
-def suld(given: Instruction, context: Context) -> Step:
-    target, source = given.operands
-    kind, items = _kind(given), parts(target)
-    dtype = DTYPES[kind]
-    place = _Place(given, source, context, dtype.itemsize * len(items), READ)
-    writes = [context.write(item, kind) for item in items]
+def suld(instr: Instruction, context: Context) -> Step:
+    target, source = instr.operands
+    type_name, items = _element_type(instr), parts(target)
+    dtype = DTYPES[type_name]
+    place = _Place(instr, source, context, dtype.itemsize * len(items), READ)
+    writes = [context.write(item, type_name) for item in items]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         result = np.zeros((machine.lanes if index is None else index.size, len(items)), dtype)
@@ -268,14 +268,14 @@ def suld(given: Instruction, context: Context) -> Step:
 
 
 @instruction("sust")
-def sust(given: Instruction, context: Context) -> Step:
-    if given.modifiers[0] != "b":
+def sust(instr: Instruction, context: Context) -> Step:
+    if instr.modifiers[0] != "b":
         raise EmulationError("formatted stores")
-    target, source = given.operands
-    kind, items = _kind(given), parts(source)
-    dtype = DTYPES[kind]
-    place = _Place(given, target, context, dtype.itemsize * len(items), WRITE)
-    reads: list[Reader] = [context.read(item, kind) for item in items]
+    target, source = instr.operands
+    type_name, items = _element_type(instr), parts(source)
+    dtype = DTYPES[type_name]
+    place = _Place(instr, target, context, dtype.itemsize * len(items), WRITE)
+    reads: list[Reader] = [context.read(item, type_name) for item in items]
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         values = np.stack(values_of(reads, frame, index, machine), axis=-1).view(dtype)
@@ -286,14 +286,14 @@ def sust(given: Instruction, context: Context) -> Step:
 
 
 @instruction("sured")
-def sured(given: Instruction, context: Context) -> Step:
-    if given.modifiers[0] != "b":
+def sured(instr: Instruction, context: Context) -> Step:
+    if instr.modifiers[0] != "b":
         raise EmulationError("formatted reductions")
-    operation, kind = given.modifiers[1], _kind(given)
-    target, source = given.operands
-    dtype = DTYPES[kind]
-    place = _Place(given, target, context, dtype.itemsize, STRONG_WRITE)
-    read = context.read(source, kind)
+    operation, type_name = instr.modifiers[1], _element_type(instr)
+    target, source = instr.operands
+    dtype = DTYPES[type_name]
+    place = _Place(instr, target, context, dtype.itemsize, STRONG_WRITE)
+    read = context.read(source, type_name)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         (values,) = values_of([read], frame, index, machine)
@@ -304,8 +304,8 @@ def sured(given: Instruction, context: Context) -> Step:
 
 
 @instruction("suq")
-def suq(given: Instruction, context: Context) -> Step:
-    axis = ("width", "height", "depth", "array_size").index(given.modifiers[0])
+def suq(instr: Instruction, context: Context) -> Step:
+    axis = ("width", "height", "depth", "array_size").index(instr.modifiers[0])
 
     def size(surface: SurfaceObject) -> int:
         layers, *sizes, _ = surface.array.shape
@@ -313,4 +313,4 @@ def suq(given: Instruction, context: Context) -> Step:
         all_sizes = (*sizes[: -surface.rank - 1 : -1], *[0] * (3 - surface.rank), layers if layers > 1 else 0)
         return int(all_sizes[axis])
 
-    return _query(given, context, SURFACES, size)
+    return _query(instr, context, SURFACES, size)

@@ -2,7 +2,7 @@
 
 A lane that comes to one of these waits until every lane named in its member mask that has not exited has come to one of
 the same kind with the same mask, wherever it stands (the ISA asks for the same qualifiers and mask, not the same
-place). So a lane leaves its inputs at a `_Meeting`, and the last to come computes for all. Where all who are named come
+place). So a lane leaves its inputs at a `_Rendezvous`, and the last to come computes for all. Where all who are named come
 together, which is nearly always, nothing is left anywhere.
 """
 
@@ -27,7 +27,7 @@ Compute: TypeAlias = Callable[[Machine, Index, np.ndarray, list[Any]], tuple[Any
 
 
 @dataclass(slots=True)
-class _Meeting:
+class _Rendezvous:
     """Lanes that wait for others at one kind of instruction, with the inputs that they brought."""
 
     compute: Compute
@@ -47,15 +47,15 @@ class _Meeting:
             present = of_lanes(machine, lanes, warp_bits(machine, lanes))
         else:
             # Only lanes with the same mask meet; a sum of distinct powers of two below 2³² is exact in float64.
-            _, which = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
+            _, group = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
             bits = np.ldexp(1.0, machine.lane_id[lanes].astype(np.int32))
-            present = np.bincount(which, bits)[which].astype(np.uint32)
+            present = np.bincount(group, bits)[group].astype(np.uint32)
         members = masks & of_lanes(machine, lanes, _alive(machine))
         complete = (members & ~present) == 0
         ready = lanes[complete]
         if ready.size == 0:
             return
-        outputs = self.compute(machine, ready, members[complete], [held[ready] for held in self.inputs])
+        outputs = self.compute(machine, ready, members[complete], [input_values[ready] for input_values in self.inputs])
         places = machine.place[ready]
         for place in np.unique(places):
             frame, writes = self.places[int(place)]
@@ -66,15 +66,15 @@ class _Meeting:
         machine.status[ready] = RUNNING
 
 
-def warp_bits(machine: Machine, lanes: Index, held: Any = True) -> np.ndarray:
+def warp_bits(machine: Machine, lanes: Index, truths: Any = True) -> np.ndarray:
     """Σ held(lane) · 2^(lane in warp), uint32, (warps,): one mask for each warp."""
     warps = -(-machine.threads // 32) * machine.blocks
     if lanes is None and machine.threads % 32 == 0:
-        flags = np.broadcast_to(held, (machine.lanes,))
+        flags = np.broadcast_to(truths, (machine.lanes,))
     else:
         flags = np.zeros(32 * warps, bool)
         # Where blocks end within a warp, lanes are fewer than 32 · warps.
-        flags[machine.slots if lanes is None else machine.slots[lanes]] = held
+        flags[machine.slots if lanes is None else machine.slots[lanes]] = truths
     bits: np.ndarray = np.packbits(flags, bitorder="little").view("<u4")
     return bits
 
@@ -91,8 +91,8 @@ def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
 
 def of_lanes(machine: Machine, lanes: Index, per_warp: np.ndarray) -> np.ndarray:
     """A value for each warp, given to its lanes."""
-    given: np.ndarray = per_warp[machine.warp_of if lanes is None else machine.warp_of[lanes]]
-    return given
+    values: np.ndarray = per_warp[machine.warp_of if lanes is None else machine.warp_of[lanes]]
+    return values
 
 
 def _lowest(members: np.ndarray) -> np.ndarray:
@@ -110,53 +110,53 @@ def synchronised(
 ) -> Control:
     """A control that waits for the lanes in `mask` (None: those that come together), then computes and writes."""
 
-    def meet(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
+    def converge(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         inputs = [read(frame, active, machine) for read, _ in reads]
         if mask is None:
             members = of_lanes(machine, active, warp_bits(machine, active))
         else:
-            given = np.asarray(mask(frame, active, machine))
+            masks = np.asarray(mask(frame, active, machine))
             lane = machine.lane_id if active is None else machine.lane_id[active]
-            own = (given >> lane) & np.uint32(1)
+            own = (masks >> lane) & np.uint32(1)
             if not own.all():
                 bad = int(np.flatnonzero(own == 0)[0])
-                one = int(np.broadcast_to(given, lane.shape)[bad])
-                raise EmulationError(f"lane {int(lane[bad])} is not in its own member mask {one:#010x}")
-            members = given & of_lanes(machine, active, _alive(machine))
+                mask_of_lane = int(np.broadcast_to(masks, lane.shape)[bad])
+                raise EmulationError(f"lane {int(lane[bad])} is not in its own member mask {mask_of_lane:#010x}")
+            members = masks & of_lanes(machine, active, _alive(machine))
             if active is not None:
                 absent = members & ~of_lanes(machine, active, warp_bits(machine, active))
                 if absent.any():
-                    _leave(machine, frame, active, given, inputs)
+                    _leave(machine, frame, active, masks, inputs)
                     return False
         for write, output in zip(writes, compute(machine, active, members, inputs), strict=False):
             write(frame, active, output)
         return True
 
-    def _leave(machine: Machine, frame: Frame, lanes: np.ndarray, given: np.ndarray, inputs: list[Any]) -> None:
-        meeting = machine.waiters.get(key)
-        if meeting is None:
-            meeting = machine.waiters[key] = _Meeting(
+    def _leave(machine: Machine, frame: Frame, lanes: np.ndarray, masks: np.ndarray, inputs: list[Any]) -> None:
+        rendezvous = machine.waiters.get(key)
+        if rendezvous is None:
+            rendezvous = machine.waiters[key] = _Rendezvous(
                 compute,
                 np.zeros(machine.lanes, bool),
                 np.zeros(machine.lanes, np.uint32),
                 [np.zeros(machine.lanes, dtype) for _, dtype in reads],
             )
-        assert isinstance(meeting, _Meeting)
-        meeting.waiting[lanes] = True
-        meeting.masks[lanes] = given
-        for held, value in zip(meeting.inputs, inputs, strict=True):
-            held[lanes] = value
-        meeting.places[int(machine.place[lanes[0]])] = (frame, writes)
+        assert isinstance(rendezvous, _Rendezvous)
+        rendezvous.waiting[lanes] = True
+        rendezvous.masks[lanes] = masks
+        for stored, value in zip(rendezvous.inputs, inputs, strict=True):
+            stored[lanes] = value
+        rendezvous.places[int(machine.place[lanes[0]])] = (frame, writes)
         machine.status[lanes] = AT_WARP
-        meeting.release(machine)
+        rendezvous.release(machine)
 
-    return meet
+    return converge
 
 
 def _writers(context: Context, target: Operand) -> list[Writer]:
     """Writers of ``d|p``, or of ``d`` alone."""
     items = target.items if isinstance(target, Group) and target.notation == "pair" else (target,)
-    return [context.write(item, kind) for item, kind in zip(items, ("b32", "pred"), strict=False)]
+    return [context.write(item, type_name) for item, type_name in zip(items, ("b32", "pred"), strict=False)]
 
 
 def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
@@ -177,10 +177,10 @@ def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
 
 
 @control("shfl")
-def shfl(given: Instruction, context: Context) -> Control:
-    target, a, b, c, *rest = given.operands
-    mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
-    mask = context.read(rest[0], "b32") if "sync" in given.modifiers else None
+def shfl(instr: Instruction, context: Context) -> Control:
+    target, a, b, c, *rest = instr.operands
+    mode = next(m for m in instr.modifiers if m in ("up", "down", "bfly", "idx"))
+    mask = context.read(rest[0], "b32") if "sync" in instr.modifiers else None
     word = np.dtype("u4")
     reads = [(context.read(x, "b32"), word) for x in (a, b, c)]
 
@@ -194,33 +194,33 @@ def shfl(given: Instruction, context: Context) -> Control:
         takes_part = (members >> source.astype(np.uint32)) & np.uint32(1)
         return moved * takes_part, inside
 
-    return synchronised(str(given), mask, reads, compute, _writers(context, target))
+    return synchronised(str(instr), mask, reads, compute, _writers(context, target))
 
 
 @control("vote")
-def vote(given: Instruction, context: Context) -> Control:
-    target, a, *rest = given.operands
-    mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
-    mask = context.read(rest[0], "b32") if "sync" in given.modifiers else None
+def vote(instr: Instruction, context: Context) -> Control:
+    target, a, *rest = instr.operands
+    mode = next(m for m in instr.modifiers if m in ("all", "any", "uni", "ballot"))
+    mask = context.read(rest[0], "b32") if "sync" in instr.modifiers else None
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
-        held = of_lanes(machine, lanes, warp_bits(machine, lanes, inputs[0])) & members
+        bits = of_lanes(machine, lanes, warp_bits(machine, lanes, inputs[0])) & members
         if mode == "ballot":
-            return (held,)
+            return (bits,)
         if mode == "any":
-            return (held != 0,)
-        every = held == members
-        return (every | (held == 0) if mode == "uni" else every,)
+            return (bits != 0,)
+        every = bits == members
+        return (every | (bits == 0) if mode == "uni" else every,)
 
     write = context.write(target, "b32" if mode == "ballot" else "pred")
-    return synchronised(str(given), mask, [(context.read(a, "pred"), np.dtype("?"))], compute, [write])
+    return synchronised(str(instr), mask, [(context.read(a, "pred"), np.dtype("?"))], compute, [write])
 
 
 @control("match")
-def match(given: Instruction, context: Context) -> Control:
-    target, a, given_mask = given.operands
-    kind = type_of(given)
-    every = "all" in given.modifiers
+def match(instr: Instruction, context: Context) -> Control:
+    target, a, member_mask = instr.operands
+    type_name = type_of(instr)
+    every = "all" in instr.modifiers
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
         values = by_warp(machine, lanes, inputs[0])
@@ -229,15 +229,15 @@ def match(given: Instruction, context: Context) -> Control:
             first = values.reshape(-1)[warp * 32 + _lowest(members)]
             own = np.broadcast_to(inputs[0], first.shape)
             # With masks that part a warp, each lane compares with the lowest lane of its own part.
-            held = of_lanes(machine, lanes, warp_bits(machine, lanes, own == first))
-            same = (held & members) == members
+            same_bits = of_lanes(machine, lanes, warp_bits(machine, lanes, own == first))
+            same = (same_bits & members) == members
             return np.where(same, members, np.uint32(0)), same
         equal = values[:, :, None] == values[:, None, :]
         bits = np.packbits(equal.reshape(-1, 32), axis=1, bitorder="little").view("<u4").reshape(-1)
         return (bits[machine.slots if lanes is None else machine.slots[lanes]] & members,)
 
-    reads = [(context.read(a, kind), DTYPES[kind])]
-    return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, _writers(context, target))
+    reads = [(context.read(a, type_name), DTYPES[type_name])]
+    return synchronised(str(instr), context.read(member_mask, "b32"), reads, compute, _writers(context, target))
 
 
 _REDUCE: dict[str, Any] = {
@@ -247,20 +247,20 @@ _REDUCE: dict[str, Any] = {
 
 
 @control("redux")
-def redux(given: Instruction, context: Context) -> Control:
-    target, a, given_mask = given.operands
-    kind = type_of(given)
-    operation = next(m for m in given.modifiers if m in _REDUCE)
+def redux(instr: Instruction, context: Context) -> Control:
+    target, a, member_mask = instr.operands
+    type_name = type_of(instr)
+    operation = next(m for m in instr.modifiers if m in _REDUCE)
     function = _REDUCE[operation]
-    absolute, propagate = "abs" in given.modifiers, "NaN" in given.modifiers
-    if kind == "f32":
+    absolute, propagate = "abs" in instr.modifiers, "NaN" in instr.modifiers
+    if type_name == "f32":
         function = {
             ("min", False): np.fmin, ("max", False): np.fmax, ("min", True): np.minimum, ("max", True): np.maximum,
         }[operation, propagate]  # fmt: skip
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
         values = np.abs(inputs[0]) if absolute else inputs[0]
-        if kind == "f32":
+        if type_name == "f32":
             values = quieted(values)
         warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
         part = warp * 32 + _lowest(members)
@@ -270,36 +270,36 @@ def redux(given: Instruction, context: Context) -> Control:
         reduced = function.reduceat(values, starts)
         result = np.empty(part.size, reduced.dtype)
         result[order] = np.repeat(reduced, np.diff(starts, append=part.size))
-        if kind == "f32":
+        if type_name == "f32":
             bits = np.where(np.isnan(result), np.uint32(0x7FFFFFFF), result.view(np.uint32))
             return (bits.view(np.float32),)
         return (result,)
 
-    reads = [(context.read(a, kind), DTYPES[kind])]
-    write = context.write(target, kind)
-    return synchronised(str(given), context.read(given_mask, "b32"), reads, compute, [write])
+    reads = [(context.read(a, type_name), DTYPES[type_name])]
+    write = context.write(target, type_name)
+    return synchronised(str(instr), context.read(member_mask, "b32"), reads, compute, [write])
 
 
 @control("elect")
-def elect(given: Instruction, context: Context) -> Control:
-    target, given_mask = given.operands
+def elect(instr: Instruction, context: Context) -> Control:
+    target, member_mask = instr.operands
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
         leader = _lowest(members).astype(np.uint32)
         return leader, leader == (machine.lane_id if lanes is None else machine.lane_id[lanes])
 
-    return synchronised(str(given), context.read(given_mask, "b32"), [], compute, _writers(context, target))
+    return synchronised(str(instr), context.read(member_mask, "b32"), [], compute, _writers(context, target))
 
 
-def warp_barrier(given: Instruction, context: Context) -> Control:
+def warp_barrier(instr: Instruction, context: Context) -> Control:
     """``bar.warp.sync``: PTX ISA 9.7.13.2."""
-    mask = context.read(given.operands[0], "b32")
-    return synchronised(str(given), mask, [], lambda machine, lanes, members, inputs: (), [])
+    mask = context.read(instr.operands[0], "b32")
+    return synchronised(str(instr), mask, [], lambda machine, lanes, members, inputs: (), [])
 
 
 @instruction("activemask")
-def activemask(given: Instruction, context: Context) -> Step:
-    write = context.write(given.operands[0], "b32")
+def activemask(instr: Instruction, context: Context) -> Step:
+    write = context.write(instr.operands[0], "b32")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         write(frame, index, of_lanes(machine, index, warp_bits(machine, index)))

@@ -24,10 +24,14 @@ from cudakit.emulator.ptx.program import Immediate, Instruction, Operand
 from cudakit.streams.process import make_function
 
 
-def elementwise(given: Instruction, context: Context, kind: str, function: Callable[..., Any], out: str = "") -> Step:
-    """A step that writes ``function(*sources)``, all of type `kind`, to the first operand (of type `out`)."""
-    target, *sources = given.operands
-    return compute(context, function, [(target, out or kind)], zip(sources, [kind] * len(sources), strict=True))
+def elementwise(
+    instr: Instruction, context: Context, type_name: str, function: Callable[..., Any], out: str = ""
+) -> Step:
+    """A step that writes ``function(*sources)``, all of type `type_name`, to the first operand (of type `out`)."""
+    target, *sources = instr.operands
+    return compute(
+        context, function, [(target, out or type_name)], zip(sources, [type_name] * len(sources), strict=True)
+    )
 
 
 #: Lanes that are chosen as fast as they are computed for.
@@ -65,7 +69,7 @@ def compute(
 
     A source that is the same in all lanes may come as one element. `function` gives a source, or an array of its own.
     """
-    writes = [context.write(target, kind, adopts=len(targets) == 1) for target, kind in targets]
+    writes = [context.write(target, type_name, adopts=len(targets) == 1) for target, type_name in targets]
     sources = list(sources)
     reads = [context.read(source, type_, compact=True) for source, type_ in sources]
     write = writes[0]
@@ -104,43 +108,47 @@ class ArrayWord(Word):
 
     __slots__ = ("value",)
 
-    def __init__(self, value: str | Node | np.generic, kind: str) -> None:
-        super().__init__(kind)
+    def __init__(self, value: str | Node | np.generic, type_name: str) -> None:
+        super().__init__(type_name)
         self.value = value
 
     @property
     def constant_value(self) -> int | None:
         return int(self.value) if isinstance(self.value, np.integer | np.bool_) else None
 
-    def constant(self, value: int, kind: str) -> ArrayWord:
-        return ArrayWord(constant(value, kind), kind)
+    def constant(self, value: int, type_name: str) -> ArrayWord:
+        return ArrayWord(constant(value, type_name), type_name)
 
-    def do(self, name: str, kind: str, *others: Any) -> ArrayWord:
+    def do(self, name: str, type_name: str, *others: Any) -> ArrayWord:
         if name == "choose" and self.constant_value is not None:
             chosen: ArrayWord = others[0 if self.constant_value else 1]
             return chosen
-        if name == "view" and DTYPES[kind] == DTYPES[self.type_name]:
-            return ArrayWord(self.value, kind)
-        if name in ("shl", "shr") and others[0].type_name != kind:
+        if name == "view" and DTYPES[type_name] == DTYPES[self.type_name]:
+            return ArrayWord(self.value, type_name)
+        if name in ("shl", "shr") and others[0].type_name != type_name:
             by = others[0]
             others = (
-                by.view(kind) if by.bits == self.bits else (by.min(self.bits) if by.bits > self.bits else by).to(kind),
+                by.view(type_name)
+                if by.bits == self.bits
+                else (by.min(self.bits) if by.bits > self.bits else by).to(type_name),
             )
         words = [other.value for other in others if isinstance(other, ArrayWord)]
         numbers = tuple(other for other in others if not isinstance(other, Word))
         arguments = (self.value, *words)
-        function = _function(name, self.type_name, kind, numbers)
-        work = (4 if name in _CHAINS else 1) * (3 if name in ("clz", "fma") or 64 in (self.bits, BITS[kind]) else 1)
+        function = _function(name, self.type_name, type_name, numbers)
+        work = (4 if name in _CHAINS else 1) * (
+            3 if name in ("clz", "fma") or 64 in (self.bits, BITS[type_name]) else 1
+        )
         if all(isinstance(argument, np.generic) for argument in arguments):
             with np.errstate(all="ignore"):
-                return ArrayWord(DTYPES[kind].type(function(*arguments)), kind)
-        return ArrayWord(Node(function, arguments, work), kind)
+                return ArrayWord(DTYPES[type_name].type(function(*arguments)), type_name)
+        return ArrayWord(Node(function, arguments, work), type_name)
 
 
 @cache
-def constant(value: int, kind: str) -> Any:
+def constant(value: int, type_name: str) -> Any:
     """A scalar, from its bits."""
-    dtype = DTYPES[kind]
+    dtype = DTYPES[type_name]
     if dtype.kind == "b":
         return np.bool_(value)
     return np.array(value & (1 << 8 * dtype.itemsize) - 1, f"u{dtype.itemsize}").view(dtype)[()]
@@ -205,22 +213,22 @@ _CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem"
 
 
 @cache
-def _function(name: str, of: str, kind: str, numbers: tuple[Any, ...]) -> Callable[..., Any]:
-    """An operation on arrays of words of type `of`, with a result of type `kind`."""
-    return _SAME.get(name) or _MAKERS[name](of, kind, *numbers)
+def _function(name: str, from_type: str, to_type: str, numbers: tuple[Any, ...]) -> Callable[..., Any]:
+    """An operation on arrays of words of type `of`, with a result of type `to_type`."""
+    return _SAME.get(name) or _MAKERS[name](from_type, to_type, *numbers)
 
 
-def _converted(of: str, kind: str) -> Callable[[Any], Any]:
-    if of == "f16":
-        return _floats().take if kind == "f32" else lambda values: _floats().take(values).astype(np.float64)
-    if kind == "f16":
+def _converted(from_type: str, to_type: str) -> Callable[[Any], Any]:
+    if from_type == "f16":
+        return _floats().take if to_type == "f32" else lambda values: _floats().take(values).astype(np.float64)
+    if to_type == "f16":
         return lambda values: values.astype(np.float16).view(np.uint16)
-    if of[0] == "f" and kind[0] in "us":
-        return _held(DTYPES[kind])
-    return methodcaller("astype", DTYPES[kind])
+    if from_type[0] == "f" and to_type[0] in "us":
+        return _saturated(DTYPES[to_type])
+    return methodcaller("astype", DTYPES[to_type])
 
 
-def _held(dtype: np.dtype) -> Callable[[Any], Any]:
+def _saturated(dtype: np.dtype) -> Callable[[Any], Any]:
     """Floats cut to integers, held to their range, NaN made 0."""
     bounds = np.iinfo(dtype)
     # The largest float64 that is not above the largest integer.
@@ -243,15 +251,15 @@ def _floats() -> np.ndarray:
     return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-def _split(of: str, kind: str, count: int) -> Callable[[Any], Any]:
-    return lambda values: np.ascontiguousarray(values)[..., None].view(DTYPES[kind])
+def _split(from_type: str, to_type: str, count: int) -> Callable[[Any], Any]:
+    return lambda values: np.ascontiguousarray(values)[..., None].view(DTYPES[to_type])
 
 
-def _join(of: str, kind: str, count: int) -> Callable[[Any], Any]:
-    return lambda values: np.ascontiguousarray(values).view(DTYPES[kind])[..., 0]
+def _join(from_type: str, to_type: str, count: int) -> Callable[[Any], Any]:
+    return lambda values: np.ascontiguousarray(values).view(DTYPES[to_type])[..., 0]
 
 
-def _pick(of: str, kind: str, places: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+def _pick(from_type: str, to_type: str, places: tuple[int, ...]) -> Callable[[Any, Any], Any]:
     chosen = list(places)
     return lambda a, b: np.concatenate(np.broadcast_arrays(a, b), axis=-1)[..., chosen]
 
@@ -266,8 +274,8 @@ def leading_zeros(values: Any) -> Any:
     return np.uint32(bits) - np.bitwise_count(values)
 
 
-def _reverse(of: str, kind: str) -> Callable[[Any], Any]:
-    type_, width = DTYPES[of].type, (1 << 8 * DTYPES[of].itemsize) - 1
+def _reverse(from_type: str, to_type: str) -> Callable[[Any], Any]:
+    type_, width = DTYPES[from_type].type, (1 << 8 * DTYPES[from_type].itemsize) - 1
     masks = [(1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)]
     steps = [(type_(by), type_(mask & width)) for by, mask in masks]
 
@@ -280,7 +288,7 @@ def _reverse(of: str, kind: str) -> Callable[[Any], Any]:
     return reverse
 
 
-def _funnel(of: str, kind: str, side: str) -> Callable[[Any, Any, Any], Any]:
+def _funnel(from_type: str, to_type: str, side: str) -> Callable[[Any, Any, Any], Any]:
     left, half = side == "l", np.uint64(32)
 
     def funnel(high: Any, low: Any, by: Any) -> Any:
@@ -316,7 +324,7 @@ def remainder(a: Any, b: Any) -> Any:
     return np.where(a < 0, np.negative(result), result) if a.dtype.kind == "i" else result
 
 
-def _directed(of: str, kind: str, opcode: str, mode: str) -> Callable[..., Any]:
+def _directed(from_type: str, to_type: str, opcode: str, mode: str) -> Callable[..., Any]:
     function = _DIRECTED[opcode]
     if opcode == "sub":
         return lambda a, b: function(a, np.negative(b), mode)
@@ -337,35 +345,35 @@ def _nan_from(result: Any, *sources: Any) -> Any:
     largest = result.max()
     if largest == largest:
         return result
-    kept = _INVALID
+    nan = _INVALID
     for source in reversed(sources):
         quiet = (np.asarray(source).view(np.uint64) | np.uint64(1 << 51)).view(np.float64)
-        kept = np.where(np.isnan(source), quiet, kept)
-    return np.where(np.isnan(result), kept, result)
+        nan = np.where(np.isnan(source), quiet, nan)
+    return np.where(np.isnan(result), nan, result)
 
 
 _MAKERS: Final[dict[str, Callable[..., Callable[..., Any]]]] = {
     "to": _converted,
-    "view": lambda of, kind: methodcaller("view", DTYPES[kind]),
+    "view": lambda from_type, to_type: methodcaller("view", DTYPES[to_type]),
     "split": _split,
     "join": _join,
-    "part": lambda of, kind, number, count: lambda values: values[..., number],
+    "part": lambda from_type, to_type, number, count: lambda values: values[..., number],
     "pick": _pick,
-    "repeat": lambda of, kind, count: lambda values: np.asarray(values)[..., None],
-    "clz": lambda of, kind: leading_zeros,
-    "popc": lambda of, kind: lambda values: np.bitwise_count(values).astype(np.uint32),
+    "repeat": lambda from_type, to_type, count: lambda values: np.asarray(values)[..., None],
+    "clz": lambda from_type, to_type: leading_zeros,
+    "popc": lambda from_type, to_type: lambda values: np.bitwise_count(values).astype(np.uint32),
     "brev": _reverse,
     "fshl": partial(_funnel, side="l"),
     "fshr": partial(_funnel, side="r"),
-    "mulhi": lambda of, kind: high_product,
-    "div": lambda of, kind: np.divide if of[0] == "f" else quotient,
-    "sqrt": lambda of, kind: np.sqrt,
-    "fma": lambda of, kind: partial(rounding.fma_f64 if of == "f64" else rounding.fma_f32, mode="rn"),
+    "mulhi": lambda from_type, to_type: high_product,
+    "div": lambda from_type, to_type: np.divide if from_type[0] == "f" else quotient,
+    "sqrt": lambda from_type, to_type: np.sqrt,
+    "fma": lambda from_type, to_type: partial(rounding.fma_f64 if from_type == "f64" else rounding.fma_f32, mode="rn"),
     "directed": _directed,
-    "nan_from": lambda of, kind: _nan_from,
-    "rem": lambda of, kind: remainder,
-    "flush": lambda of, kind: flush,
-    "canonical": lambda of, kind: canonical,
+    "nan_from": lambda from_type, to_type: _nan_from,
+    "rem": lambda from_type, to_type: remainder,
+    "flush": lambda from_type, to_type: flush,
+    "canonical": lambda from_type, to_type: canonical,
 }
 
 
@@ -377,57 +385,57 @@ _LONG = 9
 
 @cache
 def _arrays_of(
-    meaning: Meaning, form: Form, known: tuple[int | None, ...], count: int
+    meaning: Meaning, form: Form, constants: tuple[int | None, ...], count: int
 ) -> tuple[Callable[..., Any], list[str]]:
     """A meaning as a function of arrays with `count` results, and their types.
 
-    `known` has what operands are known to be.
+    `constants` has what operands are known to be.
     """
     words: list[Any] = []
     names: list[str] = []
-    for source, value in zip(meaning.sources, known, strict=False):
-        kind = WORD_TYPES.get(source_type(form, source), "")
+    for source, value in zip(meaning.sources, constants, strict=False):
+        type_name = WORD_TYPES.get(source_type(form, source), "")
         if source == "int":
             words.append(value)
         elif value is not None:
-            words.append(ArrayWord(constant(value, kind), kind))
+            words.append(ArrayWord(constant(value, type_name), type_name))
         else:
             names.append(f"a{len(names)}")
-            words.append(ArrayWord(names[-1], kind))
-    made = meaning.function(form, *words)
-    results = results_of(made, count)
+            words.append(ArrayWord(names[-1], type_name))
+    answer = meaning.function(form, *words)
+    results = results_of(answer, count)
     function, work = compiled(results, names)
     if work >= _LONG and len(results) == 1:
         function = in_pieces(function)
     return function, [result.type_name for result in results]
 
 
-def _known(source: str, operand: Operand) -> int | None:
+def _constant_operand(source: str, operand: Operand) -> int | None:
     """What a constant is, where the meaning asks for that."""
     if source != "int" and source[-1] != "=":
         return None
     return constant_of(operand) if source == "int" or isinstance(operand, Immediate) else None
 
 
-def step(given: Instruction, context: Context) -> Step:
+def step(instr: Instruction, context: Context) -> Step:
     """The step of an instruction that has a meaning.
 
     Raises
     ------
     EmulationError, ValueError
     """
-    entry = bound(given, CARRY)
+    entry = bound(instr, CARRY)
     if entry is None:
-        raise ValueError(f"{given.opcode} of no such type")
+        raise ValueError(f"{instr.opcode} of no such type")
     meaning, form, targets, sources = entry
-    known = tuple([_known(source, operand) for source, operand in sources])
-    function, kinds = _arrays_of(meaning, form, known, len(targets))
+    constants = tuple([_constant_operand(source, operand) for source, operand in sources])
+    function, type_names = _arrays_of(meaning, form, constants, len(targets))
     reads = [
         (operand, source_type(form, source))
-        for (source, operand), value in zip(sources, known, strict=True)
+        for (source, operand), value in zip(sources, constants, strict=True)
         if value is None
     ]
-    return compute(context, function, list(zip(targets, kinds, strict=True)), reads)
+    return compute(context, function, list(zip(targets, type_names, strict=True)), reads)
 
 
 INSTRUCTIONS.update(dict.fromkeys((opcode for opcode, _ in MEANINGS), step))
