@@ -1,7 +1,7 @@
-"""What the rooms above use of the emulator: its place, launches, memory, streams and observers.
+"""Public face of the emulator for the rest of the package: its place, launches, memory, streams and observers.
 
-They import nothing else of it, so that what is behind may change alone. Proofs read parsed programs
-(`program`, `flow`), what is known of their instructions (`facts`), and what these mean (`words`).
+Rooms above the emulator import this module and no other of the emulator, so that the others can change freely. Proofs
+read parsed programs (`program`, `flow`), the facts of their instructions (`facts`) and the meanings (`words`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A checked call on the emulator: NumPy arrays and numbers become the bytes of a launch's parameters."""
+"""Checked calls on the emulator: NumPy arrays and numbers become the bytes of a launch's parameters."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ from cudakit.types.tensors import layout_of, packer, passed_strides
 def describe_host(value: Any) -> Argument:
     """Describe an argument of a call on the emulator.
 
-    Arrays are NumPy's, torch's on the CPU, and any object's that exports host memory by DLPack or the array interface.
+    Arrays may be NumPy's, torch's on the CPU, or any object's that exports host memory by DLPack or the array
+    interface.
 
     Raises
     ------
     ArgumentError
-        For an array in device memory, and for what no kernel can take.
+        For an array in device memory, and for an object that no kernel can take.
     """
     if isinstance(value, EmulatedTensorMap):
         return Argument(value, "object", Evidence("object", "tensor map", text="CUtensorMap"))
@@ -77,7 +78,7 @@ def describe_host(value: Any) -> Argument:
 
 
 def _texture(value: Any) -> Argument:
-    """A texture or surface, which must be of host memory."""
+    """Describe a texture or surface, which must be of host memory."""
     if not type(value).__module__.startswith("cudakit.emulator"):
         raise ArgumentError(
             f"{type(value).__name__} is of device memory and this stream is the emulator's; give "
@@ -87,7 +88,7 @@ def _texture(value: Any) -> Argument:
 
 
 class EmulatedVariables(NamedTuple):
-    """The variables of a module, in host memory."""
+    """Device variables of a module, kept in host memory."""
 
     linked: Linked
 
@@ -113,7 +114,7 @@ class EmulatedVariables(NamedTuple):
 def _copying(
     name: str, stream: EmulatedStream | None, reads: tuple[Any, ...], writes: tuple[Any, ...]
 ) -> Iterator[None]:
-    """A block that copies on a stream, and lets the host wait for it; without one, after all streams."""
+    """Open a block that copies on a stream and then lets the host wait for it; without a stream, after all streams."""
     if stream is None:
         order().finish_all()
         yield
@@ -125,7 +126,7 @@ def _copying(
 
 
 class EmulatedImage(Image):
-    """A module on the emulator: programs that share variables and memory."""
+    """Module on the emulator: programs that share variables and memory."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,7 +163,7 @@ class EmulatedImage(Image):
 
 
 def _check_arch(name: str, own: str | None, arch: str) -> None:
-    """Check that code for a kernel's own arch runs on a device of `arch`, as machine code would.
+    """Check that code compiled for the arch `own` runs on a device of `arch`, by the rules for machine code.
 
     Raises
     ------
@@ -177,20 +178,22 @@ def _check_arch(name: str, own: str | None, arch: str) -> None:
 
 @dataclasses.dataclass(eq=False)
 class EmulatedShape:
-    """One combination of argument types, bound to a specialization: what `CallShape` is for a device.
+    """Call shape of the emulator: a combination of argument types, bound to a specialization.
 
-    The values of its fragments are host arrays for memory; all others as a device's are.
+    A fragment's value is the host array for memory. All other values are as a device's.
 
     Attributes
     ----------
     emulated : Emulated
+        Kernel that the call launches.
     fragments : tuple of Fragment
-        One an argument.
+        Check and conversion of each argument.
     families : tuple of str
-        What kind of object each argument is, as `describe_host` names it.
+        Family of each argument, as `describe_host` names it.
     arch : str
+        Arch of the streams that the shape is for.
     strict : bool
-        Of the streams that it is for.
+        Whether these streams are strict.
     """
 
     emulated: Emulated
@@ -210,17 +213,17 @@ class EmulatedShape:
 
     @property
     def name(self) -> str:
-        """The specialization's name expression."""
+        """Name expression of the specialization."""
         return self.emulated.specialization.name_expression
 
     def target(self, stream: Any) -> EmulatedStream | None:
-        """The stream, if it is the emulator's, of the shape's arch and as strict."""
+        """Return the stream if it is an emulator's stream with the shape's arch and strictness, else None."""
         if not isinstance(stream, EmulatedStream) or (stream.arch, stream.strict) != (self.arch, self.strict):
             return None
         return stream
 
     def launch(self, target: EmulatedStream, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Run the kernel to its end, after what must come before it; or let it be recorded.
+        """Run the kernel to its end, after earlier work that it depends on; record it while the stream is captured.
 
         Raises
         ------
@@ -236,7 +239,10 @@ class EmulatedShape:
             self.run(target, launch_config, values, host_arguments)
 
     def plan(self, target: EmulatedStream, config: Config | Cover, values: Sequence[Any], arguments: Any) -> Plan:
-        """The plan of a launch: what must come before is put in now, and the parameters' bytes are written now."""
+        """Return the plan of a launch.
+
+        Waits for earlier work are put in now, and the parameters' bytes are written now.
+        """
         host_arguments = self._host_arguments(values, arguments)
         order().put_in(target, *accesses(self.emulated.parameters, host_arguments), noted=True)
         result = Plan(self._launch_again, target, config, tuple(values), host_arguments, self.pack(values))
@@ -273,15 +279,17 @@ class EmulatedShape:
         stream : EmulatedStream
         config : Config or Cover
         values : sequence
-            What the fragments give for the arguments.
+            Results of the fragments, one an argument.
         arguments : sequence
-            As they were given, host arrays for memory.
+            Arguments of the call, with host arrays for memory.
         packed : bytes, optional
-            The values' bytes, where `pack` has made them before.
+            Bytes of the parameters, where `pack` has made them before.
         put_in : bool
-            Whether it waits for what must come before it, by what was declared; a plan has done so.
+            Whether the launch waits for earlier work by the declared reads and writes. A plan has done so already.
         noted : bool
-            Whether later work waits for it, by what was declared; of a plan it waits for what was there by then.
+            Whether later work waits for the launch by the declared reads and writes. Later work waits for a plan from
+            the
+            time the plan was made.
 
         Raises
         ------
@@ -309,11 +317,11 @@ class EmulatedShape:
                     memory.remove(address)
 
     def pack(self, values: Sequence[Any]) -> bytes:
-        """The bytes of the parameters."""
+        """Return the bytes of the parameters."""
         return pack(self.emulated, values)
 
     def value(self, position: int, replacement: Any) -> Any:
-        """What is passed for another argument of the same kind in the place of one.
+        """Return the parameter value for a replaced argument of the same type.
 
         Raises
         ------
@@ -325,7 +333,7 @@ class EmulatedShape:
         return argument.value if argument.family == "memory" else evaluate(fragment, argument.value)
 
     def _host_arguments(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments, with the host arrays that those of other libraries are."""
+        """Return the arguments, with other libraries' arrays as host arrays."""
         if self._alike:
             return tuple(arguments)
         triples = zip(self.families, values, arguments, strict=True)
@@ -339,7 +347,7 @@ class EmulatedShape:
 
 
 def pack(emulated: Emulated, values: Sequence[Any]) -> bytes:
-    """The bytes of a kernel's parameters."""
+    """Return the bytes of a kernel's parameters."""
     pairs = zip(emulated.parameters, values, strict=True)
     return emulated.layout.pack(
         *[
@@ -356,17 +364,17 @@ def _bind(
     described: Sequence[Argument],
     weak: Sequence[bool],
 ) -> EmulatedShape:
-    """Check the arguments of a call, and freeze the checks.
+    """Check the arguments of a call, and keep the checks for later calls.
 
     Parameters
     ----------
     emulated : Emulated
     streams : (str, bool)
-        The arch of the streams that it is for, and whether they are strict.
+        Arch of the streams that the shape is for, and whether they are strict.
     arguments, described : sequence
-        The arguments, as they are and as `describe_host` has them.
+        Arguments of the call, and their descriptions by `describe_host`.
     weak : sequence of bool
-        Whether each is a number whose value chose its parameter's type.
+        Whether each argument is a number whose value chose its parameter's type.
 
     Raises
     ------
@@ -381,7 +389,7 @@ def _bind(
 
 
 def _reached(fragment: Fragment, argument: Any) -> Fragment:
-    """The fragment of a strict stream: pinned memory is of NumPy's class, as memory is that no kernel reaches."""
+    """Add to a strict stream's fragment the check that a kernel can reach the array: pinned arrays are NumPy's too."""
     if not is_of_host(argument) or not is_reached(argument):
         return fragment
     constants = {**fragment.constants, "is_reached": is_reached}
@@ -389,7 +397,7 @@ def _reached(fragment: Fragment, argument: Any) -> Fragment:
 
 
 def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argument, size: int, weak: bool) -> Fragment:
-    """The fragment of an argument: of a host array the array, others as a device's."""
+    """Return the fragment of an argument: the array itself for a host array, else as on a device."""
     callee = Callee(name, 0, False)
     checked = bind(parameter, argument, callee, size, weak)
     if argument.family != "memory" or parameter.kind == "vector":
@@ -431,7 +439,7 @@ def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argume
 
 
 def _bytes(parameter: BoundParameter, value: Any) -> bytes:
-    """The bytes of what a parameter is given."""
+    """Return the bytes of one parameter value."""
     if isinstance(value, np.ndarray):
         address = pointer_of(value)
         if parameter.kind == "pointer":
@@ -458,7 +466,7 @@ _WORD = 2**64 - 1
 
 
 class EmulatedCode(NamedTuple):
-    """The emulator, as one arch; see `cudakit.jit.launch.code_place.CodePlace`."""
+    """Code place of the emulator for one arch; see `cudakit.jit.launch.code_place.CodePlace`."""
 
     arch: str
     strict: bool = False

@@ -1,4 +1,4 @@
-"""The emulator as a place where kernels run; see `cudakit.places.Place`."""
+"""Emulator as an execution place; see `cudakit.places.Place`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ def _default_stream(strict: bool) -> EmulatedStream:
 
 
 class _Strict:
-    """How many blocks there are in which streams that no program asked for by name are strict."""
+    """Count of the `strict` blocks that are open; above 0, streams that no program asked for by name are strict."""
 
     blocks = 0
 
 
 @contextlib.contextmanager
 def strict() -> Iterator[None]:
-    """Let streams in the place of a GPU's be strict inside the block: those of ``ck.stream()``, and the current one.
+    """Make streams that stand in for a GPU's strict inside the block: those of ``ck.stream()``, and the current stream.
 
-    The emulator tells the host's arrays and the device's apart then, as a GPU does. ``cudakit check`` and the pytest
-    plugin run programs so. Streams of ``ck.emulator.stream()`` have a parameter of that name.
+    A strict stream tells host arrays and device arrays apart, as a GPU does. ``cudakit check`` and the pytest plugin
+    run
+    programs inside this block. Streams of ``ck.emulator.stream()`` are made strict by their parameter `strict`.
 
     Examples
     --------
@@ -54,7 +55,7 @@ def strict() -> Iterator[None]:
 
 
 class _Used(threading.local):
-    """Of each thread: the streams of the `using` blocks that it is in."""
+    """Streams of the open `using` blocks, for each thread."""
 
     def __init__(self) -> None:
         self.streams: list[EmulatedStream] = []
@@ -64,7 +65,7 @@ _used = _Used()
 
 
 class EmulatorPlace:
-    """NumPy arrays, and streams whose work is done when it is asked for."""
+    """Execution place of the emulator: NumPy arrays, and streams whose work is done when the call returns."""
 
     unit: Literal["ms", "steps"] = "steps"
 
@@ -74,48 +75,48 @@ class EmulatorPlace:
         return np
 
     def module(self, stream: EmulatedStream) -> ModuleType:
-        """NumPy; for a strict stream with arrays of the device."""
+        """Return NumPy, or for a strict stream NumPy with device arrays."""
         return DeviceModule("numpy", np) if stream.strict else np
 
     def check(self, stream: EmulatedStream) -> EmulatedStream:
-        """The stream itself."""
+        """Return the stream itself."""
         return stream
 
     def identity(self, stream: EmulatedStream) -> int:
-        """A number for each stream, none of which the driver gives."""
+        """Return a number for the stream that no stream of the driver has."""
         return -id(stream)
 
     def limits(self, stream: EmulatedStream | None = None) -> Limits:
-        """Limits of the arch that the stream emulates."""
+        """Return the launch limits of the stream's arch, or of the default arch."""
         return self.limits_of(ARCH if stream is None else stream.arch)
 
     def limits_of(self, arch: str) -> Limits:
-        """Limits of an arch."""
+        """Return the launch limits of an arch."""
         return limits_of(arch)
 
     def code(self, stream: EmulatedStream) -> EmulatedCode:
-        """Of the stream's arch."""
+        """Return the code place of the stream's arch."""
         return EmulatedCode(stream.arch, stream.strict)
 
     def default_code(self, arch: str | None) -> EmulatedCode:
-        """Of that arch."""
+        """Return the code place of an arch, or of the default arch."""
         return EmulatedCode(arch or ARCH)
 
     def describe(self, value: Any) -> Argument:
-        """What a Python object is as a kernel's argument: arrays are the host's."""
+        """Describe a Python object as a kernel's argument; arrays must be in host memory."""
         return describe_host(value)
 
     def current(self) -> EmulatedStream:
-        """That of the innermost `using` of the thread; outside of all, one that is kept for it."""
+        """Return the stream of the thread's innermost `using` block, or outside of all blocks the default stream."""
         return _used.streams[-1] if _used.streams else _default_stream(bool(_Strict.blocks))
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
-        """A new stream, of the arch and with the limits of another."""
+        """Make a stream with the arch and options of `like`, or with the defaults."""
         return stream(ARCH, strict=bool(_Strict.blocks)) if like is None else like.alike()
 
     @contextlib.contextmanager
     def using(self, stream: EmulatedStream) -> Iterator[ModuleType]:
-        """NumPy's work is done at once, and needs no stream; what names none is put on this one."""
+        """Make the stream the current one inside the block; the block's value is `module(stream)`."""
         _used.streams.append(stream)
         try:
             yield self.module(stream)
@@ -123,7 +124,7 @@ class EmulatorPlace:
             _used.streams.remove(stream)
 
     def check_operands(self, op: str, operands: Sequence[tuple[str, Any]]) -> None:
-        """Refuse arrays of the host, for a strict stream.
+        """Refuse host arrays among an op's operands (name, value); for strict streams.
 
         Raises
         ------
@@ -133,11 +134,11 @@ class EmulatorPlace:
             refuse_host_operand(op, name, value)
 
     def upload(self, stream: EmulatedStream, array: np.ndarray) -> np.ndarray:
-        """A host array of an op's own, as one of the device; it is not copied."""
+        """Return an op's own host array as a device array, without a copy."""
         return as_device(array) if stream.strict else array
 
     def empty(self, stream: EmulatedStream, shape: Any, dtype: Any) -> np.ndarray:
-        """A new array of an op, not initialised."""
+        """Make an uninitialised array for an op."""
         array = np.ndarray(shape, dtype)
         return as_device(array) if stream.strict else array
 
@@ -147,22 +148,22 @@ class EmulatorPlace:
             target[...] = source
 
     def order(self, stream: EmulatedStream, after: EmulatedStream, wait: bool) -> None:
-        """Let one stream come after another."""
+        """Order one stream after another."""
         if wait:
             stream.wait(after)
 
     def mark(self, stream: EmulatedStream, spent: EmulatedEvent | None = None) -> EmulatedEvent:
-        """An event that knows its step; `spent` once more, where there is one."""
+        """Record an event that knows its step; `spent`, a former event, is used again."""
         return stream.record(spent)
 
     def elapsed_ms(self, begun: EmulatedEvent, ended: EmulatedEvent) -> float:
-        """A thousand steps count as a millisecond."""
+        """Return the steps between two events in thousands: 1,000 steps count as a millisecond."""
         return (ended - begun) / 1000
 
     def capture(self, stream: EmulatedStream) -> Any | None:
-        """The capture that is open on the stream."""
+        """Return the open capture of the stream, or None."""
         return None if stream.recorder is None else stream.recorder.capture
 
     def is_capturing(self, stream: EmulatedStream) -> bool:
-        """Whether launches on the stream are recorded instead of run."""
+        """Return whether launches on the stream are recorded instead of run."""
         return stream.recorder is not None

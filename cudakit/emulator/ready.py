@@ -1,6 +1,6 @@
-"""What of a module is ready to be launched on the emulator: a kernel of threads in PTX, or one of tiles in Tile IR.
+"""Launchable code of the emulator: a kernel of threads in PTX, or a tile kernel in Tile IR.
 
-The compiled machine runs a kernel of threads where it can and it pays, else the NumPy machine.
+The compiled back-end runs a kernel of threads where it can and where it pays; else the NumPy interpreter does.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @cache
 def runner(machine: str) -> Callable[[Launch], None]:
-    """What runs a launch on a stream of ``auto``, ``compiled`` or ``numpy``."""
+    """Return the function that runs a launch on a stream whose machine is ``auto``, ``compiled`` or ``numpy``."""
     if machine == "numpy" or importlib.util.find_spec("llvmlite") is None:
         return run
     # Few who run one kernel need it, and it takes a tenth of a second to load.
@@ -56,7 +56,7 @@ _COVER_THREADS = 256
 
 @dataclasses.dataclass
 class Emulated(ABC):
-    """A specialization for the emulator."""
+    """Specialization loaded on the emulator."""
 
     specialization: Specialization
     compiled: Compiled
@@ -77,37 +77,37 @@ class Emulated(ABC):
     @property
     @abstractmethod
     def compiled_sizes(self) -> tuple[int, ...]:
-        """Bytes of each parameter that the code has."""
+        """Bytes of each parameter in the compiled code."""
 
     @cached_property
     @abstractmethod
     def layout(self) -> struct.Struct:
-        """The parameters as they lie, of bytes each; too few are filled up with zeros."""
+        """Layout of the parameters, each as bytes; shorter values are filled up with zeros."""
 
     @property
     @abstractmethod
     def memory(self) -> Memory:
-        """The memory of its module."""
+        """Memory of the kernel's module."""
 
     @abstractmethod
     def geometry(self, arch: str, config: Config | Cover) -> Geometry:
-        """Grid and block, checked against what the kernel and the device of an arch allow."""
+        """Return grid and block, checked against the limits of the kernel and of an arch's device."""
 
     @abstractmethod
     def launch(self, stream: EmulatedStream, geometry: Geometry, packed: bytes) -> Launch | TileLaunch:
-        """One launch of it, not yet run."""
+        """Return a launch of the kernel, not yet run."""
 
     def attributes(self) -> EmulatedAttributes:
-        """What ran it last."""
+        """Return the machine that ran the kernel last, with the reason."""
         return EmulatedAttributes("numpy", "tile kernels run on NumPy", 0)
 
     @property
     def symbol(self) -> str:
-        """Its name in the compiled code."""
+        """Name of the kernel in the compiled code."""
         return self.compiled.lowered[self.specialization.name_expression]
 
     def placed(self, file: str, line: int) -> str:
-        """A line of the compiler as its user knows it: of a text in a Python file, that file and its line there."""
+        """Return the user's place of a compiler's line: for source text in a Python file, this file and its line."""
         source = self.specialization.source
         if source.named(file) != source.name:
             return as_compiled(file, line)
@@ -116,7 +116,7 @@ class Emulated(ABC):
 
 
 class EmulatedThreads(Emulated):
-    """A kernel of threads; later launches parse nothing, while the program is held."""
+    """Kernel of threads; later launches parse nothing while the program is kept."""
 
     loaded: Module
 
@@ -130,12 +130,12 @@ class EmulatedThreads(Emulated):
 
     @cached_property
     def source(self) -> tuple[str, str]:
-        """What the compiler calls its source, and the text."""
+        """Name that the compiler has for the source, and the source itself."""
         return self.specialization.source.name, self.specialization.own_text
 
     @cached_property
     def pointers(self) -> dict[str, str]:
-        """Names in the program of parameters that may be pointers, and of those to const the name in the head."""
+        """PTX names of parameters that may be pointers, each with its C++ name if it points to const, else empty."""
         names = iter(variable.name for variable in self.entry.parameters)
         return {
             name: parameter.name if parameter.kind == "pointer" and parameter.const else ""
@@ -150,7 +150,7 @@ class EmulatedThreads(Emulated):
 
     @property
     def entry(self) -> Function:
-        """The kernel in the program."""
+        """Kernel in the parsed program."""
         return self.loaded.program.functions[self.symbol]
 
     def attributes(self) -> EmulatedAttributes:
@@ -196,7 +196,7 @@ class EmulatedThreads(Emulated):
 
 
 class EmulatedTiles(Emulated):
-    """A tile kernel."""
+    """Tile kernel."""
 
     loaded: TileProgram
 
@@ -237,7 +237,7 @@ class EmulatedTiles(Emulated):
 
 
 def _layout(parameters: Iterable[tuple[int, int]]) -> struct.Struct:
-    """Bytes one after the other, by their sizes and alignments."""
+    """Return the layout of parameters one after the other, by their sizes and alignments."""
     parts, end = "<", 0
     for size, align in parameters:
         padding = -end % max(1, align)
@@ -247,7 +247,7 @@ def _layout(parameters: Iterable[tuple[int, int]]) -> struct.Struct:
 
 
 def limits_of(arch: str) -> Limits:
-    """What the emulated device of an arch allows a launch."""
+    """Return the launch limits of the emulated device of an arch."""
     digits = arch.removeprefix("sm_").rstrip("af")
     capability = int(digits[:-1]), int(digits[-1])
     return Limits(

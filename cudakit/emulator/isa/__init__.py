@@ -1,1 +1,1 @@
-"""What PTX instructions are and mean: facts of each opcode, and meanings over lanes' words."""
+"""PTX instructions: facts of each opcode, control flow, and meanings as operations on lanes' words."""

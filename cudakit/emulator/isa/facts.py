@@ -1,7 +1,7 @@
-"""What each PTX instruction is: a row for each opcode, which all that ask about instructions ask.
+"""Facts of PTX instructions: one table row an opcode, read by everything that asks about instructions.
 
-A row says what holds of every instruction whose name begins so. Where a form differs, it has a row of its own: its
-name goes on with the modifiers that make it one (``bar.red`` is any ``bar`` or ``bar.cta`` with ``.red``).
+A row holds for every instruction whose name begins with the row's name. A form that differs has a row of its own, with
+the modifiers that make the form: ``bar.red`` is any ``bar`` or ``bar.cta`` with ``.red``.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ Use: TypeAlias = Literal["loads", "stores", "atomics", "copies"]
 
 
 class Memory(NamedTuple):
-    """How an instruction uses memory.
+    """Memory access of an instruction.
 
     Attributes
     ----------
     use : str
-        ``copies`` of what may go either way.
+        Direction; ``copies`` for an access that may go either way.
     address : int
-        Operand with the address of each lane; -1 where there is none that could be watched: of textures, fragments,
-        descriptors, and of what runs asynchronously in bulk.
+        Operand with the address of each lane. -1 where no operand has one that could be watched: textures, fragments,
+        descriptors, and asynchronous bulk copies.
     value, size : int
-        Operand whose elements are moved, or the one that says how many bytes are; -1 where there is none.
+        Operand whose elements are moved, and operand with the number of bytes; -1 where there is none.
     bytes : int
-        Of a lane, where all forms move as many.
+        Bytes a lane, where all forms move as many.
     space : str
-        Where all forms use one space; else the modifiers say so.
+        State space, where all forms use one; else the modifiers name it.
     """
 
     use: Use
@@ -58,31 +58,34 @@ class Memory(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What holds of an instruction.
+    """Facts that hold of an instruction.
 
     Attributes
     ----------
     sections : str
-        Of the PTX ISA, that define it.
+        Sections of the PTX ISA that define the instruction.
     category : str
-        What counters count it as; empty where its type decides.
+        Category in the counters; empty where the type decides.
     does : str
+        Effect of the instruction, as `Does` lists them.
     result : tuple of type
-        What the first operand is where it is written; empty where it never is.
+        Class of the first operand where that is written; empty where it never is.
     updates : bool
-        Whether the result is read before.
+        Whether the result is read before it is written.
     carry : bool
-        Whether the carry flag is read, which is written where ``.cc`` says so.
+        Whether the carry flag is read. ``.cc`` says that it is written.
     memory : tuple of Memory
+        Accesses to memory.
     warp : str
-        Which lanes of a warp come to it together: those that the last operand names, or all. ``seen`` where it tells
-        which are there, and waits for none.
+        Lanes of a warp that converge at the instruction: ``mask``, the lanes in the last operand, or ``all``.
+        ``active``
+        where the instruction reports the active lanes and waits for none.
     polls : bool
-        Whether loops wait by it for what others do.
+        Whether loops wait by the instruction for other threads.
     address : str
-        Its part in computing addresses: the result is a ``pointer`` where an operand is, or an ``offset``.
+        Part in computing addresses: the result is a ``pointer`` where an operand is, or an ``offset``.
     operations : int
-        Floating-point operations for each number, where its type is one of floating point.
+        Floating-point operations for each number, where the type is a floating-point type.
     """
 
     sections: str
@@ -252,7 +255,7 @@ UNKNOWN = Facts("", does="")
 
 
 def _forms(facts: Mapping[str, Facts]) -> dict[str, list[tuple[frozenset[str], Facts]]]:
-    """The rows of each opcode with the modifiers in their names, those with the most first."""
+    """Return the rows of each opcode with the modifiers in their names, most modifiers first."""
     forms: dict[str, list[tuple[frozenset[str], Facts]]] = {}
     for name in sorted(facts, key=lambda name: -name.count(".")):
         opcode, *modifiers = name.split(".")
@@ -271,18 +274,18 @@ def _facts(opcode: str, modifiers: tuple[str, ...]) -> Facts:
 
 
 def facts_of(instruction: Instruction) -> Facts:
-    """What holds of an instruction: the row whose name has the most of its modifiers."""
+    """Return the facts of an instruction: the row whose name has most of its modifiers."""
     return _facts(instruction.opcode, instruction.modifiers)
 
 
 def result_of(instruction: Instruction) -> Operand | None:
-    """The operand that an instruction writes, the first; None where it writes none."""
+    """Return the operand that an instruction writes, which is the first; None where it writes none."""
     first = instruction.operands[0] if instruction.operands else None
     return first if isinstance(first, facts_of(instruction).result) else None
 
 
 def targets(instruction: Instruction) -> list[str]:
-    """Names of the registers that an instruction writes."""
+    """Return names of the registers that an instruction writes."""
     result = result_of(instruction)
     if result is None:
         return []
@@ -290,7 +293,7 @@ def targets(instruction: Instruction) -> list[str]:
 
 
 def sources(instruction: Instruction) -> list[str]:
-    """Names of the registers, special ones among them, that an instruction reads, its guard included."""
+    """Return names of the registers that an instruction reads, its guard and special registers included."""
     operands, guard = instruction.operands, instruction.guard
     if result_of(instruction) is not None and not facts_of(instruction).updates:
         operands = operands[1:]
@@ -299,27 +302,27 @@ def sources(instruction: Instruction) -> list[str]:
 
 
 def touches(instruction: Instruction) -> bool:
-    """Whether each lane accesses memory by itself at once, at an address that an operand says."""
+    """Return whether each lane accesses memory by itself, synchronously, at an address in an operand."""
     facts = facts_of(instruction)
     return facts.does == "accesses" and facts.warp == "" and facts.memory[0].address >= 0
 
 
 def is_atomic(instruction: Instruction) -> bool:
-    """Whether an instruction changes memory atomically."""
+    """Return whether an instruction changes memory atomically."""
     return any(memory.use == "atomics" for memory in facts_of(instruction).memory)
 
 
 def is_strong(instruction: Instruction) -> bool:
-    """Whether an access is one that threads of its scope may meet without a race; atomic operations always are."""
+    """Return whether an access is strong: it races with no strong access of its scope. Atomic operations are."""
     return is_atomic(instruction) or not _STRONG.isdisjoint(instruction.modifiers)
 
 
 def is_widely_strong(instruction: Instruction) -> bool:
-    """Whether threads of other kernels may meet an access without a race: its scope is more than a block or cluster."""
+    """Return whether an access is strong towards other kernels: its scope is wider than a block or cluster."""
     return is_strong(instruction) and {"cta", "cluster"}.isdisjoint(instruction.modifiers)
 
 
 def polls(instruction: Instruction) -> bool:
-    """Whether a loop may wait by an instruction for what others do."""
+    """Return whether a loop may wait by an instruction for other threads."""
     facts = facts_of(instruction)
     return facts.polls or (facts.does == "accesses" and facts.result != () and is_strong(instruction))

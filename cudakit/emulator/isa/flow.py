@@ -1,4 +1,4 @@
-"""The flow of a function: its basic blocks, loops, an order to lay them out in, and what post-dominates what."""
+"""Control flow of a function: basic blocks, loops, an order of blocks for generated code, post-dominators."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Opera
 
 
 class Refusal(Exception):
-    """Why a kernel is left to the NumPy machine, or not proved: "… runs on the NumPy machine: it has {this}"."""
+    """Reason why a kernel runs on the NumPy interpreter or is not proved; it completes "it has {reason}"."""
 
 
 @dataclass(slots=True)
 class Block:
-    """A basic block: instructions `first` … `last` - 1, of which the last may be a branch, a leave or a wait."""
+    """A basic block: instructions `first` … `last` - 1; the last may branch, leave or wait at a barrier."""
 
     first: int
     last: int
-    #: Blocks that may come next; `Flow.end` for leaving. A branch's target comes first, what follows it last.
+    #: Blocks that may come next, a branch's target first, the following block last; `Flow.end` for leaving.
     successors: tuple[int, ...] = ()
-    #: Whether lanes of a warp wait for each other at its first instruction, and vectors at its last.
+    #: Whether the first instruction is a warp collective, and whether the last is a barrier.
     has_collective: bool = False
     has_barrier: bool = False
     predecessors: list[int] = field(default_factory=list)
@@ -30,38 +30,41 @@ class Block:
 
 
 def is_collective(instr: Instruction) -> bool:
-    """Whether lanes of a warp wait for each other at an instruction; a block begins with one."""
+    """Return whether an instruction is a warp collective, at which lanes wait for each other.
+
+    A block begins with it.
+    """
     return facts_of(instr).warp in ("mask", "all")
 
 
 def member_mask(instr: Instruction) -> Operand:
-    """The mask of the lanes that wait for each other at an instruction with ``.sync``."""
+    """Return the member mask of a warp collective with ``.sync``."""
     return Immediate(0xFFFF_FFFF) if facts_of(instr).warp == "all" else instr.operands[-1]
 
 
 def is_barrier(instr: Instruction) -> bool:
-    """Whether a vector comes to a barrier of its block."""
+    """Return whether threads wait for their block at an instruction."""
     return facts_of(instr).does == "waits"
 
 
 def ends_block(instruction: Instruction) -> bool:
-    """Whether an instruction is how a basic block ends, rather than in it."""
+    """Return whether an instruction ends its basic block."""
     return facts_of(instruction).does in ("branches", "leaves", "waits")
 
 
 class Flow:
-    """The blocks of a function.
+    """Control flow of a function.
 
     Attributes
     ----------
     blocks : list of Block
-        In the order of the text.
+        Basic blocks in the order of the text.
     end : int
-        The number that stands for leaving the function.
+        Number that stands for leaving the function.
     order : list of int
-        All blocks that can be reached, forward edges going forward, a loop's blocks together and its header first.
+        Reachable blocks, so that forward edges go forward and a loop's blocks stand together, its header first.
     post : list of int
-        The immediate post-dominator of each block.
+        Immediate post-dominator of each block.
 
     Raises
     ------
@@ -99,7 +102,7 @@ class Flow:
         self.post: dict[int, int] = self._post_dominators(reached)
 
     def _around(self, header: int, tail: int) -> set[int]:
-        """The blocks of the natural loop of a back edge."""
+        """Return the blocks of the natural loop of a back edge."""
         body, open_ = {header, tail}, [tail] if tail != header else []
         while open_:
             for before in self.blocks[open_.pop()].predecessors:
@@ -109,7 +112,7 @@ class Flow:
         return body
 
     def _laid_out(self, entry: int, depth: int) -> list[int]:
-        """The order of the blocks of a loop, or of all: each loop among them is one unit."""
+        """Return the order of a loop's blocks, or of all: each inner loop counts as one unit."""
 
         def unit(number: int) -> int:
             around = self.blocks[number].loops
@@ -152,7 +155,7 @@ class Flow:
         return _dominators(self.end, backward, lambda n: before.get(n, ()))
 
     def until(self, starts: Iterable[int], stop: int) -> set[int]:
-        """The blocks that can be reached without passing `stop`."""
+        """Return the blocks that can be reached from `starts` without passing `stop`."""
         reached: set[int] = set()
         open_ = [start for start in starts if start not in (stop, self.end)]
         while open_:
@@ -216,7 +219,7 @@ def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
 
 
 def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iterable[int]]) -> dict[int, int]:
-    """Immediate dominators (Cooper, Harvey and Kennedy 2001), of blocks in reverse postorder."""
+    """Compute immediate dominators (Cooper, Harvey and Kennedy 2001) of blocks in reverse postorder."""
     place = {number: at for at, number in enumerate(order)}
     dominators = {entry: entry}
 
@@ -253,15 +256,15 @@ def _dominates(dominators: dict[int, int], above: int, below: int) -> bool:
     return True
 
 
-# ── loops that go round until others have written ──
-# A vector that never lets these run would wait in vain.
+# ── polling loops: loops that wait until other threads have written ──
+# A vector that never yields to these threads would wait for ever.
 
-#: Atomics that come on by themselves, lane after lane.
+#: Atomics that make progress by themselves, lane after lane.
 _OWN = frozenset({"add", "inc", "dec"})
 
 
 def polling(flow: Flow) -> set[int]:
-    """The headers of loops that go round by what an instruction finds, and which others must change."""
+    """Return the headers of polling loops: loops that end when other threads have changed memory."""
     headers = set()
     for header, body in flow.loops.items():
         inside = [instr for number in body for instr in flow.code[flow.blocks[number].first : flow.blocks[number].last]]
@@ -273,18 +276,18 @@ def polling(flow: Flow) -> set[int]:
 
 
 def _asks_others(instr: Instruction, read: set[str]) -> bool:
-    """Whether an instruction finds what others have written; `read` are registers with what the loop has found."""
+    """Return whether an instruction reads memory that others write; `loaded` are registers that the loop loads."""
     if not polls(instr) or not _OWN.isdisjoint(instr.modifiers):
         return False
     if "cas" in instr.modifiers:
-        # With what it found the last time, it succeeds unless another lane did.
+        # A swap that expects the value read last succeeds unless another lane was first.
         expected = instr.operands[2]
         return not (isinstance(expected, Register) and expected.name in read)
     return True
 
 
 def _derived_from(inside: list[Instruction], names: set[str]) -> set[str]:
-    """Registers, and those that instructions make of them."""
+    """Return registers together with all registers that instructions compute from them."""
     names = set(names)
     changed = True
     while changed:
@@ -298,7 +301,7 @@ def _derived_from(inside: list[Instruction], names: set[str]) -> set[str]:
 
 
 def _leaves_by(flow: Flow, body: set[int], inside: list[Instruction], names: set[str]) -> bool:
-    """Whether registers, or what is made of them in the loop, decide whether it is left."""
+    """Return whether registers, or values computed from them in the loop, decide whether the loop is left."""
     derived = _derived_from(inside, names)
     for number in body:
         block = flow.blocks[number]

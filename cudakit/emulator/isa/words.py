@@ -1,6 +1,6 @@
-"""Words of lanes, the algebra that instructions' meanings are written in, and the table of these meanings.
+"""Words of lanes, the algebra in which meanings of instructions are written, and the table of meanings.
 
-Each machine gives the operations on words. The meanings compute each lane's result from its own operands.
+Each back-end provides the operations on words. A meaning computes each lane's result from the lane's own operands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Number: TypeAlias = "Word | int"
 
 
 def _with(name: str, type_name: str = "") -> Callable[[Word, Number], Word]:
-    """An operation with another word, or a constant, of the same type."""
+    """Make the method for an operation with another word, or a constant, of the same type."""
     return lambda word, other: word.do(name, type_name or word.type_name, word.of(other))
 
 
@@ -31,15 +31,15 @@ def _alone(name: str) -> Callable[[Word], Word]:
 
 
 class Word(ABC):
-    """The values of all lanes, of one type; operators are PTX's, with integers that wrap around.
+    """The values of all lanes, of one type. Operators are PTX's; integers wrap around.
 
-    Shifts are total: by the width or more, nothing or the sign is left. A Python integer stands for a
-    constant, of floats by its bits.
+    Shifts are total: a shift by the width or more leaves zero or the sign. A Python integer stands for a constant; for
+    floats it is the constant's bits.
 
     Parameters
     ----------
     type_name : str
-        A type of PTX without its ``b`` types, which are ``u``.
+        A type of PTX without the ``b`` types, which are ``u``.
     """
 
     __slots__ = ("type_name",)
@@ -51,25 +51,30 @@ class Word(ABC):
 
     @abstractmethod
     def do(self, name: str, type_name: str, *others: Any) -> Word:
-        """The result, of type `type_name`, of an operation on this word, others of its machine, and integers.
+        """Return the result, of type `type_name`, of an operation on this word and others.
 
-        The operations are ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``,
-        ``choose``, ``to``, ``view``, ``clz popc brev``, ``fshl fshr`` (the upper or lower word of this one and a lower
-        one, moved by an amount modulo the width), ``mulhi`` (the upper half of a product), ``div rem`` (towards zero;
-        anything by zero),
-        ``flush canonical`` (of float32), ``fma sqrt rint trunc floor ceil`` (of floats), ``nan_from``,
-        ``directed`` (of float64; the last by the names of an operation and of a rounding mode), and on pieces
-        ``split join part pick repeat``.
+        `others` are words of the same back-end, and integers. The operations are:
+
+        - ``add sub mul and or xor not neg abs min max shl shr`` (total), ``eq ne lt le gt ge``, ``choose``, ``to``,
+          ``view``;
+        - ``clz popc brev``;
+        - ``fshl fshr``: upper or lower word of this word and a lower one, shifted by an amount modulo the width;
+        - ``mulhi``: upper half of a product;
+        - ``div rem``: towards zero; undefined for a divisor of zero;
+        - ``flush canonical``: of float32;
+        - ``fma sqrt rint trunc floor ceil``: of floats; ``nan_from``;
+        - ``directed``: of float64, by the names of an operation and of a rounding mode;
+        - on pieces ``split join part pick repeat``.
         """
 
     @abstractmethod
     def constant(self, value: int, type_name: str) -> Word:
-        """A constant, from the bits of it."""
+        """Return a constant from its bits."""
 
     @property
     @abstractmethod
     def constant_value(self) -> int | None:
-        """The integer that it is in all lanes, if that is known."""
+        """Integer that the word is in all lanes, or None where it is not known to be one."""
 
     # ── types ──
 
@@ -82,19 +87,19 @@ class Word(ABC):
         return self.type_name[0] == "s"
 
     def to(self, type_name: str) -> Word:
-        """The value as another type: cut, extended by its sign, rounded to nearest, or held to a range."""
+        """Convert the value to another type: cut, extended by its sign, rounded to nearest, or saturated."""
         return self if type_name == self.type_name else self.do("to", type_name)
 
     def view(self, type_name: str) -> Word:
-        """The bits as another type of that width."""
+        """Reinterpret the bits as another type of the same width."""
         return self if type_name == self.type_name else self.do("view", type_name)
 
     def of(self, value: Number, type_name: str = "") -> Word:
-        """A word, or a constant of this word's type."""
+        """Return a word as it is, or an integer as a constant of this word's type."""
         return value if isinstance(value, Word) else self.constant(value, type_name or self.type_name)
 
     def constant_of(self, value: float) -> Word:
-        """A constant of this word's type of floats."""
+        """Return a constant of this word's floating-point type."""
         code = "<d" if self.type_name == "f64" else "<f"
         return self.constant(int.from_bytes(struct.pack(code, value), "little"), self.type_name)
 
@@ -115,14 +120,14 @@ class Word(ABC):
         return self._shifted("shr", by)
 
     def _shifted(self, name: str, by: Number) -> Word:
-        """Moved by an unsigned amount, of 32 bits or this word's own."""
+        """Shift by an unsigned amount, of 32 bits or of this word's type."""
         by = self.of(by, self.type_name)
         if by.constant_value is None or by.constant_value < self.bits:
             return self.do(name, self.type_name, by)
         return self.do(name, self.type_name, self.of(self.bits - 1)) if name == "shr" and self.signed else self.of(0)
 
     def nan_from(self, *sources: Word) -> Word:
-        """float64 whose NaN are made from those of the sources, the first of them first."""
+        """Give the NaN of this float64 the payload of the sources' NaN; the first NaN source counts."""
         return self.do("nan_from", self.type_name, *sources)
 
     # ── comparisons ──
@@ -131,11 +136,11 @@ class Word(ABC):
     __lt__, __le__, __gt__, __ge__ = (_with(name, "pred") for name in ("lt", "le", "gt", "ge"))
 
     def test(self, name: str, other: Number) -> Word:
-        """A comparison by its name; of floats those hold where neither is NaN, but for ``ne``."""
+        """Compare by a comparison's name; with a NaN all but ``ne`` are false."""
         return self.do(name, "pred", self.of(other))
 
     def choose(self, first: Number, second: Number, type_name: str = "") -> Word:
-        """In lanes where this truth holds the first, else the second; `type_name` is needed for two constants."""
+        """Select the first where this truth holds, else the second; two constants need `type_name`."""
         type_name = (
             type_name
             or (first.type_name if isinstance(first, Word) else "")
@@ -146,39 +151,39 @@ class Word(ABC):
     # ── bits ──
 
     def zeros(self) -> Word:
-        """The number of zero bits above the highest one."""
+        """Count the zero bits above the highest one."""
         return self.do("clz", "u32")
 
     # ── pieces of a word ──
 
     def split(self, type_name: str) -> Word:
-        """Its pieces of a narrower type, from the lowest: operations then are on all pieces of all lanes."""
+        """Split into pieces of a narrower type, lowest first; operations then apply to all pieces of all lanes."""
         return self.do("split", type_name, self.bits // BITS[type_name])
 
     def join(self, type_name: str) -> Word:
-        """Pieces put together."""
+        """Join pieces to a wider word."""
         return self.do("join", type_name, BITS[type_name] // self.bits)
 
     def part(self, number: int, count: int) -> Word:
-        """One of `count` pieces."""
+        """Return piece `number` of `count`."""
         return self.do("part", self.type_name, number, count)
 
     def pick(self, other: Word, places: tuple[int, ...]) -> Word:
-        """For each lane those pieces of its own and of another's, which follow its own, that `places` name."""
+        """Return the pieces that `places` number: each lane's own pieces come first, then the other word's."""
         return self.do("pick", self.type_name, other, places)
 
     def repeat(self, count: int) -> Word:
-        """The same for all of `count` pieces."""
+        """Repeat the value for each of `count` pieces."""
         return self.do("repeat", self.type_name, count)
 
 
 def bounds(signed: bool, bits: int) -> tuple[int, int]:
-    """The least and the greatest integer of a type."""
+    """Return the least and the greatest integer of a type."""
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
 
 
 def low_ones(count: Word, bits: int) -> Word:
-    """A word of so many bits of which the lowest `count` are one."""
+    """Return a mask of the `count` low bits in a word of `bits`."""
     return ~(count.constant(-1, f"u{bits}") << count)
 
 
@@ -198,7 +203,7 @@ HALVES: Final = frozenset({"f16", "bf16", "f16x2", "bf16x2"})
 
 
 def _selected(operand: Operand) -> tuple[Operand, str]:
-    """A register, and which part of it an operand takes."""
+    """Return an operand's register and the selector of its part, empty for the whole."""
     part = ""
     while isinstance(operand, Group) and (operand.notation == "negative" or operand.notation[1:].isdigit()):
         part += operand.notation
@@ -207,16 +212,16 @@ def _selected(operand: Operand) -> tuple[Operand, str]:
 
 
 class Form:
-    """An instruction's opcode and modifiers, as meanings ask for them.
+    """Opcode and modifiers of an instruction, as meanings read them.
 
     Attributes
     ----------
     types : tuple of str
-        Its types, in order.
-    name, kind : str
-        The last of them by PTX's name, and the word that holds it.
+        Types among the modifiers, in order.
+    name, word_type : str
+        The last type by PTX's name, and by the type of the word that holds it.
     parts : tuple of str
-        For each operand its selector, such as ``b0``; after a minus with ``negative`` before it.
+        Selector of each operand, such as ``b0``; with ``negative`` before it after a minus.
     """
 
     def __init__(self, opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> None:
@@ -228,7 +233,7 @@ class Form:
 
     @property
     def mode(self) -> str:
-        """The direction of rounding of a float result, to nearest where none is named."""
+        """Rounding mode of a float result; to nearest where none is named."""
         return next((modifier for modifier in self.modifiers if modifier in ("rz", "rm", "rp")), "rn")
 
     def has(self, modifier: str) -> bool:
@@ -240,11 +245,14 @@ class Form:
 
 
 class Meaning(NamedTuple):
-    """What an instruction means.
+    """Meaning of an instruction: a function of words.
 
-    `sources` has a type for each operand after the first: one of PTX's, ``T`` the instruction's last, ``U`` the bits
-    of that, ``S`` those of the last but one, ``W`` the last or twice as wide with ``.wide``. ``int`` is the value of a
-    constant, ``carry`` the carry flag. With ``=`` behind a type, a constant is known while the meaning is asked.
+    `sources` has a type for each operand after the first: a PTX type, or a letter. ``T`` is the instruction's last
+    type,
+    ``U`` unsigned with its bits, ``S`` unsigned with the bits of the last but one, ``W`` the last, twice as wide with
+    ``.wide``. ``int`` is the value of a constant, ``carry`` the carry flag. With ``=`` behind a type, a constant
+    operand is
+    known while the meaning is evaluated.
     """
 
     function: Function
@@ -260,10 +268,7 @@ _MOST_PARTS: Final = 4
 
 
 def means(*opcodes: str, sources: str, families: str = "integer", nans: str = "") -> Callable[[Function], Function]:
-    """Enter a meaning into the table.
-
-    `nans` is ``takes`` or ``gives``, as `Meaning` has them.
-    """
+    """Enter a meaning into the table; `nans` is ``takes`` or ``gives``, as in `Meaning`."""
 
     def enter(function: Function) -> Function:
         meaning = Meaning(function, tuple(sources.split()), bool(nans), nans == "gives")
@@ -275,7 +280,7 @@ def means(*opcodes: str, sources: str, families: str = "integer", nans: str = ""
 
 @cache
 def _entry(opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> tuple[Meaning, Form] | None:
-    """The meaning under the longest name that fits an instruction, and the one form of all that are so."""
+    """Return the meaning of the longest matching name, and the form, which is shared by equal instructions."""
     form = Form(opcode, modifiers, parts)
     if not form.types:
         return None
@@ -288,7 +293,7 @@ def _entry(opcode: str, modifiers: tuple[str, ...], parts: tuple[str, ...]) -> t
 
 
 class Bound(NamedTuple):
-    """An instruction with a meaning: operands that it writes, and those that it reads with their types."""
+    """An instruction with its meaning: operands that it writes, and operands that it reads with their types."""
 
     meaning: Meaning
     form: Form
@@ -297,7 +302,7 @@ class Bound(NamedTuple):
 
 
 def bound(instruction: Instruction, carry: Operand) -> Bound | None:
-    """The operands of an instruction beside its meaning; the carry flag is the operand `carry`."""
+    """Return an instruction's operands with its meaning, or None; the operand `carry` stands for the carry flag."""
     selected = [_selected(operand) for operand in instruction.operands]
     entry = _entry(instruction.opcode, instruction.modifiers, tuple(part for _, part in selected))
     if entry is None:
@@ -312,13 +317,13 @@ def bound(instruction: Instruction, carry: Operand) -> Bound | None:
 
 
 def results_of(results: Any, count: int) -> list[Any]:
-    """The first results of a meaning: those that something is made of."""
+    """Return the first `count` results of a meaning as a list."""
     return [results] if isinstance(results, Word) else list(islice(results, count))
 
 
 @cache
 def source_type(form: Form, source: str) -> str:
-    """The type, by PTX's name, that an operand is read as."""
+    """Return the PTX type as which an operand is read."""
     source = source.removesuffix("=")
     wide = f"{form.name[0]}{2 * form.bits}" if form.has("wide") else form.word_type
     other = BITS[WORD_TYPES[form.types[-2]]] if len(form.types) > 1 else 0

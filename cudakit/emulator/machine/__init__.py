@@ -1,1 +1,1 @@
-"""The machine: memory, modules, blocks of lanes, and the steps that they take."""
+"""NumPy interpreter: memory, lanes, decoded instructions, scheduling."""

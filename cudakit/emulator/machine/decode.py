@@ -1,10 +1,10 @@
-"""Instructions made ready to run: one function a table entry.
+"""Decoding: instructions made ready to run, one function a table entry.
 
 `INSTRUCTIONS` is the table: opcode → maker, filled by the family modules (`words`, `access`, `warp`, `barrier`,
-`atomic`, `control`, …). A maker takes an instruction and its `Context`, what the instruction needs of the function
-around it: registers, variables by their names (`Symbols`). It binds each operand once, to a function that reads or
-writes it for the lanes of an index, and returns a `Step` (run for these lanes), or a `Control` (which may move lanes to
-other places or make them wait).
+`atomic`, `control`, …). A maker takes an instruction and its `Context`, which has the registers and variables of its
+function (`Symbols`). The maker binds each operand once, to a function that reads or writes the operand for the lanes of
+an index. It returns a `Step`, which runs for these lanes, or a `Control`, which may move lanes to other places or make
+them wait.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _FUNCTIONS = 0x7300_0000_0000_0000
 
 
 class Linked:
-    """What the programs of one text share, by the names that are the same in all of them.
+    """Symbols that the programs of one source share, by names that are equal in all of them.
 
     Attributes
     ----------
     variables : dict of str to (numpy.ndarray, int)
         Bytes and address of each variable in global or constant memory.
     functions : dict of str to int
-        What a pointer to each function says.
+        Pointer to each function.
     """
 
     def __init__(self) -> None:
@@ -58,22 +58,22 @@ class Linked:
 
 
 class Symbols:
-    """The variables and functions of a program, for as long as its module lives.
+    """Variables and functions of a program, for as long as its module lives.
 
     Attributes
     ----------
     storage : dict of str to numpy.ndarray
         Bytes of each variable in global or constant memory.
     addresses : dict of str to int
-        Addresses of these.
+        Addresses of these variables.
     constants : list of (int, int)
-        Address and bytes of each variable in constant memory.
+        Address and size in bytes of each variable in constant memory.
     numbers : dict of str to int
         Number of each function.
     shared : frozenset of str
-        Names of the variables in shared memory; where they lie is each kernel's own.
+        Names of the variables in shared memory; each kernel places them itself.
     linked : Linked
-        What other programs of the text have too.
+        Symbols shared with other programs of the source.
     """
 
     shared: frozenset[str]
@@ -100,7 +100,7 @@ class Symbols:
             self._fill(variable)
 
     def _place(self, variable: Variable, memory: Memory) -> bool:
-        """Give a variable its memory; whether that is new."""
+        """Give a variable its memory; return whether the memory is new."""
         common = common_name(variable.name) if is_shared(variable.name) else None
         data, address = self.linked.variables.get(common or "", (None, 0))
         is_new = data is None or data.size != max(1, variable.size)
@@ -119,7 +119,7 @@ class Symbols:
         except MemoryError:
             raise EmulationError(f"no memory for the {variable.size} bytes of variable {variable.name}") from None
         skip = -int(np.frombuffer(padded, np.uint8).__array_interface__["data"][0]) % max(1, variable.align)
-        # No part of another array, which would be in reach too.
+        # An array of its own: a part of another array would make that array reachable too.
         data = np.frombuffer(padded, np.uint8, max(1, variable.size), skip)
         return data, memory.add(data, f"variable {variable.name}", variable.space == "const")
 
@@ -187,7 +187,7 @@ Writer: TypeAlias = Callable[[Frame, Index, Any], None]
 
 
 class Context:
-    """What a maker needs of the function around an instruction: registers, addresses, types.
+    """Context of an instruction for its maker: the function's registers, addresses and types.
 
     Parameters
     ----------
@@ -210,12 +210,12 @@ class Context:
         if odd := sorted({name for name in registers.values() if name not in STORAGE}):
             raise EmulationError(f"{function.name}: registers of type .{odd[0]} are not emulated")
         self.storage: list[np.dtype] = [STORAGE[name] for name in registers.values()]
-        #: Registers that nothing has been written to.
+        #: Initial, unwritten value of each register.
         self.blank: list[np.ndarray] = [np.zeros(1, dtype) for dtype in self.storage]
         local = [variable for variable in function.variables.values() if variable.space == "local"]
         self.local, end = laid_out(local)
         self.local_bytes: int = -(-end // 16) * 16
-        #: What the function's frame begins at a multiple of.
+        #: Alignment of the function's frame.
         self.local_align: int = max((variable.align for variable in local), default=1)
         #: Memory of a lane in this function, in bytes.
         self.lane_bytes: int = self.local_bytes + sum(dtype.itemsize for dtype in self.storage)
@@ -226,9 +226,9 @@ class Context:
         }
         #: Addresses of a kernel's parameters; those of other functions have none.
         self.parameter_offsets, _ = laid_out(function.parameters if function.is_entry else ())
-        #: Instructions where lanes that took different ways may meet.
+        #: Instructions where divergent lanes may converge.
         self.leaders: frozenset[int] = frozenset(function.labels.values())
-        #: Steps that compute each lane's result from the same lane's operands, and nothing else.
+        #: Steps that only compute each lane's result from the same lane's operands.
         self.elementwise: set[Callable[..., None]] = set()
         #: Branches back of the innermost loops that poll memory: a group which goes round one may be spinning.
         self.polling: frozenset[int] = _polling_loops(function)
@@ -240,24 +240,25 @@ class Context:
 
     @cached_property
     def frame_bytes(self) -> int:
-        """Stack that machine code takes for a call, about."""
+        """Stack bytes that compiled machine code takes for a call, estimated."""
         return frame_bytes(self.function, self.local_bytes)
 
     def make_frame(self, lanes: int) -> Frame:
-        """Empty registers for all lanes."""
+        """Return empty registers for all lanes."""
         return Frame(lanes, list(self.blank), np.zeros(lanes, np.int64), {}, np.zeros(lanes, np.int64))
 
     # ── operands ──
 
     def read(self, operand: Operand, type_name: str, compact: bool = False) -> Reader:
-        """A function that reads `operand` as PTX type `type_name`: an array over the lanes, or one value for all.
+        """Return a function that reads `operand` as a PTX type: an array over the lanes, or one value for all.
 
         Parameters
         ----------
         operand : Operand
         type_name : str
+            PTX type.
         compact : bool
-            A register that holds the same in all lanes is given as an array of one element, not repeated for each lane.
+            Whether a register with the same value in all lanes is read as one element, not repeated for each lane.
         """
         dtype = DTYPES[type_name]
         match operand:
@@ -291,7 +292,7 @@ class Context:
                     )
             elif index is not None:
                 stored_values = stored_values[index]
-            # Always a view, so that it cannot be taken for an array that is nobody else's.
+            # Always a view, so that no writer adopts the register's own array.
             return stored_values.view(dtype) if same else stored_values.view(source).astype(narrow).view(dtype)
 
         return values
@@ -329,7 +330,7 @@ class Context:
         return lambda frame, index, machine: value
 
     def address_of(self, name: str) -> int:
-        """Address of a variable in its own state space but shared memory, or of a function."""
+        """Return the address of a function, or of a variable in its state space; shared variables have none here."""
         if name in self.parameter_offsets:
             return self.parameter_offsets[name]
         address = self.symbols.address_of(name)
@@ -340,16 +341,17 @@ class Context:
         raise EmulationError(f"no variable or function {name}")
 
     def write(self, operand: Operand, type_name: str, adopts: bool = False) -> Writer:
-        """A function that writes values of PTX type `type_name` to a register (``_`` takes them and forgets).
+        """Return a function that writes values of a PTX type to a register; ``_`` discards them.
 
-        What it is given for an index may be a mask over all lanes, with a value for each of them.
+        Its index may be a mask over all lanes, with a value for each lane.
 
         Parameters
         ----------
         operand : Operand
         type_name : str
+            PTX type.
         adopts : bool
-            An array that is no view becomes the register; the caller sees to it that nobody else holds it.
+            Whether an array that is no view becomes the register itself. The caller must not use the array any more.
         """
         if isinstance(operand, Register) and operand.name == "_":
             return lambda frame, index, values: None
@@ -372,7 +374,7 @@ class Context:
                 return
             register = frame.registers[number]
             if register is blank and index.dtype == bool and values.size > 1:
-                # What the other lanes hold is undefined.
+                # The values of the other lanes are undefined.
                 frame.registers[number] = values if owned else values.copy()
                 return
             if register.size == 1:
@@ -385,7 +387,7 @@ class Context:
         return write
 
     def address(self, operand: Operand, space: str) -> Reader:
-        """A function that gives addresses in `space` as uint64, one a lane."""
+        """Return a function that reads addresses in `space` as uint64, one a lane."""
         if not isinstance(operand, Address):
             raise EmulationError(f"operand {operand} is no address")
         number = self.numbers.get(operand.base.name) if isinstance(operand.base, Register) else None
@@ -406,7 +408,7 @@ class Context:
 
 
 def _polling_loops(function: Function) -> frozenset[int]:
-    """Instructions that branch back round a smallest loop around a load or atomic that others may change."""
+    """Return the back branches of the innermost loops around a load or atomic that may poll."""
     back = sorted(
         (code - function.labels[target.name], code)
         for code, instr in enumerate(function.code)
@@ -422,14 +424,14 @@ def _polling_loops(function: Function) -> frozenset[int]:
 
 
 def constant_of(operand: Operand, description: str = "") -> int:
-    """The value of an operand that must be a constant: a whole number, which messages call `description`."""
+    """Return the value of an operand that must be an integer constant; messages call it `description`."""
     if not isinstance(operand, Immediate):
         raise EmulationError(f"{description or f'operand {operand}'} is no constant")
     return operand.value
 
 
 def immediate(operand: Immediate, dtype: np.dtype) -> Any:
-    """A constant as a scalar of `dtype`."""
+    """Return a constant as a scalar of `dtype`."""
     if operand.float_bits:
         bits = np.array(operand.value, f"u{operand.float_bits // 8}").view(f"f{operand.float_bits // 8}")
         if dtype.kind == "f":
@@ -443,8 +445,8 @@ def immediate(operand: Immediate, dtype: np.dtype) -> Any:
 
 
 Step: TypeAlias = Callable[[Frame, Index, Machine], None]
-#: control(machine, frame, lanes that stand here, those of them whose guard holds, (depth, function, instruction));
-#: true where all that stand here go on to the next instruction at once.
+#: control(machine, frame, lanes here, lanes here whose guard holds, (depth, function, instruction)) → whether all lanes
+#: here go on to the next instruction at once.
 Control: TypeAlias = Callable[[Machine, Frame, Index, Index, tuple[int, int, int]], bool | None]
 Maker: TypeAlias = Callable[[Instruction, Context], Step]
 
@@ -458,7 +460,7 @@ _MOST_PARTS = 4
 def instruction(*opcodes: str) -> Callable[[Maker], Maker]:
     """Enter a maker into the table.
 
-    An opcode may go on with modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
+    A name may have modifiers: ``cp.async.bulk`` is another entry than ``cp.async``.
     """
 
     def enter(maker: Maker) -> Maker:
@@ -491,7 +493,7 @@ class Decoded:
 
 
 def _maker(instr: Instruction) -> Maker | None:
-    """The maker of the table's longest name that begins the instruction's own."""
+    """Return the maker of the longest name in the table that begins the instruction's name."""
     parts = (instr.opcode, *instr.modifiers[:_MOST_PARTS])
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((INSTRUCTIONS[name] for name in names if name in INSTRUCTIONS), None)
@@ -502,12 +504,12 @@ _NOBODY = np.zeros(0, np.int64)
 
 
 def failure(error: Exception) -> str:
-    """What went wrong where an instruction's operands are not what its maker took them for."""
+    """Return the reason for a message where operands are not of the form that a maker expects."""
     return f"{error} is not known here" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
 
 
 def decode(instr: Instruction, context: Context) -> Decoded:
-    """`instr` bound to its function; an unknown instruction raises when it is run, not before."""
+    """Bind an instruction to its function. An unknown instruction raises when it is run, not before."""
     guard = None
     if instr.guard is not None:
         register, negated = instr.guard
@@ -535,7 +537,7 @@ def decode(instr: Instruction, context: Context) -> Decoded:
     except EmulationError as error:
         reason = f"this form of the instruction is not emulated ({error})"
     except Exception as error:
-        # The makers take their operands for what the instruction must have.
+        # Makers do not check that operands have the form that the instruction requires.
         reason = f"its operands or modifiers are none that are emulated ({failure(error)})"
 
     def missing(frame: Frame, index: Index, machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""The device's heap, from which kernels take memory, and the limits that a device has for kernels' own memory."""
+"""Heap of the device, from which kernels allocate, and the device's limits for kernels' own memory."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ import numpy as np
 
 from cudakit.errors import EmulationError, LaunchError
 
-#: What a device has where nothing else was set, in bytes: CUDA programming guide, cudaDeviceGetLimit.
+#: Default limits of a device in bytes: CUDA programming guide, cudaDeviceGetLimit.
 _STACK_BYTES, _HEAP_BYTES = 1024, 8 << 20
-#: Blocks begin at multiples of this, and so much lies between two.
+#: Alignment of blocks, and the gap between two blocks, in bytes.
 _UNIT = 16
 _NEVER, _LIVE, _FREED = 0, 1, 2
 
 
 class Heap:
-    """Memory that kernels take with ``malloc`` and ``new``, in blocks; it outlives the launch, as on a GPU.
+    """Memory for ``malloc`` and ``new`` in kernels, in blocks. It outlives the launch, as on a GPU.
 
     Attributes
     ----------
     data : numpy.ndarray, dtype uint8
+        Bytes of the heap.
     states : numpy.ndarray, dtype uint8
-        Of each byte: whether it is in a block, was in one, or never.
+        State of each byte: in a block, in a freed block, or never allocated.
     unwritten : numpy.ndarray, dtype bool
-        Of each byte: whether it was taken, and not written, since the launch began; only checks note what is written.
+        Bytes allocated since the launch began and not written. Only checks note writes.
     address : int
+        Address of the first byte.
     renewed : dict of int to int
-        Where blocks begin and end that were taken since somebody last emptied it: whoever takes one comes after all who
-        had it before.
+        Start and end of the blocks allocated since a reader emptied it. A thread that gets a block comes after all
+        threads that had it before.
     """
 
     def __init__(self, size: int) -> None:
@@ -48,19 +50,19 @@ class Heap:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a block that was not given back."""
+        """True if a block is allocated."""
         return bool(self._blocks)
 
     def saved(self) -> dict[str, Any]:
-        """A copy of which blocks there are, for `restore`; of what is in them it has nothing."""
+        """Return a copy of the allocation state, for `restore`; the content of blocks is not copied."""
         return {name: copy.deepcopy(value) for name, value in vars(self).items() if name not in ("data", "address")}
 
     def restore(self, saved: dict[str, Any]) -> None:
-        """Have the blocks again that there were."""
+        """Restore the allocation state."""
         vars(self).update(copy.deepcopy(saved))
 
     def take(self, size: int, align: int = _UNIT) -> int:
-        """Address of a new block; 0 where there is none of that size."""
+        """Allocate a block; return its address, or 0 where no space of this size is free."""
         align = max(align, _UNIT)
         room = (size // _UNIT + 2) * _UNIT
         spare = self._spare.get(room) if align == _UNIT else None
@@ -78,7 +80,7 @@ class Heap:
         if start + room <= self.data.size:
             self._top = start + room
             return start
-        # Blocks of other sizes may have left enough between them.
+        # Freed blocks of other sizes may leave a gap that is large enough.
         self._spare.clear()
         end = 0
         for block, size in sorted(self._blocks.items()):
@@ -99,7 +101,7 @@ class Heap:
         Raises
         ------
         EmulationError
-            For an address that is no block's.
+            For an address where no block begins.
         """
         if address == 0:
             return
@@ -121,7 +123,7 @@ class Heap:
         )
 
     def explain(self, offset: int, size: int) -> str:
-        """Why `size` bytes at an offset are in no block."""
+        """Return why `size` bytes at an offset are in no block."""
         problem = f"{size} bytes at {self.address + offset:#x} are in no block of the device's heap"
         if self.states[offset] == _FREED:
             return f"{problem}: it was freed"
@@ -134,7 +136,7 @@ class Heap:
         )
 
     def lacks(self, offsets: np.ndarray, size: int) -> int | None:
-        """The first of the offsets whose `size` bytes are not all in a block; None where all are."""
+        """Return the first offset whose `size` bytes are not all in a block, or None."""
         last = offsets + np.uint64(size - 1)
         bad = np.flatnonzero((self.states[offsets] != _LIVE) | (self.states[last] != _LIVE))
         return int(offsets[bad[0]]) if bad.size else None
@@ -142,14 +144,14 @@ class Heap:
 
 @dataclass
 class DeviceLimits:
-    """What kernels may take of the device's memory beside the arrays that they are given, in bytes.
+    """Limits of device memory for kernels beyond their arrays, in bytes.
 
     Attributes
     ----------
     stack_bytes : int
-        Stack of a thread in kernels whose depth of calls only their run shows.
+        Stack of a thread in kernels whose call depth is known only at run time.
     heap_bytes : int
-        All that they have by ``malloc`` and ``new``; see `set_heap_bytes`.
+        Size of the heap for ``malloc`` and ``new``; see `set_heap_bytes`.
     """
 
     stack_bytes: int = _STACK_BYTES
@@ -158,19 +160,19 @@ class DeviceLimits:
 
     @staticmethod
     def default_of(limit: str) -> int:
-        """The limit on ``"stack"`` or ``"heap"`` of a device where nothing else was set."""
+        """Return the default limit on ``"stack"`` or ``"heap"``."""
         return _STACK_BYTES if limit == "stack" else _HEAP_BYTES
 
     @property
     def heap(self) -> Heap:
-        """The device's heap, made when it is first asked for."""
+        """The device's heap, made at the first use."""
         if self._heap is None:
             self._heap = Heap(self.heap_bytes)
         return self._heap
 
     @property
     def has_heap(self) -> bool:
-        """Whether any kernel has asked for memory."""
+        """True if any kernel has used the heap."""
         return self._heap is not None
 
     def set_heap_bytes(self, size: int) -> None:
@@ -179,7 +181,7 @@ class DeviceLimits:
         Raises
         ------
         LaunchError
-            Where kernels hold memory of it.
+            Where kernels hold blocks of the heap.
         """
         if self._heap is not None and self._heap.is_used:
             raise LaunchError("the heap's size cannot change while kernels hold memory of it; free it first")
@@ -190,5 +192,5 @@ _limits = DeviceLimits()
 
 
 def device_limits() -> DeviceLimits:
-    """The limits of the process's emulated device."""
+    """Return the limits of the process's emulated device."""
     return _limits

@@ -1,4 +1,4 @@
-"""What a kernel takes of a GPU's memory: functions that it may come to, frames of their calls, shared variables."""
+"""Memory that a kernel uses on a GPU: reachable functions, stack frames, shared variables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from cudakit.emulator.ptx.program import Function, Instruction, Pointer, Program
 
 
 def reached(program: Program, function: Function) -> list[Function]:
-    """The function and the device functions that it may come to.
+    """Return a function and the device functions that it may call, directly or not.
 
-    A function counts where code calls it by its name. Where code calls through a pointer, or takes a function's
-    address, every function counts whose address the program takes. ptxas counts the same ones.
+    A function counts where code calls it by name. Where code calls through a pointer, or takes a function's address,
+    every
+    function counts whose address the program takes. ptxas counts in the same way.
     """
     reached, open_ = {function.name: function}, [function]
     pointees: set[str] | None = None
@@ -33,7 +34,7 @@ def reached(program: Program, function: Function) -> list[Function]:
 
 
 def names_in(function: Function) -> Iterator[str]:
-    """The names of variables, functions and labels in a function's code."""
+    """Yield names of variables, functions and labels in a function's code."""
     for instr in function.code:
         for operand in instr.operands:
             for symbol in symbols_in(operand):
@@ -41,7 +42,7 @@ def names_in(function: Function) -> Iterator[str]:
 
 
 def recurses(program: Program, entry: Function) -> bool:
-    """Whether a function that `entry` reaches may call itself; one called through a pointer may."""
+    """Return whether a function that `entry` may call may call itself; a call through a pointer counts as recursion."""
     graph, open_ = dict[str, list[str]](), [entry.name]
     while open_:
         name = open_.pop()
@@ -56,7 +57,7 @@ def recurses(program: Program, entry: Function) -> bool:
 
 
 def _callees(function: Function) -> list[str]:
-    """Functions that `function` calls by name; an empty name where it calls through a pointer."""
+    """Return names of the functions that `function` calls; an empty name for a call through a pointer."""
     names = []
     for instr in function.code:
         if instr.opcode == "call":
@@ -67,7 +68,7 @@ def _callees(function: Function) -> list[str]:
 
 
 def _address_taken(program: Program) -> set[str]:
-    """Names of the device functions whose address the program takes, in code or in a variable's initialiser."""
+    """Return names of device functions whose address the program takes, in code or in a variable's initialiser."""
     names = {name for variable in program.variables for name in _initialiser(program, variable)}
     for function in program.functions.values():
         names |= _addresses(program, function)
@@ -79,8 +80,8 @@ def _functions(program: Program, names: set[str]) -> set[str]:
 
 
 def _addresses(program: Program, function: Function) -> set[str]:
-    """Names whose address a function takes: in its code, or in what the variables that its code names begin with."""
-    # Of a function that is called by its name no address is taken.
+    """Return names whose address a function takes, in its code or in the initialisers of variables that it names."""
+    # A call by name takes no address.
     operands = [operand for instr in function.code if instr.opcode != "call" for operand in instr.operands]
     open_ = [symbol.name for operand in operands for symbol in symbols_in(operand)]
     names = set[str]()
@@ -93,26 +94,25 @@ def _addresses(program: Program, function: Function) -> set[str]:
 
 
 def _initialiser(program: Program, variable: str) -> list[str]:
-    """Names of the variables and functions whose addresses a variable begins with."""
+    """Return names of variables and functions whose addresses are in a variable's initialiser."""
     entry = program.variables.get(variable)
     return [] if entry is None else [item.symbol.name for _, item in entry.data if isinstance(item, Pointer)]
 
 
 # ── stack ──
 #
-# Machine code takes for a call the function's own variables and, where it calls others, what it has to keep for the
-# time of the call: the place to return to, and registers whose values are needed after it. Which of them ptxas keeps is
-# its own choice: for seven functions that recurse, with 16 to 320 bytes on sm_90, this was from five sixths to six
-# fifths of what it took.
+# A stack frame holds the function's own variables. A function that calls others also saves the return address, and
+# registers that are live after the call. ptxas chooses which registers it saves. For seven recursive functions with
+# frames of 16 to 320 bytes on sm_90, this estimate was five sixths to six fifths of ptxas's frame.
 
-#: The place to return to, and the register that holds the stack of the caller's caller: words of 4 bytes.
+#: Words of 4 bytes for the return address and for the saved stack register.
 _RETURN_WORDS = 3
-#: Registers that machine code does not have: predicates have bits of one, and the stack a place of its own.
+#: Registers that take no register in machine code: the stack pointers.
 _FREE = frozenset({"%SP", "%SPL"})
 
 
 def frame_bytes(function: Function, local_bytes: int) -> int:
-    """Bytes of a call's frame, where the variables take `local_bytes`."""
+    """Estimate the stack frame of a call in bytes; the variables take `local_bytes`."""
     calls = [code for code, instr in enumerate(function.code) if instr.opcode == "call"]
     if not calls:
         return local_bytes
@@ -131,7 +131,7 @@ def frame_bytes(function: Function, local_bytes: int) -> int:
 
 
 def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
-    """For each instruction, the registers whose values are read after it: a bit for each number."""
+    """Return for each instruction the registers that are live after it, as a bit set by register number."""
     rows = []
     for code, instr in enumerate(function.code):
         written = _bits(targets(instr), numbers) if instr.guard is None else 0
@@ -155,7 +155,7 @@ def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
 
 
 def _next(function: Function, code: int, instr: Instruction) -> Iterator[int]:
-    """Instructions that may come after one; behind the last there is none that reads."""
+    """Yield the instructions that may come after an instruction."""
     if facts_of(instr).does == "branches":
         names = [operand.name for operand in instr.operands if isinstance(operand, Symbol)]
         for name in names:
@@ -166,21 +166,21 @@ def _next(function: Function, code: int, instr: Instruction) -> Iterator[int]:
 
 # ── shared variables ──
 
-#: What dynamic shared memory begins at a multiple of, at least.
+#: Least alignment of dynamic shared memory.
 _DYNAMIC_ALIGN = 16
 
 
 class SharedLayout(NamedTuple):
-    """Shared memory of a kernel's blocks, as ptxas lays it out.
+    """Layout of a block's shared memory, as ptxas makes it.
 
     Attributes
     ----------
     offsets : dict of str to int
-        Where each variable begins, by its name in the PTX; dynamic ones where dynamic shared memory does.
+        Offset of each variable, by its name in the PTX. Dynamic variables begin where dynamic shared memory begins.
     end : int
-        Where the variables that have a size end.
+        End of the variables that have a size.
     static_bytes : int
-        Static shared memory in bytes, which dynamic shared memory begins after.
+        Static shared memory in bytes; dynamic shared memory begins there.
     """
 
     offsets: dict[str, int]
@@ -188,12 +188,12 @@ class SharedLayout(NamedTuple):
     static_bytes: int
 
     def total_bytes(self, dynamic: int) -> int:
-        """Bytes of shared memory that a block has with `dynamic` bytes from its launch."""
+        """Return the shared memory of a block whose launch adds `dynamic` bytes."""
         return self.static_bytes + dynamic if dynamic else self.end
 
 
 def laid_out(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
-    """Where each variable begins if they lie one after the other, and where the last ends."""
+    """Return the offset of each variable, one after the other, and the end of the last."""
     offsets, end = dict[str, int](), 0
     for variable in variables:
         offsets[variable.name] = start = -(-end // variable.align) * variable.align
@@ -202,11 +202,11 @@ def laid_out(variables: Iterable[Variable]) -> tuple[dict[str, int], int]:
 
 
 def shared_layout(program: Program, kernel: Function) -> SharedLayout:
-    """The layout of a kernel: of its own variables, then the program's, then those of functions that it may come to.
+    """Return the layout of a kernel's shared memory: its variables, the program's, then reachable functions'.
 
-    A variable of the program counts where code that the kernel may come to names it. Those that these functions declare
-    always count, and lie at the end where no code names them. Compilers leave such variables out; ptxas may order
-    several of them in another way.
+    A variable of the program counts where reachable code names it. Variables that reachable functions declare always
+    count;
+    unnamed ones come last. Compilers leave such variables out. ptxas may order several of them in another way.
     """
     used = list(_used(program, kernel))
     offsets, end = laid_out(variable for variable in used if variable.size)
@@ -221,7 +221,7 @@ def shared_layout(program: Program, kernel: Function) -> SharedLayout:
 
 
 def _used(program: Program, kernel: Function) -> Iterator[Variable]:
-    """The kernel's shared variables, in the order in which they lie."""
+    """Yield the kernel's shared variables in the order of their addresses."""
     functions = reached(program, kernel)
     names = {name for function in functions for name in names_in(function)}
     called = {function.name for function in functions} - {kernel.name}

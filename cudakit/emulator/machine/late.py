@@ -1,4 +1,4 @@
-"""Asynchronous copies that land late: when somebody waits for them, as a GPU may let them."""
+"""Asynchronous copies that land late: when a thread waits for them, as a GPU may let them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from cudakit.emulator.ptx.program import Instruction
 
-#: What a copy is waited for by: a group of its thread's copies, a group of its bulk copies, an mbarrier.
+#: Mechanism that waits for a copy: a group of its thread's copies, a group of its bulk copies, an mbarrier.
 Awaited: TypeAlias = Literal["group", "bulk", "mbarrier"]
 
 
 class Part(NamedTuple):
-    """Memory that copies read or write: for units of `size` bytes the position of the copy, and the address."""
+    """Memory that copies read or write: for each unit of `size` bytes the position of its copy, and the address."""
 
     space: str
     positions: np.ndarray
@@ -25,19 +25,22 @@ class Part(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Copies:
-    """What one instruction copies, for several lanes.
+    """Asynchronous copies of one instruction, for several lanes.
 
     Attributes
     ----------
     instr : Instruction
+        Instruction that copies.
     awaited : str
+        Mechanism that waits for the copies.
     lanes : numpy.ndarray
-        Of each copy; the numbers of the following are positions in it.
+        Lane of each copy. Positions in the other fields are positions in this array.
     land : callable
-        Makes the copies at some positions.
+        Performs the copies at some positions.
     reads, writes : sequence of Part
+        Memory that the copies read and write.
     barriers : numpy.ndarray or None
-        The mbarrier of each, by a number among those of all blocks.
+        Mbarrier of each copy, by a number among the mbarriers of all blocks.
     """
 
     instr: Instruction
@@ -47,31 +50,31 @@ class Copies:
     reads: tuple[Part, ...] = ()
     writes: tuple[Part, ...] = ()
     barriers: np.ndarray | None = None
-    #: Positions that have not landed, and the group that each is in.
+    #: Whether each position is still under way, and the group of each.
     open: np.ndarray = field(default_factory=lambda: np.zeros(0, bool))
     groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class Listener(Protocol):
-    """Is told of copies."""
+    """Observer of asynchronous copies."""
 
     def issued(self, copies: Copies) -> None:
-        """They are under way from now on."""
+        """React to copies that have been issued."""
 
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
-        """Those at some positions are done, for somebody waited in such a way."""
+        """React to copies that have landed, at some positions, because a thread waited by `awaited`."""
 
     def left(self, copies: Copies, positions: np.ndarray) -> None:
-        """Nobody has waited for those at some positions."""
+        """React to copies at some positions that no thread has waited for when the kernel ends."""
 
 
 class Late:
-    """The copies that are under way in a machine.
+    """Asynchronous copies under way in an interpreter.
 
     Parameters
     ----------
     lanes : int
-        Of the machine.
+        Lanes of the interpreter.
     """
 
     def __init__(self, lanes: int) -> None:
@@ -81,7 +84,7 @@ class Late:
         self.listeners: list[Listener] = []
 
     def issue(self, copies: Copies) -> None:
-        """Let copies be under way."""
+        """Issue copies: from now on they are under way."""
         copies.open = np.ones(copies.lanes.size, bool)
         if copies.awaited != "mbarrier":
             copies.groups = self._committed[copies.awaited][copies.lanes]
@@ -90,7 +93,7 @@ class Late:
             listener.issued(copies)
 
     def before(self, lanes: np.ndarray) -> Callable[[np.ndarray], None]:
-        """A function that lands, for some of `lanes`, the copies of their groups that are under way now."""
+        """Return a function that lands, for some of `lanes`, the group copies that are under way now."""
         under_way = [copies for copies in self._open if copies.awaited == "group"]
 
         def land(some: np.ndarray) -> None:
@@ -100,11 +103,11 @@ class Late:
         return land
 
     def commit(self, awaited: Awaited, lanes: np.ndarray) -> None:
-        """The lanes' copies so far are a group."""
+        """Commit the lanes' copies so far as a group."""
         self._committed[awaited][lanes] += 1
 
     def wait(self, awaited: Awaited, lanes: np.ndarray, but: int | None) -> None:
-        """Lanes wait for all their groups `but` the last ones; for all that they copy where it is None."""
+        """Land all groups of the lanes except the last `but`; all their copies where `but` is None."""
         limit = np.full(self._lanes, -1)
         limit[lanes] = np.iinfo(np.int64).max if but is None else self._committed[awaited][lanes] - but
         for copies in list(self._open):
@@ -112,19 +115,19 @@ class Late:
                 self._land(copies, copies.groups < limit[copies.lanes])
 
     def reached(self, barriers: np.ndarray) -> None:
-        """Some lane looks at mbarriers."""
+        """Land the copies of mbarriers that a lane looks at."""
         for copies in list(self._open):
             if copies.barriers is not None:
                 self._land(copies, np.isin(copies.barriers, barriers))
 
     def finish(self) -> None:
-        """All lanes are done: nobody will wait any more."""
+        """Report copies that nobody waited for, when all lanes are done; bulk copies to global memory land."""
         for copies in list(self._open):
             for listener in self.listeners:
                 listener.left(copies, np.flatnonzero(copies.open))
             if copies.awaited == "bulk":  # others write shared memory, which is gone
                 self._land(copies, copies.open)
-        # They know the machine, which knows this.
+        # Listeners refer to the interpreter, which refers to this object: break the cycle.
         self.listeners.clear()
 
     def _land(self, copies: Copies, chosen: np.ndarray, awaited: Awaited | None = None) -> None:

@@ -1,14 +1,16 @@
-"""The SIMT machine: lanes with their own program counters, run in groups that stand at one place.
+"""Scheduler of the NumPy interpreter: lanes with program counters of their own, run in groups that stand at one place.
 
-A lane's place is (call depth, function, instruction) in one number. The machine takes the lanes that stand at one
-place, runs the instructions from there to the next branch, call or barrier for all of them at once (each instruction is
-a few NumPy operations over the lanes), and chooses again. It prefers the lowest place, where lanes that took different
-ways meet again. A group that only spins (it went round a loop that polls memory, and no lane left it), and one that
-runs long while others wait, yields: it runs again when all others have yielded, wait or are done. So every lane that
-can run will run, and what a spinning lane waits for comes soon.
+A lane's place is (call depth, function, instruction) in one number. The scheduler takes the lanes at one place. It
+runs the instructions up to the next branch, call or barrier for all of them at once. Each instruction is a few NumPy
+operations over the lanes. Then the scheduler chooses again. It prefers the lowest place, where divergent lanes
+converge.
 
-Under `Drawn` the order is drawn: warps stop anywhere, and any may run next. Kernels that a kernel launches (`Children`)
-run when it has ended, each with what it launches itself before the next.
+A group yields when it only spins: it went round a polling loop and no lane left. A group that runs long while others
+wait yields too. It runs again when all others have yielded, wait or are done. So every lane that can run will run, and
+a spinning lane does not wait long.
+
+With `Drawn` the order is random: warps stop anywhere, and any may run next. Kernels launched by a kernel (`Children`)
+run when it has ended, each with its own children before the next.
 """
 
 from __future__ import annotations
@@ -36,28 +38,29 @@ from cudakit.jit.load.limits import bounded
 
 # ── drawn orders ──
 
-#: A seed, or a seed and the numbers of those of its switches that are made.
+#: Seed of a random order, or the seed and the numbers of the switches that are made.
 DrawnOrder: TypeAlias = int | tuple[int, ...]
 
-#: How often a group stops before an instruction, and how often all warps that stand at a place go together.
+#: Probability that a group stops before an instruction, and that all warps at a place run together.
 _STOPS, _TOGETHER = 0.1, 0.5
 
 
 class Drawn:
-    """Draws which lanes run next, and as the container of the instructions before which they stop.
+    """Random choice of the lanes that run next, and container of the instructions before which groups stop.
 
     Parameters
     ----------
     order : int or tuple of int
+        Seed, or seed and numbers of the switches that are made.
     first : int
         Number of the first block that runs.
     switches : int
-        How many there were before it ran.
+        Switches before this block ran.
 
     Attributes
     ----------
     switches : int
-        How often the lanes that run next could be drawn.
+        Switches so far: times at which the next lanes could be drawn.
     """
 
     switches: int
@@ -73,9 +76,9 @@ class Drawn:
         return bool(self._random.random() < _STOPS)
 
     def choose(self, machine: Machine) -> tuple[int, Index, bool] | None:
-        """Place and lanes of the group to run next, of those that are running, and whether others could run.
+        """Return place and lanes of the group to run next, and whether other lanes could run.
 
-        Where no switch is made, the lanes of the last one go on while they can; None where they cannot.
+        Where no switch is made, the former lanes go on while they can; None where they cannot.
         """
         number = self.switches
         self.switches += 1
@@ -86,7 +89,7 @@ class Drawn:
             place = int(machine.place[running].min())
             group = running[machine.place[running] == place]
         else:
-            # Each switch draws by itself, so that it is the same where others are left out.
+            # Each switch has a random stream of its own: it is the same where other switches are left out.
             random = np.random.default_rng((self._seed, self._first, number))
             running = np.flatnonzero(machine.status == state.RUNNING)
             place = int(machine.place[running[random.integers(running.size)]])
@@ -102,15 +105,15 @@ class Drawn:
 
 # ── kernels that a kernel launches ──
 
-#: How deep a device lets kernels launch kernels, and how many launches it keeps, unless its limits are set.
+#: Default limits of a device: nesting depth of launches by kernels, and pending launches.
 _DEEPEST, _MOST_PENDING = 24, 2048
 _MOST_THREADS = 1024
-#: ``cudaStreamTailLaunch``: what it is given runs when all else has.
+#: ``cudaStreamTailLaunch``: its launches run after all others.
 _TAIL = 3
 
 
 class Child(NamedTuple):
-    """A launch that a kernel asked for, and its parameters, in memory that the kernel writes to."""
+    """A launch requested by a kernel, and its parameters, in memory that the kernel writes to."""
 
     entry: Function
     geometry: Geometry
@@ -119,13 +122,14 @@ class Child(NamedTuple):
 
 @dataclass
 class Children:
-    """What one launch of a kernel launches.
+    """Launches requested by one launch of a kernel.
 
     Attributes
     ----------
     module : Module
+        Module of the kernels.
     depth : int
-        How many kernels, one by the other, launched the one at hand.
+        Number of launches above this one: 0 for a launch by the host.
     """
 
     module: Module
@@ -135,12 +139,12 @@ class Children:
     _last: list[Child] = field(default_factory=list)
 
     def make(self, pointer: int, geometry: Geometry) -> int:
-        """Where the parameters of a kernel are to be written, which a later `launch` names.
+        """Return the address for a kernel's parameters, by which a later `launch` names the kernel.
 
         Raises
         ------
         EmulationError
-            For what no device would launch.
+            For a launch that no device would take.
         """
         entry = self.module.program.functions[self.module.symbols.function_at(pointer)]
         if not entry.is_entry:
@@ -180,7 +184,7 @@ class Children:
             )
 
     def take(self) -> Iterator[Child]:
-        """The launches, in the order in which they run; their parameters' memory goes afterwards."""
+        """Yield the launches in the order in which they run; afterwards free their parameters' memory."""
         try:
             yield from (*self._waiting, *self._last)
         finally:
@@ -188,22 +192,22 @@ class Children:
                 self.module.memory.remove(address)
 
 
-#: Steps that groups may take while others wait, before the one at hand yields to them.
+#: Steps that a group may run while others wait, before it yields.
 PATIENCE = 256
 
 
 class Observer(Protocol):
-    """Watches a machine, instruction by instruction."""
+    """Observer of an interpreter, called before each instruction runs."""
 
     def instruction(
         self, machine: Scheduler, function: Function, decoded: Decoded, frame: Frame, index: Index, active: Index
     ) -> None:
-        """An instruction of `function` is about to run, for those lanes of `index` that are `active`, if any."""
+        """Observe an instruction of `function` that is about to run, for the `active` lanes of `index`, if any."""
 
 
 @dataclass
 class Launch:
-    """One launch of an entry: what the machine runs."""
+    """A launch of a kernel."""
 
     module: Module
     entry: Function
@@ -212,33 +216,33 @@ class Launch:
     output: Callable[[str], None] = print
     observers: tuple[Observer, ...] = ()
     step_budget: int | None = None
-    #: What messages call the kernel; empty: its name in the PTX.
+    #: Name of the kernel in messages; empty: its name in the PTX.
     name: str = ""
-    #: What messages call a file and line of the compiler.
+    #: Maps the compiler's file and line to the user's, for messages.
     placed: Callable[[str, int], str] = as_compiled
-    #: What the compiler calls the kernel's source, and its text.
+    #: Name that the compiler has for the kernel's source, and the source itself.
     source: tuple[str, str] = ("", "")
-    #: The order in which lanes run, drawn with a seed; None: those that are behind go first.
+    #: Random order in which lanes run, by a seed; None: lanes that are behind go first.
     schedule: DrawnOrder | None = None
-    #: How often it was drawn which run.
+    #: Switches drawn so far.
     switches: int = 0
-    #: Of parameters that may be pointers, by their names in the PTX: the user's of those to const, nothing of others.
+    #: Parameters that may be pointers, by PTX name: the C++ name of a pointer to const, else empty.
     pointers: Mapping[str, str] = field(default_factory=dict)
-    #: Whether asynchronous copies are made when they are waited for, not at once.
+    #: Whether asynchronous copies land when they are waited for, not at once.
     late: bool = False
     steps: int = 0
-    #: Why it is not machine code, where that was asked.
+    #: Reason why the launch does not run as machine code.
     why: str = ""
-    #: What runs it.
+    #: Function that runs the launch.
     runner: Callable[[Launch], None] = lambda launch: run(launch)
-    #: How many kernels, one by the other, launched it.
+    #: Nesting depth: 0 for a launch by the host.
     depth: int = 0
-    #: The instruction that an error is about.
+    #: Instruction at which an error ended the launch.
     ended_at: Instruction | None = None
 
     @cached_property
     def children(self) -> Children:
-        """What the kernel launches itself."""
+        """Launches requested by the kernel."""
         return Children(self.module, self.depth)
 
     @property
@@ -251,27 +255,27 @@ class Launch:
 
     @property
     def shared(self) -> SharedLayout:
-        """Shared memory of its blocks."""
+        """Layout of shared memory in its blocks."""
         return self.module.shared(self.entry.name)
 
     @property
     def own_address(self) -> int:
-        """Of memory that is the machine's own, which no stream races for."""
+        """Address of the interpreter's own memory, for which streams do not race."""
         return self.module.grid_barrier_address
 
     def run(self) -> None:
-        """Run it to its end, as `run` does."""
+        """Run the launch to its end, by its `runner`."""
         self.runner(self)
 
     def explain(self, function: Function, instruction: Instruction, problem: str) -> str:
-        """What is wrong with an instruction, which ends the launch, and where that stands."""
+        """Return the message for a problem at an instruction, with its place, and note that the launch ended there."""
         self.ended_at = instruction
         source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
         name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
         return f"{name}: {instruction} (PTX line {instruction.line}{source}): {problem}"
 
     def of_child(self, child: Child) -> Launch:
-        """The launch of a kernel that this one has launched."""
+        """Return the launch of a kernel that this kernel launched."""
         name, parameters = f"{child.entry.name}, launched by {self.title}", child.parameters.tobytes()
         return replace(
             self, entry=child.entry, geometry=child.geometry, parameters=parameters, name=name, depth=self.depth + 1,
@@ -285,8 +289,8 @@ def run(launch: Launch) -> None:
     Raises
     ------
     EmulationError
-        For an access that memory does not have, an unknown instruction, a failed assertion, a deadlock or a step
-        budget that is used up; each names the instruction and its line.
+        For an invalid access, an unknown instruction, a failed assertion, a deadlock, or a step budget that is used up.
+        The error names the instruction and its line.
     """
     geometry = launch.geometry
     launch.module.ran[launch.entry.name] = "numpy", launch.why
@@ -304,7 +308,7 @@ def run(launch: Launch) -> None:
 
 
 class Scheduler(Machine):
-    """Chooses which lanes of a launch's blocks run next, and runs them."""
+    """Scheduler of a launch's blocks: chooses the lanes that run next, and runs them."""
 
     launch: Launch
     module: Module
@@ -321,14 +325,14 @@ class Scheduler(Machine):
         self.memory.shared_offsets = shared.offsets
         self.steps = launch.steps
         self.late = Late(self.lanes) if launch.late else None
-        #: Where the compiler cannot tell how deep calls go, a thread has the stack that is set for the device.
+        #: Whether the call depth is unknown to the compiler: a thread then has the device's stack limit.
         self.recurses: bool = module.recurses(entry)
         if self.recurses:
             self.stack_bytes: int = min(
                 self.stack_bytes, max(device_limits().stack_bytes, module.context(entry).local_bytes)
             )
         module.grid_barrier[:] = 0
-        # Where cooperative groups find the grid's barrier; 0 tells them that the grid cannot synchronise.
+        # Cooperative groups read the grid barrier's address here; 0 means that the grid cannot synchronise.
         high, low = divmod(module.grid_barrier_address if geometry.cooperative else 0, 1 << 32)
         self.special |= {"envreg1": np.uint32(high), "envreg2": np.uint32(low)}
         self.spinning: dict[int, int] = {}
@@ -348,7 +352,7 @@ class Scheduler(Machine):
     # ── functions ──
 
     def frame(self, depth: int, number: int) -> Frame:
-        """Registers of a function at a call depth, for all lanes."""
+        """Return the registers of a function at a call depth, for all lanes."""
         entry = self.frames.get((depth, number))
         if entry is None:
             context = self.module.context(self.module.functions[number])
@@ -442,7 +446,7 @@ class Scheduler(Machine):
                 self.launch.switches = self.drawn.switches
 
     def choose(self) -> tuple[int, Index, bool]:
-        """Place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
+        """Return place and lanes of the group to run next, and whether others could run; place −1 when all are done."""
         if self.drawn is not None and (self.status == state.RUNNING).any():
             drawn = self.drawn.choose(self)
             if drawn is not None:
@@ -468,19 +472,19 @@ class Scheduler(Machine):
         return lowest, group, group.size < np.count_nonzero(running) + yielded
 
     def after_loop(self, index: Index, location: int) -> None:
-        """A group has gone round a loop that polls memory: it yields if no lane has left since it last came here."""
+        """Let a group yield that has gone round a polling loop, if no lane has left since the last round."""
         spinning = np.flatnonzero(self.place < location) if index is None else index[self.place[index] < location]
-        # Where all lanes go round together there are no others to let go first.
+        # Where all lanes go round together, no others are left to go first.
         if 0 < spinning.size < self.lanes and self.spinning.get(location) == spinning.size:
             self.pause(spinning)
         self.spinning[location] = spinning.size
 
     def leaders(self, context: Context) -> Container[int]:
-        """The instructions of a function before which a group stops, that others may go first."""
+        """Return the instructions of a function before which a group stops, so that others may go first."""
         return context.leaders if self.drawn is None else self.drawn
 
     def run_group(self, location: int, index: Index) -> None:
-        """Run lanes that stand at one place to the next point where they may part."""
+        """Run the lanes at one place to the next instruction where they may diverge."""
         depth, number, code = self.where(location)
         function = self.module.functions[number]
         decoded, frame = self.module.decoded(function), self.frame(depth, number)
@@ -529,7 +533,7 @@ class Scheduler(Machine):
         barrier, warp = (int((self.status == status).sum()) for status in (state.AT_BARRIER, state.AT_WARP))
         _, number, code = self.where(int(self.place[waiting[0]]))
         function = self.module.functions[number]
-        # A lane that waits stands behind the instruction that made it wait.
+        # The place of a waiting lane is behind the instruction at which it waits.
         decoded = self.module.decoded(function)[code - 1]
         problem = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
         raise EmulationError(self.launch.explain(function, decoded.instruction, problem))

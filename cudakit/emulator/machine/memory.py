@@ -1,11 +1,12 @@
-"""Memory of the emulated device: global allocations at their host addresses, and windows for the other state spaces.
+"""Memory of the emulated device: global allocations at their host addresses, windows for the other state spaces.
 
-A generic address is a plain 64-bit number. Global memory has the address that the host array has, so that pointers in
-memory need no translation; shared and local memory and kernel parameters lie in windows that no host address reaches.
-An address in shared memory has the rank of a block in its cluster, plus one, above its lowest 24 bits; where these are
-zero it is the own block's.
+A generic address is a plain 64-bit number. Global memory has the host array's address, so that pointers in memory need
+no translation. Shared memory, local memory and kernel parameters are in windows that no host address reaches.
 
-`Reach` finds memory that a launch was not given as an argument and comes to by a pointer: in a struct, an array, a
+An address in shared memory has the rank of a block in its cluster, plus one, above its lowest 24 bits. Zero there means
+the thread's own block.
+
+`Reach` finds memory that a launch did not get as an argument but reaches through a pointer in a struct, an array or a
 variable.
 """
 
@@ -25,19 +26,20 @@ from cudakit.errors import TemplateError
 from cudakit.jit.compile.elf import demangle
 from cudakit.types.arguments import pointer_of
 
-#: Gives the arrays of the device's memory that are alive.
+#: Returns the live arrays of the device's memory.
 Arrays = Callable[[], Iterable[np.ndarray]]
 
 
 class Reach:
-    """The arrays whose memory a launch may come to beyond its arguments.
+    """Arrays that a launch may reach beyond its arguments.
 
-    An array of the device counts once that an address in it stands in memory that the launch has; so an argument's
-    neighbour is still outside of it. Memory is looked through only where an access is in no argument.
+    An array of the device counts once memory of the launch holds an address in it. An argument's neighbour is therefore
+    still out of bounds. Memory is searched for pointers only where an access is in no argument.
 
     Parameters
     ----------
     arrays : callable
+        Returns the device's arrays.
     """
 
     def __init__(self, arrays: Arrays) -> None:
@@ -46,9 +48,9 @@ class Reach:
         self._reached: dict[int, np.ndarray] = {}
 
     def find(self, address: int, size: int, memory: Iterable[np.ndarray]) -> list[np.ndarray]:
-        """Arrays that the launch may come to and that were not given before: one has `size` bytes at `address`.
+        """Return newly reachable arrays, if one of them has `size` bytes at `address`.
 
-        Empty where none has, or where the memory `memory`, bytes each, has no pointer to it.
+        Empty where no array has these bytes, or where the launch's `memory`, bytes each, holds no pointer to it.
         """
         target = next((array for array in self._arrays() if _has(array, address, size)), None)
         if target is None:
@@ -56,7 +58,7 @@ class Reach:
         before, (start, _) = set(self._reached), _bounds(target)
         self._look_through(memory)
         if start not in self._reached:
-            # What was looked through before may have been written since.
+            # Memory searched before may have been written since.
             self._looked_through.clear()
             self._look_through(memory)
         return (
@@ -64,7 +66,7 @@ class Reach:
         )
 
     def _look_through(self, memory: Iterable[np.ndarray]) -> None:
-        """Find the arrays that memory has pointers to, and those that their memory has pointers to."""
+        """Find the arrays that pointers in memory lead to, and the arrays that pointers in these lead to."""
         arrays = sorted((array for array in self._arrays() if array.nbytes), key=lambda array: _bounds(array)[0])
         starts, ends = np.array([_bounds(array) for array in arrays], np.uint64).T
         open_ = [*memory, *(bytes_of(array) for array in self._reached.values())]
@@ -84,7 +86,7 @@ class Reach:
 
 
 def points_near(address: int, most: int, memory: Iterable[np.ndarray]) -> bool:
-    """Whether the memory `memory`, bytes each, has a pointer to at most `most` bytes before an address."""
+    """Return whether `memory`, bytes each, holds a pointer to less than `most` bytes before an address."""
     for data in memory:
         words = _words(data)
         if ((words <= address) & (words > max(0, address - most))).any():
@@ -93,20 +95,20 @@ def points_near(address: int, most: int, memory: Iterable[np.ndarray]) -> bool:
 
 
 def _words(data: np.ndarray) -> np.ndarray:
-    """The aligned words of eight bytes."""
+    """Return the aligned 8-byte words."""
     skip = -_bounds(data)[0] % 8
     return data[skip : skip + max(0, data.size - skip) // 8 * 8].view(np.uint64)
 
 
 def whole_of(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The arrays that an array is a view of, the largest last."""
+    """Yield the arrays that an array is a view of, the largest last."""
     while isinstance(array.base, np.ndarray):
         array = array.base
         yield array
 
 
 def bytes_of(array: np.ndarray) -> np.ndarray:
-    """The bytes of a C-contiguous array."""
+    """Return the bytes of a C-contiguous array."""
     return array.reshape(-1).view(np.uint8)
 
 
@@ -131,37 +133,37 @@ WINDOW_BITS = 40
 RANK_SHIFT = 24
 _OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
 _WINDOWS = {"cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
-#: The widest element that is read at once.
+#: Bytes of the widest element.
 WIDEST = 64
 #: Rows of shared memory begin at multiples of this, the widest that an access is aligned to.
 _ROW = 16
-#: What shared memory holds before it is written: on a GPU what was there before, and seldom zeros.
+#: Byte that fills unwritten shared memory. On a GPU former content is there, seldom zeros.
 _UNSET = 0xA5
-#: An access this near to an array was meant for it, whatever lay there in an earlier launch.
+#: Bytes: an access this near to an array is reported as an access to it, not to an earlier launch's array.
 _CLOSE = 4096
-#: An access this far from every array was meant for none.
+#: Bytes: an access this far from every array is reported without a nearest array.
 _FAR = 1 << 36
 
-#: How memory is accessed. The strong kinds are those that other kernels may meet without a race: atomic operations and
-#: volatile, relaxed, acquire and release accesses whose scope is wider than a block or cluster (PTX ISA 8.7.1, 8.8).
+#: Access modes. A strong access does not race with strong accesses of other kernels: atomic operations, and volatile,
+#: relaxed, acquire and release accesses whose scope is wider than a block or cluster (PTX ISA 8.7.1, 8.8).
 READ, STRONG_READ, WRITE, STRONG_WRITE = 1, 2, 4, 8
 
 
 class AccessError(Exception):
-    """An access that memory does not have; the machine adds the instruction and its line."""
+    """An invalid memory access; the interpreter adds the instruction and its line."""
 
 
 class Watcher(Protocol):
-    """Is told of each access to global memory, while a launch is watched; see `cudakit.emulator.streams.watch`."""
+    """Observer of accesses to global memory during a launch; see `cudakit.emulator.streams.watch`."""
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
-        """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
+        """Note an access to elements of `size` bytes, counted from the first aligned element of `piece`."""
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
+        """Return flags for a C-contiguous array's bytes, which accesses outside `Memory` set: texture lookups."""
 
 
-#: What a memory has while nothing runs.
+#: Memory of lanes while nothing runs.
 _NO_BYTES, _NO_LANES = np.zeros((0, 0), np.uint8), np.zeros(0, np.int64)
 _NO_PARAMETERS = np.zeros((1, WIDEST), np.uint8)
 _NO_PARAMETERS.flags.writeable = False
@@ -177,7 +179,7 @@ class Allocation:
     readonly: bool
     itemsize: int
     owner: np.ndarray
-    #: Where the bytes are the device's heap, of which only blocks may be accessed.
+    #: The device's heap, where the bytes are it: only its blocks may be accessed.
     heap: Heap | None = None
     _data: np.ndarray | None = None
 
@@ -187,36 +189,36 @@ class Allocation:
 
     @property
     def data(self) -> np.ndarray:
-        """The bytes; made when they are asked for, which machine code does not."""
+        """Bytes of the allocation; made at the first use, since machine code does not need them."""
         if self._data is None:
             self._data = bytes_at(self.owner, self.address, self.size)
         return self._data
 
 
 class Memory:
-    """Global allocations, and what the machine gives for its time: shared and local memory of the lanes that run.
+    """Global allocations, and during a run the shared and local memory of the running lanes.
 
     Attributes
     ----------
     shared, local, parameters : numpy.ndarray
         Bytes: a row a block, a row a lane, one row.
     shared_bytes : int
-        Those of a block's row that are the kernel's; the rest only fills the row up.
+        Bytes of a block's row that belong to the kernel; the rest is padding.
     shared_offsets : mapping of str to int
-        Where its variables begin, by their names in the PTX.
+        Offset of each shared variable, by its name in the PTX.
     block_of : numpy.ndarray
-        Block of each lane, counted from 0 among those that run.
+        Block of each lane, counted from 0 among the running blocks.
     cluster : int
-        Blocks of a cluster; those of one lie together.
+        Blocks in a cluster; the blocks of a cluster are adjacent.
     exited : callable
-        For numbers of blocks, which of them have exited.
+        Takes numbers of blocks; returns which of them have exited.
     watcher : Watcher or None
-        Is told of accesses to global memory.
+        Observer of accesses to global memory.
 
     Parameters
     ----------
     arrays : callable, optional
-        Gives the arrays of the device's memory that are alive: pointers to these may stand in other memory.
+        Returns the device's live arrays, which pointers in memory may lead to.
     """
 
     shared: np.ndarray
@@ -226,7 +228,7 @@ class Memory:
         self._arrays = arrays
         self._allocations: dict[int, Allocation] = {}
         self._addresses: list[int] = []
-        #: Of each allocation that may be accessed as a whole, ascending: start, end, whether it is read-only, and 0.
+        #: For each allocation but the heap, by ascending address: start, end, whether it is read-only, and 0.
         self.table: numbers[int] = numbers("q")
         self._heap_at: int | None = None
         self._freed: dict[int, tuple[int, str]] = {}
@@ -235,7 +237,7 @@ class Memory:
         self.leave()
 
     def leave(self) -> None:
-        """No lanes run: there is no memory of theirs, and nothing keeps what ran last."""
+        """Drop the memory of lanes when no lanes run, and everything that kept the former launch alive."""
         self.shared = self._starts_of = self._starts = _NO_BYTES
         self.shared_bytes = 0
         self.shared_offsets: Mapping[str, int] = {}
@@ -253,12 +255,12 @@ class Memory:
         self.shared, self.shared_bytes = np.full((blocks, -(-size // _ROW) * _ROW), _UNSET, np.uint8), size
 
     def shared_offset(self, name: str) -> int:
-        """Where a variable begins in a block's shared memory.
+        """Return the offset of a variable in a block's shared memory.
 
         Raises
         ------
         AccessError
-            Where the kernel that runs has none of it.
+            Where the running kernel has no memory for the variable.
         """
         if name not in self.shared_offsets:
             raise AccessError(
@@ -275,7 +277,7 @@ class Memory:
     # ── allocations ──
 
     def add(self, array: np.ndarray, name: str, readonly: bool = False) -> int:
-        """Make a host array's memory known; its lowest address."""
+        """Add a host array's memory; return its lowest address."""
         address, size = pointer_of(array), array.nbytes
         if size == 0:
             return address
@@ -301,18 +303,18 @@ class Memory:
         return address
 
     def _row(self, place: int, address: int) -> int:
-        """Where the row of an allocation begins, by its place among their addresses: the heap has none."""
+        """Return the table index of an allocation, by its place among the addresses; the heap has no row."""
         return 4 * (place if self._heap_at is None or self._heap_at >= address else place - 1)
 
     def flagged(self, flags_from: Callable[[Allocation], int]) -> numbers[int]:
-        """The table with, last in each row, how far from its bytes the flags are whose address `flags_from` gives."""
+        """Return the table with each allocation's distance to its flags, whose address `flags_from` returns."""
         table = self.table[:]
         for row in range(0, len(table), 4):
             table[row + 3] = flags_from(self._allocations[table[row]]) - table[row]
         return table
 
     def writable(self) -> list[np.ndarray]:
-        """All bytes that a launch may write: what it was given, what that is a part of, and the device's memory."""
+        """Return all bytes that a launch may write: its arguments, the arrays they are views of, and device memory."""
         allocations = [piece for piece in self._allocations.values() if not piece.readonly]
         owners = [
             whole for piece in allocations if isinstance(piece.owner, np.ndarray) for whole in whole_of(piece.owner)
@@ -323,7 +325,7 @@ class Memory:
         ]
 
     def remove(self, address: int) -> None:
-        """Forget an allocation; an access to it is an error from now on."""
+        """Remove an allocation; later accesses to it are errors."""
         allocation = self._allocations.pop(address, None)
         if allocation is not None:
             place = bisect.bisect_left(self._addresses, address)
@@ -336,7 +338,7 @@ class Memory:
             self._freed[address] = (allocation.end, allocation.name)
 
     def _covering(self, address: int, size: int) -> Allocation | None:
-        """The allocation that begins last of those in which the bytes lie; arrays may be parts of others."""
+        """Return the allocation with the bytes that begins last; arrays may be parts of others."""
         for place in range(bisect.bisect_right(self._addresses, address) - 1, -1, -1):
             allocation = self._allocations[self._addresses[place]]
             if address + size <= allocation.end:
@@ -344,20 +346,20 @@ class Memory:
         return None
 
     def piece(self, address: int, size: int, use: int) -> Allocation | None:
-        """The allocation that bytes can be taken from in one go; None where each access has to be looked at."""
+        """Return the allocation that covers a range of bytes; None where each access needs a check of its own."""
         allocation = self._covering(address, size)
         if allocation is None or allocation.heap is not None or (allocation.readonly and use >= WRITE):
             return None
         return allocation
 
     def piece_or_heap(self, address: int, size: int) -> Allocation | None:
-        """The allocation that bytes lie in, which may be the device's heap, for whoever only looks on."""
+        """Return the allocation that covers a range of bytes, which may be the heap; for observers."""
         if self._covering(address, size) is None and device_limits().has_heap:
             self.add_heap(device_limits().heap)
         return self._covering(address, size)
 
     def _reached_at(self, address: int, size: int) -> Allocation | None:
-        """The bytes as a part of what an argument is a view of, or of an array that a pointer in memory names."""
+        """Return the allocation at bytes reached through an argument's base array or through a pointer in memory."""
         if device_limits().has_heap:
             self.add_heap(device_limits().heap)
             if (allocation := self._covering(address, size)) is not None:
@@ -377,7 +379,7 @@ class Memory:
         return self._covering(address, size)
 
     def _readable(self) -> list[np.ndarray]:
-        """All bytes that the launch has, in which pointers may stand."""
+        """Return all bytes of the launch in which pointers may be."""
         return [self.parameters[0], *(piece.data for piece in self._allocations.values())]
 
     def add_heap(self, heap: Heap) -> None:
@@ -397,11 +399,11 @@ class Memory:
     def load(
         self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, strong: bool = False
     ) -> np.ndarray:
-        """Values of `dtype` at `addresses`, one a lane of `index`."""
+        """Load values of `dtype` at `addresses`, one a lane of `index`."""
         pieces = self.views(space, addresses, dtype, index, STRONG_READ if strong else READ)
         if len(pieces) == 1:
             view, elements, _ = pieces[0]
-            # They are all inside, so that no index has to be looked at again.
+            # All elements are inside, so NumPy need not check the indices.
             result: np.ndarray = view.take(elements, mode="clip")
             return result
         out = np.empty(addresses.shape, dtype)
@@ -410,7 +412,7 @@ class Memory:
         return out
 
     def store(self, space: str, addresses: np.ndarray, values: np.ndarray, index: Index, strong: bool = False) -> None:
-        """Store one value a lane; where lanes name one address, the last lane's stays."""
+        """Store one value a lane; where lanes have the same address, the last lane's value stays."""
         pieces = self.views(space, addresses, values.dtype, index, STRONG_WRITE if strong else WRITE)
         if values.shape != addresses.shape:
             values = np.broadcast_to(values, addresses.shape)
@@ -420,11 +422,13 @@ class Memory:
     def views(
         self, space: str, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
     ) -> list[tuple[np.ndarray, Any, Any]]:
-        """Where each lane's element lies: (flat view of `dtype`, element numbers in it, positions of the lanes).
+        """Return each lane's element as (flat view of `dtype`, element numbers in it, positions of the lanes).
 
-        Positions are a slice or an array into `addresses`; each lane is in exactly one entry. This is the seam of
-        everything that reads or writes memory: loads, stores, atomics, copies. Spaces are PTX's, ``cluster`` is
-        ``shared::cluster``; `use` is `READ`, `WRITE` or the strong one of these.
+        Positions are a slice of `addresses` or indices into it; each lane is in exactly one entry. Loads, stores,
+        atomics and
+        copies all access memory through this method. Spaces are PTX's; ``cluster`` is ``shared::cluster``. `use` is
+        `READ`,
+        `WRITE` or the strong one of these.
         """
         size = dtype.itemsize
         if addresses.size == 0:
@@ -449,13 +453,13 @@ class Memory:
         return self._global(addresses, dtype, use)
 
     def _shared_starts(self) -> np.ndarray:
-        """Byte at which the shared memory of each lane's block begins: kept, as most shared accesses ask for it."""
+        """Return the offset of each lane's block in shared memory; kept, since most shared accesses need it."""
         if self._starts_of is not self.shared:
             self._starts_of, self._starts = self.shared, _starts(self.shared, self.block_of)
         return self._starts
 
     def blocks_at(self, addresses: np.ndarray, index: Index) -> np.ndarray:
-        """Block in whose shared memory each address lies that a lane of `index` names."""
+        """Return the block whose shared memory each address of a lane of `index` is in."""
         own = self._rows(self.block_of, index)
         rank = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64) - 1
         if (rank < 0).all():
@@ -603,7 +607,7 @@ class Memory:
 
 
 def _united(first: Allocation, second: Allocation) -> Allocation:
-    """Two that begin at one address as one: as long as the longer, and writable where either is."""
+    """Return two allocations at one address as one: as long as the longer, writable where either is."""
     larger, other = (
         (first, second) if (not first.readonly, first.end) >= (not second.readonly, second.end) else (second, first)
     )
@@ -613,7 +617,7 @@ def _united(first: Allocation, second: Allocation) -> Allocation:
 
 
 def plain(name: str) -> str:
-    """The name of a variable as it is written in its function."""
+    """Return a variable's name as its function's source has it."""
     if not name.startswith("_Z"):
         return name
     try:
@@ -623,31 +627,31 @@ def plain(name: str) -> str:
 
 
 def check_aligned(addresses: np.ndarray, size: int) -> None:
-    """Every address is a multiple of `size`, a power of two.
+    """Check that every address is a multiple of `size`, a power of two.
 
     Raises
     ------
     AccessError
     """
-    # One pass and no array of remainders, for this is asked at every access.
+    # One pass without an array of remainders, since every access is checked.
     if size > 1 and int(np.bitwise_or.reduce(addresses, axis=None)) & (size - 1):
         bad = int(addresses.flat[np.flatnonzero(addresses & np.uint64(size - 1))[0]])
         raise AccessError(f"address {bad:#x} is not aligned to {size} bytes")
 
 
 def _starts(rows: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Byte at which each row begins."""
+    """Return the offset of each row in bytes."""
     return np.asarray(row * rows.shape[1]).astype(np.uint64)
 
 
 def _elements(offsets: np.ndarray, size: int) -> np.ndarray:
-    """Number of the element of `size` bytes, a power of two, in which each offset lies."""
-    # A shift, for a division of many numbers takes much longer; in place, as `offsets` is nobody else's.
+    """Return the number of the element of `size` bytes, a power of two, at each offset."""
+    # A shift is much faster than a division. It works in place, since the caller does not use `offsets` again.
     offsets >>= np.uint64(size.bit_length() - 1)
     return offsets.view(np.int64)
 
 
 def bytes_at(array: np.ndarray, address: int, size: int) -> np.ndarray:
-    """The `size` bytes from `address`, kept alive by `array`."""
+    """Return `size` bytes from `address`, kept alive by `array`."""
     described = {"data": (address, not array.flags.writeable), "shape": (size,), "typestr": "|u1", "version": 3}
     return np.asarray(SimpleNamespace(owner=array, __array_interface__=described))

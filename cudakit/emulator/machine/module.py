@@ -1,7 +1,7 @@
-"""A program with its variables in memory: what is kept between launches.
+"""Modules: programs with their variables in memory, kept between launches.
 
-The variables stay as long as the module. What is decoded is large, and made again from the text where it is gone:
-`PROGRAMS` lets go of what was used least recently.
+The variables live as long as the module. Decoded instructions are large, and are decoded again after they were dropped:
+`PROGRAMS` drops the programs used least recently.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Module:
     program : Program
     memory : Memory
     read : callable, optional
-        Gives the program again, after `release`.
+        Parses the program again, after `release`.
     linked : Linked, optional
-        What it shares with other programs, in the same memory.
+        Symbols shared with other programs in the same memory.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Module:
         self.symbols: Symbols = Symbols(program, memory, linked or Linked())
         self._read = read
         self._decoded: dict[str, list[Decoded]] = {}
-        #: By kernel, which machine ran it last, and why.
+        #: By kernel: machine that ran it last, and the reason.
         self.ran: dict[str, tuple[str, str]] = {}
         self._contexts: dict[str, Context] = {}
-        #: What other machines have made of the program, by machine; it goes when the program does.
+        #: Other back-ends' code of the program, by back-end; dropped with the program.
         self.compiled: dict[object, Any] = {}
         self._recursive: dict[str, bool] = {}
         self._shared: dict[str, SharedLayout] = {}
@@ -56,17 +56,17 @@ class Module:
 
     @cached_property
     def program(self) -> Program:
-        """The program, read again where it was let go of."""
+        """The program, parsed again after it was released."""
         assert self._read is not None
         return self._read()
 
     @cached_property
     def functions(self) -> list[Function]:
-        """The program's functions by their numbers."""
+        """Functions of the program by their numbers."""
         return list(self.program.functions.values())
 
     def release(self) -> None:
-        """Let go of the program and what was decoded of it; the variables, and pointers to functions, stay valid."""
+        """Drop the program and its decoded instructions. Variables and pointers to functions stay valid."""
         if self._read is not None:
             self._decoded.clear()
             self._contexts.clear()
@@ -75,42 +75,42 @@ class Module:
                 self.__dict__.pop(name, None)
 
     def context(self, function: Function) -> Context:
-        """Layout of a function's registers, shared and local variables."""
+        """Return the layout of a function's registers, shared and local variables."""
         if function.name not in self._contexts:
             self._contexts[function.name] = Context(self.symbols, function)
         return self._contexts[function.name]
 
     def decoded(self, function: Function) -> list[Decoded]:
-        """The function's instructions, decoded at its first use."""
+        """Return a function's instructions, decoded at the first use."""
         if function.name not in self._decoded:
             context = self.context(function)
             self._decoded[function.name] = [decode(instruction, context) for instruction in function.code]
         return self._decoded[function.name]
 
     def recurses(self, function: Function) -> bool:
-        """Whether a function may come to call itself, looked into once."""
+        """Return whether a function may call itself, directly or not; found out once."""
         if function.name not in self._recursive:
             self._recursive[function.name] = recurses(self.program, function)
         return self._recursive[function.name]
 
     def reached(self, function: Function) -> list[Function]:
-        """The function and the device functions that it may come to."""
+        """Return a function and the device functions that it may call."""
         return reached(self.program, function)
 
     def shared(self, kernel: str) -> SharedLayout:
-        """Shared memory of a kernel's blocks, by its name in the program."""
+        """Return the shared-memory layout of a kernel, by its name in the program."""
         if kernel not in self._shared:
             self._shared[kernel] = shared_layout(self.program, self.program.functions[kernel])
         return self._shared[kernel]
 
 
 class Programs:
-    """The modules whose programs are held, the most recently used last.
+    """Modules whose programs are kept, the most recently used last.
 
     Parameters
     ----------
     most : int
-        Instructions that they may have together; the module that is used is held whatever it has.
+        Limit of instructions in all programs together. The module in use is kept in any case.
     """
 
     def __init__(self, most: int) -> None:
@@ -120,11 +120,11 @@ class Programs:
 
     @property
     def instructions(self) -> int:
-        """Of all programs that are held."""
+        """Instructions of all programs that are kept."""
         return sum(self._sizes.values())
 
     def use(self, module: Module) -> None:
-        """A module is launched now: others may have to go."""
+        """Note that a module is launched, and release others where the limit is passed."""
         if self._latest is not None and self._latest() is module:
             return
         self._latest = ref(module)
@@ -142,25 +142,25 @@ PROGRAMS = Programs(1 << 17)
 
 # ── blocks that run at once ──
 
-#: Lanes that run at once; blocks beyond them run after.
+#: Limit of lanes at once; further blocks run afterwards.
 MOST_LANES = 65_536
-#: Bytes of registers, shared and local memory that the blocks at once may take; fewer run at once to keep to it.
+#: Limit in bytes of registers, shared and local memory for the blocks at once; it bounds their number.
 USUAL_BYTES = 1 << 30
-#: What one cluster, or a grid that synchronises, may take at most, and what the frames of nested calls may.
+#: Limit in bytes for one cluster, for a cooperative grid, and for the frames of nested calls.
 MOST_BYTES = 4 << 30
-#: A recursion keeps the registers of each depth; so many times fewer lanes run at once.
+#: Divisor of the lanes at once for a recursive kernel, which keeps the registers of each depth.
 _RECURSION = 16
 
 
 def blocks_at_once(module: Module, entry: Function, geometry: Geometry, title: str) -> int:
-    """Blocks of a launch that run at once: whole clusters, all blocks of a grid that synchronises.
+    """Return the number of blocks that run at once: whole clusters, or all blocks of a cooperative grid.
 
-    `title` is what messages call the kernel.
+    `title` names the kernel in messages.
 
     Raises
     ------
     EmulationError
-        If they take more memory than the emulator gives.
+        If they take more memory than the emulator allows.
     """
     context = module.context(entry)
     if context.local_bytes > LOCAL_BYTES:

@@ -1,4 +1,4 @@
-"""The lanes of the blocks that run at once, as instructions see and change them: what each is doing, and where."""
+"""State of the lanes that run at once, as instructions read and change it: what each lane does, and where."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Geometry:
 # ── special registers: PTX ISA 10; each is computed when a kernel first reads it ──
 
 _AXES = "xyz"
-#: What no driver has set: counters of a profiler, the driver's own registers, the graph that is running.
+#: Registers that no driver sets here: profiler counters, the driver's registers, the running graph.
 _UNSET = re.compile(r"pm[0-7](_64)?|envreg([12]?[0-9]|3[01])|current_graph_exec")
-#: Multiprocessors of the emulated device, over which blocks go round.
+#: Multiprocessors of the emulated device, to which blocks are assigned in turn.
 _MULTIPROCESSORS = 132
-#: By the number of a thread in its block.
+#: Registers that depend on the thread's number in its block.
 _OF_THREADS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "warpid": lambda thread: thread // 32, "laneid": lambda thread: thread % 32,
     "lanemask_eq": lambda thread: 1 << thread % 32, "lanemask_lt": lambda thread: (1 << thread % 32) - 1,
@@ -56,13 +56,13 @@ _OF_THREADS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 class SpecialRegisters(dict[str, Any]):
-    """Value of each special register by its name without %: an array over the lanes, or one scalar for all.
+    """Value of each special register by its name without %: an array over the lanes, or a scalar for all.
 
     Parameters
     ----------
     geometry : Geometry
     blocks : range
-        Numbers of the blocks that run, which lie one after the other.
+        Numbers of the running blocks.
 
     Raises
     ------
@@ -117,16 +117,16 @@ class SpecialRegisters(dict[str, Any]):
         raise EmulationError(f"special register %{name} is not emulated")
 
     def _of_threads(self, values: np.ndarray) -> np.ndarray:
-        """A value for each thread of a block, given to the lanes of all blocks."""
+        """Repeat a value for each thread of a block over all blocks."""
         return np.tile(values.astype(np.uint32), self._blocks)
 
     def _of_blocks(self, values: np.ndarray) -> np.ndarray:
-        """A value for each block, given to its lanes."""
+        """Repeat a value for each block over its lanes."""
         return np.repeat(values.astype(np.uint32), self._threads)
 
 
 def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
-    """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+    """Return ``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
 
     def one(register: str, extent: tuple[int, int, int]) -> str:
         x, y, z = (int(special[f"{register}.{axis}"][lane]) for axis in "xyz")
@@ -136,17 +136,17 @@ def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
 
 
 def deadlocked(at_barrier: int, in_warp: int, first: str) -> str:
-    """What is wrong where threads wait that nothing can wake: how many, and the first."""
+    """Return the message of a deadlock: how many threads wait, and the first of them."""
     counts = f"{at_barrier} at a barrier, {in_warp} for other lanes of their warp"
     return f"deadlock: threads wait that nothing can wake ({counts}); the first is {first}"
 
 
 def coordinates(number: np.ndarray, shape: tuple[int, int, int]) -> dict[str, np.ndarray]:
-    """Place along each axis of what is counted along x first, then y, then z."""
+    """Return the coordinates of numbers that count along x first, then y, then z."""
     return {"x": number % shape[0], "y": number // shape[0] % shape[1], "z": number // (shape[0] * shape[1])}
 
 
-#: What a lane is doing; the first three have a place of which they may go on without being asked again.
+#: Status of a lane. Lanes of the first three have a place where they stand or wait.
 RUNNING, AT_BARRIER, AT_WARP, DONE, YIELDED = 0, 1, 2, 3, 4
 _FUNCTION_BITS, _CODE_BITS = 12, 28
 #: Calls that may be nested.
@@ -164,17 +164,17 @@ class Frame:
     """Registers and parameters of one function at one call depth, for every lane."""
 
     lanes: int
-    #: Values of each register, one a lane; of one element where all lanes have the same, which nobody changes in place.
+    #: Values of each register, one a lane; or one element for all lanes, which is not changed in place.
     registers: list[np.ndarray]
     local_base: np.ndarray
-    #: Parameters and call arguments by name: bytes, (lanes, size), or (1, size) where all lanes have the same.
+    #: Bytes of parameters and call arguments by name: (lanes, size), or (1, size) where all lanes have the same.
     parameters: dict[str, np.ndarray]
-    #: Place to return to, for each lane, and the caller's variables that take the result.
+    #: Return place of each lane; and the caller's variables for the results, by return place.
     return_to: np.ndarray
     returns: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def bytes_of(self, name: str, size: int) -> np.ndarray:
-        """Bytes of a parameter variable, one row a lane."""
+        """Return the bytes of a parameter variable, a row a lane."""
         data = self.parameters.get(name)
         if data is None:
             data = self.parameters[name] = np.zeros((self.lanes, -(-size // 8) * 8), np.uint8)
@@ -182,14 +182,14 @@ class Frame:
 
 
 class Waiter(Protocol):
-    """A barrier, or another meeting of lanes, at which some may wait."""
+    """A barrier or warp collective at which lanes may wait."""
 
     def release(self, machine: Machine) -> None:
-        """Let lanes go on that wait for nobody any more."""
+        """Let lanes go on that no longer wait for others."""
 
 
 class Machine(ABC):
-    """The lanes of the blocks that run at once.
+    """State of the NumPy interpreter: the lanes of the blocks that run at once.
 
     Attributes
     ----------
@@ -200,23 +200,23 @@ class Machine(ABC):
     steps : int
         Steps of the launch so far, which are its clock.
     block_of, warp_of, lane_id : numpy.ndarray
-        Of each lane: its block, its warp, both counted over all blocks that run, and its number in the warp.
+        Block and warp of each lane, both counted over all running blocks, and the lane's number in its warp.
     status, place : numpy.ndarray
-        Of each lane: what it is doing, and (call depth, function, instruction) in one number.
+        Status of each lane, and its (call depth, function, instruction) in one number.
     local_top : numpy.ndarray
         Bytes of local memory that each lane uses.
     stack_bytes : int
-        Bytes of it that a lane may use.
+        Limit of these bytes.
     waiters : dict of str to Waiter
-        At which lanes wait, by kind.
+        Barriers and warp collectives at which lanes wait, by name.
     arrived : dict
-        By place, the lanes that have come to an instruction which all lanes of a warp run as one.
+        By place, the lanes that have come to an instruction which a whole warp runs as one.
     output : callable
-        Takes what the kernel prints.
+        Takes the text that the kernel prints.
     placed : callable
-        What messages call a file and line of the compiler.
+        Maps the compiler's file and line to the user's, for messages.
     late : Late or None
-        The asynchronous copies under way; None where they are done at once.
+        Asynchronous copies under way; None where copies are performed at once.
     """
 
     memory: Memory
@@ -269,12 +269,15 @@ class Machine(ABC):
 
     @staticmethod
     def location(depth: int, function: int, code: int) -> int:
-        """Call depth, function number and instruction as one number; a deeper call sorts first, to come back early."""
+        """Return call depth, function number and instruction as one number.
+
+        A deeper call sorts first, to return early.
+        """
         return (((DEEPEST - depth) << _FUNCTION_BITS | function) << _CODE_BITS) | code
 
     @staticmethod
     def where(location: int) -> tuple[int, int, int]:
-        """Depth, function number and instruction of a place."""
+        """Return depth, function number and instruction of a place."""
         code = location & ((1 << _CODE_BITS) - 1)
         rest = location >> _CODE_BITS
         return DEEPEST - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
@@ -291,12 +294,12 @@ class Machine(ABC):
 
     @cached_property
     def warpgroup_of(self) -> np.ndarray:
-        """Warpgroup (four warps) of each lane, counted over all blocks that run."""
+        """Warpgroup (four warps) of each lane, counted over all running blocks."""
         thread = np.arange(self.lanes) % self.threads
         return np.asarray(self.block_of * -(-self.threads // 128) + thread // 128)
 
     def mask(self, index: np.ndarray) -> np.ndarray:
-        """Whether each lane is in `index`; a group's is asked for again and again."""
+        """Return whether each lane is in `index`; the last answer is kept, since a group asks again and again."""
         if self._masked is not index:
             self._masked = index
             self._mask = np.zeros(self.lanes, bool)
@@ -304,7 +307,7 @@ class Machine(ABC):
         return self._mask
 
     def name_of(self, lane: int) -> str:
-        """``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
+        """Return ``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
         return place_of(self.special, self.geometry, lane)
 
     # ── memory of lanes and blocks ──
@@ -335,7 +338,7 @@ class Machine(ABC):
         )
 
     def reserved_shared(self, place: str) -> int:
-        """PTX ISA 10.33: the shared memory that the system keeps behind each block's own, made when first asked for."""
+        """Return an offset in the shared memory that the system keeps behind each block's own: PTX ISA 10.33."""
         if self._reserved < 0:
             self._reserved = self.memory.shared.shape[1]
             self.memory.shared = np.pad(self.memory.shared, ((0, 0), (0, RESERVED_SHARED)))
@@ -363,18 +366,18 @@ class Machine(ABC):
 
     @abstractmethod
     def make_child(self, pointer: int, geometry: Geometry) -> int:
-        """Where the parameters of a kernel that this one launches are to be written."""
+        """Return the address for the parameters of a kernel that this kernel launches."""
 
     @abstractmethod
     def launch_child(self, address: int, stream: int) -> None:
-        """Launch that kernel, in one of the device's own streams."""
+        """Launch a kernel by the address of its parameters, in a stream of the device."""
 
     def pause(self, lanes: np.ndarray) -> None:
         """Let all other lanes that can run go first."""
         self.status[lanes[self.status[lanes] == RUNNING]] = YIELDED
 
     def finish(self, index: Index) -> None:
-        """Lanes have exited: barriers and warp operations no longer wait for them."""
+        """Mark lanes as exited; barriers and warp collectives no longer wait for them."""
         self.status[slice(None) if index is None else index] = DONE
         self.alive -= self.lanes if index is None else index.size
         for waiter in self.waiters.values():

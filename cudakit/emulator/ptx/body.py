@@ -1,8 +1,7 @@
 """Declarations of variables, PTX ISA 5.4 and 10.8, and bodies of functions, PTX ISA 4.2 (statements).
 
-A body is read statement by statement, by one regular expression; then, with all labels known, the operands. Scopes in
-braces rename the registers, variables and labels that are declared in them, so that each name means one thing in the
-function.
+One regular expression reads a body statement by statement. Operands are read afterwards, when all labels are known.
+Scopes in braces rename the registers, variables and labels that they declare: each name has one meaning in a function.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _SPACES = (".global", ".const", ".shared", ".local", ".param", ".tex", ".reg")
 
 
 def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable:
-    """The declaration at hand, from its state space to before the ``;``; `suffix` makes its name unique."""
+    """Read a variable's declaration, from its state space to before the ``;``; `suffix` makes its name unique."""
     if tokens.token not in _SPACES or tokens.token == ".reg":
         raise tokens.error(f"expected a state space, found {tokens.token or 'the end of the text'!r}")
     space = tokens.take()[1:]
@@ -100,7 +99,7 @@ _NUMBERS = re.compile(r"(?:0|[1-9][0-9]{0,18})(?:\s*+,\s*+(?:0|[1-9][0-9]{0,18})
 
 
 def attribute(tokens: Tokens) -> None:
-    """Pass over what follows ``.attribute``: ``(.managed)``, ``(.unified(1, 2))``; the host's memory is both."""
+    """Skip the brackets after ``.attribute``: ``(.managed)``, ``(.unified(1, 2))``. Host memory is both."""
     tokens.take("(")
     depth = 1
     while depth:
@@ -109,7 +108,7 @@ def attribute(tokens: Tokens) -> None:
 
 
 def _extents(tokens: Tokens) -> list[int]:
-    """Sizes in brackets; 0 for a first one left open."""
+    """Read sizes in brackets; an open first size is 0."""
     extents: list[int] = []
     while tokens.skip("["):
         if tokens.token == "]" and not extents:
@@ -121,7 +120,7 @@ def _extents(tokens: Tokens) -> list[int]:
 
 
 def _values(tokens: Tokens, type_name: str, extents: list[int], offset: int) -> Iterator[tuple[int, bytes | Pointer]]:
-    """(offset, value) of the elements in an initialiser, some together; rows in braces begin where C has them begin."""
+    """Yield (offset, value) of an initialiser's elements, some together; rows in braces begin as in C."""
     width = TYPE_BYTES[type_name]
     if tokens.token != "{":
         yield offset, _element(tokens, type_name)
@@ -169,7 +168,7 @@ def _element(tokens: Tokens, type_name: str) -> bytes | Pointer:
 
 
 def _address(tokens: Tokens) -> Symbol:
-    """``name``, ``generic(name)``, either with ``+ offset``."""
+    """Read ``name`` or ``generic(name)``, each with or without ``+ offset``."""
     name = tokens.name()
     if name == "generic" and tokens.skip("("):
         name = tokens.name()
@@ -229,7 +228,7 @@ class Sources:
         self.places: dict[tuple[str, str, str], Source] = {}
 
     def at(self, match: re.Match[str]) -> Source | None:
-        """The place that a ``.loc`` names; None for line 0, which no source has."""
+        """Return the source line that a ``.loc`` names; None for line 0, which no source has."""
         number, line, column, *inlined_at = match.groups()
         caller = None
         if inlined_at[0] is not None:
@@ -247,7 +246,7 @@ class Sources:
 
 
 class _Statement(NamedTuple):
-    """An instruction whose operands are not read yet."""
+    """An instruction whose operands are not yet read."""
 
     name: str
     guard: str | None
@@ -259,16 +258,18 @@ class _Statement(NamedTuple):
 
 
 class Body:
-    """Reads one function's body into it.
+    """Reader of one function's body.
 
     Parameters
     ----------
     tokens : Tokens
-        At the body's opening brace.
+        Tokens at the body's opening brace.
     function : Function
+        Function that the body is added to.
     sources : Sources
+        Source lines of the module.
     shared : set of str
-        Names of the program's shared variables so far, to which the function's are added.
+        Names of the program's shared variables so far; the function's are added.
     """
 
     tokens: Tokens
@@ -283,7 +284,7 @@ class Body:
         self.parts: dict[str, tuple[str, tuple[str, ...]]] = {}
 
     def read(self) -> int:
-        """Read the body; where it ends in the text."""
+        """Read the body; return its end in the text."""
         end = self.scan()
         for name, targets, scope in self.tables:
             self.function.branch_targets[name] = tuple(self.target(target, scope) for target in targets)
@@ -300,7 +301,7 @@ class Body:
     # ── statements ──
 
     def scan(self) -> int:
-        """Read declarations and labels, and collect the instructions."""
+        """Read declarations and labels, and collect the instructions; return the end of the body."""
         tokens = self.tokens
         text, position = tokens.text, tokens.end
         line, counted = tokens.line, tokens.start
@@ -390,7 +391,7 @@ class Body:
     # ── registers ──
 
     def registers(self, scope: Scope) -> None:
-        """``.reg .v4 .f32 %v<8>, w;``: a vector is declared as its elements, and its name means all of them."""
+        """Read ``.reg .v4 .f32 %v<8>, w;``. A vector is declared as its elements; its name means all of them."""
         tokens = self.tokens
         tokens.take()
         length = int(tokens.take()[2]) if tokens.token in (".v2", ".v4") else 1

@@ -1,6 +1,6 @@
-"""PTX text to a program: PTX ISA section 10 (directives), around the bodies of functions, which `body` reads.
+"""Parser from PTX text to a program: PTX ISA section 10 (directives); `body` reads the bodies of functions.
 
-Several modules in one text are read as one: names that a module keeps to itself are made different from the others'.
+Several modules in one text become one program. A module's private names are made different from the others'.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DECLARED = re.compile(
 
 
 def modules_in(text: str) -> Iterator[tuple[str, int]]:
-    """Each module in `text`, which has no comments, and the line where it begins."""
+    """Yield each module in `text`, with the line where it begins; `text` has no comments."""
     starts = [match.start() for match in _MODULE.finditer(text)]
     if len(starts) < 2:
         yield text, 1
@@ -55,7 +55,7 @@ def modules_in(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _names(text: str) -> tuple[set[str], set[str]]:
-    """Names that a module keeps to itself, and those that others see."""
+    """Return a module's private names, and its names that other modules see."""
     own, shared = set[str](), set[str]()
     for match in _DECLARED.finditer(text):
         (shared if match["linking"] else own).add(match["function"] or match["variable"])
@@ -69,20 +69,20 @@ _FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
 
 
 def _shown(name: str) -> str:
-    """A file as its user knows it: text that came from none has no folder, though the compiler gives it one."""
+    """Return a file's name for messages: source without a file has no folder, though the compiler gives it one."""
     _, slash, last = name.rpartition("/<")
     return f"<{last}" if slash else name
 
 
 def parse(text: str) -> Program:
-    """The program in PTX `text`, which may be several modules, one after the other: they are linked.
+    """Parse PTX `text` into a program; several modules, one after the other, are linked.
 
     Raises
     ------
     EmulationError
-        Naming the line that is no PTX, or what modules define twice or not at all.
+        Names the line that is no PTX, or the symbol that modules define twice or not at all.
     ArgumentError
-        For what is no str.
+        If `text` is no str.
     """
     text = text_of("emulator.parse: PTX", text)
     digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
@@ -146,7 +146,7 @@ class _Module:
             tokens.name()
 
     def file(self) -> None:
-        """``.file number "name"``, with a time and a size at will; the names are known already."""
+        """Read ``.file number "name"``, with an optional time and size; the names are known already."""
         tokens = self.tokens
         tokens.take()
         integer(tokens)
@@ -156,7 +156,7 @@ class _Module:
             integer(tokens)
 
     def section(self) -> None:
-        """Debug information: passed over."""
+        """Skip debug information."""
         tokens = self.tokens
         tokens.take()
         tokens.take()
@@ -230,7 +230,7 @@ class _Module:
         return listed(tokens, "(", ")", lambda: variable(tokens)) if tokens.token == "(" else ()
 
     def function_directive(self, function: Function) -> None:
-        """``.maxntid 128, 1, 1``, ``.noreturn``, ``.pragma "nounroll";`` and their kind."""
+        """Read ``.maxntid 128, 1, 1``, ``.noreturn``, ``.pragma "nounroll";`` and other directives of a function."""
         tokens = self.tokens
         token = tokens.token
         if not token.startswith("."):

@@ -1,4 +1,4 @@
-"""A PTX program as records: functions of instructions with resolved labels, and the variables around them."""
+"""PTX programs as records: functions, instructions with resolved labels, variables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register, named uniquely within its function; one that the function does not declare is a special one."""
+    """A register, by a name unique within its function; an undeclared register is a special one."""
 
     name: str
 
@@ -43,7 +43,9 @@ class Address:
 class Group:
     """Several operands as one: ``{a, b}`` (vector), ``(a, b)`` (arguments), ``d|p`` (pair).
 
-    Or one that is changed: ``!p`` (not), ``-a`` (negative) or a part of a register such as ``a.b0`` (b0).
+    A modified operand is a group too: ``!p`` (not), ``-a`` (negative), or a part of a register such as ``a.b0`` (b0).
+    The
+    field `notation` has the word in brackets.
     """
 
     notation: str
@@ -54,7 +56,7 @@ Operand: TypeAlias = Register | Immediate | Symbol | Address | Group
 
 
 def _leaves(operand: Operand) -> Iterator[Operand]:
-    """An operand, or the parts of an address or a group."""
+    """Yield an operand, or the parts of an address or a group."""
     match operand:
         case Address(base=base, coordinates=parts):
             parts = (base, *parts)
@@ -68,17 +70,17 @@ def _leaves(operand: Operand) -> Iterator[Operand]:
 
 
 def registers_in(operand: Operand) -> Iterator[Register]:
-    """The registers that an operand names, parts of addresses and groups included."""
+    """Yield the registers in an operand, those in addresses and groups included."""
     return (leaf for leaf in _leaves(operand) if isinstance(leaf, Register))
 
 
 def symbols_in(operand: Operand) -> Iterator[Symbol]:
-    """The names that stand in an operand, parts of addresses and groups included."""
+    """Yield the symbols in an operand, those in addresses and groups included."""
     return (leaf for leaf in _leaves(operand) if isinstance(leaf, Symbol))
 
 
 class Source(NamedTuple):
-    """A line of CUDA C++, and the line that it was inlined at."""
+    """A line of CUDA C++, and the line where it was inlined."""
 
     file: str
     line: int
@@ -88,7 +90,7 @@ class Source(NamedTuple):
         return self.shown(as_compiled)
 
     def shown(self, placed: Callable[[str, int], str]) -> str:
-        """The line in words, where `placed` says what a file and line of the compiler are to the user."""
+        """Return the line for a message; `placed` maps the compiler's file and line to the user's."""
         place = placed(self.file, self.line)
         # Between the line at hand and the kernel's own lie only the levels of a library.
         outermost = self.caller
@@ -98,21 +100,22 @@ class Source(NamedTuple):
 
 
 def as_compiled(file: str, line: int) -> str:
-    """A line as the compiler knows it."""
+    """Return ``file:line`` as the compiler has it."""
     return f"{file}:{line}"
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction.
+    """A PTX instruction.
 
     Attributes
     ----------
     opcode : str
         First part of the name, such as ``add``.
     modifiers : tuple of str
-        The other parts, such as ``("rn", "ftz", "f32")``.
+        Other parts of the name, such as ``("rn", "ftz", "f32")``.
     operands : tuple
+        Operands in order.
     guard : (Register, bool) or None
         Predicate, and whether it is negated.
     line : int
@@ -134,7 +137,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """An initialiser that holds an address: the bits of it under `mask`, in `width` bytes; from a `line` of the PTX."""
+    """An initialiser that holds an address: its bits under `mask`, in `width` bytes; `line` is the line of the PTX."""
 
     symbol: Symbol
     width: int
@@ -142,7 +145,7 @@ class Pointer:
     mask: int = 2**64 - 1
 
     def to_bytes(self, address: int) -> bytes:
-        """The initialiser's bytes, the symbol's `address` known."""
+        """Return the initialiser's bytes for the symbol's `address`."""
         low = self.mask & -self.mask
         value = ((address + self.symbol.offset) & self.mask) // low
         return int.to_bytes(value & ((1 << 8 * self.width) - 1), self.width, "little")
@@ -150,7 +153,7 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable or parameter: its state space, element type (``b32``), size and alignment in bytes, and content."""
+    """A variable or parameter: state space, element type (``b32``), size and alignment in bytes, initial content."""
 
     name: str
     space: str
@@ -163,7 +166,7 @@ class Variable:
 
 @dataclass(slots=True)
 class Function:
-    """An entry or a device function."""
+    """A kernel (entry) or a device function."""
 
     name: str
     is_entry: bool
@@ -180,7 +183,7 @@ class Function:
 
 @dataclass(slots=True)
 class Program:
-    """A PTX module, and the digest of the text that it was read from."""
+    """A PTX module, and the digest of its text."""
 
     target: str
     variables: dict[str, Variable]

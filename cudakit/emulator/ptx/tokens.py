@@ -1,7 +1,7 @@
-"""PTX text to tokens, constants and operands: PTX ISA 4.1 to 4.5 (source format, identifiers, constants) and 6.
+"""Tokens, constants and operands of PTX text: PTX ISA 4.1 to 4.5 (source format, identifiers, constants) and 6.
 
-Constant expressions are evaluated as in C, on 64-bit integers and doubles. Within one scope equal operands are one
-record, read once: a function names the same registers again and again.
+Constant expressions are evaluated as in C, on 64-bit integers and doubles. Equal operands within a scope are read once
+and become one record, since a function names the same registers again and again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _COMMENT = re.compile(r"""("(?:\\.|[^"\\\n])*+")|//[^\n]*|/\*.*?(?:\*/|(?P<open>
 
 
 def without_comments(text: str) -> str:
-    """`text` with comments blanked, each character in its place and each line kept.
+    """Return `text` with comments blanked: every other character and line keeps its place.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def without_comments(text: str) -> str:
 
 
 class Tokens:
-    """A cursor over PTX text: `token` is the one at hand, from `start` to `end`; empty at the text's end.
+    """A cursor over PTX text: `token` is the current token, from `start` to `end`; empty at the text's end.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Tokens:
         self.token: str = match[1]
 
     def take(self, expected: str | None = None) -> str:
-        """The token at hand, going on to the next."""
+        """Return the current token, and go on to the next."""
         token = self.token
         if expected is not None and token != expected:
             raise self.error(f"expected {shortened(expected)}, found {token or 'the end of the text'!r}")
@@ -95,14 +95,14 @@ class Tokens:
         return token
 
     def skip(self, token: str) -> bool:
-        """Take `token` if it is at hand; whether it was."""
+        """Take the current token if it is `token`; return whether it was."""
         if self.token != token:
             return False
         self.take()
         return True
 
     def skip_past(self, end: str) -> None:
-        """Take tokens up to `end`, and it."""
+        """Take tokens up to and including `end`."""
         while self.take() != end:
             pass
 
@@ -114,21 +114,21 @@ class Tokens:
 
     @property
     def line(self) -> int:
-        """Line of the token at hand."""
+        """Line of the current token."""
         return self.first_line + self.text.count("\n", 0, self.start)
 
     def error(self, problem: str) -> EmulationError:
-        """An error that names the line."""
+        """Return an error that names the line."""
         return EmulationError(f"PTX line {self.line}: {problem}")
 
 
 def is_name(token: str) -> bool:
-    """Whether a token is an identifier."""
+    """Return whether a token is an identifier."""
     return token[:1].isalpha() or token[:1] in ("_", "$") or (token[:1] == "%" and len(token) > 1)
 
 
 def is_number(token: str) -> bool:
-    """Whether a token is a constant."""
+    """Return whether a token is a constant."""
     return "0" <= token[:1] <= "9"
 
 
@@ -173,7 +173,7 @@ _BINARY: dict[str, tuple[int, Callable[[int | float, int | float], int | float],
 
 
 def constant(tokens: Tokens) -> Immediate:
-    """The constant expression at hand; a float alone keeps its bits."""
+    """Read a constant expression; a single float keeps its bits."""
     if tokens.token.isdecimal() and tokens.token[0] != "0" and tokens.text[tokens.end : tokens.end + 1] in ",;]}":
         # Most constants are a number alone.
         return Immediate(literal(tokens))
@@ -190,7 +190,7 @@ def constant(tokens: Tokens) -> Immediate:
 
 
 def integer(tokens: Tokens, most: int = _WORD) -> int:
-    """The constant expression at hand as an integer from 0 to below `most`."""
+    """Read a constant expression as an integer from 0 to below `most`."""
     value = constant(tokens)
     if value.float_bits or not 0 <= value.value < most:
         raise tokens.error(f"expected a whole number from 0 to {most - 1}")
@@ -198,7 +198,7 @@ def integer(tokens: Tokens, most: int = _WORD) -> int:
 
 
 def literal(tokens: Tokens, most: int = _WORD) -> int:
-    """The integer literal at hand, below `most`: where an operator may follow that is none, as in ``%r<8>``."""
+    """Read an integer literal below `most`, where a following character is no operator, as in ``%r<8>``."""
     number = _literal(tokens).number
     if isinstance(number, float) or number >= most:
         raise tokens.error(f"expected a whole number below {most}")
@@ -308,7 +308,7 @@ class Scope:
     operands: dict[str, Operand] = field(default_factory=dict)
 
     def find(self, name: str) -> Operand | None:
-        """What a name means here."""
+        """Return the operand that a name means in this scope, or None."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -318,12 +318,12 @@ class Scope:
 
 
 def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple[Operand, ...]:
-    """The operands of an instruction, from the text behind its name.
+    """Read the operands of an instruction from the text behind its name.
 
     Raises
     ------
     EmulationError
-        Naming the line and the instruction.
+        Names the line and the instruction.
     """
     if not text or text.isspace():
         return ()
@@ -350,7 +350,7 @@ def read_operands(text: str, scope: Scope, instruction: str, line: int) -> tuple
 
 
 def _split(text: str) -> list[str] | None:
-    """The operands in `text`, at the commas outside brackets; None where brackets do not match."""
+    """Split `text` into operands at the commas outside brackets; None where brackets do not match."""
     parts, position, comma = [], 0, True
     while comma:
         match = _OPERAND.match(text, position)
@@ -395,7 +395,7 @@ def _vector_or_plain(tokens: Tokens, scope: Scope) -> Operand:
 
 
 def listed(tokens: Tokens, start: str, end: str, read: Callable[[], _Item]) -> tuple[_Item, ...]:
-    """What `read` takes between two brackets, with commas."""
+    """Read items with `read`, separated by commas between two brackets."""
     tokens.take(start)
     items: list[_Item] = []
     while tokens.token != end:
@@ -407,7 +407,7 @@ def listed(tokens: Tokens, start: str, end: str, read: Callable[[], _Item]) -> t
 
 
 def _plain(tokens: Tokens, scope: Scope) -> Operand:
-    """A name, with an offset where it is a variable's, or a constant."""
+    """Read a name, with an offset for a variable, or a constant."""
     if not is_name(tokens.token) or tokens.token == "WARP_SZ":
         return constant(tokens)
     operand = _named(tokens, scope)
@@ -439,7 +439,7 @@ def _address(tokens: Tokens, scope: Scope) -> Address:
 
 
 def offset_behind(tokens: Tokens) -> int:
-    """The ``+ constant`` at hand; 0 where there is none."""
+    """Read ``+ constant``; 0 where there is none."""
     value = constant(tokens) if tokens.token in ("+", "-") else Immediate(0)
     if value.float_bits:
         raise tokens.error("an offset must be a whole number")

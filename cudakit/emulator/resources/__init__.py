@@ -1,1 +1,1 @@
-"""What kernels reach beside their arrays: allocations, textures, surfaces, tensor maps."""
+"""Resources of kernels besides arrays: allocations, textures, surfaces, tensor maps."""

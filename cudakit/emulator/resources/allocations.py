@@ -1,10 +1,12 @@
-"""Memory of the emulated device that cudakit allocates: host memory, counted while it lives and held to a limit.
+"""Device memory of the emulator that cudakit allocates: host memory, counted while it lives and limited.
 
-What was allocated and not written is known by what it is filled with, while somebody asks (`MARKS`). The filling
-follows from its address, so that a copy of it elsewhere is not taken for it. Whoever writes, the host, a kernel by
-whatever machine, a copy or a graph, is known by what is there then: nothing is added to them. A byte that is written
-alone, with the value that it is filled with, would count as not written: each byte is filled with an odd number of 129
-to 191, which is none of characters, flags, small numbers, their negatives and 128.
+While a watcher asks (`MARKS`), new memory is filled with a pattern; bytes that still have the pattern are unwritten.
+The
+pattern depends on the address, so that a copy elsewhere does not count as unwritten. Writers need no code for this: the
+host, a kernel on either back-end, a copy or a graph simply changes the bytes.
+
+A byte written alone with its own pattern value would count as unwritten. The pattern's bytes are therefore odd numbers
+from 129 to 191, which are no characters, flags, small numbers, their negatives or 128.
 """
 
 from __future__ import annotations
@@ -32,12 +34,12 @@ _FREE, _SET = np.uint64(0x3E3E_3E3E_3E3E_3E3E), np.uint64(0x8181_8181_8181_8181)
 
 
 class Unwritten:
-    """Which bytes of an array nobody has written.
+    """Flags of an array's bytes that were never written.
 
     Parameters
     ----------
     array : numpy.ndarray
-        C-contiguous, new; it is filled.
+        New C-contiguous array, which is filled with the pattern.
     """
 
     end: int
@@ -54,7 +56,7 @@ class Unwritten:
         bytes_of(array)[:] = self._filling(0, words).view(np.uint8)[self._skip : self._skip + array.nbytes]
 
     def look(self) -> bool:
-        """Take from the flags what was written meanwhile; whether any bytes are left."""
+        """Clear the flags of bytes written since the last look; return whether any flag is left."""
         array = self._array()
         if array is None:
             self._flags[:] = False
@@ -77,7 +79,7 @@ class Unwritten:
         return bool(words.any())
 
     def _filling(self, first: int, count: int) -> np.ndarray:
-        """The words that the memory is filled with."""
+        """Return the words of the pattern."""
         number = np.arange(first, first + count, dtype=np.uint64) + np.uint64(self.address // _WORD + 1)
         mixed = number * _FACTOR
         mixed ^= mixed >> np.uint64(29)
@@ -86,12 +88,12 @@ class Unwritten:
 
 
 class Marks:
-    """The arrays that were allocated while somebody asked, and are not written as a whole.
+    """Arrays that were allocated while a watcher asked and that are not fully written.
 
     Attributes
     ----------
     watchers : int
-        How many ask.
+        Number of watchers.
     """
 
     watchers: int
@@ -101,13 +103,13 @@ class Marks:
         self._known: dict[int, Unwritten] = {}
 
     def mark(self, array: np.ndarray) -> None:
-        """A new array, that nobody has written; nothing is done where nobody asks."""
+        """Mark a new array as unwritten, if there is a watcher."""
         if self.watchers and array.nbytes and not array.dtype.hasobject:
             unwritten = self._known[id(array)] = Unwritten(array)
             weakref.finalize(array, self._forget, id(array), unwritten).atexit = False
 
     def at(self, address: int) -> Unwritten | None:
-        """What is not written around an address, as it is now."""
+        """Return the unwritten bytes of the array at an address, as they are now, or None."""
         for number, unwritten in list(self._known.items()):
             if unwritten.address <= address < unwritten.end:
                 if unwritten.look():
@@ -116,7 +118,7 @@ class Marks:
         return None
 
     def ask(self, count: int) -> None:
-        """So many ask from now on, or no longer."""
+        """Add `count` watchers, or remove them where it is negative."""
         self.watchers += count
 
     def _forget(self, number: int, unwritten: Unwritten) -> None:
@@ -129,14 +131,14 @@ MARKS = Marks()
 
 
 class Usage(NamedTuple):
-    """Memory of a kind on the emulator, in bytes: what lives now, and the most that did at once."""
+    """Memory of one type on the emulator, in bytes: now allocated, and the peak."""
 
     used: int
     peak: int
 
 
 class Room:
-    """What was allocated on the emulator, by kind."""
+    """Allocations on the emulator, by memory type."""
 
     def __init__(self) -> None:
         self._lock = process.renewed(self, "_lock", threading.RLock)  # a finalizer may come while this thread has it
@@ -145,11 +147,11 @@ class Room:
         self._of_the_host: weakref.WeakValueDictionary[int, np.ndarray] = weakref.WeakValueDictionary()
 
     def arrays(self) -> list[np.ndarray]:
-        """What was allocated and is alive."""
+        """Return the arrays that are allocated and alive."""
         return list(self._arrays.values())
 
     def at(self, address: int) -> np.ndarray | None:
-        """What was allocated there, and is alive."""
+        """Return the allocated array at an address, or None."""
         for array in self.arrays():
             low, high = np.lib.array_utils.byte_bounds(array)
             if low <= address < high:
@@ -157,11 +159,11 @@ class Room:
         return None
 
     def usage(self, memory_type: str) -> Usage:
-        """Memory of a kind."""
+        """Return the memory in use of a type."""
         return self._usage.get(memory_type, Usage(0, 0))
 
     def know(self, array: np.ndarray, of_the_host: bool = True) -> None:
-        """Memory whose address kernels may be given, until the array and all its views are gone."""
+        """Make an array's memory reachable for kernels through pointers, until the array and all its views are gone."""
         owner = array.base if isinstance(array.base, np.ndarray) else array
         self._arrays[id(owner)] = owner
         if of_the_host:
@@ -169,11 +171,11 @@ class Room:
 
     @property
     def has_host_memory(self) -> bool:
-        """Whether any memory is the host's and the device's."""
+        """True if any memory belongs to the host and the device."""
         return bool(self._of_the_host)
 
     def is_of_the_host(self, array: np.ndarray) -> bool:
-        """Whether the host reads an array's memory too: pinned, registered or managed."""
+        """Return whether the host reads an array's memory too: pinned, registered or managed."""
         if not self._of_the_host or not array.nbytes:
             return False
         address = int(array.__array_interface__["data"][0])
@@ -184,7 +186,7 @@ class Room:
         return False
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype, memory_type: str, limit: int | None) -> np.ndarray:
-        """A new C-contiguous array, not initialised, that counts until it and all its views are gone.
+        """Allocate an uninitialised C-contiguous array, which counts until it and all its views are gone.
 
         Parameters
         ----------
@@ -193,12 +195,12 @@ class Room:
         memory_type : str
             ``device`` or ``managed``.
         limit : int or None
-            Bytes that the kind may come to.
+            Limit of the memory type, in bytes.
 
         Raises
         ------
         LaunchError
-            Beyond the limit, and where the host has not that much memory.
+            Beyond the limit, and where the host has not enough memory.
         """
         size = math.prod(shape) * dtype.itemsize
         with self._lock:
@@ -232,5 +234,5 @@ _room = Room()
 
 
 def room() -> Room:
-    """The process's emulated memory."""
+    """Return the process's emulated memory."""
     return _room

@@ -1,7 +1,7 @@
-"""Arrays of device memory on the emulator that are told apart from the host's, as CuPy's are from NumPy's on a GPU.
+"""Device arrays on the emulator that are distinct from host arrays, as CuPy's are from NumPy's on a GPU.
 
-They are for strict streams. What CuPy refuses, a host array beside one of the device, is refused here, with the line.
-Code of NumPy's and of cudakit's own may mix them: what it does with them is done by the device on a GPU.
+Strict streams use them. An operation on a host array beside a device array is refused, with its line, as CuPy refuses
+it. Code of NumPy and of cudakit may mix them: on a GPU the device does this work.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _originals: dict[str, Callable[..., Any]] = {}
 
 
 class HostArrayError(ArgumentError, EmulationError):
-    """A host array was used where a GPU takes one of its own, or the other way round."""
+    """Error for a host array where a GPU needs a device array, or a device array where it needs a host array."""
 
 
 class ConversionHook:
-    """What arrays are that are asked before a function of NumPy's makes an array of them."""
+    """Arrays that are asked before a NumPy function converts them to a plain array."""
 
     def converted(self, name: str, make: Callable[[], Any]) -> Any:
-        """What `make` gives, for a call of NumPy's function of that name."""
+        """Return the result of `make`, which converts the array for NumPy's function `name`."""
         return make()
 
 
 class DeviceArray(np.ndarray, ConversionHook):
-    """An array of device memory on a strict stream, with the methods that CuPy's has besides NumPy's."""
+    """An array of device memory on a strict stream, with the methods that CuPy's arrays have besides NumPy's."""
 
     def get(self, stream: Any = None, order: str = "C", out: np.ndarray | None = None) -> np.ndarray:
-        """Its elements, as NumPy's array."""
+        """Return the elements as a NumPy array."""
         elements = self.view(np.ndarray).copy("C" if order == "C" else "F")
         if out is None:
             return elements
@@ -51,7 +51,7 @@ class DeviceArray(np.ndarray, ConversionHook):
         return out
 
     def set(self, values: Any, stream: Any = None) -> None:
-        """Take over the elements of a host array."""
+        """Copy the elements of a host array."""
         self.view(np.ndarray)[...] = values
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -80,7 +80,7 @@ class DeviceArray(np.ndarray, ConversionHook):
 
 
 def as_device(value: Any) -> Any:
-    """NumPy's arrays as the device's, also those of a tuple or list."""
+    """Return NumPy arrays as device arrays, in a tuple or list too; other values unchanged."""
     if isinstance(value, tuple | list) and any(isinstance(part, np.ndarray) for part in value):
         parts = [as_device(part) for part in value]
         return type(value)(parts) if type(value) in (tuple, list) else type(value)(*parts)
@@ -108,12 +108,12 @@ def refuse_host_array(value: Any) -> None:
 
 
 def is_reached(value: Any) -> bool:
-    """Whether a kernel on a GPU would reach an argument's memory; true of what is no host array."""
+    """Return whether a kernel on a GPU could reach an argument's memory; True for anything but a host array."""
     return not is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None
 
 
 def refuse_host_operand(op: str, name: str, value: Any) -> None:
-    """Refuse a host array as an array of a library call.
+    """Refuse a host array as an operand of an op.
 
     Raises
     ------
@@ -129,7 +129,7 @@ def refuse_host_operand(op: str, name: str, value: Any) -> None:
 
 
 class DeviceModule(ModuleType):
-    """A module of NumPy's, whose functions give arrays of the device."""
+    """A module of NumPy whose functions return device arrays."""
 
     def __init__(self, name: str, of: ModuleType) -> None:
         super().__init__(name)
@@ -165,7 +165,7 @@ class DeviceModule(ModuleType):
 
 
 def is_of_host(value: Any) -> bool:
-    """Whether it is an array of the host's."""
+    """Return whether a value is a host array."""
     return isinstance(value, np.ndarray) and not isinstance(value, DeviceArray)
 
 
@@ -174,12 +174,12 @@ def _plain(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _whole(value: Any) -> Any:
-    """A value or a tuple of them, with the device's arrays as NumPy's."""
+    """Return a value, or a tuple of values, with device arrays as NumPy arrays."""
     return tuple(_plain(value)) if isinstance(value, tuple) else next(_plain((value,)))
 
 
 def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
-    """Refuse a host array beside one of the device, where a program mixes them."""
+    """Refuse a host array beside a device array, where the user's program mixes them."""
     flat = [item for value in values for item in (value if isinstance(value, tuple | list) else (value,))]
     if not any(is_of_host(item) for item in flat):
         return
@@ -192,12 +192,12 @@ def _refuse_beside(operation: str, values: Iterable[Any]) -> None:
 
 
 def _caller(*passing: str) -> tuple[bool, str]:
-    """Whether a program called, and not cudakit or NumPy for itself; and the program's file and line.
+    """Return whether the user's program made the call, not cudakit or NumPy; and the program's file and line.
 
     Parameters
     ----------
     passing : str
-        What the names of modules begin with that only pass a call on.
+        Prefixes of modules that only pass a call on.
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _module(frame).startswith((__name__, *passing)):
@@ -211,7 +211,7 @@ def _caller(*passing: str) -> tuple[bool, str]:
 
 
 def _module(frame: FrameType) -> str:
-    """The name of a frame's module; the checks of launches that cudakit writes, which have none, are its dispatch."""
+    """Return the name of a frame's module; generated launch checks, which have none, count as the dispatcher."""
     name: str | None = frame.f_globals.get("__name__")
     if name is None:
         return "cudakit.jit.launch.dispatch" if is_own(frame.f_code.co_filename) else ""
@@ -220,7 +220,7 @@ def _module(frame: FrameType) -> str:
 
 @functools.cache
 def hook_conversions() -> None:
-    """From the first array that is told apart on, ask it where NumPy makes an array of it."""
+    """Wrap NumPy's conversions, once there is a device array, so that they ask it first."""
     for name in _TO_THE_HOST:
         _originals[name] = getattr(np, name)
         setattr(np, name, _asking(name, _originals[name]))

@@ -1,9 +1,10 @@
 """Textures, surfaces and tensor maps: memory of host arrays that kernels know by a handle, or by 128 bytes.
 
-Textures are sampled as the CUDA C++ programming guide's chapter on texture fetching says. Linear filtering weighs
-texels by fractions of 8 bits, and cuts and rounds as an H200 was seen to: bit for bit, but for about one in a hundred
-sums of the eight texels of three dimensions, which the hardware cuts once more, and of signed 8-bit texels read as
-fractions, of which one sum in 25 is off by one unit of 16 bits.
+Textures are sampled as in the CUDA C++ programming guide's chapter on texture fetching. Linear filtering weighs texels
+by fractions of 8 bits, with an H200's cuts and roundings: bit for bit, with two exceptions.
+
+- About one in a hundred sums of the eight texels of three dimensions, which the hardware cuts once more.
+- Signed 8-bit texels read as fractions: one sum in 25 is off by one unit of 16 bits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Resource = TypeVar("Resource")
 
 
 class Handles(Generic[Resource]):
-    """Objects by the numbers that kernels know them by, for as long as the objects live."""
+    """Objects by the handles under which kernels know them, for as long as the objects live."""
 
     def __init__(self, noun: str, first: int) -> None:
         self._noun, self._first = noun, first
@@ -32,7 +33,7 @@ class Handles(Generic[Resource]):
         self._objects: weakref.WeakValueDictionary[int, Resource] = weakref.WeakValueDictionary()
 
     def add(self, resource: Resource) -> int:
-        """A new number for an object."""
+        """Return a new handle for an object."""
         number = next(self._numbers)
         self._next = number + 1
         self._objects[number] = resource
@@ -48,7 +49,7 @@ class Handles(Generic[Resource]):
         return resource
 
     def among(self, numbers: np.ndarray) -> Iterator[tuple[Resource, Any]]:
-        """Each object that `numbers`, one a lane, name, and the lanes that name it."""
+        """Yield each object named in `numbers`, one a lane, with the lanes that name it."""
         if (numbers == numbers[0]).all():
             yield self[int(numbers[0])], slice(None)
             return
@@ -60,19 +61,19 @@ class Handles(Generic[Resource]):
 
 
 class TextureObject:
-    """Texels of a host array, and how a kernel reads them.
+    """Texels of a host array, with the modes by which a kernel reads them.
 
     Attributes
     ----------
     texels : numpy.ndarray, shape (layers, depth, height, width, channels)
     rank : int
-        Coordinates that a lookup takes, beside its layer.
+        Coordinates of a lookup, without the layer.
     address : tuple of str
         Address mode of x, y and z.
     is_linear : bool
-        Whether this is linear memory, which integer coordinates index and no mode but zero lies around.
+        Whether the texture is linear memory: integer coordinates index it, and it is zero outside.
     handle : int
-        What a kernel knows the texture by.
+        Handle by which a kernel knows the texture.
     flags : numpy.ndarray or None
         While a launch is watched, a byte for each byte of the texels, which lookups set to `memory.READ`.
     """
@@ -109,7 +110,7 @@ class TextureObject:
 
     @property
     def gives_floats(self) -> bool:
-        """Whether a lookup gives floats: the texels are, or are read as fractions of their type's range."""
+        """True if a lookup gives floats: the texels are floats, or are read as fractions of their type's range."""
         return self.read == "normalized" or self.texels.dtype.kind == "f"
 
 
@@ -118,9 +119,9 @@ TEXTURES: Handles[TextureObject] = Handles("texture", 0x7400_0000_0000_0000)
 
 
 def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
-    """Values at `coordinates` (x, y, z as far as the rank goes), one a lane, in a row of channels each.
+    """Return the values at `coordinates` (x, y, z up to the rank), a row of channels a lane.
 
-    Integer coordinates name texels; float ones are filtered.
+    Integer coordinates name texels; float coordinates are filtered.
     """
     if coordinates[0].dtype.kind != "f":
         return _texels(texture, layer, [c.astype(np.float64) + o for c, o in zip(coordinates, offsets, strict=True)])
@@ -157,7 +158,7 @@ _ALIGNED_BITS = 28
 
 
 def _blend(terms: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Sum of texels by weights, with what lies below the bits that the hardware aligns to the largest cut off."""
+    """Sum texels by weights, cutting off the bits below those that the hardware aligns to the largest texel."""
     weighed = [np.where(weight > 0, texels, 0).astype(np.float64) for texels, weight in terms]
     with np.errstate(all="ignore"):
         _, exponent = np.frexp(np.max(np.abs(weighed), axis=0))
@@ -169,7 +170,7 @@ def _blend(terms: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
 
 
 def _round(values: np.ndarray, bits: int) -> np.ndarray:
-    """`values` of so many significant bits, halves away from zero, as float32."""
+    """Round `values` to `bits` significant bits, halves away from zero, as float32."""
     with np.errstate(all="ignore"):
         fraction, exponent = np.frexp(values)
         whole = np.floor(np.abs(np.ldexp(fraction, bits)) + 0.5)
@@ -179,7 +180,7 @@ def _round(values: np.ndarray, bits: int) -> np.ndarray:
 def _blend_fractions(
     corner_texels: dict[tuple[int, ...], np.ndarray], weights: dict[tuple[int, ...], np.ndarray], dtype: np.dtype
 ) -> np.ndarray:
-    """Sum of texels that are fractions of their type's range: the hardware computes it in integers of 16 bits."""
+    """Sum texels that are fractions of their type's range, in 16-bit integers as the hardware does."""
     full = 65535 if dtype.kind == "u" else 32767
     unit = full / np.iinfo(dtype).max
     whole = np.sum([corner_texels[steps] * unit * weight[:, None] for steps, weight in weights.items()], axis=0)
@@ -187,10 +188,11 @@ def _blend_fractions(
 
 
 def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
-    """Weight of each corner, in 256ths that sum up to one: the hardware parts 256 by z, then by x, then by y.
+    """Return the weight of each corner in 256ths, with a sum of one; the hardware splits 256 by z, then x, then y.
 
-    The upper part by z or x is rounded halves up. By y both parts at the upper x are rounded so, too, and those at the
-    lower x the other way, which makes the corners' sums along y what the fraction along x says.
+    The upper part by z or x is rounded halves up. By y, both parts at the upper x are rounded halves up, and both parts
+    at
+    the lower x halves down. The corners' sums along y are then the fraction along x.
     """
     x, y, z = (*fractions, *[np.zeros_like(fractions[0])] * (3 - len(fractions)))
     weights = {}
@@ -205,14 +207,14 @@ def _weights(fractions: list[np.ndarray]) -> dict[tuple[int, ...], np.ndarray]:
 
 
 def gather(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarray], offsets: list[Any]) -> np.ndarray:
-    """The four texels that linear filtering would weigh, shape (lanes, 4, channels), from the lower left on."""
+    """Return the four texels that linear filtering would weigh, shape (lanes, 4, channels), from the lower left on."""
     corners = [np.floor(position - 0.5) for position in _positions(texture, coordinates, offsets)]
     around = ((0, 1), (1, 1), (1, 0), (0, 0))
     return np.stack([_texels(texture, layer, [corners[0] + x, corners[1] + y]) for x, y in around], axis=1)
 
 
 def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: list[Any]) -> list[np.ndarray]:
-    """Coordinates in texels, as float64."""
+    """Return coordinates in texels, as float64."""
     positions = []
     for coordinate, offset, size in zip(coordinates, offsets, texture.sizes, strict=False):
         wide = np.nan_to_num(coordinate.astype(np.float64), nan=0.0)
@@ -221,7 +223,7 @@ def _positions(texture: TextureObject, coordinates: list[np.ndarray], offsets: l
 
 
 def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """Texels at whole places, as floats where the texture gives floats."""
+    """Return texels at integer places, as floats where the texture gives floats."""
     texels = _raw_texels(texture, layer, places)
     if texture.read == "normalized":
         greatest = np.float64(np.iinfo(texels.dtype).max)
@@ -230,7 +232,7 @@ def _texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray])
 
 
 def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarray]) -> np.ndarray:
-    """Texels at whole places, with what the address modes put around the texture."""
+    """Return texels at integer places, with address modes applied outside the texture."""
     inside = np.ones(layer.size, bool)
     where = []
     for place, size, mode in zip(places, texture.sizes, texture.address, strict=False):
@@ -255,20 +257,20 @@ def _raw_texels(texture: TextureObject, layer: np.ndarray, places: list[np.ndarr
 
 
 class SurfaceObject:
-    """The memory of a host array as a surface.
+    """Memory of a host array as a surface.
 
     Attributes
     ----------
     array : numpy.ndarray, shape (layers, depth, height, width, channels), C-contiguous
     rank : int
-        Coordinates of a place, beside its layer.
+        Coordinates of a place, without the layer.
     shape : tuple of int
-        Of the array that it was made of.
+        Shape of the user's array.
     dtype : numpy.dtype
     channels : int
     layered : bool
     handle : int
-        What a kernel knows the surface by.
+        Handle by which a kernel knows the surface.
     """
 
     array: np.ndarray
@@ -289,11 +291,11 @@ class SurfaceObject:
 
     @property
     def values(self) -> np.ndarray:
-        """The memory as an array of the surface's shape."""
+        """Memory as an array of the surface's shape."""
         return self.array.reshape(self.shape)
 
     def elements(self, dtype: np.dtype) -> np.ndarray:
-        """The memory as whole elements of `dtype`."""
+        """Return the memory as elements of `dtype`, as many as fit."""
         return self._bytes[: self._bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
@@ -318,13 +320,13 @@ TENSOR_MAP = np.dtype(
 
 
 class EmulatedTensorMap:
-    """A tensor map of a host array, which it keeps alive; it tells a copy where a tensor lies and what a box of it is.
+    """A tensor map of a host array, which it keeps alive: layout of the tensor, and shape of a box, for tensor copies.
 
     Attributes
     ----------
     array : numpy.ndarray
     data : bytes
-        The 128 bytes that a kernel gets, ``CUtensorMap`` to it.
+        The 128 bytes of ``CUtensorMap`` that a kernel gets.
     """
 
     array: np.ndarray
@@ -343,7 +345,7 @@ class EmulatedTensorMap:
     def __init__(
         self, array: np.ndarray, box: Sequence[int], element_strides: Sequence[int], swizzle: str, nan: bool
     ) -> None:
-        """Dimensions are in NumPy's order, the slowest first."""
+        """Make a tensor map; dimensions are in NumPy's order, the slowest first."""
         record = np.zeros((), TENSOR_MAP)
         record["magic"], record["address"] = MAGIC, array.__array_interface__["data"][0]
         record["kind"], record["rank"] = self.KINDS[array.dtype], array.ndim

@@ -1,4 +1,4 @@
-"""Meanings of the PTX instructions that compute a lane's result from the same lane's operands."""
+"""Meanings of instructions, by family; importing the package fills the table."""
 
 from cudakit.emulator.isa.meanings import conversions, floats, integers, video
 

@@ -62,7 +62,7 @@ def lg2(x: Word) -> Word:
 
 
 def _wave(x: Word, quarters: int) -> Word:
-    """The sine of an angle and so many quarter turns: by whole quarter turns n, and what is left of it."""
+    """Compute the sine of an angle plus `quarters` quarter turns, by whole quarter turns and the remainder."""
     left = _clamped(x, 2.0**30)
     n = (left * x.constant_of(2 / pi)).do("rint", "f64")
     for part in _HALF_PI:
@@ -75,17 +75,17 @@ def _wave(x: Word, quarters: int) -> Word:
 
 
 def sin(x: Word) -> Word:
-    """The sine, whose zero keeps its sign."""
+    """Compute sin x; a zero keeps its sign."""
     return (abs(x) < x.constant_of(2.0**-30)).choose(x, _wave(x, 0))
 
 
 def cos(x: Word) -> Word:
-    """The cosine."""
+    """Compute cos x."""
     return _wave(x, 1)
 
 
 def tanh(x: Word) -> Word:
-    """The hyperbolic tangent."""
+    """Compute tanh x."""
     size, unit = abs(x), x.constant_of(1.0)
     power = ex2(_clamped(size, 400.0) * x.constant_of(2.0 / log(2.0)))
     result = unit - x.constant_of(2.0).do("div", "f64", power + unit)

@@ -74,7 +74,7 @@ def _from_integer(form: Form, out: str, a: Word) -> Word:
 
 
 def _directed(value: Word, a: Word, mode: str) -> Word:
-    """An integer that was rounded to nearest, in another direction."""
+    """Round an integer's float, which was rounded to nearest, in another direction."""
     back = value.to(a.type_name)
     # Past the largest integer the way back is held to that.
     beyond = value >= value.constant_of(float(1 << a.bits - a.signed))
@@ -124,7 +124,7 @@ def _to_float(form: Form, out: str, source_type: str, a: Word) -> Word:
 
 
 def _nan_of(value: Word, out: str) -> Word:
-    """Bits of half-precision NaN that keep the sign and the upper payload of float64, as the hardware's do."""
+    """Return half-precision NaN bits with the sign and upper payload of float64, as the hardware does."""
     fraction = 7 if out[0] == "b" else 10
     bits = value.view("u64")
     payload = bits >> 52 - fraction & (1 << fraction) - 1
@@ -132,7 +132,7 @@ def _nan_of(value: Word, out: str) -> Word:
 
 
 def _finished(form: Form, bits: Word, name: str) -> Word:
-    """``.satfinite``, ``.relu`` and ``.sat`` of bits of halves."""
+    """Apply ``.satfinite``, ``.relu`` and ``.sat`` to bits of halves."""
     infinity, unit, sign = INFINITY[name], ONE[name], SIGN[name]
     if form.has("satfinite"):
         bits = (bits & 0x7FFF).eq(infinity).choose(bits - 1, bits)
@@ -161,7 +161,7 @@ def _to_tf32(form: Form, a: Word) -> Word:
 
 
 def _to_eighths(form: Form, out: str, source_type: str, a: Word, b: Word | None) -> Word:
-    """Two bytes, of which the first source's is the upper one."""
+    """Convert to two 8-bit floats; the first source's is the upper byte."""
     if b is None:
         return _encoded(form, number(a, source_type), out).to("u8").join("u16")
     high, low = (_encoded(form, word, out) for word in (a, b))
@@ -169,7 +169,7 @@ def _to_eighths(form: Form, out: str, source_type: str, a: Word, b: Word | None)
 
 
 def _encoded(form: Form, value: Word, out: str) -> Word:
-    """Bytes of 8-bit floats from float32, to nearest, values past the largest made it, NaN made 0x7f."""
+    """Return 8-bit floats of float32, rounded to nearest; larger values become the largest, NaN becomes 0x7f."""
     fraction, least, top, largest = _EIGHTHS[out]
     if form.has("relu"):
         value = (value > 0).choose(value, (value <= 0).choose(0, value))
@@ -200,7 +200,7 @@ def _from_eighths(form: Form, source_type: str, a: Word) -> Word:
 
 @means("cvt.pack", sources="s32 s32 b32")
 def pack(form: Form, a: Word, b: Word, rest: Word | None = None) -> Word:
-    """Two integers, saturated, below what a third one leaves."""
+    """Pack two saturated integers below the low bits of a third operand, which move up."""
     width = int(form.modifiers[2][1:])
     low, high = bounds(form.modifiers[2][0] == "s", width)
     first, second = ((word.max(low).min(high) & (1 << width) - 1).view("u32") for word in (a, b))

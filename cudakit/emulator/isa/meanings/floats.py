@@ -17,33 +17,33 @@ ONE: Final = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F80_0000, "f64": 0x3FF0_0
 
 
 def halves(word: Word, name: str) -> Word:
-    """The bits of a half, or of both in a pair."""
+    """Return the bits of a half, or of both halves of a pair."""
     return word.split("u16") if name.endswith("x2") else word
 
 
 def together(bits: Word, name: str) -> Word:
-    """Bits of halves as a register holds them."""
+    """Join bits of halves as a register holds them."""
     return bits.join("u32") if name.endswith("x2") else bits
 
 
 def widened(bits: Word, name: str) -> Word:
-    """Bits of halves as float32."""
+    """Convert bits of halves to float32."""
     return (bits.to("u32") << 16).view("f32") if name[0] == "b" else bits.view("f16").to("f32")
 
 
 def flushed_bits(bits: Word, name: str) -> Word:
-    """Bits of floats of which subnormal ones are made zeros of their sign."""
+    """Replace subnormal floats, given as bits, by zeros of their sign."""
     name = name.removesuffix("x2")
     return (bits & INFINITY[name]).eq(0).choose(bits & SIGN[name], bits)
 
 
 def flushed(value: Word) -> Word:
-    """float32 of which subnormal ones are made zeros of their sign (``.ftz``)."""
+    """Replace subnormal float32 by zeros of their sign (``.ftz``)."""
     return value.do("flush", value.type_name)
 
 
 def number(word: Word, name: str, ftz: bool = False) -> Word:
-    """What an operand of a type is as a number that floats compute with; of a pair both."""
+    """Return an operand as the float that arithmetic uses; for a pair, both."""
     if name in ("f32", "f64"):
         return flushed(word) if ftz else word
     bits = halves(word, name)
@@ -51,17 +51,17 @@ def number(word: Word, name: str, ftz: bool = False) -> Word:
 
 
 def canonical(value: Word) -> Word:
-    """float32 with every NaN made the one that the hardware gives, 0x7fffffff."""
+    """Replace every float32 NaN by the hardware's, 0x7fffffff."""
     return value.do("canonical", value.type_name)
 
 
 def quieted(value: Word) -> Word:
-    """float64 NaN with the bit set that makes them quiet, sign and payload kept."""
+    """Set the quiet bit of float64 NaN; sign and payload stay."""
     return (value.view("u64") | 1 << 51).view("f64")
 
 
 def clamped(value: Word) -> Word:
-    """Values clamped to [0, 1], NaN to +0 (``.sat``)."""
+    """Clamp values to [0, 1], NaN to +0 (``.sat``)."""
     # Comparisons, so that -0 and NaN both become +0.
     value = (value > 0).choose(value, 0)
     unit = ONE[value.type_name]
@@ -72,16 +72,18 @@ def clamped(value: Word) -> Word:
 
 
 def round_to(value: Word, too_high: Word, too_low: Word, mode: str) -> Word:
-    """A value rounded to nearest, moved by one place where a mode asks for its other neighbour.
+    """Move a value rounded to nearest to its neighbour where a rounding mode asks for it.
 
     Parameters
     ----------
     value : Word
         A float; an infinity here is an overflow.
     too_high, too_low : Word
-        Whether it is above, or below, the exact value.
+        Whether the value is above, or below, the exact value.
     mode : str
-        ``rn``, ``rz``, ``rm``, ``rp``, or ``odd``: the last bit of what is inexact is odd, to be rounded again.
+        ``rn``, ``rz``, ``rm``, ``rp``, or ``odd``. With ``odd`` the last bit of an inexact value is odd, so that the
+        value
+        can be rounded again.
     """
     if mode == "rn":
         return value
@@ -97,7 +99,7 @@ def round_to(value: Word, too_high: Word, too_low: Word, mode: str) -> Word:
 
 
 def rounded(value: Word, mode: str) -> Word:
-    """float64 as float32, in a mode."""
+    """Round float64 to float32 in a rounding mode."""
     near = value.to("f32")
     if mode == "rn":
         return near
@@ -106,7 +108,7 @@ def rounded(value: Word, mode: str) -> Word:
 
 
 def narrowed(value: Word, name: str, mode: str) -> Word:
-    """Bits of halves from float32 or float64, in a mode, NaN canonical."""
+    """Round float32 or float64 to bits of halves in a rounding mode, NaN canonical."""
     if name[0] == "f":
         near = value.to("f16")
         back = near.to(value.type_name)
@@ -142,10 +144,11 @@ def odd_sum(a: Word, b: Word) -> Word:
 
 
 def flush_rounded(result: Word, exact: Word, mode: str) -> Word:
-    """float32 results with those made zeros that would be below the least normal number had exponents no end.
+    """Flush float32 results that would be below the least normal number if exponents had no end.
 
-    `exact` has them in float64. The hardware flushes a result that was rounded up to the least normal number itself by
-    how it rounds with all 24 bits.
+    `exact` has the results in float64. A result that was rounded up to the least normal number is flushed by how it
+    rounds
+    with all 24 bits, as the hardware does.
     """
     if mode == "rz":
         return flushed(result)
@@ -168,18 +171,18 @@ _SMALL: Final = ("mul", "fma", "mad", "div")
 
 
 def _nearest(opcode: str, a: Word, *more: Word) -> Word:
-    """The result of an operation, rounded to nearest."""
+    """Compute an operation, rounded to nearest."""
     return a.do("fma" if opcode == "mad" else opcode, a.type_name, *more)
 
 
 def _exact(opcode: str, *sources: Word) -> Word:
-    """The result of an operation on float32 in float64: of a product exact, of others with bits to spare."""
+    """Compute an operation on float32 in float64: exact for a product, with spare bits for others."""
     a, *more = (source.to("f64") for source in sources)
     return a * more[0] + more[1] if opcode in ("fma", "mad") else _nearest(opcode, a, *more)
 
 
 def _directed(opcode: str, mode: str, *sources: Word) -> Word:
-    """The result in float32 of an operation, rounded in a direction."""
+    """Compute an operation in float32, rounded in a direction."""
     if opcode not in ("add", "sub", "fma", "mad"):
         return rounded(_exact(opcode, *sources), mode)
     a, b, *more = (source.to("f64") for source in sources)
@@ -196,7 +199,7 @@ def _directed(opcode: str, mode: str, *sources: Word) -> Word:
 
 
 def _computed(form: Form, opcode: str, *sources: Word) -> Word:
-    """The result of an operation, with ``.ftz``, ``.sat`` and the right NaN."""
+    """Compute an operation, with ``.ftz``, ``.sat`` and the hardware's NaN."""
     mode, ftz = form.mode, form.has("ftz")
     first, *more = sources
     if first.type_name == "f64":
@@ -224,7 +227,7 @@ def arithmetic(form: Form, *sources: Word) -> Word:
 
 @means("div", sources="T T", families="float", nans="gives")
 def div(form: Form, a: Word, b: Word) -> Word:
-    """The quotient; ``.full`` allows 2 ulp, and to nearest is within them."""
+    """Divide; ``.full`` allows 2 ulp, and rounding to nearest is within them."""
     a, b = _ready(form, a, b)
     if not form.has("approx"):
         return _computed(form, "div", a, b)
@@ -250,7 +253,7 @@ def sqrt(form: Form, a: Word) -> Word:
 
 
 def _upper(a: Word) -> Word:
-    """``.approx.ftz.f64`` works on the upper 32 bits alone, and takes subnormal values for zeros."""
+    """Keep the upper 32 bits, with subnormal values as zeros, as ``.approx.ftz.f64`` does."""
     bits = a.view("u64")
     small = (bits & INFINITY["f64"]).eq(0)
     return small.choose(bits & SIGN["f64"], bits & 0xFFFF_FFFF_0000_0000).view("f64")
@@ -289,7 +292,7 @@ def signed(form: Form, a: Word) -> Word:
 
 @means("copysign", sources="U U", families="float")
 def copysign(form: Form, a: Word, b: Word) -> Word:
-    """The second source with the sign of the first."""
+    """Return the second source with the sign of the first."""
     sign = SIGN[form.name]
     return (a & sign) | (b & sign - 1)
 
@@ -303,7 +306,7 @@ def extremum(form: Form, *sources: Word) -> Word:
 
 
 def _extreme(form: Form, a: Word, b: Word) -> Word:
-    """The smaller or larger of two: -0 is below +0; NaN gives the other one, or with ``.NaN`` itself."""
+    """Return the smaller or larger of two: -0 is below +0. A NaN gives the other value, with ``.NaN`` itself."""
     least, bits = form.opcode == "min", f"u{a.bits}"
     sign = (a.view(bits) ^ b.view(bits)) & SIGN[a.type_name]
     if form.has("xorsign"):
@@ -329,7 +332,7 @@ OUT_OF_BOUNDS: Final = 0x7FF7
 
 
 def _half_bits(form: Form, *sources: Word) -> list[Word]:
-    """The bits of halves, of both where there are two."""
+    """Return the bits of halves, of both halves for pairs."""
     if "f32" in form.types:
         raise EmulationError(f"{form.opcode} of mixed precision")
     words = [halves(source, form.name) for source in sources]
@@ -397,13 +400,13 @@ def half_extremum(form: Form, *sources: Word) -> Word:
 
 
 def _key(bits: Word) -> Word:
-    """Signed integers in the order of the floats whose bits they are; done twice, the bits."""
+    """Map float bits to signed integers in the floats' order; applied twice, it gives the bits back."""
     key = bits.view("s16")
     return (key < 0).choose(key ^ _MAGNITUDE, key)
 
 
 def _half_extreme(form: Form, a: Word, b: Word) -> Word:
-    """The smaller or larger of two: -0 is below +0; NaN gives the other one, or with ``.NaN`` itself."""
+    """Return the smaller or larger of two: -0 is below +0. A NaN gives the other value, with ``.NaN`` itself."""
     sign, infinity = (a ^ b) & 0x8000, _infinity(form)
     if form.has("xorsign"):
         a, b = a & _MAGNITUDE, b & _MAGNITUDE

@@ -32,7 +32,7 @@ for _opcode, (_sources, _function) in _PLAIN.items():
 
 
 def joined(opcode: str, a: Word, b: Word) -> Word:
-    """``and``, ``or`` or ``xor``."""
+    """Combine truths by ``and``, ``or`` or ``xor``."""
     return a & b if opcode == "and" else a | b if opcode == "or" else a ^ b
 
 
@@ -47,7 +47,7 @@ _OF_TWO: Final[dict[int, Callable[[Word, Word], Word]]] = {
 
 @means("lop3", sources="b32 b32 b32 int pred")
 def lop3(form: Form, a: Word, b: Word, c: Word, table: int, other: Word | None = None) -> Any:
-    """The function of a truth table (bit 4a + 2b + c); and whether that is not 0, joined with a predicate."""
+    """Apply a truth table (bit 4a + 2b + c); also return whether the result is not 0, combined with a predicate."""
     result = _of_three(table & 255, a, b, c)
     return result if other is None else (result, joined(form.modifiers[0], result.ne(0), other))
 
@@ -76,7 +76,7 @@ def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
 
 @means("shf", sources="b32 b32 u32=")
 def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
-    """A word of two that move together, by an amount that wraps or is held to 32."""
+    """Shift two words as one and return a word, by an amount that wraps or is at most 32."""
     moved = high.do(f"fsh{form.modifiers[0]}", high.type_name, low, by)
     return moved if form.has("wrap") else (by > 31).choose(low if form.has("l") else high, moved)
 
@@ -86,7 +86,7 @@ def shf(form: Form, low: Word, high: Word, by: Word) -> Word:
 
 @means("bfind", sources="T")
 def bfind(form: Form, a: Word) -> Word:
-    """The place of the highest bit that is one, of a negative number of the highest that is no sign; -1 of none."""
+    """Return the place of the highest one bit, of the highest zero bit for a negative number; -1 for none."""
     bits = (a ^ (a >> form.bits - 1)).view(f"u{form.bits}") if form.signed else a
     zeros = bits.zeros()
     return bits.eq(0).choose(-1, zeros) if form.has("shiftamt") else form.bits - 1 - zeros
@@ -94,7 +94,10 @@ def bfind(form: Form, a: Word) -> Word:
 
 @means("fns", sources="b32 b32 s32")
 def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
-    """The place of the n-th bit that is one from a base on, upwards or down; of n = 0 the base itself, if it is one."""
+    """Return the place of the n-th one bit from a base, upwards or downwards.
+
+    For n = 0 it is the base itself, if that bit is one.
+    """
     down = count < 0
     left, place, step = down.choose(-count, count), base.to("s64"), down.choose(-1, 1, "s64")
     result = mask.of(-1)
@@ -111,7 +114,7 @@ def fns(form: Form, mask: Word, base: Word, count: Word) -> Word:
 
 
 def _paired(form: Form, *words: Word) -> tuple[Word, ...]:
-    """The two 16-bit halves of packed operands; others as they are."""
+    """Return the two 16-bit halves of packed operands; other operands as they are."""
     return tuple(word.split(form.name[:3]) for word in words) if form.name.endswith("x2") else words
 
 
@@ -120,7 +123,7 @@ def _together(form: Form, result: Word) -> Word:
 
 
 def _saturated(exact: Word) -> Word:
-    """A result of 64 bits, held to the range of 32."""
+    """Clamp a 64-bit result to the range of 32 bits."""
     return exact.max(-(1 << 31)).min((1 << 31) - 1).to("s32")
 
 
@@ -155,7 +158,7 @@ def mad(form: Form, a: Word, b: Word, c: Word) -> Any:
 
 @means("mul24", sources="T T")
 def mul24(form: Form, a: Word, b: Word) -> Word:
-    """The product of the low 24 bits: its low 32 bits, or bits 47 … 16."""
+    """Multiply the low 24 bits; the result is the product's low 32 bits, or its bits 47 … 16."""
     wide = f"{form.name[0]}64"
     x, y = (word.to(wide) << 40 >> 40 for word in (a, b))
     return (x * y >> 16 if form.has("hi") else x * y).to(form.word_type)
@@ -172,7 +175,7 @@ def mad24(form: Form, a: Word, b: Word, c: Word) -> Word:
 
 @means("div", "rem", sources="T T")
 def quotient(form: Form, a: Word, b: Word) -> Word:
-    """Towards zero; by zero all bits are one, as the hardware's sequence leaves them."""
+    """Divide towards zero; by zero all bits are one, as in the hardware's sequence."""
     return b.eq(0).choose(-1, a.do(form.opcode, a.type_name, b))
 
 
@@ -192,7 +195,7 @@ def extremum(form: Form, *words: Word) -> Word:
 
 @means("dp4a", "dp2a", sources="b32 b32 b32")
 def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
-    """The sum with the products of four bytes, or of two halves with the lower or upper bytes."""
+    """Add the products of four bytes, or of two halves with the lower or upper bytes."""
     first, second = form.types
     count = int(form.opcode[2])
     for place in range(count):
@@ -202,7 +205,7 @@ def dot(form: Form, a: Word, b: Word, c: Word) -> Word:
 
 
 def _piece(word: Word, name: str, bits: int, number: int) -> Word:
-    """A byte or half of a word by its number, extended by the sign of a type."""
+    """Return a byte or half of a word by its number, extended by a type's sign."""
     return ((word << 32 - bits * (number + 1)).view(name) >> 32 - bits).view("u32")
 
 
@@ -225,10 +228,11 @@ def addc(form: Form, a: Word, b: Word, carry: Word | int = 0) -> Any:
 @means("sub.cc", sources="U U")
 @means("subc", sources="U U carry")
 def subc(form: Form, a: Word, b: Word, carry: Word | int = 1) -> Any:
-    """``a + ~b + 1``, of which the flag is the carry: set where nothing is borrowed.
+    """``a + ~b + 1`` with the carry of this sum as flag: set where nothing is borrowed.
 
-    The ISA says only that it keeps the borrow; the compiler's own division of 128 bits reads it by ``addc``, and counts
-    on the carry.
+    The ISA says only that the flag keeps the borrow. The compiler's own 128-bit division reads it by ``addc`` and needs
+    the
+    carry.
     """
     return _carried(a, ~b, carry)
 
@@ -243,7 +247,7 @@ def madc(form: Form, a: Word, b: Word, c: Word, carry: Word | int = 0) -> Any:
 
 
 def _numbers(form: Form, *words: Word) -> list[Word]:
-    """Positions and lengths: their lowest byte counts by the ISA, but the hardware's 64-bit forms take all."""
+    """Return positions and lengths: by the ISA their lowest byte counts, in the hardware's 64-bit forms all bits."""
     return [word & 255 if form.bits == 32 else word for word in words]
 
 
@@ -273,7 +277,7 @@ def bmsk(form: Form, start: Word, count: Word) -> Word:
 
 @means("szext", sources="T u32=")
 def szext(form: Form, a: Word, count: Word) -> Word:
-    """The lowest bits, and above them zero or the highest of them."""
+    """Extend the lowest bits with zeros or with the highest of them."""
     count = count & 31 if form.has("wrap") else count
     if not form.signed:
         return a & low_ones(count, 32)
@@ -294,7 +298,7 @@ _SELECTED: Final[dict[str, Callable[[int], list[int]]]] = {
 
 @means("prmt", sources="b32 b32 b32=")
 def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
-    """Bytes of two words, or their signs, picked by four numbers."""
+    """Pick bytes of two words, or the bytes' signs, by four numbers."""
     mode = _SELECTED.get(form.modifiers[-1])
     if mode is not None:
         ways = [sum(place << 4 * number for number, place in enumerate(mode(c))) for c in range(4)]
@@ -319,7 +323,7 @@ def prmt(form: Form, a: Word, b: Word, control: Word) -> Word:
 
 
 def _fixed(a: Word, b: Word, code: int, to: int) -> Word:
-    """One byte by its number, at its place."""
+    """Return byte `code` of two words, moved to bit `to`."""
     word, at = b if code & 4 else a, 8 * (code & 3)
     if code > 7:
         return ((word << 24 - at).view("s32") >> 31).view("u32") & (255 << to)
@@ -335,7 +339,7 @@ _OPPOSITES: Final = {"ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 
 
 def compared(name: str, a: Word, b: Word) -> Word:
-    """A comparison by its name in PTX."""
+    """Compare by PTX's name of a comparison."""
     if a.type_name[0] != "f":
         return a.test(_UNSIGNED.get(name, name), b)
     if name in ("ne", "equ"):
@@ -357,7 +361,7 @@ def _answer(form: Form, a: Word, b: Word) -> Word:
 
 @means("setp", sources="T T pred", families=_ALL, nans="takes")
 def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Word]:
-    """The answer and its opposite, or of pairs the answers for both."""
+    """Yield a comparison's truth and its opposite; for pairs the truths of both."""
     truth, is_pair = _answer(form, a, b), form.name.endswith("x2")
     for place in (0, 1):
         answer = truth.part(place, 2) if is_pair else ~truth if place else truth
@@ -366,7 +370,7 @@ def setp(form: Form, a: Word, b: Word, other: Word | None = None) -> Iterator[Wo
 
 @means("set", sources="T T pred", families=_ALL, nans="takes")
 def set_(form: Form, a: Word, b: Word, other: Word | None = None) -> Word:
-    """A number that says whether a comparison holds: 1 in floats, all bits in integers."""
+    """Return a comparison's truth as a number: 1 for floats, all bits for integers."""
     answer, out, is_pair = _answer(form, a, b), form.types[-2], form.name.endswith("x2")
     if other is not None:
         answer = joined(form.modifiers[1], answer, other.repeat(2) if is_pair else other)
@@ -381,7 +385,7 @@ def selp(form: Form, a: Word, b: Word, chosen: Word) -> Word:
 
 @means("slct", sources="S S T", families="integer float")
 def slct(form: Form, a: Word, b: Word, of: Word) -> Word:
-    """The first where the third is not below zero, and the second where it is, or is NaN."""
+    """Select the first where the third is at least zero; the second where it is below zero or NaN."""
     return ((flushed(of) if form.has("ftz") else of) >= 0).choose(a, b)
 
 

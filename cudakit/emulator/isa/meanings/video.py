@@ -1,7 +1,7 @@
 """Video instructions, on bytes and halves of 32 bits: PTX ISA 9.7.18 (scalar and SIMD).
 
-Where the sequences that an H200 runs for the scalar ones depart from the ISA's pseudo-code, they are followed; a
-comment says so at each place.
+Scalar instructions follow the H200's instruction sequences where these depart from the ISA's pseudo-code. A comment
+marks each place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUMS: Final = ("vadd", "vsub", "vabsdiff")
 
 
 def _of(form: Form) -> tuple[tuple[str, ...], Function]:
-    """The types of the result and of both sources, and the function."""
+    """Return the types of the result and both sources, and the function."""
     if not form.opcode.startswith("vset"):
         return form.types, _FUNCTIONS[form.opcode.rstrip("24")]
     compare = next(modifier for modifier in form.modifiers if modifier in _COMPARISONS)
@@ -45,7 +45,7 @@ def _of(form: Form) -> tuple[tuple[str, ...], Function]:
 
 
 def _extracted(word: Word, name: str, part: str) -> Word:
-    """A byte, a half or all of a word, in 64 bits."""
+    """Return a byte, a half or all of a word, extended to 64 bits."""
     size = {"b": 8, "h": 16}.get(part[:1])
     if size is None:
         return word.view(name).to("s64")
@@ -53,7 +53,7 @@ def _extracted(word: Word, name: str, part: str) -> Word:
 
 
 def _scalar(form: Form, types: tuple[str, ...], function: Function, a: Word, b: Word, c: Word | None) -> Word:
-    """A function in 64 bits, clamped and then combined with a third source or merged into it."""
+    """Compute a function in 64 bits, clamp it, then combine it with a third source or merge it into that source."""
     out, first, second = types
     part, a_part, b_part = form.parts[:3]
     signed, size = out == "s32", {"b": 8, "h": 16}.get(part[:1], 32)
@@ -124,13 +124,13 @@ def vmad(form: Form, a: Word, b: Word, c: Word) -> Word:
 
 
 def _places(part: str) -> tuple[int, ...]:
-    """Numbers of the pieces that a selector such as ``h10`` names, the lowest piece's first."""
+    """Return numbers of the pieces in a selector such as ``h10``, lowest first."""
     return tuple(int(digit) for digit in reversed(part[1:]))
 
 
 @means(*(f"{opcode}{count}" for opcode in (*_FUNCTIONS, "vset") for count in (2, 4)), sources="b32 b32 b32")
 def simd(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
-    """A function of 2 halves or 4 bytes, each chosen from both sources; those masked off are the third source's."""
+    """Compute a function of 2 halves or 4 bytes, chosen from both sources; masked pieces are the third source's."""
     if c is None:
         raise EmulationError("SIMD video instructions take three sources")
     (out, first, second), function = _of(form)
