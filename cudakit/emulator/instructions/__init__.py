@@ -1,4 +1,4 @@
-"""What each PTX instruction does, in families; to import this package is to fill the table in `machine.decode`."""
+"""PTX instructions on the NumPy interpreter, by family; importing the package fills the table in `machine.decode`."""
 
 from cudakit.emulator.instructions import (
     access,

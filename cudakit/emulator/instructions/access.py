@@ -1,7 +1,7 @@
 """Loads, stores, moves and address conversions: PTX ISA 9.7.9 (data movement).
 
-Beside them stands what other families take of an instruction's operands: its space, type and vectors, how it accesses
-memory (`accesses_of`), and the tables of registers of instructions that a warp or warpgroup runs as one (`aligned`).
+Helpers for other families are here too: an instruction's space, type and vectors, its accesses to memory
+(`accesses_of`), and register tables of instructions that a warp or warpgroup runs as one (`aligned`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WI
 
 
 def space_of(instr: Instruction) -> str:
-    """State space of an access; generic where it names none, ``cluster`` for ``shared::cluster``."""
+    """Return the state space of an access; generic where none is named, ``cluster`` for ``shared::cluster``."""
     for modifier in instr.modifiers:
         if modifier == "shared::cluster":
             return "cluster"
@@ -45,17 +45,17 @@ def space_of(instr: Instruction) -> str:
 
 
 def type_of(instr: Instruction) -> str:
-    """Element type: the last modifier that is one."""
+    """Return the element type: the last modifier that is a type."""
     return next(modifier for modifier in reversed(instr.modifiers) if modifier in DTYPES)
 
 
 def parts(operand: Operand) -> tuple[Operand, ...]:
-    """Elements of a vector operand, or the operand itself."""
+    """Return the elements of a vector operand, or the operand itself."""
     return operand.items if isinstance(operand, Group) and operand.notation == "vector" else (operand,)
 
 
 def elements(instr: Instruction, operand: Operand) -> tuple[Operand, ...]:
-    """Elements of the vector operand of a load or store, as many as its modifier says."""
+    """Return the elements of a load's or store's vector operand, as many as its modifier says."""
     items = parts(operand)
     count = next((int(modifier[1]) for modifier in instr.modifiers if modifier in ("v2", "v4", "v8")), 1)
     if len(items) != count:
@@ -222,7 +222,7 @@ def st(instr: Instruction, context: Context) -> Step:
 @instruction("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch")
 @instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
 def nothing(instr: Instruction, context: Context) -> Step:
-    """Caches there are none of, and every access is seen by all at once: there is nothing to fetch or to order."""
+    """Do nothing: there are no caches to fetch into, and all threads see every access at once."""
     return lambda frame, index, machine: None
 
 
@@ -230,7 +230,7 @@ def nothing(instr: Instruction, context: Context) -> Step:
 
 
 class Access(NamedTuple):
-    """How an instruction accesses memory: the space that it names, bytes a lane, and what it does there."""
+    """An instruction's access to memory: its space, bytes a lane, and its use of the memory."""
 
     space: str
     address: Reader
@@ -243,9 +243,9 @@ class Access(NamedTuple):
 def by_space(
     access: Access, instr: Instruction, addresses: np.ndarray, active: Index, machine: Machine
 ) -> Iterator[tuple[str, np.ndarray, Index]]:
-    """Where lanes access memory, for observers: a space, addresses in it, and lanes; generic ones may be of several.
+    """Yield accessed space, addresses in it, and lanes, for observers; generic addresses may be in several spaces.
 
-    Of matrices that are moved together only those lanes count that name a row.
+    Of matrix rows that a warp moves together, only the lanes that name a row count.
     """
     space = access.space
     if not access.by_rows and (space != "generic" or int(addresses.max()) < SHARED_WINDOW):
@@ -268,7 +268,7 @@ def by_space(
 
 
 def accesses_of(instr: Instruction, context: Context) -> tuple[Access, ...]:
-    """How an instruction accesses memory; empty where it does not, or in a way that is not counted."""
+    """Return an instruction's accesses to memory; empty where it has none that observers count."""
     facts = facts_of(instr)
     space = space_of(instr)
     if space in ("param", "const") or "bulk" in instr.modifiers or any(memory.address < 0 for memory in facts.memory):
@@ -289,7 +289,7 @@ def accesses_of(instr: Instruction, context: Context) -> tuple[Access, ...]:
 
 
 def _bytes(instruction: Instruction, memory: Memory) -> int:
-    """Bytes that each lane moves."""
+    """Return the bytes that each lane moves."""
     if memory.value >= 0:
         return DTYPES[type_of(instruction)].itemsize * len(parts(instruction.operands[memory.value]))
     if memory.size < 0:
@@ -313,7 +313,7 @@ TableWriter: TypeAlias = Callable[[Frame, Index, np.ndarray], None]
 
 
 def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
-    """A control that runs `step` for groups of `size` lanes of which all have come; the others wait."""
+    """Return a control that runs `step` for groups of `size` lanes once all have arrived; the others wait."""
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         if active is None and machine.threads % size == 0:
@@ -338,7 +338,7 @@ def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
 
 
 def _refuse_missing(machine: Machine, instr: Instruction, group: np.ndarray, late: np.ndarray, size: int) -> None:
-    """Raise where a lane can never come, because it has exited or never was."""
+    """Raise where a lane of the group can never arrive: it has exited, or does not exist."""
     if late.size == 0:
         return
     alive = np.bincount(group[machine.status != DONE], minlength=int(group[-1]) + 1)
@@ -353,7 +353,7 @@ def _refuse_missing(machine: Machine, instr: Instruction, group: np.ndarray, lat
 
 
 def uniform(values: Any, description: str, size: int = WARP) -> np.ndarray:
-    """The value that all lanes of each group have, (groups,)."""
+    """Return each group's value, (groups,), and raise where its lanes differ."""
     table = np.asarray(values).reshape(-1, size)
     if (table != table[:, :1]).any():
         raise EmulationError(f"the {description} is not the same for all {size} threads")
@@ -361,12 +361,12 @@ def uniform(values: Any, description: str, size: int = WARP) -> np.ndarray:
 
 
 def of_lanes(read: Reader, frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-    """What `read` gives, for each lane."""
+    """Read an operand as one value a lane."""
     return np.broadcast_to(read(frame, index, machine), (machine.lanes if index is None else index.size,))
 
 
 def table_reader(context: Context, operand: Operand, bits: int = 32) -> TableReader:
-    """A function that reads the registers of `operand`, each of `bits`, as a table (warps, 32, registers)."""
+    """Return a function that reads registers of `operand`, each of `bits`, as a table (warps, 32, registers)."""
     reads = [context.read(item, f"b{bits}") for item in parts(operand)]
 
     def read(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
@@ -379,7 +379,7 @@ def table_reader(context: Context, operand: Operand, bits: int = 32) -> TableRea
 
 
 def table_writer(context: Context, operand: Operand, bits: int = 32) -> TableWriter:
-    """A function that writes a table (warps, 32, registers) to the registers of `operand`."""
+    """Return a function that writes a table (warps, 32, registers) to the registers of `operand`."""
     writes = [context.write(item, f"b{bits}") for item in parts(operand)]
 
     def write(frame: Frame, index: Index, table: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """Atomic operations: PTX ISA 9.7.13.5 (atom) and 9.7.13.6 (red).
 
-Lanes that collide are applied in their order, and each gets the value before its own.
+Lanes that collide on an address are applied in their order. Each lane gets the value before its own operation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _QUIET = {"f16": 0x7FFF, "bf16": 0x7FFF, "f16x2": 0x7FFF, "bf16x2": 0x7FFF, "f32
 
 
 class _Segments(NamedTuple):
-    """Lanes sorted by element, in their own order within one: where each element's lanes start, and how many."""
+    """Lanes sorted by element, in lane order within an element: start and number of each element's lanes."""
 
     elements: np.ndarray
     starts: np.ndarray
@@ -53,12 +53,12 @@ class _Segments(NamedTuple):
 def apply_in_order(
     operation: str | _Function, view: np.ndarray, elements: np.ndarray, values: np.ndarray, compare: Any = None
 ) -> np.ndarray:
-    """Each lane in its order: old = view[element]; view[element] = operation(old, value); the old values.
+    """Apply each lane in order: old = view[element]; view[element] = operation(old, value); return the old values.
 
     Parameters
     ----------
     operation : str or callable
-        Of `atom`: ``add``, ``inc``, …, ``cas``; or what memory holds then, of what it holds and a value.
+        Operation of `atom`: ``add``, ``inc``, …, ``cas``; or a function of memory's value and the lane's.
     view : numpy.ndarray
         Memory.
     elements, values, compare : numpy.ndarray
@@ -88,7 +88,7 @@ def apply_in_order(
 
 
 def _at_once(segments: _Segments, view: np.ndarray, after: np.ndarray) -> np.ndarray:
-    """Memory changed by all lanes, of what it holds `after` each; the old values."""
+    """Change memory for all lanes, given the values `after` each lane; return the old values."""
     old, first = np.roll(after, 1), segments.elements[segments.starts]
     old[segments.starts] = view[first]
     view[first] = after[segments.starts + segments.sizes - 1]
@@ -96,7 +96,10 @@ def _at_once(segments: _Segments, view: np.ndarray, after: np.ndarray) -> np.nda
 
 
 def _counted(function: _Function, up: bool, segments: _Segments, view: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """What memory holds after each lane that counts to one bound: the first leads within it, the others go round."""
+    """Return memory's values after each lane of ``inc`` or ``dec`` with one bound.
+
+    The first lane of an element brings the count within the bound; the others wrap around.
+    """
     first = function(view[segments.elements[segments.starts]], bounds[segments.starts]).astype(np.int64)
     begins = np.repeat(first - segments.starts if up else first + segments.starts, segments.sizes)
     lanes = np.arange(bounds.size)
@@ -104,7 +107,7 @@ def _counted(function: _Function, up: bool, segments: _Segments, view: np.ndarra
 
 
 def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """What memory holds after each lane, from left to right: floats round as one lane after the other would."""
+    """Return memory's values after each lane, accumulated from left to right: floats round as lane after lane."""
     after: np.ndarray = np.empty_like(values)
     for start, size in zip(segments.starts, segments.sizes, strict=True):
         element, lanes = segments.elements[start], slice(start, start + size)
@@ -114,7 +117,7 @@ def _by_element(function: np.ufunc, segments: _Segments, view: np.ndarray, value
 
 
 def _by_rank(function: _Function, segments: _Segments, view: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The first lane of every element at once, then the second, and so on."""
+    """Apply the first lane of every element at once, then the second, and so on; return the old values."""
     old = np.empty(values.shape, view.dtype)
     for rank in range(int(segments.sizes.max())):
         lanes = segments.starts[segments.sizes > rank] + rank
@@ -125,7 +128,7 @@ def _by_rank(function: _Function, segments: _Segments, view: np.ndarray, values:
 
 
 def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Rounds: in each, the first lane of every element that finds what it expects swaps."""
+    """Swap in rounds: in each, the first lane of every element that finds its expected value swaps."""
     old: np.ndarray = np.empty_like(values)
     elements, left = segments.elements, np.arange(values.size)
     rounds = 0
@@ -153,7 +156,7 @@ def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray
 
 
 def _flush(values: np.ndarray) -> np.ndarray:
-    """Subnormal float32 numbers made zeros of their sign."""
+    """Replace subnormal float32 by zeros of their sign."""
     small = np.abs(values) < np.float32(2.0**-126)
     return np.asarray(np.where(small, np.copysign(np.float32(0), values), values))
 
@@ -168,7 +171,7 @@ def change(
     values: np.ndarray,
     compare: np.ndarray | None,
 ) -> np.ndarray:
-    """One piece of memory changed by the lanes in it; the old values, if they are `returns_old`."""
+    """Apply the lanes' operations to a piece of memory; return the old values, if `returns_old`."""
     function = _function(operation, type_name, flushes, view, elements, values)
     if returns_old or function not in _UFUNCS.values():
         old = apply_in_order(function, view, elements, values, compare)
@@ -184,7 +187,7 @@ def change(
 def _function(
     operation: str, type_name: str, flushes: bool, view: np.ndarray, elements: np.ndarray, values: np.ndarray
 ) -> str | _Function:
-    """The operation for these values: a ufunc of NumPy's, unless one of them is nothing for it."""
+    """Return the operation for these values: a NumPy ufunc, unless a value needs special rules."""
     if not (type_name in _QUIET or type_name == "f64") or operation not in ("add", "min", "max"):
         return _UFUNCS.get(operation, operation)
     if operation != "add":
@@ -203,13 +206,13 @@ def _function(
 
 
 def _add_keeping_nan(old: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """``held + value`` of float64 as global memory adds: a NaN comes through as it is, the lane's before memory's."""
+    """``old + value`` of float64 as global memory adds: a NaN is kept as it is, the lane's before memory's."""
     nan_source = np.where(np.isnan(value), value, old)
     return np.asarray(np.where(np.isnan(nan_source), nan_source, old + value))
 
 
 def _least(old: np.ndarray, value: np.ndarray) -> np.ndarray:
-    """The least of floats that are no NaN, -0 below +0."""
+    """Return the smaller of two floats, ignoring NaN; -0 is below +0."""
     zero = np.where(np.signbit(old), old, value)
     return np.asarray(np.where((old == 0) & (value == 0), zero, np.fmin(old, value)))
 
@@ -222,7 +225,7 @@ _EXTREMA = {"min": _least, "max": _greatest}
 
 
 def _quieten(type_name: str, view: np.ndarray, elements: np.ndarray) -> None:
-    """Results that are no number have the one bit pattern that the ISA gives them; float64 keeps its own."""
+    """Give NaN results the bit pattern of the ISA; float64 keeps its own."""
     if type_name in _QUIET:
         nan = np.isnan(view[elements])
         if nan.any():
@@ -230,7 +233,7 @@ def _quieten(type_name: str, view: np.ndarray, elements: np.ndarray) -> None:
 
 
 def _is_read(context: Context, target: Operand) -> bool:
-    """Whether any instruction reads the register; for results that nobody wants there is a faster way."""
+    """Return whether any instruction reads the target register; unread results have a faster path."""
     return not isinstance(target, Register) or target.name in context.registers_read
 
 
@@ -288,5 +291,5 @@ def _atomic(instr: Instruction, context: Context, target: Operand | None, operan
 
 
 def _is_window(machine: Machine, view: Any) -> bool:
-    """Whether a view is of shared memory."""
+    """Return whether a view is of shared memory."""
     return bool(np.may_share_memory(view, machine.memory.shared))

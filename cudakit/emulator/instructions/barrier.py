@@ -1,10 +1,16 @@
 """Barriers of a block, of a cluster and in shared memory, and fences: PTX ISA 9.7.13.
 
-A barrier is met when the threads it expects have come: as many as the instruction says, else all of the block. Threads
-that have exited count as come: one by one for the whole block; with a count, where all that is left of their warp came.
+A barrier completes when its expected threads have arrived: the instruction's count, else all threads of the block.
+Exited threads count as arrived. Without a count each counts for itself. With a count, an exited thread counts once all
+remaining threads of its warp have arrived.
 
-The 64-bit word of an mbarrier, in shared memory: expected arrivals (bits 0 – 19), pending arrivals (20 – 39), bytes
-that copies still owe (40 – 61, signed), a valid mark (62), phase (63). An arrival's token is the word before it.
+The 64-bit word of an mbarrier in shared memory has these fields. An arrival's token is the word before it.
+
+- bits 0 – 19: expected arrivals
+- bits 20 – 39: pending arrivals
+- bits 40 – 61: bytes that copies still owe, signed
+- bit 62: valid mark
+- bit 63: phase
 """
 
 from __future__ import annotations
@@ -37,7 +43,7 @@ _REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
 
 @dataclass(slots=True)
 class _Barrier:
-    """A barrier of each block: which lanes have come to it, which wait there, for how many, and their inputs."""
+    """A barrier of each block: lanes that have arrived, lanes that wait, expected counts, and predicates."""
 
     arrived: np.ndarray
     waits: np.ndarray
@@ -47,7 +53,7 @@ class _Barrier:
     places: dict[int, tuple[Frame, Writer, str]] = field(default_factory=dict)
 
     def release(self, machine: Machine) -> None:
-        """Let lanes go on where all that they wait for have come."""
+        """Let waiting lanes go on where all expected lanes have arrived."""
         arrived = np.flatnonzero(self.arrived)
         if arrived.size == 0:
             return
@@ -89,12 +95,12 @@ def _barrier(machine: Machine, number: int) -> _Barrier:
 
 
 def _is_untouched(machine: Machine) -> bool:
-    """Whether nobody has come to a barrier that is yet to be met."""
+    """Return whether no lane has arrived at any barrier that is not yet complete."""
     return not any(isinstance(waiter, _Barrier) and waiter.arrived.any() for waiter in machine.waiters.values())
 
 
 def _with_exited(machine: Machine, arrived: np.ndarray) -> np.ndarray:
-    """Threads of each block that have come, a warp counting whole once all that is left of it has come."""
+    """Return arrived threads of each block; a warp counts as 32 once all its remaining threads have arrived."""
     alive, bits = warp_bits(machine, None, machine.status != DONE), warp_bits(machine, arrived)
     whole = (bits != 0) & ((alive & ~bits) == 0)
     counted: np.ndarray = np.where(whole, 32, np.bitwise_count(bits)).reshape(machine.blocks, -1).sum(1)
@@ -153,7 +159,7 @@ def bar(instr: Instruction, context: Context) -> Control:
 
 @control("nanosleep")
 def nanosleep(instr: Instruction, context: Context) -> Control:
-    """Time is steps here, so that to sleep is to let the others go first."""
+    """Let the other lanes go first; time is steps here."""
 
     def sleep(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         if active is None:
@@ -176,7 +182,7 @@ _PHASE = 1 << 63
 
 
 def make_word(count: Any) -> np.ndarray:
-    """The word of a new mbarrier for `count` arrivals."""
+    """Return the word of a new mbarrier for `count` arrivals."""
     many = np.asarray(count).astype(np.uint64)
     if ((many < 1) | (many > _COUNT)).any():
         raise EmulationError(f"an mbarrier for {int(many.max())} arrivals; 1 … {_COUNT} are possible")
@@ -184,18 +190,18 @@ def make_word(count: Any) -> np.ndarray:
 
 
 def _pending(word: np.ndarray) -> np.ndarray:
-    """Arrivals that the phase still waits for."""
+    """Return the pending arrivals of the phase."""
     return np.asarray(word.view(np.int64) >> 20 & _COUNT)
 
 
 def _transfer(word: np.ndarray) -> np.ndarray:
-    """Bytes that copies still owe; negative where they came before they were expected."""
+    """Return the bytes that copies still owe; negative where they landed before they were expected."""
     field = word.view(np.int64) >> 40 & _BYTES - 1
     return np.asarray(field - (field >= _BYTES // 2) * _BYTES)
 
 
 def update(word: np.ndarray, arrivals: Any = 0, owed: Any = 0, dropped: Any = 0) -> np.ndarray:
-    """`word` after copies owe `owed` bytes more, and `arrivals` have come, `dropped` of them for good."""
+    """Return `word` after copies owe `owed` more bytes and `arrivals` have arrived, `dropped` of them for good."""
     if not (word & np.uint64(_VALID)).all():
         raise EmulationError("an mbarrier that mbarrier.init has not made, or that has been made invalid")
     expected = (word.view(np.int64) & _COUNT) - dropped
@@ -214,7 +220,7 @@ def update(word: np.ndarray, arrivals: Any = 0, owed: Any = 0, dropped: Any = 0)
 def apply(
     machine: Machine, space: str, addresses: np.ndarray, lanes: Index, arrivals: Any, owed: Any, dropped: Any
 ) -> np.ndarray:
-    """Lanes in order change the mbarriers at `addresses`; the word that each found."""
+    """Let lanes change the mbarriers at `addresses` in order; return the word before each."""
     changes = np.empty(addresses.shape, _CHANGE)
     changes["arrivals"], changes["owed"], changes["dropped"] = arrivals, owed, dropped
     tokens = np.zeros(addresses.shape, np.uint64)
@@ -228,7 +234,7 @@ def apply(
 
 
 def numbers_of(machine: Machine, space: str, addresses: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-    """A number for each mbarrier of all blocks that run, whatever space its address is in."""
+    """Return a number for each mbarrier, unique among all running blocks, for addresses in any space."""
     offset = np.uint64((1 << RANK_SHIFT) - 1)
     if space == "shared":
         block = machine.block_of[lanes]
@@ -240,7 +246,7 @@ def numbers_of(machine: Machine, space: str, addresses: np.ndarray, lanes: np.nd
 
 @control("mbarrier")
 def mbarrier(instr: Instruction, context: Context) -> Control:
-    """Every mbarrier instruction, told apart by its first modifier."""
+    """Make the control of an mbarrier instruction, by its first modifier."""
     action = instr.modifiers[0]
     space = space_of(instr)
     operands = list(instr.operands)
@@ -325,7 +331,7 @@ def _wait(context: Context, operands: list[Any], space: str, parity: bool, patie
 
 @dataclass(slots=True)
 class _Barriers:
-    """The cluster barriers of a machine: cluster of each lane, phases completed, phase at which each lane arrived."""
+    """Cluster barriers: cluster of each lane, completed phases, and the phase at which each lane arrived."""
 
     cluster_of: np.ndarray
     phase: np.ndarray
@@ -334,7 +340,7 @@ class _Barriers:
     waiting: np.ndarray
 
     def release(self, machine: Machine) -> None:
-        """Complete the phases at which every lane of a cluster has arrived or exited, and let those who wait go on."""
+        """Complete the phases at which every lane of a cluster has arrived or exited, and let waiting lanes go on."""
         if not self.arrived.any():
             return
         missing = np.bincount(self.cluster_of, ~(self.arrived | (machine.status == DONE)), self.phase.size)
@@ -363,7 +369,7 @@ def _barriers(machine: Machine) -> _Barriers:
 
 
 def cluster_barrier(instr: Instruction, context: Context) -> Control:
-    """``barrier.cluster.arrive`` and ``.wait``; lanes that have exited count as arrived."""
+    """Make the control of ``barrier.cluster.arrive`` or ``.wait``; exited lanes count as arrived."""
     arrives = "arrive" in instr.modifiers
 
     def control(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
@@ -393,7 +399,7 @@ _RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
 
 @instruction("mapa")
 def mapa(instr: Instruction, context: Context) -> Step:
-    """The address in another block's shared memory that an own one has there; `Memory` checks it where it is used."""
+    """Map an address of the own shared memory to another block's; `Memory` checks it at the access."""
     type_name, target = type_of(instr), instr.operands[0]
     write, read, rank_of = context.write(target, type_name), *map(context.read, instr.operands[1:], (type_name, "u32"))
 
@@ -407,7 +413,7 @@ def mapa(instr: Instruction, context: Context) -> Step:
 
 @instruction("getctarank")
 def getctarank(instr: Instruction, context: Context) -> Step:
-    """Rank of the block that an address in shared memory belongs to."""
+    """Return the rank of the block that an address in shared memory belongs to."""
     target, source = instr.operands
     write, read = context.write(target, "u32"), context.read(source, type_of(instr))
     is_generic = space_of(instr) == "generic"

@@ -1,7 +1,7 @@
-"""Branches, calls and exits: PTX ISA 9.7.12 (control flow); and functions that the system gives a kernel.
+"""Branches, calls and exits: PTX ISA 9.7.12 (control flow), the stack: PTX ISA 9.7.17, and functions of the system.
 
-These are printf, assertions, memory of the heap, and CUDA's device runtime, as far as a kernel that launches kernels
-calls it. Memory of the stack is PTX ISA 9.7.17.
+The system provides printf, assertions, the heap, and the parts of CUDA's device runtime that launch kernels from
+kernels.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _CONVERSION = re.compile(
 
 
 def _numbers(rows: np.ndarray, dtype: str, count: int = 1) -> list[Any]:
-    """An argument of numbers, one or a tuple a lane."""
+    """Return a numeric argument, one number or a tuple of `count` a lane."""
     size = np.dtype(dtype).itemsize * count
     values = rows[:, :size].copy().view(dtype)
     return values[:, 0].tolist() if count == 1 else list(map(tuple, values.tolist()))
 
 
 def _bytes_at(machine: Machine, address: int) -> bytes:
-    """The zero-ended string at a generic address."""
+    """Return the zero-terminated string at a generic address."""
     out = bytearray()
     while True:
         byte = machine.memory.load("generic", np.array([address + len(out)], np.uint64), np.dtype("u1"), None)
@@ -54,7 +54,7 @@ def _string(machine: Machine, address: int) -> str:
 
 @cache
 def _snprintf() -> Any:
-    """C's own, which the driver prints with as well."""
+    """Return C's ``snprintf``, with which the driver prints too."""
     function = system.c_library().snprintf
     function.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p]
     return function
@@ -69,7 +69,7 @@ def _formatted(spec: bytes, values: list[Any]) -> bytes:
 
 
 class _Arguments:
-    """The arguments of a lane's ``printf``, read one after the other."""
+    """Arguments of a lane's ``printf``, read one after the other."""
 
     def __init__(self, machine: Machine, lane: int, address: int) -> None:
         self.machine, self.lane, self.address = machine, np.array([lane]), address
@@ -82,7 +82,7 @@ class _Arguments:
         return self.machine.memory.load("generic", np.array([start], np.uint64), np.dtype(dtype), self.lane)[0].item()
 
     def convert(self, match: re.Match[bytes]) -> bytes:
-        """The text of one conversion."""
+        """Return the text of a conversion such as ``%5d``."""
         conversion = match["kind"]
         if conversion == b"%":
             return b"%"
@@ -103,7 +103,7 @@ class _Arguments:
 
 
 def vprintf(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """``int vprintf(const char* format, void* arguments)``: as C's, to the launch's output, in the order of lanes."""
+    """Run ``int vprintf(const char* format, void* arguments)``: to the launch's output, in the order of lanes."""
     counts = []
     for lane, text, arguments in zip(lanes, *(_numbers(rows, "u8") for rows in argument_rows), strict=True):
         reader = _Arguments(machine, int(lane), arguments)
@@ -113,7 +113,7 @@ def vprintf(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]
 
 
 def assertfail(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """A failed ``assert``: the first lane's message ends the launch."""
+    """Raise for a failed ``assert``, with the first lane's message."""
     message, file, function = (_numbers(argument_rows[i], "u8")[0] for i in (0, 1, 3))
     place = machine.placed(_string(machine, file), _numbers(argument_rows[2], "u4")[0])
     raise EmulationError(
@@ -123,7 +123,7 @@ def assertfail(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarr
 
 
 def malloc(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """``void* malloc(size_t)``, and for ``new`` with an alignment; a null pointer where none is left."""
+    """Run ``void* malloc(size_t)``, also for ``new`` with an alignment; a null pointer where no memory is left."""
     heap = device_limits().heap
     machine.memory.add_heap(heap)
     aligns = _numbers(argument_rows[1], "u8") if len(argument_rows) > 1 else [1] * lanes.size
@@ -132,7 +132,7 @@ def malloc(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray])
 
 
 def free(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """``void free(void*)``."""
+    """Run ``void free(void*)``."""
     for lane, address in zip(lanes, _numbers(argument_rows[0], "u8"), strict=True):
         try:
             device_limits().heap.give_back(address)
@@ -195,7 +195,7 @@ _FIRST_STREAM = 0x1000
 
 
 def get_parameter_buffer(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """``void* cudaGetParameterBufferV2(void* function, dim3 grid, dim3 block, unsigned shared)``."""
+    """Run ``void* cudaGetParameterBufferV2(void* function, dim3 grid, dim3 block, unsigned shared)``."""
     pointers, shared = _numbers(argument_rows[0], "u8"), _numbers(argument_rows[3], "u4")
     rows = zip(pointers, _numbers(argument_rows[1], "u4", 3), _numbers(argument_rows[2], "u4", 3), shared, strict=True)
     addresses = [machine.make_child(pointer, Geometry(grid, block, dynamic)) for pointer, grid, block, dynamic in rows]
@@ -203,21 +203,21 @@ def get_parameter_buffer(machine: Machine, lanes: np.ndarray, argument_rows: lis
 
 
 def launch_device(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """``cudaError_t cudaLaunchDeviceV2(void* parameters, cudaStream_t stream)``."""
+    """Run ``cudaError_t cudaLaunchDeviceV2(void* parameters, cudaStream_t stream)``."""
     for address, stream in zip(_numbers(argument_rows[0], "u8"), _numbers(argument_rows[1], "u8"), strict=True):
         machine.launch_child(address, stream)
     return np.uint32(0)
 
 
 def create_stream(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """``cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags)``; what runs is in one order."""
+    """Run ``cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags)``; launches keep one order."""
     handles = np.arange(_FIRST_STREAM, _FIRST_STREAM + lanes.size, dtype=np.uint64)
     machine.memory.store("generic", np.array(_numbers(argument_rows[0], "u8"), np.uint64), handles, lanes)
     return np.uint32(0)
 
 
 def succeed(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -> Any:
-    """What gives ``cudaSuccess``: no call of those above fails without a word."""
+    """Return ``cudaSuccess``; the other calls raise where they fail."""
     return np.uint32(0)
 
 
@@ -278,7 +278,7 @@ def exit_(argument_rows: Instruction, context: Context) -> Control:
 
 @control("trap", "brkpt")
 def trap(argument_rows: Instruction, context: Context) -> Control:
-    """A kernel that gives up."""
+    """Make the control that ends the launch with an error."""
 
     def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         lane = 0 if active is None else int(active[0])
@@ -288,7 +288,7 @@ def trap(argument_rows: Instruction, context: Context) -> Control:
 
 
 def trapped(place: str, function: Function, geometry: Geometry) -> str:
-    """What is told of a trap; cooperative groups trap where a grid cannot synchronise."""
+    """Return the message for a trap; cooperative groups trap where a grid cannot synchronise."""
     hint = ""
     if not geometry.cooperative and any(Register("%envreg1") in other.operands for other in function.code):
         hint = "; a grid synchronises only in a cooperative launch: config(…, cooperative=True)"

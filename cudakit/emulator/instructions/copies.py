@@ -1,6 +1,6 @@
 """Asynchronous copies: PTX ISA 9.7.9.25.3 (by threads: cp.async and its groups) and 9.7.9.25.4 (bulk copies).
 
-With them stores that complete on an mbarrier, 9.7.9.12 and 9.7.13.7.
+Stores that complete on an mbarrier are here too: PTX ISA 9.7.9.12 and 9.7.13.7.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def commit(instr: Instruction, context: Context) -> Step:
 
 @instruction("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group")
 def wait(instr: Instruction, context: Context) -> Step:
-    """Those that come later may go on; what was copied once is complete where nothing lands late."""
+    """Wait for copies. Where copies land at once, there is nothing to wait for."""
     awaited: Awaited = "bulk" if "bulk" in instr.modifiers else "group"
     but = constant_of(instr.operands[0], "the number of groups") if "wait_group" in instr.modifiers else None
 
@@ -110,7 +110,7 @@ def wait(instr: Instruction, context: Context) -> Step:
 
 @instruction("cp.async.mbarrier.arrive")
 def arrive(instr: Instruction, context: Context) -> Step:
-    """Without ``.noinc`` it expects its own arrival, which leaves nothing to do."""
+    """Arrive on an mbarrier when the copies are done; without ``.noinc`` the count does not change."""
     space = space_of(instr)
     address = context.address(instr.operands[0], space)
     counts = "noinc" in instr.modifiers
@@ -136,7 +136,7 @@ def arrive(instr: Instruction, context: Context) -> Step:
 
 @instruction("createpolicy")
 def createpolicy(instr: Instruction, context: Context) -> Step:
-    """A cache policy, which says nothing here."""
+    """Write a zero as cache policy: there are no caches."""
     write = context.write(instr.operands[0], "b64")
     return lambda frame, index, machine: write(frame, index, np.uint64(0))
 
@@ -160,7 +160,7 @@ Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator
 
 
 def spaces(instr: Instruction) -> tuple[str, str]:
-    """State spaces that a bulk copy writes to and reads from."""
+    """Return the state spaces that a bulk copy writes to and reads from."""
     to, of = (_SPACES[part] for part in instr.modifiers if part in _SPACES)
     if (to, of) not in (("cluster", "global"), ("shared", "global"), ("cluster", "shared"), ("global", "shared")):
         raise EmulationError(f"{instr} copies from {of} to {to} memory")
@@ -168,7 +168,7 @@ def spaces(instr: Instruction) -> tuple[str, str]:
 
 
 def check_multiple(values: np.ndarray, of: int, description: str) -> None:
-    """Addresses and sizes that a bulk copy takes are multiples."""
+    """Check that addresses or sizes of a bulk copy are multiples of `of`."""
     odd = values % np.asarray(of, values.dtype) != 0
     if odd.any():
         raise EmulationError(f"{description} {int(values[odd][0]):#x} is not a multiple of {of} bytes")
@@ -177,7 +177,7 @@ def check_multiple(values: np.ndarray, of: int, description: str) -> None:
 def complete(
     machine: Machine, space: str, barriers: np.ndarray, lanes: np.ndarray, targets: np.ndarray, count: Any
 ) -> None:
-    """Count bytes that have come to `targets` on the mbarriers, which lie in the same blocks."""
+    """Count bytes that landed at `targets` on the mbarriers, which must be in the same blocks."""
     if space == "cluster":
         memory = machine.memory
         if (memory.blocks_at(barriers, lanes) != memory.blocks_at(targets, lanes)).any():
@@ -186,9 +186,9 @@ def complete(
 
 
 def destinations(instr: Instruction, context: Context, to: str, operands: list[Operand]) -> Destinations:
-    """A function that gives each block's part of a copy to shared memory; takes its operands off the list.
+    """Return a function that yields each block's part of a copy to shared memory; it takes its operands off the list.
 
-    A copy to global memory is one part, and counts on no mbarrier.
+    A copy to global memory is one part and counts on no mbarrier.
     """
     if to == "global":
         return lambda machine, frame, index, targets: iter([(np.arange(targets.size), targets, targets[:0])])
@@ -197,7 +197,7 @@ def destinations(instr: Instruction, context: Context, to: str, operands: list[O
     if "multicast::cluster" in instr.modifiers:
         mask = context.read(operands.pop(0), "u16")
 
-    def each(machine: Machine, frame: Frame, index: Index, targets: np.ndarray) -> Iterator[Destination]:
+    def by_block(machine: Machine, frame: Frame, index: Index, targets: np.ndarray) -> Iterator[Destination]:
         barriers = barrier(frame, index, machine)
         if mask is None:
             yield np.arange(targets.size), targets, barriers
@@ -215,11 +215,11 @@ def destinations(instr: Instruction, context: Context, to: str, operands: list[O
                 there = np.uint64(rank + 1 << RANK_SHIFT)
                 yield lanes, targets[lanes] & offset | there, barriers[lanes] & offset | there
 
-    return each
+    return by_block
 
 
 def do(machine: Machine, copies: Copies) -> None:
-    """Copy at once, or when it is waited for."""
+    """Copy at once, or issue copies that land when they are waited for."""
     if machine.late is None:
         copies.land(np.arange(copies.lanes.size))
         return
@@ -231,7 +231,7 @@ def do(machine: Machine, copies: Copies) -> None:
 
 
 def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
-    """For every unit of copies of `sizes` bytes: the copy that it belongs to, and its offset there."""
+    """Return for every unit of copies of `sizes` bytes its copy, and its offset there."""
     counts = sizes // unit
     copy = np.repeat(np.arange(sizes.size), counts)
     first = np.repeat(np.cumsum(counts) - counts, counts)
@@ -239,7 +239,7 @@ def _spread(sizes: np.ndarray, unit: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def reduction(instr: Instruction, type_name: str, space: str) -> tuple[np.dtype, Callable[..., None]]:
-    """Type to compute in, and a function that changes memory at addresses by values."""
+    """Return the dtype to compute in, and a function that combines memory at addresses with values."""
     operation = next(part for part in instr.modifiers if part in REDUCTIONS)
     dtype = COMPUTED.get(type_name, DTYPES[type_name])
 
@@ -302,7 +302,7 @@ def bulk(instr: Instruction, context: Context) -> Step:
 
 
 def _completing(instr: Instruction, context: Context, maker: Maker) -> Step:
-    """A store or reduction, and then its bytes counted on an mbarrier."""
+    """Make a step that stores or reduces, then counts the bytes on an mbarrier."""
     *operands, barrier = instr.operands
     if len(operands) != 2:
         raise EmulationError(f"{instr} without an mbarrier")

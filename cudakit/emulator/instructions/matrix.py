@@ -1,22 +1,24 @@
 """Products of matrices by a warp or a warpgroup: PTX ISA 9.7.14.4 (wmma), 9.7.14.5 (mma) and 9.7.15 (wgmma).
 
-Layouts of elements in registers are those of PTX ISA 9.7.14.5.1 – 9.7.14.5.13 (mma), and 9.7.15.5.1 (wgmma: a warp has
-16 of the 64 rows), and go on beyond 16 rows or 8 columns in the same way. For wmma the ISA leaves the layout open: here
-it is that of mma, which is also sm_80's.
+The layouts of elements in registers are those of PTX ISA 9.7.14.5.1 – 9.7.14.5.13 (mma) and 9.7.15.5.1 (wgmma: a warp
+has 16 of the 64 rows). They go on beyond 16 rows or 8 columns in the same way. For wmma the ISA leaves the layout open:
+here it is that of mma, which is also sm_80's.
 
-D = A · B + C of stacks of small matrices is computed in float64. What the hardware does, and what is done here:
+D = A · B + C of stacks of small matrices is computed in float64. The hardware and the emulator compare as follows:
 
-- integers and single bits: exact; the sum of all wraps at 32 bits, or is clamped to them (``.satfinite``). The same.
+- integers and single bits: both are exact. The sum of all wraps at 32 bits, or is clamped to them (``.satfinite``).
 - f64: a chain of fused multiply-adds, each rounded, with k going up. The ISA leaves the order open.
-- f16, bf16, tf32, fp8: products are exact, and so they are here, in float64. Order, width and rounding of the sum are
-  open. Here it is a float64 sum rounded once to D's type u (2⁻²⁴ relative for f32, 2⁻¹¹ for f16), so that
-  |D − exact| ≤ u |D| + (k + 1) 2⁻⁵³ S, with S = |C| + Σ |A · B|. Hardware aligns the products of 4 to 32 terms to the
-  largest and cuts off what lies below its 24th bit or so, hence within (k + 1) 2⁻²³ S of the exact sum before it rounds
-  to D; fp8 on sm_90 keeps about 14 bits, hence within (k + 1) 2⁻¹³ S. (Fasi, Higham, Mikaitis, Pranesh, "Numerical
-  behavior of NVIDIA tensor cores", 2021, measured it up to sm_80.) Where every sum is a small integer both are exact.
+- f16, bf16, tf32, fp8: products are exact in both. Order, width and rounding of the sum are open.
+  Here it is a float64 sum rounded once to D's type u (2⁻²⁴ relative for f32, 2⁻¹¹ for f16).
+  So |D − exact| ≤ u |D| + (k + 1) 2⁻⁵³ S, with S = |C| + Σ |A · B|.
+  Hardware aligns the products of 4 to 32 terms to the largest and cuts off the bits below its 24th bit or so.
+  Its sum is within (k + 1) 2⁻²³ S of the exact sum before it is rounded to D.
+  For fp8 sm_90 keeps about 14 bits: its sum is within (k + 1) 2⁻¹³ S.
+  Fasi, Higham, Mikaitis, Pranesh, "Numerical behavior of NVIDIA tensor cores", 2021, measured it up to sm_80.
+  Where every sum is a small integer both are exact.
 - A NaN result is the canonical one (0x7fffffff, 0x7fff).
 
-The sparse forms (mma.sp, wgmma.sp) and those of later architectures (block scales, m8n16, m16n16, b8) are not here.
+Not emulated: the sparse forms (mma.sp, wgmma.sp), and forms of later architectures (block scales, m8n16, m16n16, b8).
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ _GROUP, _MEMBER = _LANE // 4, _LANE % 4
 
 
 def packed(type_name: str) -> int:
-    """Elements in a register: one of 32 bits, of 64 for f64."""
+    """Return the elements in a register of 32 bits; 1 for f64, whose registers have 64."""
     return max(1, 32 // BITS[type_name])
 
 
@@ -76,36 +78,36 @@ def register_bits(type_name: str) -> int:
 
 @dataclass(frozen=True)
 class Fragment:
-    """The place of each lane's elements in a matrix.
+    """Places of each lane's elements in a matrix.
 
     Attributes
     ----------
     places : numpy.ndarray
-        (32, elements of a lane): element number in the matrix, counted row by row. An element may be in many lanes.
+        (32, elements of a lane): number of the element in the matrix, row by row. Several lanes may have an element.
     shape : tuple of int
-        Of the matrix, or of a stack of them.
+        Shape of the matrix, or of a stack of matrices.
     """
 
     places: np.ndarray
     shape: tuple[int, ...]
 
     def gather(self, elements: np.ndarray) -> np.ndarray:
-        """Matrices (warps, *shape) of the elements that lanes hold, (warps, 32, elements)."""
+        """Return matrices (warps, *shape) from the lanes' elements, (warps, 32, elements)."""
         return elements.reshape(-1, self.places.size)[:, self.sources].reshape(-1, *self.shape)
 
     @cached_property
     def sources(self) -> np.ndarray:
-        """Where each element of the matrix is among those of all lanes."""
+        """Index of each matrix element among the elements of all lanes."""
         sources = np.empty(math.prod(self.shape), np.int64)
         sources[self.places.reshape(-1)] = np.arange(self.places.size)
         return sources
 
     def scatter(self, matrices: np.ndarray) -> np.ndarray:
-        """What lanes hold, (warps, 32, elements), of matrices (warps, *shape)."""
+        """Return the lanes' elements, (warps, 32, elements), from matrices (warps, *shape)."""
         return matrices.reshape(matrices.shape[0], -1)[:, self.places]
 
     def repeated(self, elements: int) -> Fragment:
-        """The same, again and again until lanes hold `elements`."""
+        """Repeat the places until lanes have `elements`."""
         times, rest = divmod(elements, self.places.shape[1])
         if rest or not times:
             raise EmulationError(f"{elements} elements a thread for a matrix of {self.shape}")
@@ -113,7 +115,7 @@ class Fragment:
 
 
 def a_fragment(rows: int, depth: int, type_name: str) -> Fragment:
-    """A, (rows, depth): registers go down by 8 rows, then on by four registers' elements."""
+    """Return the fragment of A, (rows, depth): registers advance by 8 rows, then by four registers in depth."""
     per_register, tiles = packed(type_name), rows // 8
     register, part = np.divmod(np.arange(rows * depth // 32), per_register)
     row = _GROUP + 8 * (register % tiles)
@@ -122,7 +124,7 @@ def a_fragment(rows: int, depth: int, type_name: str) -> Fragment:
 
 
 def b_fragment(depth: int, columns: int, type_name: str) -> Fragment:
-    """B, (depth, columns): registers go on by four registers' elements in depth, then by 8 columns."""
+    """Return the fragment of B, (depth, columns): registers advance by four registers in depth, then by 8 columns."""
     per_register = packed(type_name)
     tiles = depth // (4 * per_register)
     register, part = np.divmod(np.arange(depth * columns // 32), per_register)
@@ -132,7 +134,7 @@ def b_fragment(depth: int, columns: int, type_name: str) -> Fragment:
 
 
 def c_fragment(rows: int, columns: int) -> Fragment:
-    """C and D, (rows, columns): pairs in a row, going down by 8 rows, then on by 8 columns."""
+    """Return the fragment of C and D, (rows, columns): pairs in a row advance by 8 rows, then by 8 columns."""
     tiles = rows // 8
     pair, part = np.divmod(np.arange(rows * columns // 32), 2)
     row = _GROUP + 8 * (pair % tiles)
@@ -141,7 +143,10 @@ def c_fragment(rows: int, columns: int) -> Fragment:
 
 
 def quad_pair_fragments(a_layout: str, b_layout: str) -> tuple[Fragment, Fragment, dict[str, Fragment]]:
-    """A, B, and C by its type, of mma.m8n8k4 with f16: four products at once, each of 4 lanes and those 16 further."""
+    """Return the fragments of A, B, and C by its type, for mma.m8n8k4 with f16.
+
+    It computes four products at once, each by 4 lanes and the 4 lanes 16 further.
+    """
     four, eight = np.arange(4), np.arange(8)
     stack, half = _GROUP % 4, _LANE // 16
     row_of_lane, other = _MEMBER + 4 * half, four + 4 * half
@@ -157,9 +162,9 @@ def quad_pair_fragments(a_layout: str, b_layout: str) -> tuple[Fragment, Fragmen
 
 
 def values_of(raw: np.ndarray, type_name: str) -> np.ndarray:
-    """float64 values of the elements of type `type_name` in unsigned integers; the last axis grows by what each holds.
+    """Return float64 values of packed elements; the last axis grows by the elements in each integer of `raw`.
 
-    Of tf32 the lower 13 bits are not looked at, as the hardware does it.
+    The lower 13 bits of tf32 are ignored, as in hardware.
     """
     raw = np.ascontiguousarray(raw)
     if type_name == "tf32":
@@ -174,7 +179,7 @@ def values_of(raw: np.ndarray, type_name: str) -> np.ndarray:
 
 
 def raw_of(values: np.ndarray, type_name: str) -> np.ndarray:
-    """Registers of accumulators of type `type_name`, rounded from float64; integers must fit."""
+    """Return registers of accumulators, rounded from float64; integers must fit."""
     if type_name == "f16":
         return np.ascontiguousarray(to_f16(values)).view(np.uint32)
     rounded = np.ascontiguousarray(values.astype(_DTYPES[type_name]))
@@ -200,7 +205,7 @@ def check_types(instr: Instruction, a: str, b: str, *results: str) -> None:
 
 
 def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_name: str, modifiers: Sequence[str]) -> np.ndarray:
-    """A · B + C in float64, unrounded but for integers and f64.
+    """Compute A · B + C in float64, unrounded except for integers and f64.
 
     Parameters
     ----------
@@ -209,7 +214,7 @@ def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_name: str, mo
     type_name : str
         PTX type of A's elements.
     modifiers : sequence of str
-        Of the instruction: its rounding, ``satfinite``, ``xor``.
+        Modifiers of the instruction: its rounding, ``satfinite``, ``xor``.
     """
     with np.errstate(all="ignore"):
         if type_name == "f64":
@@ -233,12 +238,12 @@ def _chain(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray
 
 
 def types_of(modifiers: Sequence[str]) -> list[str]:
-    """The element types among an instruction's modifiers, in their order."""
+    """Return the element types among an instruction's modifiers, in order."""
     return [modifier for modifier in modifiers if modifier in BITS]
 
 
 def shape_of(modifiers: Sequence[str]) -> tuple[int, int, int]:
-    """m, n and k of the modifier ``m16n8k16``."""
+    """Return m, n and k of a modifier such as ``m16n8k16``."""
     for modifier in modifiers:
         sizes = modifier.replace("n", "m").replace("k", "m").split("m")
         if len(sizes) == 4 and not sizes[0] and all(size.isdigit() for size in sizes[1:]):
@@ -253,7 +258,7 @@ def shape_of(modifiers: Sequence[str]) -> tuple[int, int, int]:
 
 
 def _form(instr: Instruction, registers: Operand) -> tuple[int, bool]:
-    """Matrices that the instruction moves, and whether it transposes them."""
+    """Return the number of matrices that an instruction moves, and whether it transposes them."""
     count = next((int(m[1:]) for m in instr.modifiers if m in ("x1", "x2", "x4")), 1)
     if "m8n8" not in instr.modifiers or "b16" not in instr.modifiers or len(parts(registers)) != count:
         raise EmulationError(str(instr))
@@ -263,7 +268,7 @@ def _form(instr: Instruction, registers: Operand) -> tuple[int, bool]:
 def _rows(
     machine: Machine, address: Reader, frame: Frame, index: Index, instr: Instruction, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Addresses in shared memory of the rows of `count` matrices of each warp, and the lanes that named them."""
+    """Return the shared addresses of the rows of `count` matrices of each warp, and the lanes that named them."""
     lanes = np.arange(machine.lanes) if index is None else index
     addresses = address(frame, index, machine).reshape(-1, WARP)[:, : 8 * count].reshape(-1)
     if space_of(instr) == "generic":
@@ -275,7 +280,7 @@ def _rows(
 
 
 def _transposed(words: np.ndarray) -> np.ndarray:
-    """Tables (…, 32) of words that hold 8 × 8 halves, with the matrices transposed."""
+    """Transpose the matrices in tables (…, 32) of words with 8 × 8 halves."""
     halves = words.view(np.uint16).reshape(*words.shape[:-1], 8, 8).swapaxes(-1, -2)
     return np.ascontiguousarray(halves).view(np.uint32).reshape(words.shape)
 
@@ -337,7 +342,7 @@ _MMA_QUALIFIERS = {"mma", "sync", "aligned", "row", "col", "satfinite", "rn", "r
 
 
 def check_form(instr: Instruction, types: Sequence[str], shapes: dict[str, set[str]]) -> None:
-    """Raise for a form that there is not; `types` are those of D, A, B and C."""
+    """Raise for a form that does not exist; `types` are the types of D, A, B and C."""
     to, a, b, c = types
     check_types(instr, a, b, c, to)
     rest = {m for m in instr.modifiers if m not in _MMA_QUALIFIERS and m not in BITS}
@@ -366,7 +371,7 @@ def mma(instr: Instruction, context: Context) -> Control:
 def product(
     instr: Instruction, context: Context, types: Sequence[str], a: Fragment, b: Fragment, c: Fragment, d: Fragment
 ) -> Step:
-    """A step of D = A · B + C with the registers of the four laid out as given."""
+    """Return a step of D = A · B + C with the register layouts of the four fragments."""
     to, *input_types = types
     target, *sources = instr.operands
     fragments = (a, b, c)
@@ -451,7 +456,7 @@ def _store(instr: Instruction, context: Context) -> Control:
 def _in_memory(
     instr: Instruction, context: Context, type_name: str, elements: int, place: Operand, strides: list[Operand]
 ) -> tuple[Addresses, np.dtype]:
-    """Addresses of the `elements` that each lane loads or stores, and their dtype there."""
+    """Return a function for the addresses of each lane's `elements`, and the elements' dtype in memory."""
     matrix, by_rows = instr.modifiers[1], "row" in instr.modifiers
     # Less than a byte each, they lie along A's rows or B's columns: a register's worth is taken as one.
     group = packed(type_name) if BITS[type_name] < 8 else 1
@@ -479,7 +484,7 @@ def _in_memory(
 
 
 def _fragment(instr: Instruction, type_name: str, group: int) -> Fragment:
-    """The matrix that is loaded or stored, in groups of elements that are taken as one."""
+    """Return the fragment of a loaded or stored matrix, with `group` elements as a unit."""
     m, n, k = shape_of(instr.modifiers)
     matrix, unit = instr.modifiers[1], type_name if group == 1 else "tf32"
     factors = [type_name] if matrix in "ab" else [factor for factor, results in RESULTS.items() if type_name in results]
@@ -544,7 +549,7 @@ def wgmma(instr: Instruction, context: Context) -> Control:
 
 
 def _check(instr: Instruction, type_name: str) -> None:
-    """Raise for a form that there is not."""
+    """Raise for a form of wgmma that does not exist."""
     m, n, k = shape_of(instr.modifiers)
     rest = [modifier for modifier in instr.modifiers if modifier not in _WGMMA_QUALIFIERS and modifier not in BITS]
     # Integers take steps of 16 columns, and 8 and 24.
@@ -560,7 +565,7 @@ def _check(instr: Instruction, type_name: str) -> None:
 
 
 def _from_registers(context: Context, operand: Operand, depth: int, type_name: str) -> _Load:
-    """A in registers: each warp has 16 rows."""
+    """Return a loader of A from registers, of which each warp has 16 rows."""
     read, fragment = table_reader(context, operand), a_fragment(_ROWS // 4, depth, type_name)
 
     def load(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
@@ -570,7 +575,7 @@ def _from_registers(context: Context, operand: Operand, depth: int, type_name: s
 
 
 def _from_shared(context: Context, operand: Operand, rows: int, type_name: str, transposed: bool) -> _Load:
-    """A, or B with its columns as rows, in shared memory where a matrix descriptor says: PTX ISA 9.7.15.5.1."""
+    """Return a loader of A, or of B transposed, from shared memory by a matrix descriptor: PTX ISA 9.7.15.5.1."""
     if transposed and BITS[type_name] != 16:
         raise EmulationError(f"{type_name} cannot be transposed")
     descriptor = context.read(operand, "b64")
@@ -591,9 +596,10 @@ def _from_shared(context: Context, operand: Operand, rows: int, type_name: str, 
 
 
 def _chunks(descriptor: np.ndarray, rows: int, transposed: bool) -> np.ndarray:
-    """Addresses of the chunks of 16 bytes of a matrix, uint64.
+    """Return the addresses of a matrix's 16-byte chunks, uint64.
 
-    (warpgroups, rows, 2) where k runs along chunks; (warpgroups, rows / 8, 16) with one k in each where rows do.
+    The shape is (warpgroups, rows, 2) where k runs along chunks. Where rows run along chunks it is
+    (warpgroups, rows / 8, 16), with one k in each chunk.
     """
     bits = descriptor.astype(np.int64)[:, None, None]
     start, leading, stride = (((bits >> bit) & 0x3FFF) << 4 for bit in (0, 16, 32))

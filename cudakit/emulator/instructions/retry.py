@@ -1,9 +1,9 @@
-"""Loops that try a compare-and-swap until it succeeds, run for the lanes that collide one after the other.
+"""Retry loops around a compare-and-swap, run for colliding lanes one after the other.
 
-Of the lanes that meet at one address one succeeds in each round, and all others go round again: n rounds over n lanes.
-A GPU may as well let each lane that failed come just after the one before it has succeeded. So it reads what that one
-has stored, goes round once and succeeds. What it stores is computed here for one lane after the other, by those
-instructions of the loop alone that it depends on; the rest of the round is then run for all lanes at once.
+Of the lanes that collide on an address one succeeds in each round, and all others go round again: n rounds over n
+lanes. A GPU may instead let each failed lane follow just after the lane before it has succeeded. The lane then reads
+the value that this lane stored, goes round once and succeeds. The stored values are computed here lane after lane, with
+only the loop's instructions that they depend on. The rest of the round then runs for all lanes at once.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _LANES_A_ROUND = 24
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A round of such a loop, from behind the compare-and-swap to before it.
+    """A round of a retry loop, from behind the compare-and-swap to before it.
 
     Attributes
     ----------
     steps : tuple of Step
-        All its instructions.
+        All instructions of the round.
     chain : tuple of (int, int, Step or None)
-        Those that the value to store depends on: a step; or the numbers of two registers, the second copied to the
+        Instructions that the stored value depends on: a step, or the numbers of two registers, the second copied to the
         first.
     inputs : tuple of int
-        Registers that these read and do not write.
+        Registers that the chain reads and does not write.
     exits : tuple of (int, bool)
-        Registers, and with what in them a lane leaves the loop without trying again.
+        Registers, and the value with which a lane leaves the loop without another try.
     result, value : int
-        Registers with what the compare-and-swap gave, and with what it stores.
+        Registers with the result of the compare-and-swap, and with the value that it stores.
     """
 
     steps: tuple[Step, ...]
@@ -61,18 +61,18 @@ class Retry:
         old: np.ndarray,
         lost: np.ndarray,
     ) -> None:
-        """Let the lanes that have failed go round once and succeed, where that is quicker than rounds over all.
+        """Let failed lanes go round once and succeed, where that is faster than rounds over all lanes.
 
         Parameters
         ----------
         frame, index, machine
-            As a step has them.
+            Arguments of a step.
         view, elements, lanes
-            As `Memory.views` has them.
+            An entry of `Memory.views`.
         old : numpy.ndarray
-            What the compare-and-swap gave each lane in `lanes`; changed for those that now succeed.
+            Results of the compare-and-swap, one for each of `lanes`; changed for lanes that now succeed.
         lost : numpy.ndarray
-            Positions in it of those that failed.
+            Positions of the failed lanes in `old`.
         """
         where = elements[lost]
         order = np.argsort(where, kind="stable")
@@ -104,9 +104,9 @@ class Retry:
     def _in_turn(
         self, frame: Frame, lanes: np.ndarray, machine: Machine, memory_value: Any
     ) -> tuple[np.ndarray, list[bool], Any]:
-        """What each lane reads, one after the other, where memory holds `memory_value`; whether it tries once more then.
+        """Run lanes one after the other from `memory_value`; return each lane's read, and whether it tries again.
 
-        And what memory holds after the last.
+        The third result is memory's value after the last lane.
         """
         lane_frame = Frame(1, list(frame.registers), frame.local_base, {}, frame.return_to)
         registers = lane_frame.registers
@@ -130,11 +130,13 @@ class Retry:
 
 
 def retry_of(instr: Instruction, context: Context, type_name: str) -> Retry | None:
-    """The round of the loop around a compare-and-swap; None where it is none that can be run so.
+    """Return the round of the retry loop around a compare-and-swap; None where the loop has another form.
 
-    Its other branches leave it, and every other instruction computes registers of a lane from those of the same lane,
-    or loads what the compare-and-swap is of: just before it, and so to the same effect as what it gave the time before.
-    The loop ends when the compare-and-swap gave what it compared with, and goes on with comparing with what it gave.
+    The loop's other branches leave it. Every other instruction computes registers of a lane from the same lane's
+    registers,
+    or loads the address of the compare-and-swap. Such a load comes just before the compare-and-swap, so its value is
+    the
+    result of the former one. The loop ends when the result equals the expected value, and else expects the result.
     """
     code, labels = context.function.code, context.function.labels
     place = next(number for number, other in enumerate(code) if other is instr)
@@ -168,27 +170,27 @@ def retry_of(instr: Instruction, context: Context, type_name: str) -> Retry | No
 
 
 def _as_copy(instr: Instruction, swap: Instruction, type_name: str) -> Instruction:
-    """A load of what a compare-and-swap is of as a copy of what it gave; any other instruction as it is."""
+    """Return a load of the swap's address as a copy of the swap's result; other instructions unchanged."""
     if instr.opcode != "ld" or instr.operands[1:] != swap.operands[1:2] or type_of(instr)[1:] != type_name[1:]:
         return instr
     return replace(instr, opcode="mov", modifiers=(type_name,), operands=(instr.operands[0], swap.operands[0]))
 
 
 def _goes_back(instr: Instruction, labels: dict[str, int], place: int) -> bool:
-    """Whether it is a branch to an instruction at or before a place."""
+    """Return whether an instruction branches to or before a place."""
     return instr.opcode == "bra" and any(
         labels.get(o.name, place + 1) <= place for o in instr.operands if isinstance(o, Symbol)
     )
 
 
 def _plain(operand: Operand | None, context: Context, type_name: str) -> int | None:
-    """Number of a register that is as wide as the type."""
+    """Return the number of a register that is as wide as the type, or None."""
     number = context.numbers.get(operand.name) if isinstance(operand, Register) else None
     return number if number is not None and context.storage[number] == DTYPES[type_name] else None
 
 
 def _ends(after: Sequence[Instruction], guard: tuple[Register, bool], result: Any, compared: Any) -> bool:
-    """Whether the loop goes on just where the compare-and-swap did not give what it compared with."""
+    """Return whether the loop goes on exactly where the swap's result is not the expected value."""
     changed: set[Operand] = set()
     for instr in after:
         if instr.operands[0] == guard[0]:
@@ -213,7 +215,7 @@ def _record(
     compared: int,
     value: int,
 ) -> Retry | None:
-    """The record of a round, whose instructions compute registers only."""
+    """Return the record of a round, whose instructions compute registers only, or None."""
     rows: list[tuple[int, list[int], Step | None]] = []
     same = {result: result}  # registers that hold what the compare-and-swap gave
     for instr, step in zip(round_, steps, strict=True):
@@ -242,7 +244,7 @@ def _record(
 
 
 def _is_odd(operand: Operand, context: Context) -> bool:
-    """Whether an operand is not the lane's own register or a constant."""
+    """Return whether an operand is neither the lane's own register nor a constant."""
     if not isinstance(operand, Register | Immediate):
         return True
     return any(register.name not in context.numbers for register in registers_in(operand))

@@ -1,9 +1,9 @@
 """Correctly rounded arithmetic from NumPy's, which only rounds to nearest: PTX ISA 9.7.3 (floating point).
 
-float32 is computed in float64 and rounded once more; where twice is not once, the first rounding is to odd (Boldo and
-Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd", 2008). float64
-takes exact fractions, and to the nearest Dekker's and Knuth's error-free transforms where those do not over- or
-underflow.
+float32 is computed in float64 and rounded once more. Where rounding twice is not rounding once, the first rounding is
+to odd (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to odd",
+2008). float64 uses exact fractions. To the nearest it uses Dekker's and Knuth's error-free transforms where those do
+not overflow or underflow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST_NORMAL = np.float32(2.0**-126)
 
 
 def canonical(values: Any) -> Any:
-    """float32 results with every NaN made the one NaN that the hardware gives, 0x7fffffff."""
+    """Replace every float32 NaN by the hardware's, 0x7fffffff."""
     largest = np.asarray(values).max()
     if largest == largest:
         return values
@@ -35,19 +35,19 @@ def canonical(values: Any) -> Any:
 
 
 def quieted(values: Any) -> Any:
-    """Floats with every NaN made a quiet one: of others NumPy's fmin and fmax make NaN, at the end of an array."""
+    """Replace every NaN by a quiet NaN; with others NumPy's fmin and fmax give NaN at the end of an array."""
     values = np.asarray(values)
     largest = values.max(initial=0)
     return values if largest == largest else np.where(np.isnan(values), values.dtype.type(np.nan), values)
 
 
 def flush(values: Any) -> Any:
-    """float32 with subnormal values made zeros of their sign (``.ftz``)."""
+    """Replace subnormal float32 by zeros of their sign (``.ftz``)."""
     return values * ~(np.abs(values) < _LEAST_NORMAL)
 
 
 def direct(raw: Any, too_high: Any, too_low: Any, mode: str) -> Any:
-    """Bits of a float rounded to nearest, moved by one place where `mode` asks for its other neighbour.
+    """Move bits of a float rounded to nearest to its neighbour where `mode` asks for it.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def odd_sum(a: Any, b: Any) -> Any:
 
 
 def to_f32(values: Any, mode: str = "rn") -> Any:
-    """float64 to float32 in `mode`."""
+    """Round float64 to float32 in `mode`."""
     rounded = np.asarray(values).astype(np.float32)
     if mode == "rn":
         return rounded
@@ -112,7 +112,7 @@ def to_f32(values: Any, mode: str = "rn") -> Any:
 
 
 def to_f16(values: Any, mode: str = "rn") -> Any:
-    """Bits of float16 from float32 or float64, in `mode`, NaN canonical."""
+    """Round float32 or float64 to bits of float16 in `mode`, NaN canonical."""
     values = np.asarray(values)
     half = values.astype(np.float16)
     raw = half.view(np.uint16)
@@ -124,7 +124,7 @@ def to_f16(values: Any, mode: str = "rn") -> Any:
 
 
 def _zero_down(total: Any, mode: str, *terms: Any) -> Any:
-    """A sum that is exactly zero is -0 when rounding down, unless every term is +0."""
+    """Make an exact zero sum -0 when rounding down, unless every term is +0."""
     if mode != "rm":
         return total
     positive = np.logical_and.reduce([(term == 0) & ~np.signbit(term) for term in np.broadcast_arrays(*terms)])
@@ -235,19 +235,19 @@ def sqrt_f64(a: Any, mode: str) -> Any:
 
 
 def _plain_factors(a: Any, b: Any) -> Any:
-    """Whether neither is a zero, an infinity or a NaN, of which there is nothing to round."""
+    """Return whether neither factor is a zero, an infinity or a NaN, where nothing is rounded."""
     return np.asarray(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0))
 
 
 def _out_of_range(a: Any, b: Any, c: Any) -> Any:
-    """Whether a part of ``a · b + c`` may over- or underflow."""
+    """Return whether a part of ``a · b + c`` may overflow or underflow."""
     exponent = np.frexp(a)[1] + np.frexp(b)[1]
     factor = (np.abs(a) > 2.0**990) | (np.abs(b) > 2.0**990)
     return (exponent < -950) | (exponent > 1015) | factor | (np.abs(c) > 2.0**1015)
 
 
 def _repair(result: Any, hard: Any, mode: str, exactly: Callable[..., Fraction], *sources: Any) -> Any:
-    """`result` with the `hard` lanes computed again in exact fractions."""
+    """Compute the `hard` lanes of `result` again in exact fractions."""
     result = np.array(result)
     for lane in np.flatnonzero(hard):
         result.flat[lane] = _rounded(exactly(*(Fraction(float(source.flat[lane])) for source in sources)), mode)
@@ -255,7 +255,7 @@ def _repair(result: Any, hard: Any, mode: str, exactly: Callable[..., Fraction],
 
 
 def _rounded(exact: Fraction, mode: str) -> float:
-    """The float64 of an exact value in `mode`."""
+    """Round an exact value to float64 in `mode`."""
     if exact == 0:
         # A sum that cancels: a product or quotient only underflows.
         return -0.0 if mode == "rm" else 0.0

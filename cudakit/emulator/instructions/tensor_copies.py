@@ -1,8 +1,8 @@
 """Tensor copies (TMA): PTX ISA 9.7.9.27.1 (cp.async.bulk.tensor and its kin); tensor maps that a kernel changes.
 
-A box of a tensor lies densely in shared memory, its fastest dimension first. A swizzle exchanges 16-byte chunks there,
-and each row then takes as many bytes as it exchanges chunks over, of which a shorter row leaves the last as they were.
-Elements of a box that are outside the tensor are filled when read, and left out when written.
+A box of a tensor is dense in shared memory, its fastest dimension first. A swizzle exchanges 16-byte chunks there. Each
+row then takes as many bytes as the swizzle spans; a shorter row leaves the last bytes as they were. Elements of a box
+outside the tensor are filled when read, and left out when written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAN = 0x7FF7
 
 
 class _Part(NamedTuple):
-    """Lanes that copy by one tensor map: their positions, the map, and where their boxes begin."""
+    """Lanes that copy by one tensor map: their positions, the map, and the starts of their boxes."""
 
     positions: np.ndarray
     record: np.void
@@ -38,7 +38,7 @@ class _Part(NamedTuple):
 
 
 class _Boxes(NamedTuple):
-    """Elements of boxes, (lanes, elements): address of each in global memory, and whether the tensor has it."""
+    """Elements of boxes, (lanes, elements): global address of each, and whether it is inside the tensor."""
 
     addresses: np.ndarray
     inside: np.ndarray
@@ -50,7 +50,7 @@ class _Boxes(NamedTuple):
 
 
 def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: bool) -> _Boxes:
-    """The boxes that begin at `coordinates` (lanes, rank), in elements or, where the tensor allows, in chunks."""
+    """Return the boxes from `coordinates` (lanes, rank), by elements or, where the tensor allows, by chunks."""
     rank, width, dtype = int(record["rank"]), itemsize, np.dtype(f"u{itemsize}")
     starts = coordinates[:, 0] * itemsize
     if (starts % CHUNK.itemsize).any():
@@ -79,7 +79,7 @@ def _boxes(record: np.void, coordinates: np.ndarray, itemsize: int, by_element: 
 
 
 def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray:
-    """Address in shared memory of every element of boxes that lie from `starts`."""
+    """Return the shared address of every element of boxes that begin at `starts`."""
     offsets, span = np.arange(0, boxes.bytes, boxes.dtype.itemsize), int(record["swizzle"])
     if span:
         row, along = np.divmod(offsets, int(record["box"][0]) * DTYPES[record["kind"].decode()].itemsize)
@@ -92,7 +92,7 @@ def _in_shared(record: np.void, starts: np.ndarray, boxes: _Boxes) -> np.ndarray
 
 
 def _read_maps(context: Context, instr: Instruction, operand: Operand) -> Reader:
-    """A function that gives the `_Part` of each distinct map; coordinates are read with it."""
+    """Return a function that yields the `_Part` of each distinct map, with its coordinates."""
     if not isinstance(operand, Address) or not operand.coordinates or not isinstance(operand.coordinates[0], Group):
         raise EmulationError(f"{instr} without coordinates")
     rank = int(next(part for part in instr.modifiers if part[1:] == "d")[0])
@@ -182,7 +182,7 @@ def _copies(
     instr: Instruction, awaited: Awaited, lanes: np.ndarray, land: Callable[[np.ndarray], None], boxes: _Boxes,
     of: str, read: np.ndarray, to: str, written: np.ndarray,
 ) -> Copies:  # fmt: skip
-    """Boxes, of which only what is inside the tensor is accessed in global memory."""
+    """Return copies of boxes; in global memory only elements inside the tensor are accessed."""
     size = boxes.dtype.itemsize
     position = np.broadcast_to(np.arange(lanes.size)[:, None], boxes.inside.shape)
     parts = []
@@ -194,7 +194,7 @@ def _copies(
 
 @instruction("cp.reduce.async.bulk.tensor")
 def _store(instr: Instruction, context: Context) -> Step:
-    """A box of shared memory to a tensor, stored or reduced."""
+    """Make a step that stores or reduces a box of shared memory to a tensor."""
     _check_form(instr)
     target, source, *_ = instr.operands
     maps, read_at = _read_maps(context, instr, target), context.address(source, "shared")
@@ -250,7 +250,7 @@ _CONSTANTS: dict[str, list[int | None]] = {
 
 
 def _value(instr: Instruction, name: str, operand: Operand, context: Context) -> Reader:
-    """A function that reads what the field becomes."""
+    """Return a function that reads the field's new value."""
     if name not in _CONSTANTS:
         return context.read(operand, _FIELDS[name][1])
     values, code = _CONSTANTS[name], constant_of(operand)
@@ -284,7 +284,7 @@ def replace(instr: Instruction, context: Context) -> Step:
 
 @instruction("tensormap.cp_fenceproxy")
 def cp_fenceproxy(instr: Instruction, context: Context) -> Step:
-    """A tensor map copied from shared to global memory; every lane of the warp copies the same."""
+    """Copy a tensor map from shared to global memory; every lane of the warp copies the same."""
     to, of = spaces(instr)
     write_at, read_at = context.address(instr.operands[0], to), context.address(instr.operands[1], of)
 

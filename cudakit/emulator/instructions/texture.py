@@ -1,6 +1,6 @@
 """Textures and surfaces by object: PTX ISA 9.7.10 and 9.7.11.
 
-Either is a number that `ck.texture` or `ck.surface` made, in a 64-bit register. A surface is an array's own memory,
+An object is a number that `ck.texture` or `ck.surface` made, in a 64-bit register. A surface is an array's own memory,
 read and written at byte offsets.
 """
 
@@ -29,14 +29,14 @@ _COMPONENTS = {"r": 0, "g": 1, "b": 2, "a": 3}
 
 
 def handle_of(operand: Operand, context: Context) -> Reader:
-    """A function that reads the number of a texture or surface in brackets."""
+    """Return a function that reads the handle of a texture or surface in brackets."""
     if not isinstance(operand, Address) or not isinstance(operand.base, Register):
         raise EmulationError("a texture or surface is named by an object in a register, not by a reference")
     return context.read(operand.base, "u64")
 
 
 def coordinates_of(operand: Operand, type_names: list[str], context: Context) -> list[Reader]:
-    """Functions that read the coordinates in ``[a, {x, y}]``, one of each kind; what follows them pads."""
+    """Return functions that read the coordinates in ``[a, {x, y}]``, one for each type; further ones are padding."""
     if not isinstance(operand, Address) or len(operand.coordinates) != 1:
         raise EmulationError("a texture with a sampler of its own")
     coordinates = operand.coordinates[0]
@@ -45,7 +45,7 @@ def coordinates_of(operand: Operand, type_names: list[str], context: Context) ->
 
 
 def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine) -> list[np.ndarray]:
-    """What `reads` give, each as one value a lane."""
+    """Read operands as one value a lane each."""
     count = machine.lanes if index is None else index.size
     return [np.broadcast_to(np.asarray(read(frame, index, machine)), (count,)) for read in reads]
 
@@ -65,7 +65,7 @@ def tld4(instr: Instruction, context: Context) -> Step:
 
 
 def _lookup(instr: Instruction, context: Context, shape: str, rest: list[Operand], component: int | None) -> Step:
-    """A lookup of all channels, or of one `component` of four texels; `rest` are offsets or nothing."""
+    """Make a step that looks up all channels, or one `component` of four texels; `rest` has offsets or nothing."""
     rank, layered = _TEXTURE_SHAPES[shape]
     out, type_name = instr.modifiers[-2:]
     target, source = instr.operands[:2]
@@ -115,7 +115,7 @@ def _lookup(instr: Instruction, context: Context, shape: str, rest: list[Operand
 
 
 def _check(texture: TextureObject, shape: str, type_name: str, out: str) -> None:
-    """Check that an instruction reads a texture as what it is."""
+    """Check that an instruction's form fits the texture."""
     layers = texture.texels.shape[0]
     rank = 2 if shape.endswith("cube") else _TEXTURE_SHAPES[shape][0]
     if rank != texture.rank:
@@ -135,7 +135,7 @@ def _check(texture: TextureObject, shape: str, type_name: str, out: str) -> None
 
 
 def _face(layer: np.ndarray, direction: list[np.ndarray], texture: TextureObject) -> tuple[np.ndarray, list[Any]]:
-    """Layer and coordinates on the face of a cube that a direction from its centre points to."""
+    """Return layer and coordinates on a cube's face, for a direction from its centre."""
     x, y, z = direction
     wide, high, deep = np.abs(x), np.abs(y), np.abs(z)
     along_x, along_y = (wide >= high) & (wide >= deep), (high > wide) & (high >= deep)
@@ -173,7 +173,7 @@ def txq(instr: Instruction, context: Context) -> Step:
 
 
 def _query(instr: Instruction, context: Context, objects: Handles[Any], query: Callable[[Any], int]) -> Step:
-    """A step that writes what `query` says of the object that each lane names."""
+    """Make a step that writes the result of `query` for the object that each lane names."""
     target, source = instr.operands[:2]
     write, read = context.write(target, "b32"), handle_of(source, context)
 
@@ -189,7 +189,7 @@ def _query(instr: Instruction, context: Context, objects: Handles[Any], query: C
 
 @instruction("istypep")
 def istypep(instr: Instruction, context: Context) -> Step:
-    """Objects are no variables of an opaque type, and there are no others."""
+    """Write false: an object is no variable of an opaque type, and there are no such variables."""
     write = context.write(instr.operands[0], "pred")
     return lambda frame, index, machine: write(frame, index, False)
 
@@ -200,7 +200,7 @@ _SURFACE_SHAPES = {"1d": (1, False), "2d": (2, False), "3d": (3, False), "a1d": 
 
 
 class _Place:
-    """Where lanes access a surface: byte offsets, and which of them lie inside."""
+    """Addressed part of a surface: byte offsets, and whether they are inside."""
 
     def __init__(self, instr: Instruction, operand: Operand, context: Context, size: int, use: int) -> None:
         shape = next(modifier for modifier in instr.modifiers if modifier in _SURFACE_SHAPES)
@@ -210,7 +210,7 @@ class _Place:
         self.coordinates = coordinates_of(operand, ["s32"] * (self.layered + self.rank), context)
 
     def find(self, frame: Frame, index: Index, machine: Machine) -> Any:
-        """(surface, lanes of it that access it, byte offsets) for each surface that lanes name."""
+        """Yield (surface, accessing lanes, byte offsets) for each surface that lanes name."""
         handles, *where = values_of([self.handle, *self.coordinates], frame, index, machine)
         for surface, chosen_lanes in SURFACES.among(handles):
             if surface.rank != self.rank:

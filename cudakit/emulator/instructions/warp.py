@@ -1,9 +1,9 @@
-"""Instructions among the lanes of a warp: PTX ISA 9.7.9.6 (shfl), 9.7.13.8 – 9.7.13.14 (vote, match, redux, elect).
+"""Warp collectives: PTX ISA 9.7.9.6 (shfl), 9.7.13.8 – 9.7.13.14 (vote, match, redux, elect).
 
-A lane that comes to one of these waits until every lane named in its member mask that has not exited has come to one of
-the same kind with the same mask, wherever it stands (the ISA asks for the same qualifiers and mask, not the same
-place). So a lane leaves its inputs at a `_Rendezvous`, and the last to come computes for all. Where all who are named come
-together, which is nearly always, nothing is left anywhere.
+A lane waits at a collective until every lane in its member mask that has not exited has come to an instruction with the
+same name and mask. The instructions need not be the same place: the ISA asks for the same qualifiers and mask only. A
+lane that must wait leaves its inputs at a `_Rendezvous`, and the last lane computes for all. Nearly always all members
+come together, and nothing is left anywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Compute: TypeAlias = Callable[[Machine, Index, np.ndarray, list[Any]], tuple[Any
 
 @dataclass(slots=True)
 class _Rendezvous:
-    """Lanes that wait for others at one kind of instruction, with the inputs that they brought."""
+    """Lanes that wait for others at one kind of collective, with their inputs."""
 
     compute: Compute
     waiting: np.ndarray
@@ -38,7 +38,7 @@ class _Rendezvous:
     places: dict[int, tuple[Frame, list[Writer]]] = field(default_factory=dict)
 
     def release(self, machine: Machine) -> None:
-        """Let lanes go on whose fellows have all come or exited."""
+        """Let lanes go on whose other members have all come or exited."""
         lanes = np.flatnonzero(self.waiting)
         if lanes.size == 0:
             return
@@ -67,7 +67,7 @@ class _Rendezvous:
 
 
 def warp_bits(machine: Machine, lanes: Index, truths: Any = True) -> np.ndarray:
-    """Σ held(lane) · 2^(lane in warp), uint32, (warps,): one mask for each warp."""
+    """Σ truth(lane) · 2^(lane in warp), uint32, (warps,): one mask for each warp."""
     warps = -(-machine.threads // 32) * machine.blocks
     if lanes is None and machine.threads % 32 == 0:
         flags = np.broadcast_to(truths, (machine.lanes,))
@@ -80,7 +80,7 @@ def warp_bits(machine: Machine, lanes: Index, truths: Any = True) -> np.ndarray:
 
 
 def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
-    """`values` as a table (warps, 32); zero where no lane of `lanes` is."""
+    """Return `values` as a table (warps, 32); zero for lanes outside `lanes`."""
     values = np.asarray(values)
     if lanes is None and machine.threads % 32 == 0:
         return np.broadcast_to(values, (machine.lanes,)).reshape(-1, 32)
@@ -90,13 +90,13 @@ def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
 
 
 def of_lanes(machine: Machine, lanes: Index, per_warp: np.ndarray) -> np.ndarray:
-    """A value for each warp, given to its lanes."""
+    """Return each warp's value for its lanes."""
     values: np.ndarray = per_warp[machine.warp_of if lanes is None else machine.warp_of[lanes]]
     return values
 
 
 def _lowest(members: np.ndarray) -> np.ndarray:
-    """Number of the lowest bit that is set."""
+    """Return the number of the lowest set bit."""
     wide = members.astype(np.int64)
     return np.asarray(np.frexp((wide & -wide).astype(np.float64))[1] - 1)
 
@@ -108,7 +108,7 @@ def _alive(machine: Machine) -> np.ndarray:
 def synchronised(
     key: str, mask: Reader | None, reads: list[tuple[Reader, np.dtype]], compute: Compute, writes: list[Writer]
 ) -> Control:
-    """A control that waits for the lanes in `mask` (None: those that come together), then computes and writes."""
+    """Return a control that waits for the lanes in `mask` (None: the active lanes), then computes and writes."""
 
     def converge(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         inputs = [read(frame, active, machine) for read, _ in reads]
@@ -154,13 +154,13 @@ def synchronised(
 
 
 def _writers(context: Context, target: Operand) -> list[Writer]:
-    """Writers of ``d|p``, or of ``d`` alone."""
+    """Return writers of ``d|p``, or of ``d`` alone."""
     items = target.items if isinstance(target, Group) and target.notation == "pair" else (target,)
     return [context.write(item, type_name) for item, type_name in zip(items, ("b32", "pred"), strict=False)]
 
 
 def shuffle_source(mode: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """Lane that `lane` reads from, and whether it is in range: the pseudo-code of PTX ISA 9.7.9.6."""
+    """Return the lane that `lane` reads from, and whether it is in range: the pseudo-code of PTX ISA 9.7.9.6."""
     lane, b, c = (np.asarray(x).astype(np.int32) for x in (lane, b, c))
     b, clamp, segment = b & 31, c & 31, c >> 8 & 31
     most = (lane & segment) | (clamp & ~segment)
@@ -292,7 +292,7 @@ def elect(instr: Instruction, context: Context) -> Control:
 
 
 def warp_barrier(instr: Instruction, context: Context) -> Control:
-    """``bar.warp.sync``: PTX ISA 9.7.13.2."""
+    """Make the control of ``bar.warp.sync``: PTX ISA 9.7.13.2."""
     mask = context.read(instr.operands[0], "b32")
     return synchronised(str(instr), mask, [], lambda machine, lanes, members, inputs: (), [])
 

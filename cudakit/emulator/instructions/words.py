@@ -1,7 +1,6 @@
-"""Words as NumPy computes them: a meaning of `isa.meanings` is asked once, and becomes one function of arrays.
+"""Words of the NumPy interpreter: a meaning of `isa.meanings` is evaluated once, and becomes one function of arrays.
 
-Of that function comes the step of an instruction that computes each lane's result from the same lane's operands, and
-nothing else.
+This function makes the step of an instruction that only computes each lane's result from the same lane's operands.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from cudakit.streams.process import make_function
 def elementwise(
     instr: Instruction, context: Context, type_name: str, function: Callable[..., Any], out: str = ""
 ) -> Step:
-    """A step that writes ``function(*sources)``, all of type `type_name`, to the first operand (of type `out`)."""
+    """Make a step that writes ``function(*sources)``, all of one type, to the first operand (of type `out`)."""
     target, *sources = instr.operands
     return compute(
         context, function, [(target, out or type_name)], zip(sources, [type_name] * len(sources), strict=True)
@@ -41,7 +40,7 @@ PIECE = 16_384
 
 
 def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, a long chain of NumPy operations over lanes, on `PIECE` lanes at a time: several times faster."""
+    """Run a long chain of NumPy operations over lanes on `PIECE` lanes at a time: several times faster."""
 
     def pieces(*sources: Any) -> Any:
         count = max(np.size(source) for source in sources)
@@ -65,9 +64,9 @@ def compute(
     targets: Sequence[tuple[Operand, str]],
     sources: Iterable[tuple[Operand, str]],
 ) -> Step:
-    """A step that writes ``function(*sources)`` to a target, or each of its results to one; each has its own type.
+    """Make a step that writes ``function(*sources)`` to a target, or each of its results to one; each has its own type.
 
-    A source that is the same in all lanes may come as one element. `function` gives a source, or an array of its own.
+    A source with the same value in all lanes may be read as one element. `function` returns a source, or a new array.
     """
     writes = [context.write(target, type_name, adopts=len(targets) == 1) for target, type_name in targets]
     sources = list(sources)
@@ -147,7 +146,7 @@ class ArrayWord(Word):
 
 @cache
 def constant(value: int, type_name: str) -> Any:
-    """A scalar, from its bits."""
+    """Return a scalar from its bits."""
     dtype = DTYPES[type_name]
     if dtype.kind == "b":
         return np.bool_(value)
@@ -155,9 +154,9 @@ def constant(value: int, type_name: str) -> Any:
 
 
 def compiled(results: Sequence[ArrayWord], names: Sequence[str]) -> tuple[Callable[..., Any], int]:
-    """The function of the named arguments that gives a result, or a tuple of several; and how much it works.
+    """Compile results to a function of the named arguments, and estimate its work; several results give a tuple.
 
-    An operation counts as one, of 64 bits as three, for their intermediates leave a core's cache first.
+    An operation counts as one, of 64 bits as three, since its intermediates leave a core's cache first.
     """
     order: list[Node] = []
     uses: dict[Node, int] = {}
@@ -214,7 +213,7 @@ _CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem"
 
 @cache
 def _function(name: str, from_type: str, to_type: str, numbers: tuple[Any, ...]) -> Callable[..., Any]:
-    """An operation on arrays of words of type `of`, with a result of type `to_type`."""
+    """Return an operation on arrays of words of type `from_type`, with a result of type `to_type`."""
     return _SAME.get(name) or _MAKERS[name](from_type, to_type, *numbers)
 
 
@@ -229,7 +228,7 @@ def _converted(from_type: str, to_type: str) -> Callable[[Any], Any]:
 
 
 def _saturated(dtype: np.dtype) -> Callable[[Any], Any]:
-    """Floats cut to integers, held to their range, NaN made 0."""
+    """Return a conversion of floats to integers: truncated, clamped to the range, NaN to 0."""
     bounds = np.iinfo(dtype)
     # The largest float64 that is not above the largest integer.
     low, high = float(bounds.min), float(bounds.max) if bounds.bits < 64 else float(np.nextafter(float(bounds.max), 0))
@@ -247,7 +246,7 @@ def _saturated(dtype: np.dtype) -> Callable[[Any], Any]:
 
 @cache
 def _floats() -> np.ndarray:
-    """float32 of every pattern of float16: to look it up takes two thirds of the time that NumPy takes to convert."""
+    """Return the float32 of every float16 pattern: a lookup takes two thirds of the time of NumPy's conversion."""
     return np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
@@ -265,7 +264,7 @@ def _pick(from_type: str, to_type: str, places: tuple[int, ...]) -> Callable[[An
 
 
 def leading_zeros(values: Any) -> Any:
-    """Zero bits above the highest one of unsigned integers."""
+    """Count the zero bits above the highest one of unsigned integers."""
     values = np.asarray(values)
     bits = 8 * values.itemsize
     for by in (1, 2, 4, 8, 16, 32):
@@ -300,7 +299,7 @@ def _funnel(from_type: str, to_type: str, side: str) -> Callable[[Any, Any, Any]
 
 
 def high_product(a: Any, b: Any) -> Any:
-    """High half of the product of two integers."""
+    """Return the upper half of the product of two integers."""
     a, b = np.asarray(a), np.asarray(b)
     bits = 8 * a.dtype.itemsize
     wide = np.dtype(f"{a.dtype.kind}{bits // 4}" if bits < 64 else object)
@@ -387,9 +386,9 @@ _LONG = 9
 def _arrays_of(
     meaning: Meaning, form: Form, constants: tuple[int | None, ...], count: int
 ) -> tuple[Callable[..., Any], list[str]]:
-    """A meaning as a function of arrays with `count` results, and their types.
+    """Return a meaning as a function of arrays with `count` results, and the results' types.
 
-    `constants` has what operands are known to be.
+    `constants` has the values of operands that are constant, None for others.
     """
     words: list[Any] = []
     names: list[str] = []
@@ -411,14 +410,14 @@ def _arrays_of(
 
 
 def _constant_operand(source: str, operand: Operand) -> int | None:
-    """What a constant is, where the meaning asks for that."""
+    """Return the value of a constant operand, where the meaning needs it."""
     if source != "int" and source[-1] != "=":
         return None
     return constant_of(operand) if source == "int" or isinstance(operand, Immediate) else None
 
 
 def step(instr: Instruction, context: Context) -> Step:
-    """The step of an instruction that has a meaning.
+    """Return the step of an instruction that has a meaning.
 
     Raises
     ------

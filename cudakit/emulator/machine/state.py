@@ -128,11 +128,11 @@ class SpecialRegisters(dict[str, Any]):
 def place_of(special: SpecialRegisters, geometry: Geometry, lane: int) -> str:
     """Return ``block 5, thread 7``, or with (x, y, z) where the launch has more than x."""
 
-    def one(register: str, extent: tuple[int, int, int]) -> str:
+    def shown_coordinates(register: str, extent: tuple[int, int, int]) -> str:
         x, y, z = (int(special[f"{register}.{axis}"][lane]) for axis in "xyz")
         return f"{x}" if extent[1:] == (1, 1) else f"({x}, {y}, {z})"
 
-    return f"block {one('ctaid', geometry.grid)}, thread {one('tid', geometry.block)}"
+    return f"block {shown_coordinates('ctaid', geometry.grid)}, thread {shown_coordinates('tid', geometry.block)}"
 
 
 def deadlocked(at_barrier: int, in_warp: int, first: str) -> str:

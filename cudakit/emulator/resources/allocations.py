@@ -100,21 +100,21 @@ class Marks:
 
     def __init__(self) -> None:
         self.watchers = 0
-        self._known: dict[int, Unwritten] = {}
+        self._marked: dict[int, Unwritten] = {}
 
     def mark(self, array: np.ndarray) -> None:
         """Mark a new array as unwritten, if there is a watcher."""
         if self.watchers and array.nbytes and not array.dtype.hasobject:
-            unwritten = self._known[id(array)] = Unwritten(array)
+            unwritten = self._marked[id(array)] = Unwritten(array)
             weakref.finalize(array, self._forget, id(array), unwritten).atexit = False
 
     def at(self, address: int) -> Unwritten | None:
         """Return the unwritten bytes of the array at an address, as they are now, or None."""
-        for number, unwritten in list(self._known.items()):
+        for number, unwritten in list(self._marked.items()):
             if unwritten.address <= address < unwritten.end:
                 if unwritten.look():
                     return unwritten
-                self._known.pop(number, None)
+                self._marked.pop(number, None)
         return None
 
     def ask(self, count: int) -> None:
@@ -122,8 +122,8 @@ class Marks:
         self.watchers += count
 
     def _forget(self, number: int, unwritten: Unwritten) -> None:
-        if self._known.get(number) is unwritten:
-            del self._known[number]
+        if self._marked.get(number) is unwritten:
+            del self._marked[number]
 
 
 #: The process's.

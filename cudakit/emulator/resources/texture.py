@@ -158,7 +158,7 @@ _ALIGNED_BITS = 28
 
 
 def _blend(terms: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Sum texels by weights, cutting off the bits below those that the hardware aligns to the largest texel."""
+    """Sum texels by weights, cutting the bits that the hardware drops when aligning to the largest."""
     weighed = [np.where(weight > 0, texels, 0).astype(np.float64) for texels, weight in terms]
     with np.errstate(all="ignore"):
         _, exponent = np.frexp(np.max(np.abs(weighed), axis=0))
