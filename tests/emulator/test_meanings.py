@@ -37,9 +37,9 @@ def test_the_longest_name_and_the_type_choose_a_meaning() -> None:
 
 def test_operations_on_constants_are_done_beforehand() -> None:
     x = ArrayWord("x", "u32")
-    assert low_ones(x.constant(5, "u32"), 32).known == 31
-    assert (x >> 40).known == 0
-    assert x.of(0).eq(0).choose(7, x).known == 7
+    assert low_ones(x.constant(5, "u32"), 32).constant_value == 31
+    assert (x >> 40).constant_value == 0
+    assert x.of(0).eq(0).choose(7, x).constant_value == 7
     moved = x << 3
     assert isinstance(moved, ArrayWord)
     function, work = compiled([moved], ["x"])

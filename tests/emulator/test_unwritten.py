@@ -172,7 +172,7 @@ def test_marks_are_found_by_addresses_within_until_they_are_written() -> None:
     del two, each
     gc.collect()
     assert marks.at(address) is None
-    assert not marks._known
+    assert not marks._marked
 
 
 def test_an_array_that_goes_takes_its_mark_along() -> None:
@@ -184,9 +184,9 @@ def test_an_array_that_goes_takes_its_mark_along() -> None:
     number = id(two)
     del one
     gc.collect()
-    assert list(marks._known) == [number]
+    assert list(marks._marked) == [number]
     marks._forget(number, Unwritten(np.zeros(4)))
-    assert list(marks._known) == [number]
+    assert list(marks._marked) == [number]
 
 
 def test_an_array_is_found_by_an_address_within() -> None:
