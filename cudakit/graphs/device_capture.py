@@ -434,7 +434,7 @@ class DeviceCapture(Recording):
         self._side.synchronize()
 
     def _is_inside(self, stream: Any) -> bool:
-        return streams.found(stream)[1] == self._open[-1][1]
+        return streams.capture_and_number(stream)[1] == self._open[-1][1]
 
     def _note(self, work: Work) -> None:
         _, _, last = _state(work.stream)

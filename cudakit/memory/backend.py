@@ -35,9 +35,9 @@ class Backend(Protocol):
         """Return a copy of a host array, ordered on the stream: in `out`, or a new array if `out` is None."""
 
     def across(self, array: Any, stream: Any, out: Any) -> Any:
-        """Return a copy of a device array, which may be on another device, ordered on the streams:
+        """Return a copy of a device array, which may be on another device, in `out` or a new array.
 
-        in `out` or a new array.
+        The copy is ordered between streams.
         """
 
     def to_host(self, array: Any, stream: Any, out: np.ndarray | None, wait: bool) -> np.ndarray:

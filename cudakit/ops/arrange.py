@@ -288,9 +288,9 @@ def _median(place: ArrayPlace, chunk: Any, axis: int) -> Any:
 
 @functools.cache
 def _ramp(axis: int, side: int, whole: bool) -> Elementwise:
-    """Return the kernel that fills an end with a ramp:
+    """Return the kernel that fills an end with a ramp.
 
-    `outer` at the outermost element, toward the edge of the array.
+    The ramp goes from `outer`, at the outermost element, toward the edge of the array.
     """
     place = f"_ind[{axis}]" if side == 0 else f"_shape[{axis}] - 1 - _ind[{axis}]"
     value = f"outer + ({place}) * ((cudakit::as<double>(edge) - outer) / _shape[{axis}])"

@@ -266,9 +266,9 @@ def _launch(
 
 
 def _explain(q: Any, k: Any, v: Any, *, causal: bool = False, by: Way | None = None, stream: Any = None) -> str:
-    """Return a text:
+    """Explain which kernel and tiles `attention` takes, and why.
 
-    which kernel and tiles `attention` takes for these operands, why, and which operands are copied first.
+    The text also says which operands are copied first.
     """
     place, arrays = array_place("attention", stream, ("q", q), ("k", k), ("v", v))
     causal = flag("attention: causal", causal)

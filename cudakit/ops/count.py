@@ -59,9 +59,9 @@ class Values(NamedTuple):
         return f"const {of}*" if self.rank is None else f"cudakit::strided<const {of}, {self.rank}>"
 
     def blocks(self, block: int, resident: int) -> int:
-        """Return the blocks of a launch:
+        """Return the blocks of a launch, at most `resident` for each multiprocessor.
 
-        at most `resident` for each multiprocessor, at least a pack for each thread.
+        Each thread gets at least one pack.
         """
         packed = 16 // self.dtype.itemsize if self.rank is None else 1
         return max(1, min(-(-self.size // (block * packed)), resident * multiprocessors_of(self.device)))

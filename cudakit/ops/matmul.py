@@ -390,9 +390,9 @@ def matmul(
 
 
 class _Call(NamedTuple):
-    """A checked call:
+    """A checked call of `matmul`.
 
-    operands of at least two dimensions, result, epilogue, and the reason for kernels of threads or None.
+    Its operands have at least two dimensions. `why_threads` is the reason for a kernel of threads, or None.
     """
 
     a: Any

@@ -134,9 +134,9 @@ def choose(row: str, batches: int, m: int, n: int, k: int, device: int | str) ->
 
 
 class MatrixLayout(NamedTuple):
-    """Layout of a matrix or a batch:
+    """Layout of a matrix or a batch.
 
-    pitch of its rows (or columns, if transposed), and step between matrices, in elements.
+    `pitch` is the step between rows (between columns, if transposed), `step` that between matrices, in elements.
     """
 
     is_transposed: bool

@@ -352,9 +352,9 @@ def sort(x: Any, axis: int | None = -1, *, descending: bool = False, out: Any = 
 
 @repeated("out")
 def partition(x: Any, kth: Any, axis: int | None = -1, *, out: Any = None, stream: Any = None) -> Any:
-    """Return the elements of x along `axis` with those at `kth` in their sorted place:
+    """Return the elements of x along `axis`, with the elements at `kth` in their sorted place.
 
-    none before is greater, none after is less.
+    No element before `kth` is greater, and none after it is less.
 
     Parameters
     ----------

@@ -134,9 +134,9 @@ def unique(
 def _slices(
     op: str, x: Any, axis: int, wants_index: bool, wants_inverse: bool, wants_counts: bool, *, stream: Any
 ) -> Any:
-    """Return the distinct slices along an axis:
+    """Return the distinct slices along an axis.
 
-    slices as rows, sorted by one column after the other, the first column last.
+    Slices are rows, which are sorted by one column after the other, the first column last.
     """
     place, (x,) = array_place(op, stream, ("x", x))
     order_of(op, x.dtype)

@@ -39,15 +39,16 @@ _WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsign
 
 
 class Fill(NamedTuple):
-    """What makes numbers of one kind.
+    """A kernel that fills an array with random numbers of one distribution.
 
     Attributes
     ----------
     kernel : Kernel
-        Takes the result, its size, keys, stream number, position, and `arguments`.
+        Kernel that takes the result, its size, keys, stream number, position, and `arguments`.
     drawn : int
-        Numbers that are made of the words at one position.
+        Numbers made from the words at one position.
     arguments : tuple
+        Further arguments of the kernel.
     """
 
     kernel: Kernel
@@ -55,24 +56,27 @@ class Fill(NamedTuple):
     arguments: tuple[Any, ...]
 
     def positions(self, size: int) -> int:
-        """How many positions `size` numbers use up."""
+        """Return how many positions of the generator's stream `size` numbers use."""
         return -(-size // self.drawn)
 
     def run(self, place: ArrayPlace, out: Any, drawn: Sequence[Any], sources: Sequence[Source], *arrays: Any) -> None:
-        """Launch on a C-contiguous result; `drawn`: keys, stream number and position, whose `sources` are these."""
+        """Launch on a C-contiguous result.
+
+        `drawn` is keys, stream number and position; `sources` says where a replayed call gets them from.
+        """
         if out.size:
-            launch, passed = _launch(out.size, out.dtype.itemsize), (out, out.size, *drawn, *arrays, *self.arguments)
-            place.launch(self.kernel, launch, *passed, sources=(None, None, *sources))
+            launch, arguments = _launch(out.size, out.dtype.itemsize), (out, out.size, *drawn, *arrays, *self.arguments)
+            place.launch(self.kernel, launch, *arguments, sources=(None, None, *sources))
 
 
 @functools.lru_cache(256)
 def keys_of(key: int) -> Any:
-    """What the rounds of Philox add, of a key of 64 bits: a kernel reads its parameters as operands."""
+    """Return the numbers that the rounds of Philox add, for a key of 64 bits, as a kernel parameter."""
     rounds = np.arange(10, dtype=np.uint64)
-    made = np.zeros((), [("first", np.uint32, 10), ("second", np.uint32, 10)])
-    made["first"] = (key % 2**32 + rounds * np.uint64(0x9E3779B9)) & np.uint64(2**32 - 1)
-    made["second"] = (key // 2**32 + rounds * np.uint64(0xBB67AE85)) & np.uint64(2**32 - 1)
-    return made[()]
+    keys = np.zeros((), [("first", np.uint32, 10), ("second", np.uint32, 10)])
+    keys["first"] = (key % 2**32 + rounds * np.uint64(0x9E3779B9)) & np.uint64(2**32 - 1)
+    keys["second"] = (key // 2**32 + rounds * np.uint64(0xBB67AE85)) & np.uint64(2**32 - 1)
+    return keys[()]
 
 
 @functools.lru_cache(1024)
@@ -85,7 +89,7 @@ def _is_floating(dtype: np.dtype) -> bool:
 
 
 def real_dtype(op: str, dtype: np.dtype) -> np.dtype:
-    """What numbers of a floating dtype are worked out in: float64 or float32.
+    """Return the dtype in which numbers of a floating dtype are computed: float64 or float32.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def real_dtype(op: str, dtype: np.dtype) -> np.dtype:
 
 @functools.lru_cache(1024)
 def uniform(op: str, dtype: np.dtype, low: float, high: float) -> Fill:
-    """Of [low, high).
+    """Return the fill of uniform numbers in [low, high).
 
     Raises
     ------
@@ -123,7 +127,7 @@ def uniform(op: str, dtype: np.dtype, low: float, high: float) -> Fill:
 
 
 def normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponential: bool = False) -> Fill:
-    """Of location + scale × numbers of the standard normal, or exponential, distribution.
+    """Return the fill location + scale × z, where z is standard normal or exponential.
 
     Raises
     ------
@@ -145,7 +149,7 @@ def _normal(op: str, dtype: np.dtype, location: float, scale: float, is_exponent
 
 @functools.lru_cache(1024)
 def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
-    """Of low … last.
+    """Return the fill of integers from `low` to `last`, both included.
 
     Raises
     ------
@@ -175,13 +179,16 @@ def integers(op: str, dtype: np.dtype, low: int, last: int) -> Fill:
 
 
 def _is_even(extent: int, bits: int) -> bool:
-    """Whether words of so many bits decide a number below `extent`, but for less than one of 2¹² of them."""
+    """Return whether words of so many bits give every number below `extent` the same chance.
+
+    Less than one word in 2¹² may be rejected.
+    """
     return extent <= 1 << bits and (1 << bits) % extent < 1 << bits - 12
 
 
 @functools.lru_cache(1024)
 def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
-    """1 with probability p.
+    """Return the fill that is 1 with probability p, else 0.
 
     Raises
     ------
@@ -198,13 +205,13 @@ def bernoulli(op: str, dtype: np.dtype, p: float) -> Fill:
 
 @functools.lru_cache(2)
 def ties(index: np.dtype) -> Fill:
-    """Indices in the order of their keys, which are sorted; those of equal keys in any."""
+    """Return the fill of indices in the order of their sorted keys. Indices of equal keys are shuffled."""
     return Fill(Kernel.from_template("random/ties")[index], 1, ())
 
 
 @functools.lru_cache(1)
 def chosen() -> Fill:
-    """Indices by the edges of their weights."""
+    """Return the fill of indices drawn by the cumulative sums of their weights."""
     return Fill(Kernel.from_template("random/chosen"), 2, ())
 
 
@@ -218,28 +225,29 @@ _UINT32, _UINT64 = np.dtype("uint32"), np.dtype("uint64")
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """A `Generator` of a seed; one that is given is given back."""
+    """Return a `Generator` for a seed. A `Generator` is returned as it is."""
     return seed if isinstance(seed, Generator) else Generator(seed)
 
 
 class Generator:
-    """Random numbers of a stream of Philox4x32-10, of which each call takes the next.
+    """A generator of random numbers: a stream of Philox4x32-10. Each call continues the stream.
 
     Parameters
     ----------
     seed : int, sequence of int or numpy.random.SeedSequence, optional
-        What NumPy's generators take. Left out: of the operating system's randomness.
+        Seed, as for NumPy's generators. Default: randomness of the operating system.
 
     Notes
     -----
-    `numpy.random.SeedSequence` makes of the seed a key of 64 bits and the number of a stream, 56 bits; in it a position
-    of 64 bits counts. Generators of other seeds, and spawned ones, have other keys and numbers but for a chance of
-    2⁻¹²⁰ for two of them, and then never a word in common; jumped ones surely.
+    `numpy.random.SeedSequence` turns the seed into a key of 64 bits and a stream number of 56 bits. A position of 64
+    bits counts within the stream. Generators with other seeds, and spawned generators, have other keys and stream
+    numbers, and then share no word. Two of them have the same with a chance of 2⁻¹²⁰. Jumped generators always have
+    other stream numbers.
 
-    Each method takes `out`, an array that is filled (of any strides), and `stream`; without either the numbers are made
-    where ``ck.stream()`` would be. ``size=None`` is one number, an array of no dimensions. Arguments such as `low` and
-    `scale` are numbers, not arrays. A call that is captured in a graph draws the same numbers at each launch of the
-    graph. It may be used from several threads.
+    Each method takes `out`, an array of any strides to fill, and `stream`. Without both, the numbers are made on the
+    execution place of ``ck.stream()``. ``size=None`` is one number, an array of no dimensions. Arguments such as `low`
+    and `scale` are numbers, not arrays. A call captured in a graph draws the same numbers at each launch of the graph.
+    A generator may be used from several threads.
     """
 
     def __init__(self, seed: Any = None) -> None:
@@ -266,7 +274,7 @@ class Generator:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What its next numbers depend on, of str and int, so that JSON takes it; set it to go back there."""
+        """State of the generator, a dict of str and int that JSON can store. Set it to restore the state."""
         with self._lock:
             return {"generator": _NAME, "key": self._key, "stream": self._number, "position": self._position}
 
@@ -278,16 +286,16 @@ class Generator:
                 f"Generator: the state of a {_NAME} generator has {sorted(names)}; got {shortened(state)}"
             )
         limits = {"key": 1 << 64, "stream": _STREAMS, "position": _POSITIONS}
-        found = {name: whole(f"Generator: {name} of the state", state[name]) for name in limits}
+        numbers = {name: whole(f"Generator: {name} of the state", state[name]) for name in limits}
         for name, limit in limits.items():
-            if found[name] >= limit:
-                raise ArgumentError(f"Generator: {name} of the state is below {limit}, got {found[name]}")
+            if numbers[name] >= limit:
+                raise ArgumentError(f"Generator: {name} of the state is below {limit}, got {numbers[name]}")
         with self._lock:
-            self._key, self._number, self._position = found["key"], found["stream"], found["position"]
+            self._key, self._number, self._position = numbers["key"], numbers["stream"], numbers["position"]
             self._keys = keys_of(self._key)
 
     def spawn(self, n_children: int) -> list[Generator]:
-        """So many generators with streams of their own, as ``numpy.random.Generator.spawn`` has it."""
+        """Return so many generators with streams of their own, as ``numpy.random.Generator.spawn``."""
         with self._lock:
             count = whole("Generator.spawn: n_children", n_children)
             if count > _MOST_CHILDREN:
@@ -296,14 +304,14 @@ class Generator:
         return [type(self)(child) for child in children]
 
     def jumped(self, jumps: int = 1) -> Self:
-        """A generator `jumps` streams further, at the same position: as if 2⁶⁶ words were drawn each time."""
-        made = type(self)(self._seeds)
-        made.state = self.state
-        made._number = (made._number + whole("Generator.jumped: jumps", jumps)) % _STREAMS
-        return made
+        """Return a generator `jumps` streams further, at the same position: each jump is as if 2⁶⁶ words were drawn."""
+        result = type(self)(self._seeds)
+        result.state = self.state
+        result._number = (result._number + whole("Generator.jumped: jumps", jumps)) % _STREAMS
+        return result
 
     def advance(self, delta: int) -> Self:
-        """Go so many positions, of four words each, further; back, where it is below 0."""
+        """Advance by `delta` positions of four words each; a negative `delta` goes back."""
         steps = _integer("Generator.advance", "delta", delta)
         with self._lock:
             self._position = (self._position + steps) % _POSITIONS
@@ -335,10 +343,10 @@ class Generator:
             Numbers of the dtype.
         size : int or tuple of int, optional
         dtype : dtype, optional
-            float16, bfloat16, float32 or float64. Left out: that of `out`, else float64.
+            float16, bfloat16, float32 or float64. Default: dtype of `out`, else float64.
         out : array, optional
         stream : stream, optional
-            Left out: CuPy's current stream, or the emulator.
+            Stream to run on. Default: CuPy's current stream, or the emulator.
 
         Returns
         -------
@@ -374,9 +382,10 @@ class Generator:
     ) -> Any:
         """out[k] of the normal distribution of mean `loc` and standard deviation `scale`.
 
-        As `uniform`. By Box and Muller's method, in operations that are rounded one by one, so that the bits are the
-        same everywhere; each is within 4 ulp of what the exact functions give for its words, at most 6.8 standard
-        deviations away (9.5 in float64). float16 and bfloat16 are float32's, rounded.
+        Parameters and errors are those of `uniform`. The method is Box and Muller's. Each operation is rounded by
+        itself, so that the bits are the same everywhere. A number is within 4 ulp of the exact functions of its words,
+        and at most 6.8 standard deviations from the mean (9.5 in float64). float16 and bfloat16 are rounded float32
+        numbers.
         """
         of = _number("normal", "loc", loc), _number("normal", "scale", scale)
         return self._filled("normal", (normal, *of), size, dtype, out, stream)
@@ -401,15 +410,15 @@ class Generator:
         out: Any = None,
         stream: Any = None,
     ) -> Any:
-        """out[k] of the integers from `low` to `high`, `high` left out unless `endpoint`; each as likely as any other.
+        """out[k] uniform among the integers from `low` to `high`, without `high` unless `endpoint`.
 
         Parameters
         ----------
         low, high : int
-            One alone is `high`, and `low` is 0.
+            Bounds. A single argument is `high`, and `low` is 0.
         size : int or tuple of int, optional
         dtype : dtype, optional
-            Any integers or bool. Left out: that of `out`, else int64.
+            Integer dtype or bool. Default: dtype of `out`, else int64.
         endpoint : bool
         out : array, optional
         stream : stream, optional
@@ -424,8 +433,8 @@ class Generator:
 
         Notes
         -----
-        Lemire's method: a word that would favour some is replaced by another of the same position (2⁻²⁵⁵ or less are
-        not).
+        Lemire's method: a word that would favour some integers is replaced by another word of the same position. At
+        most 2⁻²⁵⁵ of the numbers are not corrected.
         """
         op = "integers"
         first, end = (0, low) if high is None else (low, high)
@@ -438,7 +447,8 @@ class Generator:
     ) -> Any:
         """out[k] = 1, or True, with probability p, else 0: NumPy's ``binomial(1, p)``.
 
-        As `uniform`, of any integers or floating point, bool where neither `dtype` nor `out` tells. p counts to 2⁻⁶⁵.
+        Parameters and errors are those of `uniform`. The dtype is any integer or floating-point dtype; bool without
+        `dtype` and `out`. p is exact to 2⁻⁶⁵.
         """
         chance = _number("bernoulli", "p", p)
         return self._filled("bernoulli", (bernoulli, chance), size, dtype, out, stream, _BOOL)
@@ -447,10 +457,11 @@ class Generator:
 
     @repeated("out")
     def permutation(self, x: Any, axis: int = 0, *, out: Any = None, stream: Any = None) -> Any:
-        """The slices of `x` along an axis in a random order; of an int: of 0 … x − 1, as int64.
+        """Return the slices of `x` along an axis in a random order; for an int x, the numbers 0 … x − 1 as int64.
 
-        Every order is as likely. Up to 4096 slices: it is that of keys of 64 bits (where two of n are the same, with a
-        chance of n²/2⁶⁵, they stay in their order). Beyond: of keys of 32 bits, those that are the same shuffled.
+        Every order has the same probability. Up to 4096 slices are sorted by random keys of 64 bits. Equal keys, which
+        n slices have with a chance of n²/2⁶⁵, keep their order. More slices are sorted by keys of 32 bits; slices with
+        equal keys are shuffled.
 
         Raises
         ------
@@ -468,7 +479,7 @@ class Generator:
         return take(array, self._order(op, place, array.shape[along]), along, out=out, stream=place.stream)
 
     def shuffle(self, x: Any, axis: int = 0, *, stream: Any = None) -> None:
-        """`permutation`, in place."""
+        """Shuffle the slices of `x` along an axis in place, as `permutation`."""
         if as_array("shuffle", "x", x)[0].ndim == 0:
             raise ArgumentError("shuffle: x has no dimensions; give an array that has an axis")
         copy(self.permutation(x, axis, stream=stream), out=x, stream=stream)
@@ -484,17 +495,17 @@ class Generator:
         out: Any = None,
         stream: Any = None,
     ) -> Any:
-        """Slices of `a` along an axis, or integers of 0 … a − 1, drawn at random.
+        """Draw slices of `a` along an axis at random; for an int a, integers of 0 … a − 1.
 
         Parameters
         ----------
         a : array or int
         size : int or tuple of int, optional
         replace : bool
-            Whether one may be drawn several times.
+            Whether a slice may be drawn several times.
         p : sequence of float, optional
-            How likely each is, 1 in sum; it is read on the host, which waits for one that is on a GPU. Left out: all
-            alike.
+            Probabilities, with the sum 1. They are read on the host, which waits for an array on a GPU. Default: equal
+            probabilities.
         axis : int
         out : array, optional
         stream : stream, optional
@@ -502,7 +513,7 @@ class Generator:
         Returns
         -------
         array
-            Where `a` is an int: of int64.
+            The drawn slices. For an int `a`: integers, int64.
 
         Raises
         ------
@@ -510,8 +521,8 @@ class Generator:
 
         Notes
         -----
-        Without `replace` they come in random order; with `p` one after the other by the weights that are left, by the
-        order of exponential numbers over the weights (Efraimidis and Spirakis, 2006).
+        Without `replace` the slices come in random order. With `p` each slice is drawn by the weights of the slices
+        that are left: the slices are sorted by exponential numbers over the weights (Efraimidis and Spirakis, 2006).
         """
         op = "choice"
         is_count = isinstance(a, int | np.integer) and not isinstance(a, bool)
@@ -522,9 +533,9 @@ class Generator:
             axis = axis_of(op, axis, array.ndim)
             count = array.shape[axis]
         shape = _shape(op, size)
-        wanted = prod(shape)
-        if count == 0 and wanted:
-            raise ArgumentError(f"{op}: a is empty, and {wanted} are to be drawn of it")
+        number = prod(shape)
+        if count == 0 and number:
+            raise ArgumentError(f"{op}: a is empty, and {number} are to be drawn of it")
         weights = None if p is None else _weights(op, place, p, count)
         if array is None:
             _check_out(op, place, out, shape, _INT64, "no")
@@ -534,9 +545,9 @@ class Generator:
             indices = self._chosen(op, place, shape, weights, count)
         else:
             most = count if weights is None else int(np.count_nonzero(weights))
-            if wanted > most:
-                raise ArgumentError(f"{op}: {wanted} are to be drawn of {most} without replace")
-            indices = self._order(op, place, count, weights)[:wanted].reshape(shape)
+            if number > most:
+                raise ArgumentError(f"{op}: {number} are to be drawn of {most} without replace")
+            indices = self._order(op, place, count, weights)[:number].reshape(shape)
         if array is not None:
             return take(array, indices, axis, out=out, stream=place.stream)
         return indices if out is None else copy(indices, out=out, stream=place.stream)
@@ -546,33 +557,36 @@ class Generator:
     def _filled(
         self, op: str, how: tuple[Any, ...], size: Any, dtype: Any, out: Any, stream: Any, default: np.dtype = _FLOAT64
     ) -> Any:
-        """A result of a distribution; `how`: what makes its `Fill` of `op`, a dtype, and what follows."""
+        """Return the result of a distribution.
+
+        `how` is the function that makes the `Fill` of an op and a dtype, and its further arguments.
+        """
         place = _place(op, stream, out)
         own = None if out is None else as_array(op, "out", out)[0]
         shape = own.shape if own is not None and size is None else _shape(op, size)
-        kind = as_dtype(op, dtype) if dtype is not None else default if own is None else own.dtype
-        fill = how[0](op, kind, *how[1:])
+        result_dtype = as_dtype(op, dtype) if dtype is not None else default if own is None else own.dtype
+        fill = how[0](op, result_dtype, *how[1:])
         if own is None:
-            return self._run(place, fill, place.empty(shape, kind))
-        to = target(op, place, own, shape, kind, casting="no", contiguous=True)
+            return self._run(place, fill, place.empty(shape, result_dtype))
+        to = target(op, place, own, shape, result_dtype, casting="no", contiguous=True)
         self._run(place, fill, to.written)
         delivered(place, to)
         return out
 
     def _run(self, place: ArrayPlace, how: Fill, result: Any, *arrays: Any) -> Any:
         count = how.positions(result.size)
-        how.run(place, result, (self._keys, self._number, self._taken(count)), _sources(count), *arrays)
+        how.run(place, result, (self._keys, self._number, self._reserve(count)), _sources(count), *arrays)
         return result
 
-    def _taken(self, count: int) -> int:
-        """The first of so many positions, which nobody else is given."""
+    def _reserve(self, count: int) -> int:
+        """Reserve `count` positions of the stream and return the first."""
         with self._lock:
             position = self._position
             self._position = (position + count) % _POSITIONS
         return position
 
     def _chosen(self, op: str, place: ArrayPlace, shape: tuple[int, ...], weights: Any, count: int) -> Any:
-        """Indices below `count`, each anew."""
+        """Return indices below `count`, drawn independently."""
         result = place.empty(shape, _INT64)
         if weights is None:
             return self._run(place, integers(op, _INT64, 0, max(count, 1) - 1), result)
@@ -581,7 +595,7 @@ class Generator:
         return self._run(place, chosen(), result, place.upload(edges), count)
 
     def _order(self, op: str, place: ArrayPlace, count: int, weights: Any = None, out: Any = None) -> Any:
-        """The indices below `count` in a random order, int64."""
+        """Return the indices below `count` in a random order, int64."""
         if weights is None and count > LONGEST_ROW:
             # Half of the bytes that wide keys have, which would be sorted twice as often.
             keys = self._run(place, integers(op, _UINT32, 0, 2**32 - 1), place.empty((count,), _UINT32))
@@ -603,8 +617,8 @@ class Generator:
 
 @functools.lru_cache(1024)
 def _sources(count: int) -> tuple[Source, ...]:
-    """Where a method that is called again has keys, stream number and the next position from."""
-    return "self._keys", "self._number", Drawn("self._position", f"self._taken({count})")
+    """Return where a replayed method gets keys, stream number and the next position from."""
+    return "self._keys", "self._number", Drawn("self._position", f"self._reserve({count})")
 
 
 def _place(op: str, stream: Any, out: Any) -> ArrayPlace:
@@ -614,7 +628,7 @@ def _place(op: str, stream: Any, out: Any) -> ArrayPlace:
 def _check_out(
     op: str, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype, casting: Casting = "same_kind"
 ) -> None:
-    """Raise, before numbers are drawn, where an `out` does not take a result of `shape` and `dtype`."""
+    """Raise, before numbers are drawn, if `out` does not fit a result of `shape` and `dtype`."""
     if out is not None:
         checked_output(op, place, out, shape, dtype, casting)
 
@@ -623,7 +637,7 @@ def _shape(op: str, size: Any) -> tuple[int, ...]:
     if size is None:
         return ()
     sizes: Sequence[Any] = size if isinstance(size, tuple | list) else (size,)
-    shape = tuple(whole(f"{op}: size", each) for each in sizes)
+    shape = tuple(whole(f"{op}: size", extent) for extent in sizes)
     if prod(shape) >= 2**62 or len(shape) > _MOST_DIMENSIONS:
         raise ArgumentError(f"{op}: size {shortened(size)} is that of no array")
     return shape
@@ -646,7 +660,7 @@ def _integer(op: str, name: str, value: Any) -> int:
 
 
 def _weights(op: str, place: ArrayPlace, p: Any, count: int) -> np.ndarray:
-    """`p` in host memory, checked as NumPy does."""
+    """Return `p` in host memory, checked as in NumPy."""
     try:
         there, on_host = as_array(op, "p", np.asarray(p) if isinstance(p, Sequence) else p)
         weights = np.array(there if on_host else place.download(there), np.float64)

@@ -1,1 +1,1 @@
-"""Streams and devices: which there are, who watches them, and the order between them."""
+"""Streams and devices: their limits and captures, observers of their work, and the order between streams."""

@@ -1,12 +1,14 @@
-"""Vector clocks: what must be done before memory may be read or written, over any number of streams. No CUDA here.
+"""Vector clocks: they compute which work must be done before memory is read or written, over any number of streams.
+
+No CUDA calls.
 
 Each use of memory on a stream has a count, one more than the use before it there. A stream's clock holds, for each
-other stream, the count up to which everything there comes before whatever the stream is given next. Memory is a line
-of segments, each with its last write and the reads since then, one a stream; a segment is cut where a range begins or
-ends inside it. So a read waits for the last write, a write for the last write and the reads since, each only where it
-was on another stream and the clock does not hold it yet: Lamport's order, as Mattern's and Fidge's clocks tell it.
+other stream, the count up to which all work there precedes the stream's next work. Memory is a line of segments, each
+with its last write and the reads since then, one for each stream. A segment is cut where a range begins or ends inside
+it. A read waits for the last write. A write waits for the last write and the reads since then. There is no wait for the
+same stream, or for a use that the clock already holds. This is Lamport's order, by Mattern's and Fidge's clocks.
 
-`make_step` gives the function that finds and notes the common case in one go.
+`make_step` makes the function that computes and records the common case in one pass.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ COLD: Any = object()
 
 
 def many(used: Use, waits: bool) -> Any:
-    """The step where memory is cut, which a use may join."""
+    """Return `MANY`: the step for memory that is cut into several segments."""
     return MANY
 
 
@@ -32,16 +34,17 @@ _EMPTY: dict[Name, int] = {}
 def make_step(
     clocks: dict[Name, dict[Name, int]],
     counts: dict[Name, int],
-    done: dict[Name, int],
+    finished: dict[Name, int],
     stream: Name,
     written: tuple[Segment, ...],
     read: tuple[Segment, ...],
     warmth: int,
 ) -> Callable[[Use, bool], Any]:
-    """``step(used, waits)`` for a stream and some segments, none of which is cut; see `Clocks.step`.
+    """Return ``step(used, waits)`` for a stream and some segments, none of which is cut. See `Clocks.step`.
 
-    Loops over the segments. Code written out for each number of them took 0.1 µs less of a launch that waits for
-    another stream's, which takes 1.2 µs beside the driver's calls (CPython 3.11, one array; with four no less).
+    The function loops over the segments. Unrolled code for each number of segments saves 0.1 µs of a launch that waits
+    for another stream. Such a launch takes 1.2 µs beside the driver's calls. (CPython 3.11, one array. With four arrays
+    it saves nothing.)
     """
     segments = (*((segment, True) for segment in written), *((segment, False) for segment in read))
 
@@ -54,7 +57,7 @@ def make_step(
                 if former.spell is not None:
                     return MANY
                 other, count = former.stream, former.count
-                if other is not stream and count > clock.get(other, 0) and count > done.get(other, 0):
+                if other is not stream and count > clock.get(other, 0) and count > finished.get(other, 0):
                     if needed is None or (needed.stream is other and needed.count < count):
                         needed = former
                     elif needed.stream is not other:
@@ -66,19 +69,19 @@ def make_step(
                     if former.spell is not None:
                         return MANY
                     other, count = former.stream, former.count
-                    if other is not stream and count > clock.get(other, 0) and count > done.get(other, 0):
+                    if other is not stream and count > clock.get(other, 0) and count > finished.get(other, 0):
                         if needed is None or (needed.stream is other and needed.count < count):
                             needed = former
                         elif needed.stream is not other:
                             return MANY
-        found = COLD if needed is None else needed
+        result = COLD if needed is None else needed
         if needed is not None and waits:
             clock = clock.copy()
             clock[needed.stream] = needed.count
             before = needed.clock
             if len(before) > 1 or stream not in before:
                 for other, count in before.items():
-                    if other is not stream and count > clock.get(other, 0) and count > done.get(other, 0):
+                    if other is not stream and count > clock.get(other, 0) and count > finished.get(other, 0):
                         clock[other] = count
             clocks[stream] = clock
         used.event, used.clock = None, clock
@@ -89,20 +92,20 @@ def make_step(
                 segment.warmth = warmth
             elif segment.warmth:
                 segment.warmth -= 1
-                found = needed
+                result = needed
             if is_written:
                 segment.write = used
                 if reads:
                     segment.reads = {}
             else:
                 reads[stream] = used
-        return found
+        return result
 
     return step
 
 
 class Conflict(NamedTuple):
-    """An earlier use that must come first.
+    """An earlier use that must come before a new use.
 
     Attributes
     ----------
@@ -146,18 +149,20 @@ class Clocks(Segments):
         super().__init__()
         self._counts: dict[Name, int] = {}
         self.clocks: dict[Name, dict[Name, int]] = {}
-        self._done: dict[Name, int] = {}
+        self._finished: dict[Name, int] = {}
 
     def forget(self) -> None:
-        """Forget all memory of which every use is done (see `finish`)."""
+        """Forget all memory whose uses are all done (see `finish`)."""
         self.keep(segment for segment in self.segments if not self._is_over(segment))
 
     def _is_over(self, segment: Segment) -> bool:
         uses = [*segment.reads.values(), *([segment.write] if segment.write else [])]
-        return all(use.last <= self._done.get(use.stream, 0) for use in uses)
+        return all(use.last <= self._finished.get(use.stream, 0) for use in uses)
 
     def needed(self, stream: Name, touched: Touched) -> list[Use]:
-        """The fewest uses that `stream` must wait for before it may touch that.
+        """Return the fewest uses for which `stream` must wait before it may access the memory.
+
+        At most one for each stream, and none that another of them implies.
 
         One a stream at most, and none that another of them has before it.
         """
@@ -175,8 +180,8 @@ class Clocks(Segments):
         return self._latest(stream, others) if others else others
 
     def _latest(self, stream: Name, uses: list[Use]) -> list[Use]:
-        """Those of the uses that `stream` does not come after yet; the last of each stream, and none implied."""
-        clock, done = self.clocks.get(stream) or _EMPTY, self._done
+        """Return the uses that are not yet before `stream`: the last of each stream, and none that is implied."""
+        clock, finished = self.clocks.get(stream) or _EMPTY, self._finished
         latest: dict[Name, Use] = {}
         for use in uses:
             if use.spell is None:
@@ -187,7 +192,7 @@ class Clocks(Segments):
                 use = use.spell.end
                 last = use.count
             other = use.stream
-            if last <= clock.get(other, 0) or last <= done.get(other, 0):
+            if last <= clock.get(other, 0) or last <= finished.get(other, 0):
                 continue
             if other not in latest or latest[other].last < last:
                 latest[other] = use
@@ -200,27 +205,30 @@ class Clocks(Segments):
         ]
 
     def conflicts(self, stream: Name, touched: Touched) -> list[Conflict]:
-        """Every earlier use on another stream that must come before `stream` touches that, waited for or not."""
-        clock, found = self.clocks.get(stream) or {}, []
+        """Return every earlier use on another stream that must come before `stream`'s access, waited for or not."""
+        clock, result = self.clocks.get(stream) or {}, []
         for segment, written in [*((s, False) for s in touched.read), *((s, True) for s in touched.written)]:
             uses = [(segment.write, f"{'write' if written else 'read'} after write")] if segment.write else []
             if written:
                 uses += [(use, "write after read") for use in segment.reads.values()]
-            for use, kind in uses:
+            for use, access in uses:
                 if use.stream != stream:
-                    implied = use.last <= max(clock.get(use.stream, 0), self._done.get(use.stream, 0))
-                    found.append(Conflict(use, (segment.start, segment.stop), kind, implied))
-        return found
+                    implied = use.last <= max(clock.get(use.stream, 0), self._finished.get(use.stream, 0))
+                    result.append(Conflict(use, (segment.start, segment.stop), access, implied))
+        return result
 
     def is_before(self, use: Use, stream: Name) -> bool:
-        """Whether `use` comes before whatever `stream` is given from now on; before everything, for a new stream."""
+        """Return whether `use` comes before all future work of `stream`. True for a new stream."""
         if use.stream == stream:
             return True
         last = use.count if use.spell is None else use.last
-        return last <= max((self.clocks.get(stream) or _EMPTY).get(use.stream, 0), self._done.get(use.stream, 0))
+        return last <= max((self.clocks.get(stream) or _EMPTY).get(use.stream, 0), self._finished.get(use.stream, 0))
 
     def goes_on(self, stream: Name, touched: Touched) -> bool:
-        """Whether `stream` may repeat uses of all that: whoever else needs it ends them first. None of it is warm."""
+        """Return whether `stream` may repeat uses of the memory: other streams end them before they use it.
+
+        None of it is warm.
+        """
         for segment in touched.written:
             if segment.warmth or not _goes_on(segment.write, stream) or segment.reads.keys() - {stream}:
                 return False
@@ -230,7 +238,7 @@ class Clocks(Segments):
         return True
 
     def use(self, stream: Name, touched: Touched, note: Any = None) -> Use:
-        """Note that `stream` touches that now, whether or not what is needed was waited for."""
+        """Record that `stream` accesses the memory now, whether or not it waited for earlier uses."""
         self._counts[stream] = count = self._counts.get(stream, 0) + 1
         used = Use(stream, count, self.clocks.get(stream) or _EMPTY)
         if note is not None:
@@ -255,27 +263,27 @@ class Clocks(Segments):
         return used
 
     def step(self, stream: Name, touched: Touched, warmth: int) -> Callable[[Use, bool], Any]:
-        """`needed`, `wait`, `warm` and `use` in one, good while `version` is: ``step(used, waits)``.
+        """Return `needed`, `wait`, `warm` and `use` as one function ``step(used, waits)``, valid while `version` stays.
 
-        It notes `used` as the stream's use now and gives the one that must be waited for, noted as `waits` says; None
-        where there is none, `COLD` where `warm` would also tell of nothing. `MANY`, with nothing noted, where more may
-        be needed, or what may have been repeated.
+        It records `used` as the stream's present use. It returns the use for which the stream must wait, and records
+        the wait if `waits` is True. It returns None if there is no such use, `COLD` if additionally no memory is warm.
+        It returns `MANY` and records nothing if several uses may be needed, or uses may have been repeated.
 
-        One `Use` may be given again and again: it takes its own place, which nothing needs any more. Its event is None
-        then. Streams' names are told apart by identity here.
+        A `Use` may be passed again at each launch: it replaces itself. Its event is then None. Streams' names are
+        compared by identity here.
         """
-        found = touched.steps.get(stream)
-        if found is None:
+        entry = touched.steps.get(stream)
+        if entry is None:
             _, read, written, cut, steps = touched
-            given = self.clocks, self._counts, self._done, stream, written, read, warmth
-            found = steps[stream] = many if cut else make_step(*given)
-        return found
+            arguments = self.clocks, self._counts, self._finished, stream, written, read, warmth
+            entry = steps[stream] = many if cut else make_step(*arguments)
+        return entry
 
     def warm(self, stream: Name, touched: Touched, warmth: int) -> bool:
-        """Whether any of that memory is warm.
+        """Return whether any of the memory is warm.
 
-        What passes to `stream` from another is warm for the next uses, as many as `warmth` says; each that does not
-        cools it. Called before `use`.
+        Memory that moves to `stream` from another stream is warm for the next `warmth` uses. Each use without such a
+        move cools it by one. Call this before `use`.
         """
         is_warm = False
         for segments in touched[1:3]:
@@ -293,13 +301,13 @@ class Clocks(Segments):
         return is_warm
 
     def now(self, stream: Name) -> Use:
-        """All that `stream` was given so far, as one thing that can be waited for (an event recorded now)."""
+        """Return all work of `stream` so far as one use, for an event recorded now."""
         count = self._counts.get(stream, 0) + 1
         self._counts[stream] = count
         return Use(stream, count, self.clocks.get(stream) or _EMPTY)
 
     def postpone(self, use: Use) -> bool:
-        """`use` comes after all that its stream has now; whether it did not already."""
+        """Place `use` after all present work of its stream. Return whether it was earlier before."""
         try:
             if use.count == self._counts[use.stream]:
                 return False
@@ -309,28 +317,28 @@ class Clocks(Segments):
         return True
 
     def wait(self, stream: Name, use: Use) -> None:
-        """Whatever `stream` is given from now on comes after `use`, and after what comes before that."""
+        """Record that all future work of `stream` comes after `use`, and after all that precedes it."""
         # Clocks are never changed, only replaced: uses share them.
-        clock, done = {**(self.clocks.get(stream) or _EMPTY)}, self._done
+        clock, finished = {**(self.clocks.get(stream) or _EMPTY)}, self._finished
         for other, count in use.clock.items():
-            if other != stream and count > clock.get(other, 0) and count > done.get(other, 0):
+            if other != stream and count > clock.get(other, 0) and count > finished.get(other, 0):
                 clock[other] = count
         if use.count > clock.get(use.stream, 0):
             clock[use.stream] = use.count
         self.clocks[stream] = clock
 
     def finish(self, use: Use) -> None:
-        """`use` is done, as the host has seen, and all before it: nobody need wait for them any more."""
+        """Record that `use` and all work before it are done, as the host has seen: no stream waits for it any more."""
         for other, count in (*use.clock.items(), (use.stream, use.count)):
-            if count > self._done.get(other, 0):
-                self._done[other] = count
+            if count > self._finished.get(other, 0):
+                self._finished[other] = count
 
     def is_idle(self, stream: Name) -> bool:
-        """Whether all that `stream` was given is done, as far as `finish` was told."""
-        return self._counts.get(stream, 0) <= self._done.get(stream, 0)
+        """Return whether all work of `stream` is done, as far as `finish` has recorded it."""
+        return self._counts.get(stream, 0) <= self._finished.get(stream, 0)
 
     def drop(self, streams: Collection[Name]) -> None:
-        """Forget streams that are gone, all of whose work is done; `prune` takes them out of what others know."""
+        """Forget closed streams whose work is all done. `prune` removes them from other clocks."""
         gone = set(streams)
         for segment in self.segments:
             if segment.write is not None and segment.write.stream in gone:
@@ -340,14 +348,14 @@ class Clocks(Segments):
         self.keep([segment for segment in self.segments if segment.write is not None or segment.reads])
         self.version += 1  # whoever goes by a name that was dropped must ask again
         for stream in gone:
-            for known in (self._counts, self.clocks, self._done):
-                known.pop(stream, None)
+            for table in (self._counts, self.clocks, self._finished):
+                table.pop(stream, None)
 
     def prune(self, others: Iterable[Use] = ()) -> None:
-        """Take those streams out of all clocks of which no use is remembered, here or among `others`.
+        """Remove streams from all clocks if none of their uses is remembered, here or among `others`.
 
-        Nobody asks of them what comes before what. Without this, each of many streams would know of all before it.
-        Reads that come before a later one go too, for who waits for that one has waited for them.
+        Without this, each of many streams would hold the counts of all earlier streams. Reads that precede a later read
+        are removed, too: a wait for the later read includes them.
         """
         uses = list(others)
         for segment in self.segments:
@@ -358,33 +366,33 @@ class Clocks(Segments):
                 uses.append(segment.write)
         names = {use.stream for use in uses}
         pruned: dict[int, dict[Name, int]] = {}
-        kept = []  # so that no other clock has the identity of one of these
+        originals = []  # so that no other clock has the identity of one of these
 
         def prune(clock: Mapping[Name, int]) -> dict[Name, int]:
-            found = pruned.get(id(clock))
-            if found is None:
-                found = pruned[id(clock)] = {name: count for name, count in clock.items() if name in names}
-                kept.append(clock)
-            return found
+            entry = pruned.get(id(clock))
+            if entry is None:
+                entry = pruned[id(clock)] = {name: count for name, count in clock.items() if name in names}
+                originals.append(clock)
+            return entry
 
         for use in uses:
             use.clock = prune(use.clock)
         for stream, clock in list(self.clocks.items()):
-            if found := prune(clock):
-                self.clocks[stream] = found
+            if pruned_clock := prune(clock):
+                self.clocks[stream] = pruned_clock
             else:
                 del self.clocks[stream]
-        for stream in self._done.keys() - self._counts.keys():
-            del self._done[stream]
+        for stream in self._finished.keys() - self._counts.keys():
+            del self._finished[stream]
 
 
 def _last_reads(reads: dict[Name, Use]) -> dict[Name, Use]:
-    """Without most of those that come before others."""
-    found: list[Use] = []
+    """Return the reads without most of the reads that come before others."""
+    uses: list[Use] = []
     for use in reversed(reads.values()):
-        if not any(later.clock.get(use.stream, 0) >= use.last for later in found[:_FEW]):
-            found.append(use)
-    return {use.stream: use for use in reversed(found)}
+        if not any(later.clock.get(use.stream, 0) >= use.last for later in uses[:_FEW]):
+            uses.append(use)
+    return {use.stream: use for use in reversed(uses)}
 
 
 def _goes_on(use: Use | None, stream: Name) -> bool:

@@ -1,4 +1,4 @@
-"""The GPUs of this machine: whether there are any, their limits, and the guard against a forked child."""
+"""The GPUs of this machine: their number, their limits, and the guard against a forked child."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _thread = threading.local()
 
 
 class Limits(NamedTuple):
-    """What a device allows one launch, in threads, blocks and bytes."""
+    """Limits of a device for one launch, in threads, blocks and bytes."""
 
     name: str
     arch: str
@@ -34,7 +34,7 @@ class Limits(NamedTuple):
 
 @cache
 def device_count() -> int:
-    """Number of GPUs that the driver shows; 0 where there is no driver."""
+    """Return the number of GPUs that the driver shows; 0 without a driver."""
     from cuda.bindings import driver
 
     try:
@@ -49,12 +49,12 @@ def device_count() -> int:
 
 
 def has_gpu() -> bool:
-    """Whether a CUDA driver and at least one GPU are here."""
+    """Return whether a CUDA driver and at least one GPU are here."""
     return device_count() > 0
 
 
 def require_gpu() -> None:
-    """Raise where no GPU can be used by this process.
+    """Raise if this process cannot use a GPU.
 
     Raises
     ------
@@ -80,12 +80,12 @@ def _watch_forks() -> None:
 
 
 def is_forked() -> bool:
-    """Whether this process is the forked child of one that used the GPU."""
+    """Return whether this process is the forked child of a process that used the GPU."""
     return _forked.is_set()
 
 
 def current_device() -> Device:
-    """cuda.core's current device, made current (its primary context) where none was."""
+    """Return cuda.core's current device. It becomes current (its primary context) if none was."""
     require_gpu()
     from cuda.core import Device
 
@@ -96,7 +96,7 @@ def current_device() -> Device:
 
 @cache
 def limits(device_id: int) -> Limits:
-    """The launch limits of a device."""
+    """Return the launch limits of a device."""
     from cuda.core import Device
 
     device = Device(device_id)
@@ -116,7 +116,7 @@ def limits(device_id: int) -> Limits:
 
 
 def make_current(device_id: int | None = None) -> bool:
-    """Give this thread a current context where it has none; whether it had none.
+    """Give this thread a current context if it has none. Return whether it had none.
 
     Launches need none, but on the default stream; events, and what streams say of themselves, do.
 
@@ -139,7 +139,7 @@ def make_current(device_id: int | None = None) -> bool:
 
 
 def on_device(device_id: int) -> contextlib.AbstractContextManager[None]:
-    """Make a device current in this thread, where there are several; the former one comes back after."""
+    """Make a device current in this thread for a ``with`` block, if there are several devices."""
     make_current(device_id)
     return contextlib.nullcontext() if device_count() < 2 else _switched(device_id)
 

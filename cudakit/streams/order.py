@@ -1,18 +1,18 @@
-"""The order between streams that touch the same memory, and what is held until work is done.
+"""The order between streams that access the same memory, and objects kept alive until work is done.
 
-While the process has launched on one stream only, and CuPy and torch work on that stream too, launches are in order by
-themselves: nothing is recorded and nothing waits. From the second stream on, `Clocks` tells what a launch must wait
-for. Three things make that exact and cheap:
+While the process launches on one stream only, and CuPy and torch work on that stream, too, launches are in order
+without help: nothing is recorded and nothing waits. From the second stream on, `Clocks` computes which work a launch
+must wait for. Three rules make this exact and cheap:
 
-- Memory that has passed from stream to stream is warm for its next uses: an event is recorded right after each, so
-  that the next stream waits for that and no more. An event that is done goes back to be used again.
-- What touches cold memory only may be repeated without asking (`settle`), until another stream needs that memory: then
-  the spell is over, and an event recorded at its end is what is waited for.
-- Arguments of warm uses, and of those after work of CuPy or torch on another stream, are held until they are done, so
-  that no allocator hands the memory out again too early.
+- Memory that has moved from stream to stream is warm for its next uses. An event is recorded right after each use, so
+  that the next stream waits for this use and no more. A finished event is reused.
+- A launch that accesses cold memory only may be replayed without the order (`settle`), until another stream needs the
+  memory. Then the spell ends, and the other stream waits for an event recorded at its end.
+- Arguments are kept alive until their use is done, so that no allocator reuses the memory too early. This holds for
+  warm uses, and for uses after work of CuPy or torch on another stream.
 
-`Tracks` has the streams, their events and what is held. `Order` puts the waits in. `Repeat` is a launch that comes
-again on one of several streams, with the waits that it needs and no other look.
+`Tracks` has the streams, their events and the objects kept alive. `Order` adds the waits. `Repeat` is a replayed launch
+on one of several streams, with the waits that it needs and no other check.
 """
 
 from __future__ import annotations
@@ -50,24 +50,24 @@ DUE: Any = object()
 
 
 class FastPath(Protocol):
-    """Something that skips the ordering while nothing moves between streams, and must stop when something does."""
+    """A replay that skips the order while no memory moves between streams, and must stop when it does."""
 
     def unsettle(self) -> None:
-        """Forget what needed no ordering."""
+        """Stop skipping the order."""
 
 
 class Reporter(Protocol):
-    """Is told of all dependencies; see `cudakit.profile.hazards`."""
+    """An observer of all dependencies between streams. See `cudakit.profile.hazards`."""
 
     def see(
         self, stream: Any, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> Any:
-        """`stream`, by its name in the clocks, is about to touch that; what this returns is the note of the use."""
+        """Observe that `stream` is about to access the memory. Return the note of the use."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Track:
-    """What the order knows of a stream; `Clocks` has it for the stream's name.
+    """State of a stream in the order. `Clocks` has the rest, under the stream's name.
 
     Attributes
     ----------
@@ -80,12 +80,13 @@ class Track:
     repeated : dict
         Uses that move on at each launch (see `repeating`), each with what is kept until it is done.
     settled : set of FastPath
-        Those that have settled in the spell.
+        Replays that have settled in the spell.
     spell : Spell or None
+        Present spell of the stream.
     capture : Captured or None
-        Where the stream is being captured.
+        Capture of the stream, if it is captured.
     unmarked : list
-        What launches were given that others captured, without an event: kept with the stream's next one.
+        Arguments of launches in other programs' captures, without an event: kept until the stream's next event.
     """
 
     core: Stream
@@ -102,7 +103,7 @@ class Track:
 
 @dataclass(eq=False)
 class Captured:
-    """What was put on a stream while it was captured: for the order of the graph's launches.
+    """Work put on a stream while it was captured, for the order of the graph's launches.
 
     Attributes
     ----------
@@ -121,23 +122,24 @@ class Captured:
 
 
 class Tracks:
-    """All streams that were launched on, and the waits between them.
+    """All streams with launches, and the waits between them.
 
     Attributes
     ----------
     lock : threading.RLock
-        Held from the waits of a piece of work until it is on its stream, where other threads must not come between.
+        Lock held from the waits of a piece of work until the work is on its stream, against other threads.
     single : bool
         Whether all launches so far were on one stream.
     clocks : Clocks
+        Clocks of all streams.
     by_handle, loose : dict of int to Track
-        Those that were launched on, and those that hold things without it, by the driver's number.
+        Streams with launches, and streams without launches that keep objects alive, by the driver's number.
     origin : Use or None
-        What a stream comes after that launches for the first time.
+        Use that precedes the first launch of a new stream.
     fast_paths : WeakSet of FastPath
-        Those that must be told when they may not skip the order any more.
+        Replays to notify when they may no longer skip the order.
     captures : int
-        How many captures are open.
+        Number of open captures.
     """
 
     def __init__(self) -> None:
@@ -155,7 +157,7 @@ class Tracks:
         self._most = _MANY
 
     def unsettle(self) -> None:
-        """Nobody may skip the order; each settles again at its next launch that needs nothing."""
+        """Stop all replays that skip the order. Each settles again at its next launch that needs no wait."""
         with self.lock:
             for track in self.by_handle.values():
                 if track.spell is not None:
@@ -164,7 +166,7 @@ class Tracks:
                 path.unsettle()
 
     def wait(self, track: Track, use: Use) -> None:
-        """Make a stream wait for a use on another one."""
+        """Make a stream wait for a use on another stream."""
         if use.spell is not None:
             use = self._end_spell(use.stream)  # type: ignore[arg-type]
         elif use.event is None or use.event is DUE:
@@ -187,7 +189,7 @@ class Tracks:
         self.clocks.wait(track, use)
 
     def wait_on_host(self, track: Track, touched: Touched) -> None:
-        """Where a stream cannot wait, as in a capture that others began: let the host do it, since it is noted."""
+        """Wait on the host instead of a stream that cannot wait, for example in another program's capture."""
         for other in self.by_handle.values():
             if other is track or other.capture is not None or other.core.is_closed:
                 continue
@@ -199,7 +201,7 @@ class Tracks:
                 self.clocks.finish(self.clocks.now(other))
 
     def wait_for_foreign(self, track: Track, handle: int) -> None:
-        """Wait for all that a stream was given, some of it unseen."""
+        """Wait for all work of a stream, some of it unseen."""
         source = self.by_handle.get(handle)
         if source is None or source.core.is_closed:
             streams.wait_for(track.core, streams.of_handle(handle))
@@ -207,7 +209,10 @@ class Tracks:
             self.wait_until(track, self.mark(source))
 
     def mark(self, track: Track) -> Use:
-        """All that a stream was given so far, with an event; without one where it is done, `DUE` where none can be."""
+        """Return all work of a stream so far as a use with an event.
+
+        There is no event if the work is done, and `DUE` if none can be recorded.
+        """
         if track.capture is not None:
             return track.capture.begun
         use = self.clocks.now(track)
@@ -238,7 +243,7 @@ class Tracks:
         track.held.append((use, things))
 
     def look(self, track: Track) -> None:
-        """Drop what is done on a stream, at times on all."""
+        """Release what is kept for finished work of a stream, at times of all streams."""
         self._looks += 1
         if self._looks % _LOOK_AROUND == 0:
             self.release()
@@ -246,7 +251,7 @@ class Tracks:
             self._release(track)
 
     def release(self) -> None:
-        """Drop what is held for work that is done."""
+        """Release what is kept for finished work."""
         with self.lock:
             if self.captures:
                 return  # a query of an event would spoil the capture
@@ -254,14 +259,17 @@ class Tracks:
                 self._release(track)
 
     def _release(self, track: Track) -> None:
-        """Drop what is done; few questions, since what comes before something that is done is done."""
+        """Release what is kept for finished work of a stream.
+
+        Few events are queried: work before a finished event is finished.
+        """
         if not track.core.is_closed and streams.is_captured(track.handle):
             return  # by others, whose capture a question would break off
-        held, last = track.held, None
-        for count in (len(held), len(held) // 2, 1):
-            while 0 < count <= len(held) and held[count - 1][0].event.is_done:
+        holdings, last = track.held, None
+        for count in (len(holdings), len(holdings) // 2, 1):
+            while 0 < count <= len(holdings) and holdings[count - 1][0].event.is_done:
                 for _ in range(count):
-                    last = held.popleft()[0]
+                    last = holdings.popleft()[0]
                     track.idle.append(last.event)
         if last is not None:
             self.clocks.finish(last)
@@ -274,7 +282,7 @@ class Tracks:
                 del track.repeated[use]
 
     def _end_spell(self, track: Track) -> Use:
-        """Nothing on that stream is repeated unseen any more; what has been counts as of now."""
+        """End the spell of a stream: its replays stop, and their uses count as of now."""
         spell, track.spell = track.spell, None
         for path in list(track.settled):
             path.unsettle()
@@ -292,7 +300,7 @@ class Tracks:
         return Track(target.core, target.handle, target.device_id, self._idle.setdefault(target.device_id, []))
 
     def _appear(self, target: Known) -> Track:
-        """A stream launches for the first time: it comes after everything that was launched unrecorded."""
+        """Add a stream at its first launch. It comes after all launches that were not recorded."""
         former = self.by_handle.get(target.handle)
         if former is not None and not former.core.is_closed:
             former.core = target.core  # another object for the same stream
@@ -318,7 +326,7 @@ class Tracks:
         return track
 
     def _retire(self) -> None:
-        """Forget streams that have done all they were given, and may never be given more; else they appear again."""
+        """Forget streams whose work is done. They are added again if they get more."""
         self.release()
         idle = []
         for track in self.by_handle.values():
@@ -337,14 +345,14 @@ class Tracks:
         self._most = max(_MANY, 2 * len(self.by_handle))
 
     def let_all_wait(self, track: Track) -> None:
-        """Let all streams come after what one was given that was forgotten meanwhile."""
+        """Make all streams come after work that was forgotten meanwhile."""
         self.origin = self.mark(track)
         for other in self.by_handle.values():
             if not other.core.is_closed:
                 self.wait_until(other, self.origin)
 
     def _drop_closed(self) -> None:
-        """Wait on the host for what closed streams were given, and forget them."""
+        """Wait on the host for the work of closed streams, and forget them."""
         for device_id in {track.device_id for track in self._closed}:
             with devices.on_device(device_id):
                 devices.current_device().sync()
@@ -354,7 +362,7 @@ class Tracks:
         self._closed.clear()
 
     def forget(self) -> None:
-        """Where too much memory is remembered, forget what is done; wait on the host until enough of it is."""
+        """Forget finished work if too much memory is remembered. Waits on the host until enough is finished."""
         if len(self.clocks.segments) <= _MOST_SEGMENTS:
             return
         self.release()
@@ -370,25 +378,25 @@ class Tracks:
             self.clocks.forget()
 
     def after_fork(self) -> None:
-        """In a forked child: the parent's streams mean nothing, and no launch may skip the check for that."""
+        """Reset in a forked child: the parent's streams are invalid, and no launch may skip this check."""
         self.lock = threading.RLock()
         for path in list(self.fast_paths):
             path.unsettle()
 
 
 class Order(Tracks):
-    """What must come before a piece of work on a stream, over all streams of the process.
+    """The order of work over all streams of the process.
 
     Attributes
     ----------
     is_special : bool
         Whether anything is captured or reported.
     manual_blocks : int
-        How many `manual` blocks are open, in which the user orders the streams.
+        Number of open `manual` blocks, in which the user orders the streams.
     reporters : list of Reporter
-        Of `reporting` blocks that are open. Of work on a GPU the last is told.
+        Reporters of open `reporting` blocks. The last one gets the work on a GPU.
     warmth : int
-        After how many uses without a crossing memory is cold again.
+        Number of uses without a move between streams after which memory is cold.
     """
 
     def __init__(self) -> None:
@@ -403,11 +411,11 @@ class Order(Tracks):
     # ── who skips the order ──────────────────────────────────────────────────────────────────────────────────────
 
     def watch(self, path: FastPath) -> None:
-        """Tell `path` when it may not skip the order any more."""
+        """Notify `path` when it may no longer skip the order."""
         self.fast_paths.add(path)
 
     def settle(self, use: Use | None, path: FastPath) -> bool:
-        """Whether a launch that has just been put on its stream may be repeated unseen, until `path` is told.
+        """Return whether a launch just enqueued may be replayed without the order, until `path` is notified.
 
         Parameters
         ----------
@@ -428,7 +436,11 @@ class Order(Tracks):
         return True
 
     def goes_on(self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], path: FastPath) -> bool:
-        """Whether a stream repeats unseen what touches that memory: then `path` may too, until it is told.
+        """Return whether a stream already repeats uses of this memory unseen.
+
+        Then `path` may too, until it is notified.
+
+        Called with several streams, and the lock held.
 
         With several streams, and the lock held.
         """
@@ -443,7 +455,7 @@ class Order(Tracks):
     def before(
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int] = ()
     ) -> Use | None:
-        """Make a stream wait for whatever must come first, and note what it is given now.
+        """Make a stream wait for all work that must come first, and record its new use.
 
         Parameters
         ----------
@@ -452,13 +464,13 @@ class Order(Tracks):
         reads, writes : tuple of (int, int)
             Memory that is read, and that may be written (read or not).
         producers : sequence of int
-            Streams on which others, of whom nothing is known, may have made or used it: CuPy's and torch's current
-            streams, and those that arrays name.
+            Streams on which other libraries may have made or used the memory: the current streams of CuPy and torch,
+            and streams that the arrays name.
 
         Returns
         -------
         Use or None
-            For `after`; None where nothing need be noted.
+            Use for `after`. None if nothing needs to be recorded.
         """
         with self.lock:
             track = self.by_handle.get(target.handle)
@@ -480,7 +492,7 @@ class Order(Tracks):
     def _before_special(
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...], producers: Sequence[int]
     ) -> Use | None:
-        """The same, for a new stream, and while something is captured, reported or ordered by the user."""
+        """Do `before` for a new stream, and during captures, reports and `manual` blocks."""
         if self.captures and (capture := streams.current(target.core)) is not None:
             capture.join(target)  # it may have waited for a captured stream, and is one then
         track = self.of(target)
@@ -511,27 +523,27 @@ class Order(Tracks):
         return self.take(track, self.clocks.touch(reads, writes), foreign)
 
     def take(self, track: Track, touched: Touched, foreign: bool) -> Use:
-        """Wait for what must come first, and note the use; its event is `DUE` where one is to be recorded."""
+        """Wait for all work that must come first, and record the use. Its event is `DUE` if one is to be recorded."""
         clocks = self.clocks
         if self.manual_blocks:
             self._cross(track, clocks.needed(track, touched))
             used, is_warm = clocks.use(track, touched), False
         else:
             used = Use(track, 0, {})
-            found = clocks.step(track, touched, self.warmth)(used, True)
-            is_warm = found is not COLD
+            result = clocks.step(track, touched, self.warmth)(used, True)
+            is_warm = result is not COLD
             try:
-                if found is MANY:
+                if result is MANY:
                     needed = clocks.needed(track, touched)
                     for use in needed:
                         self.wait(track, use)
                     is_warm = clocks.warm(track, touched, self.warmth if needed else 0)
                     used = clocks.use(track, touched)
-                elif is_warm and found is not None:
-                    if found.event is None or found.event is DUE:
-                        self.wait(track, found)
+                elif is_warm and result is not None:
+                    if result.event is None or result.event is DUE:
+                        self.wait(track, result)
                     else:
-                        track.core.wait(found.event)
+                        track.core.wait(result.event)
             except Exception:
                 self.wait_on_host(track, touched)
                 raise
@@ -540,13 +552,13 @@ class Order(Tracks):
         return used
 
     def _cross(self, track: Track, needed: Sequence[Use]) -> None:
-        """Under `manual`, memory comes from streams that may go on with it unseen: see `_uncross`."""
+        """Record, under `manual`, that memory comes from streams that may continue to use it unseen. See `_uncross`."""
         unseen: list[Any] = [use.stream for use in needed if use.last == NEVER]
         if unseen:
             self._crossed.update(unseen, (track,))
 
     def _uncross(self) -> None:
-        """Let all streams come after those between which memory went to and fro unseen under `manual`."""
+        """Make all streams come after the streams between which memory moved unseen under `manual`."""
         if self.manual_blocks or self.captures or not self._crossed:
             return
         marks = [self.mark(track) for track in self._crossed]
@@ -561,18 +573,18 @@ class Order(Tracks):
     def repeatable(
         self, target: Known, reads: tuple[Range, ...], writes: tuple[Range, ...]
     ) -> tuple[Track, Touched] | None:
-        """What `repeating` takes of that; None where it may not be repeated so."""
+        """Return the arguments of `repeating` for this memory, or None if its use may not be repeated."""
         if self.is_special or self.single or streams.is_captured(target.handle):
             return None
         return self.of(target), self.clocks.touch(reads, writes)
 
     def source(self, handle: int) -> Stream:
-        """cuda.core's object for a stream on which there is unseen work."""
+        """Return cuda.core's object for a stream with unseen work."""
         track = self.by_handle.get(handle)
         return streams.of_handle(handle) if track is None or track.core.is_closed else track.core
 
     def after(self, use: Use | None, things: Any) -> None:
-        """The work is on its stream: record its event and hold `things` until then, where that is wanted."""
+        """Record the event of work that is on its stream, and keep `things` alive until then, if needed."""
         if use is None:
             return
         track: Any = use.stream
@@ -594,19 +606,19 @@ class Order(Tracks):
                 self.look(track)
 
     @contextlib.contextmanager
-    def around(self, given: Any, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> Iterator[None]:
-        """Put the block's work on a stream in order: copies, fills, work of other libraries.
+    def around(self, stream: Any, reads: Sequence[Any] = (), writes: Sequence[Any] = ()) -> Iterator[None]:
+        """Order the work that a ``with`` block puts on a stream: copies, fills, work of other libraries.
 
         Parameters
         ----------
-        given : stream
+        stream : stream
             A GPU's, where the block puts its work.
         reads, writes : sequence of arrays
             What it reads, and what it may write: CuPy or NumPy arrays, torch tensors, buffers, or ranges of addresses
             ``(first, after the last)``. They are held until the work is done, where another stream has to do with
             them.
         """
-        target = known(given)
+        target = known(stream)
         devices.make_current(target.device_id)
         arrays = (*reads, *writes)
         use = self.before(
@@ -621,7 +633,7 @@ class Order(Tracks):
     # ── what streams were given, whatever it was ─────────────────────────────────────────────────────────────────
 
     def join(self, core: Stream, source: Stream, wait: bool = True) -> None:
-        """Make `core` come after all that `source` was given so far; without `wait`, only note that it does."""
+        """Make `core` come after all present work of `source`. With ``wait=False`` only record that it does."""
         with self.lock:
             track, other = self.by_handle.get(handle_of(core)), self.by_handle.get(handle_of(source))
             # What waits for a captured stream is captured too, by the driver.
@@ -635,7 +647,7 @@ class Order(Tracks):
                 self.clocks.wait(track, self.clocks.now(other))
 
     def hold(self, core: Stream, things: Any) -> None:
-        """Keep `things` alive until what was put on `core` so far is done."""
+        """Keep `things` alive until the present work of `core` is done."""
         with self.lock:
             handle = handle_of(core)
             track = self.by_handle.get(handle) or self.loose.get(handle)
@@ -648,10 +660,10 @@ class Order(Tracks):
             self.record(self.clocks.now(track), things)
             self.release()
 
-    def hand_over(self, given: Any, still: Callable[[Any], Any]) -> None:
-        """Hold no more than `still` gives of the arguments that are held on a stream: another keeps their memory."""
+    def hand_over(self, stream: Any, still: Callable[[Any], Any]) -> None:
+        """Keep only what `still` returns of the arguments kept for a stream: another owner keeps their memory."""
         with self.lock:
-            track = self.by_handle.get(known(given).handle)
+            track = self.by_handle.get(known(stream).handle)
             if track is None or track.capture is not None:
                 return
             for k, (use, things) in enumerate(track.held):
@@ -662,15 +674,15 @@ class Order(Tracks):
                     track.repeated[use] = still(things)
 
     @contextlib.contextmanager
-    def capturing(self, given: Any, begun: bool = False) -> Iterator[Captured]:
-        """Let what is put on a stream inside the block go into a graph: nothing waits, is recorded or is held.
+    def capturing(self, stream: Any, begun: bool = False) -> Iterator[Captured]:
+        """Capture the work that a ``with`` block puts on a stream: nothing waits, is recorded or is kept.
 
         Enter it before the capture begins: the stream waits for all that other streams were given, once. What other
         streams need of this one meanwhile is what it was given before.
 
         Parameters
         ----------
-        given : stream
+        stream : stream
         begun : bool
             Whether others have begun the capture, and seen to it that it comes after what it needs: nothing waits.
 
@@ -679,7 +691,7 @@ class Order(Tracks):
         Captured
             What the graph touches and must keep: for `around` at each of its launches.
         """
-        target = known(given)
+        target = known(stream)
         with self.lock:
             track = self.by_handle.get(target.handle)
             within = begun or bool(self.captures)
@@ -713,7 +725,7 @@ class Order(Tracks):
 
     @contextlib.contextmanager
     def manual(self) -> Iterator[None]:
-        """Put in no waits inside the block: the user orders the streams, in all threads."""
+        """Add no waits inside a ``with`` block: the user orders the streams, in all threads."""
         with self.lock:
             self.manual_blocks += 1
         try:
@@ -728,7 +740,10 @@ class Order(Tracks):
 
     @contextlib.contextmanager
     def reporting(self, reporter: Reporter) -> Iterator[None]:
-        """Tell `reporter` of all dependencies inside the block, but where a later one begins, which is told then."""
+        """Report all dependencies inside a ``with`` block to `reporter`.
+
+        A later block that is open gets them instead.
+        """
         with self.lock:
             self.reporters.append(reporter)
             self._change()
@@ -747,9 +762,9 @@ class Order(Tracks):
     def _change(self) -> None:
         self.is_special = bool(self.captures or self.reporters)
 
-    def see_unordered(self, given: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
-        """Tell the reporter of work that is put on a stream past the order, and note it; for `after`."""
-        target = known(given)
+    def see_unordered(self, stream: Any, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Use | None:
+        """Report work that is put on a stream past the order, and record it. Return the use for `after`."""
+        target = known(stream)
         with self.lock:
             track = self.of(target)
             if self._reporter is None or track.capture is not None:
@@ -765,7 +780,7 @@ process.in_child(_order.after_fork)
 
 
 def order() -> Order:
-    """The process's order between streams."""
+    """Return the process's order between streams."""
     return _order
 
 
@@ -774,22 +789,22 @@ _REPEATS = 64
 
 
 class Repeat(NamedTuple):
-    """One shape with the same arrays, on one stream and configuration; see `repeating`.
+    """A launch with the same arrays on one stream and configuration. See `repeating`.
 
     Attributes
     ----------
     launch : callable
-        ``launch(*values)``
+        ``launch(*values)``: the launch alone.
     look : callable
-        What launches where all must be looked at anew: ``look(values, arguments)``.
+        ``look(values, arguments)``: the launch with all checks, when the order has changed.
     cool : callable
-        Told when nothing needs to be waited for or recorded any more.
+        Called when nothing needs a wait or a record any more.
     track : Track
-        What the order knows of the stream.
+        State of the stream in the order.
     touched : Touched
-        The arrays' memory.
+        Memory of the arrays.
     foreign : tuple of int
-        Streams that are waited for each time: CuPy's and torch's current ones, where they are others.
+        Streams to wait for at each launch: current streams of CuPy and torch, if they are other streams.
     """
 
     launch: Callable[..., None]
@@ -801,14 +816,14 @@ class Repeat(NamedTuple):
 
 
 def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence[Any]], None]:
-    """``again(values, arguments)``: `Order.before`, launch and `Order.after` of what was launched before.
+    """Return ``again(values, arguments)``: `Order.before`, the launch and `Order.after` of an earlier launch.
 
     It needs one `Use` and one event: each launch touches the same segments, and takes the place of the last there.
     """
     launch, look, cool, track, touched, foreign = repeat
     # Acquired and released by hand, which costs half of what a `with` does.
     acquire, release, clocks, version = order.lock.acquire, order.lock.release, order.clocks, touched.version
-    wait, record, repeated, held = track.core.wait, track.core.record, track.repeated, track.held
+    wait, record, repeated, holdings = track.core.wait, track.core.record, track.repeated, track.held
     used, step, event = Use(track, 0, {}), clocks.step(track, touched, order.warmth), None
     sources = [(order.source(handle), track.core.record()) for handle in foreign]
 
@@ -830,7 +845,7 @@ def repeating(order: Order, repeat: Repeat) -> Callable[[Sequence[Any], Sequence
                         cool()
                         return
                     order.record(other, arguments)
-                    if not len(held) % LOOK:
+                    if not len(holdings) % LOOK:
                         order.look(track)
                     return
                 if needed is not None and needed is not COLD and not manual and needed.stream.handle not in foreign:

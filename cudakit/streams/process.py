@@ -1,4 +1,4 @@
-"""What belongs to a Python process: what a forked child has to do first, and functions made of text.
+"""Process-wide state: what a forked child resets, and functions made from source text.
 
 A lock that another thread held at the fork would stay locked for ever in the child.
 """
@@ -20,7 +20,7 @@ from cudakit import system
 
 
 def in_child(call: Callable[[], object]) -> None:
-    """Have `call` called in each process that is forked from this one, where the system can fork at all."""
+    """Call `call` in each process forked from this one, if the system can fork."""
     system.at_fork(after_in_child=call)
 
 
@@ -29,7 +29,7 @@ _locks: weakref.WeakKeyDictionary[Any, list[tuple[str, Callable[[], Any]]]] = we
 
 
 def renewed(owner: Any, name: str, make: Callable[[], Any]) -> Any:
-    """A lock for the attribute `name` of an object, which a forked child has anew."""
+    """Return a lock for the attribute `name` of an object. A forked child gets a new lock."""
     _locks.setdefault(owner, []).append((name, make))
     return make()
 
@@ -43,8 +43,8 @@ def _renew() -> None:
 in_child(_renew)
 
 
-def held(lock: contextlib.AbstractContextManager[object]) -> None:
-    """Have whoever forks hold a lock meanwhile: the fork waits until no other thread is in what it guards."""
+def hold_at_fork(lock: contextlib.AbstractContextManager[object]) -> None:
+    """Hold a lock during each fork: the fork waits until no other thread holds it."""
 
     def release() -> None:
         lock.__exit__(None, None, None)
@@ -53,7 +53,7 @@ def held(lock: contextlib.AbstractContextManager[object]) -> None:
 
 
 class Occupied:
-    """Whether a forked child has a library in which a thread of its parent was at the fork, with the library's locks.
+    """A library with locks, and whether a thread of the parent was inside it at the fork.
 
     Such a library may wait for ever in the child, and is left to a process of its own.
 
@@ -71,7 +71,7 @@ class Occupied:
 
     @contextlib.contextmanager
     def inside(self) -> Iterator[None]:
-        """A block in which this thread is in the library."""
+        """Mark this thread as inside the library for a ``with`` block."""
         thread = threading.get_ident()
         self._threads[thread] = self._threads.get(thread, 0) + 1
         try:
@@ -90,7 +90,7 @@ _numbers = count()
 
 
 def fill(template: str, depth: int = 0, **parts: str) -> str:
-    """A template's text with each part for its ``$name``, indented by `depth` times four spaces.
+    """Return a template's text with each part in place of its ``$name``, indented by `depth` times four spaces.
 
     Lines of a part are indented as the one that it stands in.
     """
@@ -102,7 +102,7 @@ def fill(template: str, depth: int = 0, **parts: str) -> str:
 
 
 def make_function(text: str, title: str, names: dict[str, Any]) -> FunctionType:
-    """The function that a text defines.
+    """Compile the source of a function.
 
     Parameters
     ----------
@@ -115,10 +115,10 @@ def make_function(text: str, title: str, names: dict[str, Any]) -> FunctionType:
     """
     file = f"<{title} {next(_numbers)}>"
     code = compile(text, file, "exec")
-    made: dict[str, Any] = {}
-    exec(code, names, made)
+    namespace: dict[str, Any] = {}
+    exec(code, names, namespace)
     function: FunctionType
-    (function,) = made.values()
+    (function,) = namespace.values()
     # An entry without a time is not compared with any file.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     weakref.finalize(function.__code__, linecache.cache.pop, file, None).atexit = False

@@ -1,11 +1,11 @@
-"""Memory as the order between streams sees it: a line of segments, each with the uses that later ones must come after.
+"""Memory as the order between streams sees it: a line of segments, each with the uses that later uses must follow.
 
-A segment is cut where a range begins or ends inside it, and made whole again where it is written as a whole.
+A segment is cut where a range begins or ends inside it. Its parts are joined again when all of it is written.
 
-`span_of` says where the memory of an array lies, `producers_of` which streams its library works on. A view is taken for
-the bytes from its first element to its last, with those of the gaps between. A raw address is taken for the whole of
-the driver's allocation that it points into. A kernel that goes beyond the array that it is given (around a view, say)
-touches memory that nobody is told of: give it the whole array.
+`span_of` returns the address range of an array, `producers_of` the streams on which its library works. A view counts
+as all bytes from its first element to its last, with the gaps between. A raw address counts as the whole allocation of
+the driver that contains it. If a kernel accesses memory outside its array (around a view, say), the order does not know
+of this memory. Pass the whole array to such a kernel.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _MOST_TOUCHED = 1024
 
 
 class Spell:
-    """A time in which a stream may repeat uses without saying so.
+    """A period in which a stream may repeat uses without recording them.
 
     Attributes
     ----------
     end : Use or None
-        The place in the stream's order where it was over, which is what must be waited for; None while it lasts.
+        Place in the stream's order where the spell ended. Other streams wait for it. None while the spell lasts.
     """
 
     __slots__ = ("end",)
@@ -48,21 +48,21 @@ class Spell:
 
 
 class Use:
-    """A place in a stream's order: one use of memory, or all that the stream was given until then.
+    """A place in a stream's order: one use of memory, or all work of the stream until then.
 
     Attributes
     ----------
     stream : hashable
     count : int
-        How many uses the stream had then, this one included.
+        Number of uses of the stream so far, this one included.
     clock : mapping
-        The stream's clock then: counts of other streams that come before.
+        Clock of the stream at this use: counts of other streams that precede it.
     note : object
-        Whatever the caller gave.
+        Note of the caller.
     event : object
-        What can be waited for; kept for the caller, who may set it.
+        Event to wait for, set by the caller.
     spell : Spell or None
-        Where the use may have been repeated since.
+        Spell in which the use may have been repeated since.
     """
 
     __slots__ = ("clock", "count", "event", "note", "spell", "stream")
@@ -77,7 +77,7 @@ class Use:
 
     @property
     def last(self) -> int:
-        """The count up to which the stream must be waited for; `NEVER` while the use goes on."""
+        """Count up to which a waiting stream waits for this stream; `NEVER` while the use goes on."""
         if self.spell is None:
             return self.count
         return NEVER if self.spell.end is None else self.spell.end.count
@@ -109,7 +109,7 @@ class Segment:
 
 
 class Touched(NamedTuple):
-    """The segments of some ranges; good while `Segments.version` is `version`.
+    """The segments of some ranges, valid while `Segments.version` is `version`.
 
     Attributes
     ----------
@@ -130,7 +130,7 @@ class Touched(NamedTuple):
 
 
 class Segments:
-    """All memory that was touched and is remembered.
+    """All memory that was accessed and is remembered.
 
     Attributes
     ----------
@@ -147,17 +147,19 @@ class Segments:
         self._touched: dict[tuple[tuple[Range, ...], tuple[Range, ...]], Touched] = {}
 
     def touch(self, reads: Iterable[Range] = (), writes: Iterable[Range] = ()) -> Touched:
-        """The segments of what is read and of what is written (read or not); empty ranges are left out.
+        """Return the segments of ranges that are read and ranges that are written (read or not).
+
+        Empty ranges are ignored.
 
         Segments begin and end where the ranges do: all that were cut are in the answer whole.
         """
         key = (tuple(reads), tuple(writes))
-        found = self._touched.get(key)
-        if found is None or found.version != self.version:
+        entry = self._touched.get(key)
+        if entry is None or entry.version != self.version:
             if len(self._touched) >= _MOST_TOUCHED:
                 self._touched.clear()
-            found = self._touched[key] = self._touch(*key)
-        return found
+            entry = self._touched[key] = self._touch(*key)
+        return entry
 
     def _touch(self, reads: tuple[Range, ...], writes: tuple[Range, ...]) -> Touched:
         covers: list[tuple[Segment, ...]] = []
@@ -173,7 +175,7 @@ class Segments:
         return Touched(self.version, tuple(read), tuple(written), tuple([c for c in covered if len(c) > 1]), {})
 
     def _bounded(self, start: int, stop: int) -> tuple[Segment, ...]:
-        """The segments of a range, none of which goes beyond it, with new ones where there were none."""
+        """Return the segments of a range, none of which exceeds it. New segments fill its gaps."""
         if start >= stop:
             return ()
         starts, segments = self._starts, self.segments
@@ -192,7 +194,7 @@ class Segments:
         return tuple(segments[first:position])
 
     def _cut(self, position: int, address: int) -> None:
-        """Make two of the segment that has `address` inside it."""
+        """Cut the segment that contains `address` in two."""
         first = self.segments[position]
         second = Segment(address, first.stop)
         second.write, second.reads, second.warmth = first.write, dict(first.reads), first.warmth
@@ -202,7 +204,7 @@ class Segments:
         self.version += 1
 
     def _join(self, pieces: tuple[Segment, ...]) -> None:
-        """Make one of what was just written as one, so that memory cut once does not stay cut."""
+        """Join segments that were just written as one, so that memory does not stay cut."""
         first, last = pieces[0], pieces[-1]
         start, stop = bisect_left(self._starts, first.start), bisect_left(self._starts, last.start)
         if self.segments[start : stop + 1] != list(pieces):
@@ -212,15 +214,15 @@ class Segments:
         self.version += 1
 
     def forget_range(self, start: int, stop: int) -> None:
-        """Forget memory that is gone; new arrays may be there."""
+        """Forget freed memory: new arrays may be there."""
         if gone := self._bounded(start, stop):
             first = bisect_left(self._starts, start)
             del self._starts[first : first + len(gone)], self.segments[first : first + len(gone)]
             self.version += 1
 
-    def keep(self, kept: Iterable[Segment]) -> None:
-        """Forget all other segments; those kept are given in their order."""
-        segments = list(kept)
+    def keep(self, remaining: Iterable[Segment]) -> None:
+        """Forget all segments but `remaining`, which are in their order."""
+        segments = list(remaining)
         if len(segments) < len(self.segments):
             self.segments = segments
             self._starts = [segment.start for segment in segments]
@@ -231,7 +233,7 @@ _NOTHING: Range = (0, 0)
 
 
 def span_of(array: Any) -> Range:
-    """First address of an array's memory, and the address after its last; `array` itself where it is such a range."""
+    """Return the first address of an array's memory, and the address after its last. A range is returned as it is."""
     if type(array) is tuple:
         return array
     if array is None:
@@ -251,7 +253,7 @@ def span_of(array: Any) -> Range:
 
 
 def cupy_span(array: Any) -> Range:
-    """Of a CuPy array."""
+    """Return the address range of a CuPy array."""
     start: int = array.data.ptr
     if array._c_contiguous:
         return start, start + array.nbytes
@@ -259,13 +261,13 @@ def cupy_span(array: Any) -> Range:
 
 
 def torch_span(tensor: Any) -> Range:
-    """Of a torch tensor."""
+    """Return the address range of a torch tensor."""
     start, size = tensor.data_ptr(), tensor.element_size()
     return _strided(start, tensor.shape, [step * size for step in tensor.stride()], size)
 
 
 def host_span(array: np.ndarray) -> Range:
-    """Of a NumPy array."""
+    """Return the address range of a NumPy array."""
     start: int = array.__array_interface__["data"][0]
     if array.flags.c_contiguous:
         return start, start + array.nbytes
@@ -273,20 +275,23 @@ def host_span(array: np.ndarray) -> Range:
 
 
 def _texture_span(source: Any) -> Range:
-    """Of what a texture is made of; an array of the driver's own layout has a number, and no address."""
+    """Return the address range of a texture's source.
+
+    An array in the driver's layout has a number instead of an address.
+    """
     start = int(source.handle)
     return start, start + getattr(source, "size", 1)
 
 
 def _cupy_texture_span(resource: Any) -> Range:
-    """Of what a texture of CuPy's is made of, likewise."""
+    """Return the address range of the source of CuPy's texture, as `_texture_span`."""
     if resource.arr is not None:
         return span_of(resource.arr)
     return (resource.cuArr.ptr, resource.cuArr.ptr + 1) if resource.cuArr is not None else _NOTHING
 
 
 def argument_span(argument: Argument) -> Range:
-    """Of anything else, as a kernel argument is described."""
+    """Return the address range of any other object that describes itself as a kernel argument."""
     start = argument.pointer
     if argument.family == "buffer":
         return start, start + argument.value.size
@@ -300,7 +305,7 @@ def argument_span(argument: Argument) -> Range:
 
 
 def allocation_of(address: int) -> Range:
-    """The driver's allocation that an address is in; the one byte where there is none."""
+    """Return the range of the driver's allocation that contains an address; one byte if there is none."""
     if not address:
         return _NOTHING
     from cuda.bindings import driver
@@ -310,7 +315,7 @@ def allocation_of(address: int) -> Range:
 
 
 def _strided(start: int, shape: Sequence[int], strides: Sequence[int], size: int) -> Range:
-    """From the lowest to the highest element of a view whose element 0 is at `start`; steps in bytes."""
+    """Return the range from the lowest to the highest element of a view with element 0 at `start`; steps in bytes."""
     first = last = start
     for extent, step in zip(shape, strides, strict=True):
         if extent == 0:
@@ -323,7 +328,7 @@ def _strided(start: int, shape: Sequence[int], strides: Sequence[int], size: int
 
 
 def named_producers(array: Any, handle: int) -> list[int]:
-    """Streams that the work on another library's array is on, as it says itself.
+    """Return the streams with work on another library's array, as the array reports them.
 
     With ``__cuda_array_interface__`` of version 3 it names one; with DLPack alone it makes the stream of the driver's
     number `handle` wait for it when it is asked for the array, which is done here.
@@ -332,21 +337,24 @@ def named_producers(array: Any, handle: int) -> list[int]:
         return []  # host memory
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
-        named = interface.get("stream")
-        return [] if named is None else [int(named)]
+        producer = interface.get("stream")
+        return [] if producer is None else [int(producer)]
     if hasattr(array, "__dlpack__"):
         array.__dlpack__(stream=handle)
     return []
 
 
 def producers_of(arrays: Iterable[Any], device_id: int, handle: int) -> list[int]:
-    """Streams that unseen work on the arrays may be on: the current ones of their libraries, and those they name."""
+    """Return streams that may have unseen work on the arrays.
+
+    They are the current streams of the arrays' libraries, and the streams that the arrays name.
+    """
     libraries: dict[str, None] = {}
-    found: list[int] = []
+    result: list[int] = []
     for array in arrays:
         library = type(array).__module__.partition(".")[0]
         if library in ("cupy", "torch") and library in sys.modules:
             libraries[library] = None
         elif type(array) is not tuple and not hasattr(array, "__array_interface__"):
-            found += named_producers(array, handle)
-    return current_streams(libraries, device_id) + found
+            result += named_producers(array, handle)
+    return current_streams(libraries, device_id) + result

@@ -1,4 +1,4 @@
-"""Streams of GPUs: what may be given as one, the objects that libraries have for them, and which are being captured.
+"""Streams of GPUs: accepted stream objects, their counterparts in other libraries, and captures.
 
 Nobody captures as a rule, and then the question costs a test of an empty dictionary. Of the emulator's streams
 `cudakit.places.Place.capture` knows it.
@@ -30,13 +30,13 @@ _MOST_KNOWN = 256
 
 
 def handle_of(stream: Stream) -> int:
-    """The driver's number of a stream, one for each stream."""
+    """Return the driver's number of a stream, unique among streams."""
     return int(stream.handle) or _LEGACY
 
 
 @dataclass(frozen=True)
 class Known:
-    """A stream that was given to a launch, with what each launch on it must know."""
+    """A stream given to a launch, with the data that each launch on it needs."""
 
     given: Any
     core: Stream
@@ -44,58 +44,61 @@ class Known:
     device_id: int
 
 
-def as_stream(given: Any) -> Stream:
-    """cuda.core's stream for `given`: one of its own, or any object with ``__cuda_stream__`` (CuPy, torch).
+def as_stream(stream: Any) -> Stream:
+    """Return cuda.core's stream for its own stream object or any object with ``__cuda_stream__`` (CuPy, torch).
 
     Raises
     ------
     ArgumentError
-        If `given` is not a stream.
+        If `stream` is not a stream.
     """
     from cuda.core import Stream
 
-    require_stream(given)
+    require_stream(stream)
     devices.require_gpu()
     devices.make_current()  # all that is asked of a stream from here on needs a context
-    return given if isinstance(given, Stream) else _objects.adopt(given)
+    return stream if isinstance(stream, Stream) else _objects.adopt(stream)
 
 
-def require_stream(given: Any) -> None:
-    """Raise where `given` is no stream of a GPU.
+def require_stream(stream: Any) -> None:
+    """Raise if `stream` is no stream of a GPU.
 
     Raises
     ------
     ArgumentError
     """
-    if not hasattr(given, "__cuda_stream__"):
+    if not hasattr(stream, "__cuda_stream__"):
         raise ArgumentError(
-            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(given).__name__}; a "
+            f"expected a stream (ck.stream(), a cuda.core, CuPy or torch stream), got {type(stream).__name__}; a "
             "kernel is called as kernel(stream, config, *arguments)"
         )
 
 
-def known(given: Any) -> Known:
-    """`given` as cuda.core's stream, with its number and device; looked up by identity after the first time."""
-    found = _known.get(id(given))
-    if found is None or found.given is not given or found.core.is_closed:
-        core = as_stream(given)
+def known(stream: Any) -> Known:
+    """Return the `Known` of a stream: cuda.core's stream, number and device.
+
+    Looked up by identity after the first time.
+    """
+    entry = _known.get(id(stream))
+    if entry is None or entry.given is not stream or entry.core.is_closed:
+        core = as_stream(stream)
         if core.is_closed:
             raise LaunchError("the stream was closed; give another, ck.stream()")
-        found = Known(given, core, handle_of(core), core.device.device_id)
+        entry = Known(stream, core, handle_of(core), core.device.device_id)
         if len(_known) >= _MOST_KNOWN:
             _known.clear()
-        _known[id(given)] = found
-    return found
+        _known[id(stream)] = entry
+    return entry
 
 
 def cupy_stream(core: Stream) -> contextlib.AbstractContextManager[Any]:
-    """A block in which CuPy works on a stream, and on the stream's device; good for several threads at a time."""
+    """Return a context manager in which CuPy works on a stream and its device, also in several threads."""
     stream: contextlib.AbstractContextManager[Any] = _objects.of_cupy(core)
     return stream if devices.device_count() < 2 else _OnDevice(core.device.device_id, stream)
 
 
 class _OnDevice:
-    """A block in which CuPy works on a device and on a stream of it."""
+    """A context manager in which CuPy works on a device and one of its streams."""
 
     def __init__(self, device_id: int, stream: contextlib.AbstractContextManager[Any]) -> None:
         self._device_id = device_id
@@ -116,9 +119,9 @@ class _OnDevice:
 
 
 def create(device: Device) -> Stream:
-    """A new stream of a device, whose `sync` raises `LaunchError` for what work on it has done."""
-    made: Stream = _checked()._init(device.create_stream())  # as foreign streams are adopted
-    return made
+    """Return a new stream of a device. Its `sync` raises `LaunchError` for failed work."""
+    stream: Stream = _checked()._init(device.create_stream())  # as foreign streams are adopted
+    return stream
 
 
 @functools.cache
@@ -129,7 +132,7 @@ def _checked() -> Any:
         """cuda.core's `Stream`, whose `sync` raises cudakit's errors."""
 
         def sync(self) -> None:
-            """Wait until all work that the stream was given is done.
+            """Wait until all work of the stream is done.
 
             Raises
             ------
@@ -151,7 +154,7 @@ def _checked() -> Any:
 
 
 def wait_for(core: Stream, source: Stream) -> None:
-    """Make `core` wait for what `source` has to do so far; they may be of two devices."""
+    """Make `core` wait for the present work of `source`. They may be on two devices."""
     if devices.device_count() < 2 or handle_of(source) in (_LEGACY, _PER_THREAD):
         core.wait(source)
         return
@@ -162,7 +165,7 @@ def wait_for(core: Stream, source: Stream) -> None:
 
 
 def timing_event(stream: Stream, event: Event | None = None) -> Event:
-    """Record an event that has a time; `event`, where one is given to be used again."""
+    """Record an event with a time; `event` is reused if it is not None."""
     return stream.record(event) if event is not None else stream.record(options=_timed())
 
 
@@ -174,7 +177,7 @@ def _timed() -> EventOptions:
 
 
 def of_handle(handle: int) -> Stream:
-    """cuda.core's object for a driver's number, which whoever gave it must keep alive."""
+    """Return cuda.core's object for a driver's number. The caller keeps the stream alive."""
     from cuda.core import LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, Stream
 
     if handle in (0, _LEGACY):
@@ -183,18 +186,18 @@ def of_handle(handle: int) -> Stream:
 
 
 def current_streams(libraries: Iterable[str], device_id: int) -> list[int]:
-    """Numbers of the streams on which the named libraries (``cupy``, ``torch``) work now, in this thread."""
-    found = []
+    """Return the numbers of the current streams of the named libraries (``cupy``, ``torch``) in this thread."""
+    result = []
     for library in libraries:
         if library == "cupy":
-            found.append(sys.modules["cupy"].cuda.get_current_stream().ptr or _LEGACY)
+            result.append(sys.modules["cupy"].cuda.get_current_stream().ptr or _LEGACY)
         else:
-            found.append(sys.modules["torch"]._C._cuda_getCurrentRawStream(device_id) or _LEGACY)
-    return found
+            result.append(sys.modules["torch"]._C._cuda_getCurrentRawStream(device_id) or _LEGACY)
+    return result
 
 
 class _Objects:
-    """The objects that cuda.core and CuPy have for each other's streams, made once while there are not very many."""
+    """The objects that cuda.core and CuPy have for each other's streams, cached up to a limit."""
 
     def __init__(self) -> None:
         self._lock = process.renewed(self, "_lock", threading.Lock)
@@ -202,34 +205,37 @@ class _Objects:
         self._cupy: dict[int, tuple[Stream, Any]] = {}
 
     def adopt(self, foreign: Any) -> Stream:
-        """cuda.core's stream of another library's stream object."""
+        """Return cuda.core's stream of another library's stream object."""
         handle = int(foreign.__cuda_stream__()[1]) or _LEGACY
         with self._lock:
-            known = self._adopted.get(handle)
-            if known is None or known[0] is not foreign:
+            entry = self._adopted.get(handle)
+            if entry is None or entry[0] is not foreign:
                 if handle in (_LEGACY, _PER_THREAD):
                     core = of_handle(handle)
                 else:
                     core = devices.current_device().create_stream(foreign)
                 if len(self._adopted) >= _MOST_KNOWN:
                     self._adopted.clear()
-                known = self._adopted[handle] = (foreign, core)
-            return known[1]
+                entry = self._adopted[handle] = (foreign, core)
+            return entry[1]
 
     def of_cupy(self, core: Stream) -> Any:
-        """CuPy's stream of a cuda.core stream, the same one each time, so that identity tells it is current."""
+        """Return CuPy's stream of a cuda.core stream.
+
+        It is always the same object, so that identity shows that it is current.
+        """
         import cupy
 
         handle = handle_of(core)
         with self._lock:
-            known = self._cupy.get(handle)
-            if known is None or known[0] is not core:
+            entry = self._cupy.get(handle)
+            if entry is None or entry[0] is not core:
                 null = handle == _LEGACY
-                made = cupy.cuda.Stream.null if null else cupy.cuda.Stream.from_external(core)
+                stream = cupy.cuda.Stream.null if null else cupy.cuda.Stream.from_external(core)
                 if len(self._cupy) >= _MOST_KNOWN:
                     self._cupy.clear()
-                known = self._cupy[handle] = (core, made)
-            return known[1]
+                entry = self._cupy[handle] = (core, stream)
+            return entry[1]
 
 
 _objects = _Objects()
@@ -237,19 +243,19 @@ _known: dict[int, Known] = {}
 
 
 class Capture(Protocol):
-    """What a capture does for those who put work on its streams."""
+    """Operations of a capture for code that puts work on its streams."""
 
     def kept_by(self, owner: object) -> dict[Any, Any]:
-        """What `owner` keeps for each stream between calls: of this graph alone, which may run beside others."""
+        """Return what `owner` keeps for each stream between calls, for this graph only."""
 
     def keep(self, thing: Any) -> None:
-        """Keep `thing` as long as the graph lives."""
+        """Keep `thing` alive as long as the graph lives."""
 
     def clear(self, array: Any) -> None:
-        """Zero a device array once, now: no part of the graph."""
+        """Zero a device array once, now, outside the graph."""
 
     def upload(self, array: np.ndarray) -> Any:
-        """A copy of a host array in device memory, made once, now: no part of the graph."""
+        """Return a copy of a host array in device memory, made once, now, outside the graph."""
 
 
 #: Open captures, by the driver's number.
@@ -257,17 +263,17 @@ _open: dict[int, Capture] = {}
 
 
 def is_any_open() -> bool:
-    """Whether cudakit captures anything now."""
+    """Return whether cudakit has an open capture."""
     return bool(_open)
 
 
 def current(stream: Any) -> Any | None:
-    """The capture that `stream` is a part of now, if cudakit began it."""
-    return found(stream)[0] if _open else None
+    """Return the capture that `stream` is a part of, if cudakit began it, or None."""
+    return capture_and_number(stream)[0] if _open else None
 
 
-def found(stream: Any) -> tuple[Any | None, int]:
-    """The capture that `stream` is a part of now, and the driver's number for it: bodies of loops have their own."""
+def capture_and_number(stream: Any) -> tuple[Any | None, int]:
+    """Return the capture that `stream` is a part of, and the driver's number for it. Bodies of loops have their own."""
     if not _open:
         return None, 0
     from cuda.bindings import driver
@@ -277,12 +283,12 @@ def found(stream: Any) -> tuple[Any | None, int]:
 
 
 def is_capturing(stream: Any) -> bool:
-    """Whether what is put on `stream` goes into a graph now, whoever began that, instead of running."""
+    """Return whether work put on `stream` goes into a graph instead of running, in any program's capture."""
     return is_captured(_number(stream))
 
 
 def is_captured(handle: int) -> bool:
-    """Whether what is put on a GPU's stream, by the driver's number, goes into a graph now."""
+    """Return whether work put on a GPU's stream, by the driver's number, goes into a graph."""
     ask, refusal = _question()
     try:
         return bool(ask(handle))
@@ -293,7 +299,10 @@ def is_captured(handle: int) -> bool:
 
 @functools.cache
 def _question() -> tuple[Any, Any]:
-    """CuPy's question, a tenth of the time of the bindings' own, and how it is refused."""
+    """Return CuPy's capture query and the error that it raises.
+
+    It takes a tenth of the time of the bindings' own query.
+    """
     try:
         from cupy.cuda import runtime
     except ImportError:  # a program of torch's or cuda.core's own memory
@@ -304,13 +313,13 @@ def _question() -> tuple[Any, Any]:
 
 
 def begin(capture: Capture, number: int) -> None:
-    """Enter a capture under the driver's number of it."""
+    """Register a capture under the driver's number."""
     _open[number] = capture
 
 
 def end(capture: Capture) -> None:
-    """Forget a capture."""
-    for number in [number for number, known in list(_open.items()) if known is capture]:
+    """Remove a capture."""
+    for number in [number for number, candidate in list(_open.items()) if candidate is capture]:
         _open.pop(number, None)
 
 

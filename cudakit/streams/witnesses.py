@@ -1,4 +1,4 @@
-"""What is put on streams, told to whoever watches: traces, recorders, reports of missing order.
+"""Reports of work put on streams to its observers: traces, recorders, reports of missing order.
 
 Nobody watches as a rule, and then a launch that repeats an earlier one does not come by here at all: see
 `cudakit.jit.launch.dispatch`. While somebody does, every kernel call takes the way through
@@ -23,7 +23,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 
 
 def call_site() -> str:
-    """File and line of the program that called cudakit."""
+    """Return file and line of the program that called cudakit."""
     frame = sys._getframe(1)
     while is_own(frame.f_code.co_filename) and frame.f_back is not None:
         frame = frame.f_back
@@ -32,7 +32,7 @@ def call_site() -> str:
 
 @functools.lru_cache(4096)
 def is_own(file: str) -> bool:
-    """Whether code of that file is cudakit's."""
+    """Return whether the code of a file is cudakit's."""
     return file.startswith((_PACKAGE, "<launch of ", "<call of ")) or file == contextlib.__file__
 
 
@@ -40,7 +40,7 @@ Kind: TypeAlias = Literal["kernel", "copy", "fill", "host", "compile", "graph"]
 
 
 class Call(NamedTuple):
-    """The launch of a kernel, as it was decided.
+    """The launch of a kernel, with its specialization, configuration and arguments.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Call(NamedTuple):
 
 
 class Work(NamedTuple):
-    """One piece of work.
+    """A piece of work: a launch, copy, fill, compile, graph or host function.
 
     Attributes
     ----------
@@ -88,24 +88,24 @@ class Work(NamedTuple):
 
 
 class Witness:
-    """Is told of each piece of work, before and after it is put on its stream; in the thread that puts it there."""
+    """An observer of each piece of work, before and after it is put on its stream, in the same thread."""
 
     def begin(self, work: Work) -> Any:
-        """`work` is about to be put on its stream; what this returns is given to `end`."""
+        """Observe that `work` is about to be put on its stream. The returned value goes to `end`."""
 
     def end(self, work: Work, begun: Any) -> None:
-        """`work` was put on its stream, or, if it is the host's, is done. Not called where putting it there failed."""
+        """Observe that `work` was put on its stream, or is done on the host. Not called after a failure."""
 
 
 class Watched(Protocol):
-    """Something with a short way past the witnesses, which it leaves while there are any."""
+    """A replay with a short path past the witnesses, which it leaves while there are any."""
 
     def watch(self, watched: bool) -> None:
-        """Witnesses have come, or the last has gone."""
+        """Take note that there are witnesses now, or that the last is gone."""
 
 
 class _Watch:
-    """Who watches, and who must know that somebody does."""
+    """The witnesses, and the short paths that must be notified of them."""
 
     def __init__(self) -> None:
         self.lock = process.renewed(self, "lock", threading.RLock)
@@ -126,12 +126,12 @@ _watch = _Watch()
 
 
 def watched() -> bool:
-    """Whether anyone watches."""
+    """Return whether there are witnesses."""
     return bool(_watch.witnesses)
 
 
 def add_shortcut(shortcut: Watched) -> None:
-    """Tell `shortcut` from now on when witnesses come and go; at once where there are some."""
+    """Notify `shortcut` from now on when witnesses come and go; at once if there are some."""
     with _watch.lock:
         _watch.shortcuts.add(shortcut)
         if _watch.witnesses:
@@ -139,7 +139,7 @@ def add_shortcut(shortcut: Watched) -> None:
 
 
 def name_stream(identity: int, name: str | None) -> None:
-    """Say what the stream of that `Place.identity` is called where it is shown; None: nothing any more."""
+    """Set the displayed name of the stream with a `Place.identity`. None: remove the name."""
     if name is None:
         _watch.names.pop(identity, None)
     else:
@@ -147,13 +147,13 @@ def name_stream(identity: int, name: str | None) -> None:
 
 
 def name_of_stream(identity: int) -> str | None:
-    """What a stream is called."""
+    """Return the displayed name of a stream, or None."""
     return _watch.names.get(identity)
 
 
 @contextlib.contextmanager
 def witnessing(witness: Witness) -> Iterator[None]:
-    """Tell `witness` of all work that any thread puts on streams inside the block."""
+    """Report all work that any thread puts on streams inside a ``with`` block to `witness`."""
     _watch.change(add=(witness,))
     try:
         yield
@@ -162,7 +162,7 @@ def witnessing(witness: Witness) -> Iterator[None]:
 
 
 def doing(
-    kind: Kind,
+    category: Kind,
     name: str,
     stream: Any,
     reads: tuple[Any, ...] = (),
@@ -170,14 +170,14 @@ def doing(
     size: int = 0,
     detail: Any = None,
 ) -> contextlib.AbstractContextManager[object]:
-    """For a ``with``: tell the witnesses of the work that the block puts on `stream`."""
+    """Return a context manager that reports the work that its block puts on `stream` to the witnesses."""
     # What an emulated stream is given has a place in its order, told or not; launches and graphs see to theirs.
-    emulated = getattr(stream, "doing", None) if kind not in ("kernel", "graph") else None
+    emulated = getattr(stream, "doing", None) if category not in ("kernel", "graph") else None
     if emulated is None and not _watch.witnesses:
         return _UNTOLD
-    work = Work(kind, name, stream, reads, writes, size, detail)
-    told: contextlib.AbstractContextManager[object] = telling(work) if emulated is None else emulated(work)
-    return told
+    work = Work(category, name, stream, reads, writes, size, detail)
+    context: contextlib.AbstractContextManager[object] = telling(work) if emulated is None else emulated(work)
+    return context
 
 
 _UNTOLD = contextlib.nullcontext()
@@ -185,7 +185,7 @@ _UNTOLD = contextlib.nullcontext()
 
 @contextlib.contextmanager
 def telling(work: Work) -> Iterator[None]:
-    """Tell the witnesses of `work`, which the block puts on its stream."""
+    """Report `work`, which a ``with`` block puts on its stream, to the witnesses."""
     begun = [(witness, witness.begin(work)) for witness in _watch.witnesses]
     yield
     for witness, memory in reversed(begun):

@@ -180,10 +180,10 @@ def test_rows_and_arrays_are_described_to_the_driver(log: list[Any], target: Box
     assert (name, int(stream)) == ("cuMemcpy3DAsync", 7)
     assert (wanted.WidthInBytes, wanted.Height, wanted.Depth) == (target.width, target.height, target.depth)
     for side, box in (("src", source), ("dst", target)):
-        assert getattr(wanted, f"{side}MemoryType").name == f"CU_MEMORYTYPE_{box.kind.upper()}"
-        assert int(getattr(wanted, f"{side}{box.kind.title()}")) == box.address
+        assert getattr(wanted, f"{side}MemoryType").name == f"CU_MEMORYTYPE_{box.space.upper()}"
+        assert int(getattr(wanted, f"{side}{box.space.title()}")) == box.address
         pitch, height = getattr(wanted, f"{side}Pitch"), getattr(wanted, f"{side}Height")
-        assert (pitch, height) == ((0, 0) if box.kind == "array" else (box.pitch, box.slice // box.pitch))
+        assert (pitch, height) == ((0, 0) if box.space == "array" else (box.pitch, box.slice // box.pitch))
 
 
 def test_a_copy_that_the_driver_refuses_is_said(log: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

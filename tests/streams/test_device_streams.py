@@ -411,7 +411,7 @@ def test_an_open_capture_is_found_by_the_drivers_number(monkeypatch: pytest.Monk
     answer: list[Any] = [0, "active", 77, "more", "of", "it"]
     asked: list[int] = []
     monkeypatch.setattr(driver, "cuStreamGetCaptureInfo", lambda handle: asked.append(int(handle)) or tuple(answer))
-    assert (streams.current(stream), streams.found(stream)) == (None, (None, 0))
+    assert (streams.current(stream), streams.capture_and_number(stream)) == (None, (None, 0))
     assert not streams.is_any_open()
     streams.begin(capture, 77)
     streams.begin(other, 78)
@@ -419,12 +419,12 @@ def test_an_open_capture_is_found_by_the_drivers_number(monkeypatch: pytest.Monk
     assert streams.is_any_open()
     assert asked == []
     assert streams.current(stream) is capture
-    assert streams.found(stream) == (capture, 77)
+    assert streams.capture_and_number(stream) == (capture, 77)
     assert asked == [8, 8]
     answer[2] = 5
-    assert streams.found(stream) == (None, 5)
+    assert streams.capture_and_number(stream) == (None, 5)
     answer[0] = 1
-    assert streams.found(stream) == (None, 0)
+    assert streams.capture_and_number(stream) == (None, 0)
     streams.end(capture)
     assert streams._open == {78: other}
     streams.end(capture)

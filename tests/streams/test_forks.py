@@ -17,7 +17,7 @@ from support.forks import in_a_fork
 import cudakit as ck
 from cudakit.jit.compile import nvrtc
 from cudakit.memory.accounting import Ledger
-from cudakit.streams.process import Occupied, held, renewed
+from cudakit.streams.process import Occupied, hold_at_fork, renewed
 
 PROGRAM = """
 import os
@@ -96,7 +96,7 @@ def test_a_fork_waits_for_a_lock_that_is_held_meanwhile() -> None:
     lock, order = threading.RLock(), list[str]()
 
     def fork_with_hooks() -> int:  # in a child, for a hook stays
-        held(lock)
+        hold_at_fork(lock)
         begun = threading.Event()
 
         def hold() -> None:

@@ -24,7 +24,7 @@ def sizes(order: emulated.Order) -> dict[str, int]:
         "uses": len(order._history.uses),
         "counts": len(clocks._counts),
         "clocks": len(clocks.clocks),
-        "done": len(clocks._done),
+        "done": len(clocks._finished),
         "widest": max(map(len, clocks.clocks.values()), default=0),
         "reads": max((len(segment.reads) for segment in clocks.segments), default=0),
     }

@@ -628,7 +628,7 @@ def test_streams_that_are_done_are_forgotten(memory: str, settles: bool) -> None
         if settles:
             order.settle(use, path)
         clocks = order.clocks
-        known = [clocks._counts, clocks.clocks, clocks._done, clocks.segments, *clocks.clocks.values()]
+        known = [clocks._counts, clocks.clocks, clocks._finished, clocks.segments, *clocks.clocks.values()]
         sizes.append(max(len(order.by_handle), *map(len, known)))
     assert max(sizes) <= 3 * 64
     assert max(sizes[:500]) == max(sizes[-500:])

@@ -36,7 +36,7 @@ from cudakit.streams import process
 
 # Each call of LLVM's holds llvmlite's lock, and LLVM's own state is whole between two of them. A child that was forked
 # during a call would wait for the lock for ever.
-process.held(getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext()))
+process.hold_at_fork(getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext()))
 
 
 class Processor(NamedTuple):
