@@ -96,6 +96,13 @@ def test_the_snippets_of_a_guide_print_what_they_say(
     assert capsys.readouterr().out.splitlines() == re.findall(r"^ *print\(.*\)  # (.*)$", snippets, re.MULTILINE)
 
 
+@pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("*.md")))
+def test_code_fits_the_page(page: str) -> None:
+    """A guide has room for 96 columns on a window of 1280 px."""
+    blocks = re.findall(r"^ *```\w+\n(.*?)^ *```", (DOCS / page).read_text(), re.DOTALL | re.MULTILINE)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 92] == []
+
+
 @pytest.mark.filterwarnings("ignore::cudakit.EmulatorWarning")
 def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of them in one namespace, as somebody would run them who reads on."""
