@@ -15,7 +15,7 @@ from cudakit.adapters.cupy_kernels import cupy_stand_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Pages of sections: a heading, the code before, the code after.
-PAGES = ("from-cuda-core.md", "from-cupy.md", "from-pycuda.md")
+PAGES = ("from-cuda-core.md", "from-cupy.md", "from-numba.md", "from-pycuda.md", "from-triton.md")
 BLOCK = re.compile(r"^#{2,3} (?P<heading>[^\n]+)$|^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 #: The comment that ends a line with `print(…)` is the printed line; a kernel's own output follows "prints:".
 PRINTED = re.compile(r"^ *(?:print\(.*\)  # |.*  # prints: )(.*)$", re.MULTILINE)

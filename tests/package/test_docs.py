@@ -25,7 +25,7 @@ def rows(page: str) -> Iterator[tuple[str, str]]:
 
 
 #: Pages of tables; tests/package/test_coming_from.py has those of sections.
-PAGES = ("from-numba.md", "from-pyopencl.md", "from-triton.md")
+PAGES = ("from-pyopencl.md",)
 CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGES for name, program in rows(page)]
 
 
