@@ -23,10 +23,12 @@ from types import FunctionType
 from typing import Any, NamedTuple, Self
 
 from cudakit.arrays.log import Cleared, Copied, Launched, RecordedCall, Source
+from cudakit.errors import CudakitError
 from cudakit.jit.launch.bind import Fragment, evaluate
 from cudakit.jit.launch.dispatch import MISSING, current_stream_text, known_value_text, launch_text
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
+from cudakit.jit.launch.tracebacks import cut
 from cudakit.jit.load.config import as_config
 from cudakit.streams import devices
 from cudakit.streams.order import FastPath, Order, order
@@ -486,7 +488,11 @@ _numbers = count()
 
 _CALL = """\
 def $head:
-$replays    return ordinary($passed)
+$replays    try:
+        return ordinary($passed)
+    except CudakitError as error:
+        cut(error)
+        raise
 """
 _ALL_REPLAYS = """\
     if $applies:
@@ -611,7 +617,7 @@ class CallReplay:
         return self
 
     def _start(self, names: Mapping[str, Any]) -> None:
-        self._names = dict(names)
+        self._names = {**names, "CudakitError": CudakitError, "cut": cut}
         self._counts: dict[Any, int] = {}
         self._replays: list[_Replay] = []
         self._recorded = 0

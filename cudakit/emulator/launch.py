@@ -22,10 +22,11 @@ from cudakit.emulator.resources.device_array import is_of_host, is_reached, refu
 from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
-from cudakit.errors import ArgumentError, LaunchError
+from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.jit.compile.elf import common_name
 from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
 from cudakit.jit.launch.launch import Plan, accesses, tell_launch
+from cudakit.jit.launch.tracebacks import cut
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image
 from cudakit.jit.specialise.specialise import BoundParameter, Specialization
@@ -257,10 +258,14 @@ class EmulatedShape:
         host_arguments: Sequence[Any],
         packed: bytes,
     ) -> None:
-        if stream.recorder is not None:
-            stream.recorder.launch(self, config, values, host_arguments)
-        else:
-            self.run(stream, config, values, host_arguments, packed, put_in=False, noted=False)
+        try:
+            if stream.recorder is not None:
+                stream.recorder.launch(self, config, values, host_arguments)
+            else:
+                self.run(stream, config, values, host_arguments, packed, put_in=False, noted=False)
+        except CudakitError as error:
+            cut(error)
+            raise
 
     def run(
         self,

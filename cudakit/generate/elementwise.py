@@ -38,6 +38,7 @@ from cudakit.generate.declarations import (
     statement,
 )
 from cudakit.generate.elementwise_code import RESERVED, ElementwiseRecipe, Form, Role, kernel_text, plan
+from cudakit.jit.launch.tracebacks import raised_from_call
 from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.kernel.kernel import Kernel, of_source
@@ -46,6 +47,7 @@ from cudakit.kernel.kernel import Kernel, of_source
 _Formed: TypeAlias = tuple[Form | None, Job]
 
 
+@raised_from_call
 def elementwise(
     inputs: str,
     outputs: str,

@@ -31,6 +31,7 @@ from cudakit.generate.fold import (
     shape_of,
     target,
 )
+from cudakit.jit.launch.tracebacks import raised_from_call
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.types.checked import flag
 
@@ -92,6 +93,7 @@ def _kernel(of: ReductionRecipe, numbers: frozenset[str]) -> str:
     )
 
 
+@raised_from_call
 def reduction(
     inputs: str,
     outputs: str,

@@ -45,6 +45,7 @@ from cudakit.generate.fold import (
     shape_of,
     target,
 )
+from cudakit.jit.launch.tracebacks import raised_from_call
 from cudakit.jit.specialise.options import CompileOptions
 from cudakit.streams.witnesses import doing
 
@@ -168,6 +169,7 @@ def _kernel(of: ScanRecipe, numbers: frozenset[str]) -> str:
 _GIVEN = ("item", "prev_item", "last_item", "i", "n")
 
 
+@raised_from_call
 def scan(
     inputs: str,
     outputs: str,

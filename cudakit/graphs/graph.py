@@ -8,8 +8,9 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cudakit.errors import ArgumentError, LaunchError, shortened
+from cudakit.errors import ArgumentError, CudakitError, LaunchError, shortened
 from cudakit.graphs.recording import Executable, Named, is_readonly, memory_of
+from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
 from cudakit.types.arguments import passable
@@ -142,14 +143,18 @@ class Graph(Reported):
             memory or value. The graph is as it was then, and nothing is launched.
         LaunchError
         """
-        with self._lock:
-            executable = self._executable
-            if executable is None:
-                why = "could not be captured" if self._failed else "is being captured; launch it after the block"
-                raise LaunchError(f"graph: it {why}")
-            if changes:
-                self._change(executable, changes)
-            executable.launch(self.stream if stream is None else stream, self)
+        try:
+            with self._lock:
+                executable = self._executable
+                if executable is None:
+                    why = "could not be captured" if self._failed else "is being captured; launch it after the block"
+                    raise LaunchError(f"graph: it {why}")
+                if changes:
+                    self._change(executable, changes)
+                executable.launch(self.stream if stream is None else stream, self)
+        except CudakitError as error:
+            cut(error)
+            raise
 
     def _change(self, executable: Executable, changes: dict[str, Any]) -> None:
         named = self._named

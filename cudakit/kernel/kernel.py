@@ -9,17 +9,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from cudakit.errors import ArgumentError, TemplateError, shortened
+from cudakit.errors import ArgumentError, CudakitError, TemplateError, shortened
 from cudakit.jit.cache.stages import compiled_of
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.launch.code_place import DeviceCode, evidence_of_types
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import Plan, Recipe
+from cudakit.jit.launch.tracebacks import cut, raised_from_call
 from cudakit.jit.load.load import Attributes, EmulatedAttributes, Loaded
 from cudakit.jit.signature.signature import Declarations, Signature, select
 from cudakit.jit.source import source
 from cudakit.jit.source.source import HostCode, Source
-from cudakit.jit.specialise.deduce import explicit_arguments, hashable
+from cudakit.jit.specialise.deduce import hashable
 from cudakit.jit.specialise.options import CompileOptions, Target, check_target, options_of
 from cudakit.jit.specialise.specialise import Specialization
 from cudakit.kernel.calls import Calls, choose
@@ -81,9 +82,14 @@ class Module:
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        return cls._of_source(_with_host_code(source.from_text(text, depth=2), host_code, options), options, arch)
+        try:
+            return cls._of_source(_with_host_code(source.from_text(text, depth=2), host_code, options), options, arch)
+        except CudakitError as error:
+            cut(error)
+            raise
 
     @classmethod
+    @raised_from_call
     def from_file(
         cls,
         path: str | Path,
@@ -98,6 +104,7 @@ class Module:
         )
 
     @classmethod
+    @raised_from_call
     def from_template(cls, concept: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """Make the module of the packaged file ``templates/<concept>.cuh``."""
         return cls._of_source(source.from_template(concept), options, arch)
@@ -148,6 +155,7 @@ class Module:
 
         return Globals(self.declarations, self._unit.loaded, self._unit.check)
 
+    @raised_from_call
     def __getitem__(self, name: str) -> Kernel:
         """Return a kernel by its name, qualified where needed; ``module["scale<float, 4>"]`` names an instance."""
         text_of(f"{self.source.name}: a kernel's name", name)
@@ -159,6 +167,7 @@ class Module:
         items = split_arguments(arguments.rstrip().removesuffix(">"))
         return kernel[tuple(int(item) if item.lstrip("-").isdigit() else item for item in items)]
 
+    @raised_from_call
     def prepare(self, *instances: str, arch: str | None = None) -> None:
         """Compile instances ahead of use, all at once; a GPU then loads them together.
 
@@ -243,12 +252,17 @@ class Kernel(functools.partial[None]):
         arch: str | None = None,
         host_code: HostCode = "keep",
     ) -> Self:
-        return cls._make(_with_host_code(source.from_text(text, depth=2), host_code, options), name, options, arch)
+        try:
+            return cls._make(_with_host_code(source.from_text(text, depth=2), host_code, options), name, options, arch)
+        except CudakitError as error:
+            cut(error)
+            raise
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
         return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
 
     @classmethod
+    @raised_from_call
     def from_file(
         cls,
         path: str | Path,
@@ -285,6 +299,7 @@ class Kernel(functools.partial[None]):
         return cls._make(_with_host_code(origin, host_code, options), name, options, arch)
 
     @classmethod
+    @raised_from_call
     def from_ptx(
         cls,
         text: str,
@@ -320,6 +335,7 @@ class Kernel(functools.partial[None]):
         return cls._make(origin, binary.spelled(name), options, arch)
 
     @classmethod
+    @raised_from_call
     def from_template(cls, path: str, *, options: CompileOptions | None = None, arch: str | None = None) -> Self:
         """Make a kernel of a packaged template, ``concept/name``: the kernel `name` of ``templates/<concept>.cuh``."""
         concept, slash, name = path.rpartition("/") if isinstance(path, str) else ("", "", "")
@@ -417,15 +433,19 @@ class Kernel(functools.partial[None]):
         bound: dict[Any, Self] = self._bound
         try:
             kernel = bound.get(key)
-        except TypeError:  # what has no hash is no template argument, which is said here
-            explicit_arguments(self.signature, (*self._calls.template_arguments, *items), self._calls.book)
-            raise
+        except TypeError:  # what has no hash is no template argument, which `_specialized` says
+            kernel = None
         if kernel is None:
-            all_arguments = (*self._calls.template_arguments, *items)
-            specialized = self._of(self._calls.unit, self.source, self.signature.full_name, all_arguments)
-            kernel = bound.setdefault(key, specialized)
+            kernel = bound.setdefault(key, self._specialized(items))
         return kernel
 
+    @raised_from_call
+    def _specialized(self, items: tuple[Any, ...]) -> Self:
+        """Return the kernel with further template arguments."""
+        all_arguments = (*self._calls.template_arguments, *items)
+        return self._of(self._calls.unit, self.source, self.signature.full_name, all_arguments)
+
+    @raised_from_call
     def with_options(self, **changes: Any) -> Self:
         """Return the kernel compiled with changed options: ``kernel.with_options(fast_math=True)``.
 
@@ -437,6 +457,7 @@ class Kernel(functools.partial[None]):
 
     # ── compile, without or ahead of a launch ────────────────────────────────────────────────────────────────────
 
+    @raised_from_call
     def specialization(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Specialization:
         """Return the specialization for the bound template arguments and the argument types.
 
@@ -478,6 +499,7 @@ class Kernel(functools.partial[None]):
         # A tile kernel has no PTX, which is said when that is compiled.
         return place.default_code(chosen).adapted(result) if emulated and not (target and result.is_tile) else result
 
+    @raised_from_call
     def compile(self, *types: Any, arch: str | None = None, target: Target | None = None) -> Compiled:
         """Return compiled code, from the cache or from the compiler; this needs no GPU.
 
@@ -490,10 +512,12 @@ class Kernel(functools.partial[None]):
         """
         return compiled_of(self.specialization(*types, arch=arch, target=target))
 
+    @raised_from_call
     def ptx(self, *types: Any, arch: str | None = None) -> str:
         """Return the PTX of a specialization: of the given types, or of the last launch if no types are given."""
         return self._compile_latest(types, arch, "ptx").code.decode()
 
+    @raised_from_call
     def sass(self, *types: Any, arch: str | None = None) -> str:
         """Return the machine code of a specialization, disassembled by nvdisasm or cuobjdump.
 
@@ -506,6 +530,7 @@ class Kernel(functools.partial[None]):
 
         return disassemble(self._compile_latest(types, arch, "cubin").code)
 
+    @raised_from_call
     def explain(self, *types: Any, arch: str | None = None) -> Explained:
         """Report registers, spills and shared memory of a specialization's machine code; this needs no GPU.
 
@@ -547,6 +572,7 @@ class Kernel(functools.partial[None]):
             )
         return specialization
 
+    @raised_from_call
     def prepare(self, *specializations: Any, arch: str | None = None) -> None:
         """Compile specializations ahead of use: in worker processes, or together if they share variables.
 
@@ -562,6 +588,7 @@ class Kernel(functools.partial[None]):
 
     # ── on a GPU ─────────────────────────────────────────────────────────────────────────────────────────────────
 
+    @raised_from_call
     def plan(self, stream: Any, config: Any, *args: Any) -> Plan:
         """Check a launch, order it and resolve its configuration now.
 
@@ -632,6 +659,7 @@ def of_source(origin: Source, name: str, options: CompileOptions | None = None) 
     return Kernel._make(origin, name, options, None)
 
 
+@raised_from_call
 def prewarm(
     kernels: Iterable[Kernel], *, arch: str | None = None, archs: Iterable[str] = (), workers: int | None = None
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, Scheduler
 from cudakit.emulator.machine.memory import Index
-from cudakit.emulator.ptx.program import Instruction, Source
+from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import EmulationError
 from cudakit.types.shown import Part, Reported
 
@@ -100,17 +100,11 @@ def warn_of(finding: Finding) -> None:
 BENIGN: Final[dict[Kind, str]] = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
 
 
-def own_source(given: Instruction) -> Source | None:
-    """The user's own line of an instruction."""
-    chain = _chain(given)
-    return next((source for source in chain if source.file == chain[-1].file), None)
-
-
 def place_of(launch: Launch, given: Instruction) -> tuple[str, int]:
     """File and line of an instruction: the user's own; where there is none, of the PTX."""
-    own = own_source(given)
-    if own is None:
+    if given.source is None:
         return f"PTX of {launch.title}", given.line
+    own = given.source.own()
     file, _, line = launch.placed(own.file, own.line).rpartition(":")
     return file, int(line)
 
@@ -120,21 +114,12 @@ def is_benign(launch: Launch, given: Instruction, kind: Kind = "race") -> bool:
     if kind not in BENIGN:
         return False
     (name, text), comment = launch.source, BENIGN[kind]
-    for source in _chain(given):
+    for source in given.source.chain() if given.source is not None else ():
         lines = text.splitlines() if source.file == name else []
         inside = 0 < source.line <= len(lines)
         if comment in (lines[source.line - 1] if inside else linecache.getline(source.file, source.line)):
             return True
     return False
-
-
-def _chain(given: Instruction) -> list[Source]:
-    """The line of an instruction, and those that it is inlined at, the innermost first."""
-    chain, found = list[Source](), given.source
-    while found is not None:
-        chain.append(found)
-        found = found.caller
-    return chain
 
 
 class Telling:

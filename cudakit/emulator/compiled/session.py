@@ -79,7 +79,7 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
         what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
     else:
         what = _access(launch, given, reached, words[Slot.ADDRESS] & 2**64 - 1)
-    return EmulationError(launch.explain(function, given, what))
+    return launch.explain(function, given, what)
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
@@ -101,7 +101,7 @@ def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     if number is None:
         return EmulationError(f"{launch.title}: {what}")
     given, function = compiled.source.instruction(number)
-    return EmulationError(launch.explain(function, given, what))
+    return launch.explain(function, given, what)
 
 
 def _access(launch: Launch, given: Instruction, reached: Reached | None, address: int) -> str:
@@ -338,7 +338,7 @@ class Session:
             step(given, machine, first, lanes, values)
         except (AccessError, EmulationError) as error:
             called = replace(given, modifiers=("uni",)) if given.opcode == "call" else given
-            raise EmulationError(self.launch.explain(function, called, str(error))) from None
+            raise self.launch.explain(function, called, str(error)) from None
         return 0
 
     def _system(self, given: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:

@@ -15,6 +15,7 @@ run when it has ended, each with its own children before the next.
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,7 +31,7 @@ from cudakit.emulator.machine.late import Late
 from cudakit.emulator.machine.memory import AccessError, Index, Memory
 from cudakit.emulator.machine.module import MOST_BYTES, Module, blocks_at_once
 from cudakit.emulator.machine.state import Frame, Geometry, Machine, SpecialRegisters, deadlocked
-from cudakit.emulator.ptx.program import Function, Instruction, as_compiled
+from cudakit.emulator.ptx.program import Function, Instruction, Source, as_compiled
 from cudakit.errors import EmulationError, LaunchError
 from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import Config
@@ -267,12 +268,26 @@ class Launch:
         """Run the launch to its end, by its `runner`."""
         self.runner(self)
 
-    def explain(self, function: Function, instruction: Instruction, problem: str) -> str:
-        """Return the message for a problem at an instruction, with its place, and note that the launch ended there."""
+    def explain(self, function: Function, instruction: Instruction, problem: str) -> EmulationError:
+        """Return the error for a problem at an instruction, with the kernel's lines; note where the launch ended."""
         self.ended_at = instruction
         source = f", {instruction.source.shown(self.placed)}" if instruction.source else ""
         name = self.title if function.name == self.entry.name else f"{self.title}, in {function.name}"
-        return f"{name}: {instruction} (PTX line {instruction.line}{source}): {problem}"
+        error = EmulationError(f"{name}: {instruction} (PTX line {instruction.line}{source}): {problem}")
+        if instruction.source is not None and (excerpt := self._excerpt(instruction.source.own())):
+            error.add_note(excerpt)
+        return error
+
+    def _excerpt(self, source: Source) -> str:
+        """Return a line of the kernel's source and those beside it, with their numbers; empty if it is not at hand."""
+        name, text = self.source
+        lines = text.splitlines() if source.file == name else linecache.getlines(source.file)
+        shift = int(self.placed(source.file, source.line).rpartition(":")[2]) - source.line
+        first = max(source.line - 1, 1, 1 - shift)
+        shown = list(enumerate(lines[first - 1 : source.line + 1], first))
+        return "\n".join(
+            f"{'>' if number == source.line else ' '} {number + shift:5} | {line.rstrip()}" for number, line in shown
+        )
 
     def of_child(self, child: Child) -> Launch:
         """Return the launch of a kernel that this kernel launched."""
@@ -495,7 +510,7 @@ class Scheduler(Machine):
             instruction = decoded[code]
             if budget is not None and self.steps > budget:
                 problem = f"the budget of {budget} steps is used up; if the kernel is not endless, give more steps"
-                raise EmulationError(self.launch.explain(function, instruction.instruction, problem))
+                raise self.launch.explain(function, instruction.instruction, problem)
             try:
                 active = index
                 if instruction.guard is not None:
@@ -518,10 +533,10 @@ class Scheduler(Machine):
                     assert instruction.step is not None
                     instruction.step(frame, active, self)
             except (AccessError, EmulationError) as error:
-                raise EmulationError(self.launch.explain(function, instruction.instruction, str(error))) from None
+                raise self.launch.explain(function, instruction.instruction, str(error)) from None
             except Exception as error:
                 problem = f"cannot be executed with these operands ({failure(error)})"
-                raise EmulationError(self.launch.explain(function, instruction.instruction, problem)) from error
+                raise self.launch.explain(function, instruction.instruction, problem) from error
             self.steps += 1
             code += 1
             if code in leaders:
@@ -536,4 +551,4 @@ class Scheduler(Machine):
         # The place of a waiting lane is behind the instruction at which it waits.
         decoded = self.module.decoded(function)[code - 1]
         problem = deadlocked(barrier, warp, self.name_of(int(waiting[0])))
-        raise EmulationError(self.launch.explain(function, decoded.instruction, problem))
+        raise self.launch.explain(function, decoded.instruction, problem)

@@ -89,6 +89,19 @@ class Source(NamedTuple):
     def __str__(self) -> str:
         return self.shown(as_compiled)
 
+    def chain(self) -> list[Source]:
+        """Return the line and those that it is inlined at, the innermost first."""
+        chain, source = [self], self.caller
+        while source is not None:
+            chain.append(source)
+            source = source.caller
+        return chain
+
+    def own(self) -> Source:
+        """Return the innermost line in the file of the kernel: not a header's."""
+        chain = self.chain()
+        return next(source for source in chain if source.file == chain[-1].file)
+
     def shown(self, placed: Callable[[str, int], str]) -> str:
         """Return the line for a message; `placed` maps the compiler's file and line to the user's."""
         place = placed(self.file, self.line)

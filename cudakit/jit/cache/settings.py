@@ -6,6 +6,7 @@ variable                 meaning                                                
 ``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk                 the user's cache
 ``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)    ``1G``
 ``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                   it is told
+``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too            they do not
 ``CUDAKIT_MACHINE``      what runs kernels on the emulator: ``auto``, ``compiled`` or ``numpy`` ``auto``
 =======================  =====================================================================  ================
 """
@@ -51,6 +52,11 @@ def asked() -> tuple[str | None, str | None]:
 def quiet() -> bool:
     """Whether nothing is to be said of compiles."""
     return os.environ.get("CUDAKIT_QUIET", "").strip() not in ("", "0")
+
+
+def full_tracebacks() -> bool:
+    """Whether tracebacks of errors keep the frames of cudakit."""
+    return os.environ.get("CUDAKIT_TRACEBACK", "").strip() == "full"
 
 
 def machine() -> str:

@@ -89,10 +89,14 @@ Python float, two CuPy arrays and an int, the function is::
             reason = None
         except Exception as error:
             fitting, reason = None, error
-        if fitting is None:
-            return check(stream, config, (a, x, y, n, *extra,), reason)
-        shape, target, values, arguments = fitting
-        return shape.launch(target, config, values, arguments)
+        try:
+            if fitting is None:
+                return check(stream, config, (a, x, y, n, *extra,), reason)
+            shape, target, values, arguments = fitting
+            return shape.launch(target, config, values, arguments)
+        except CudakitError as error:
+            cut(error)
+            raise
 """
 
 from __future__ import annotations
@@ -107,8 +111,10 @@ from itertools import count
 from types import FunctionType
 from typing import Any, Protocol
 
+from cudakit.errors import CudakitError
 from cudakit.jit.launch.bind import Fragment
 from cudakit.jit.launch.launch import CallShape, Plan
+from cudakit.jit.launch.tracebacks import cut
 from cudakit.streams import devices, process
 from cudakit.streams.process import fill, make_function
 
@@ -122,6 +128,10 @@ class _Missing:
 
 
 MISSING = _Missing()
+
+
+#: Global names of every generated function.
+_NAMES = {"MISSING": MISSING, "CudakitError": CudakitError, "cut": cut}
 
 
 class Shape(Protocol):
@@ -164,10 +174,14 @@ $attempts
         reason = None
     except Exception as error:
         fitting, reason = None, error
-    if fitting is None:
-        return check(stream, config, ($given*extra,), reason)
-    shape, target, values, arguments = fitting
-    return shape.launch(target, config, values, arguments)
+    try:
+        if fitting is None:
+            return check(stream, config, ($given*extra,), reason)
+        shape, target, values, arguments = fitting
+        return shape.launch(target, config, values, arguments)
+    except CudakitError as error:
+        cut(error)
+        raise
 """
 
 # On the stream and configuration of the last launch nothing is ordered.
@@ -222,7 +236,11 @@ ${start}if (
 
 def _check_all(stream: Any, config: Any, /, *arguments: Any, **named: Any) -> None:
     """What a dispatcher runs before there is any shape; its globals are the dispatcher's own."""
-    return check(stream, config, arguments, None, **named)  # type: ignore[name-defined, no-any-return]  # noqa: F821
+    try:
+        return check(stream, config, arguments, None, **named)  # type: ignore[name-defined, no-any-return]  # noqa: F821
+    except CudakitError as error:
+        cut(error)
+        raise
 
 
 class Dispatcher:
@@ -260,7 +278,7 @@ class Dispatcher:
         self._lock = process.renewed(self, "_lock", threading.Lock)
         self._numbers = count()
         self._shapes: dict[int, tuple[Shape, tuple[Any, ...]]] = {}
-        self._names: dict[str, Any] = {"MISSING": MISSING, "check": check}
+        self._names: dict[str, Any] = {**_NAMES, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function: FunctionType = FunctionType(_check_all.__code__, self._names, name)
         # What Python's own errors about unknown keywords call it.
@@ -278,7 +296,7 @@ class Dispatcher:
             # shape's kernel.
             kept = list(self._shapes.items())[: _MOST_SHAPES - 1]
             self._shapes = dict([(next(self._numbers), (shape, left_out)), *kept])
-            names: dict[str, Any] = {"MISSING": MISSING, "check": self._names["check"]}
+            names: dict[str, Any] = {**_NAMES, "check": self._names["check"]}
             text = self._text(names)
             self._names.update(names)
             made = make_function(text, self._title, names)
