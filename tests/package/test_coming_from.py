@@ -15,8 +15,8 @@ from cudakit.adapters.cupy_kernels import cupy_stand_in
 
 DOCS = Path(__file__).parents[2] / "docs"
 #: Pages of sections: a heading, the code before, the code after.
-PAGES = ("from-cuda-core.md", "from-cupy.md", "from-numba.md", "from-pycuda.md", "from-triton.md")
-BLOCK = re.compile(r"^#{2,3} (?P<heading>[^\n]+)$|^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGES = tuple(page.name for page in sorted(DOCS.glob("from-*.md")))
+BLOCK = re.compile(r"^#{2,3} (?P<heading>[^\n]+)$|^```(?:python|c)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 #: The comment that ends a line with `print(…)` is the printed line; a kernel's own output follows "prints:".
 PRINTED = re.compile(r"^ *(?:print\(.*\)  # |.*  # prints: )(.*)$", re.MULTILINE)
 AFTER, AFTER_ON_GPU = "# cudakit", "# cudakit, on a GPU"
@@ -124,8 +124,9 @@ def test_each_section_shows_code_before_and_after_with_a_printed_result(page: st
     by_heading: dict[str, list[Example]] = {}
     for example in list(examples(page))[1:]:
         by_heading.setdefault(example.heading, []).append(example)
-        compile(example.code, page, "exec")
-        assert max(map(len, example.code.splitlines())) <= 80, example
+        if not example.label.startswith("//"):
+            compile(example.code, page, "exec")
+        assert [line for line in example.code.splitlines() if len(line) > 80] == []
         assert not is_after(example) or PRINTED.search(example.code), f"{example.heading}: prints no result"
     for heading, blocks in by_heading.items():
         assert [is_after(block) for block in blocks[:2]] == [False, True], heading

@@ -1,10 +1,9 @@
-"""The pages of docs/ and the README: what they show runs, in both places; the rows of tables one by one."""
+"""The pages of docs/ and the README: what they show runs, in both places. The pages from-*.md: test_coming_from.py."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,40 +13,6 @@ from support.tiles import needs_tiles
 import cudakit as ck
 
 DOCS = Path(__file__).parents[2] / "docs"
-
-
-def rows(page: str) -> Iterator[tuple[str, str]]:
-    """What a row is for, and the program on its right: code spans, a line each; a `try:` goes with its `except`."""
-    for line in (DOCS / page).read_text().splitlines():
-        cells = re.split(r" \| ", line.removeprefix("| ").removesuffix(" |"))
-        if line.startswith("| ") and len(cells) == 3 and cells[0] != "for":
-            yield cells[0], "\n".join(re.findall(r"`([^`]+)`", cells[2]))
-
-
-#: Pages of tables; tests/package/test_coming_from.py has those of sections.
-PAGES = ("from-pyopencl.md",)
-CASES = [pytest.param(page, program, id=f"{page[5:-3]}-{name}") for page in PAGES for name, program in rows(page)]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("page", "program"), CASES)
-def test_what_you_write_now_runs(
-    page: str, program: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    if not request.config.getoption("--gpu"):
-        monkeypatch.setattr(ck, "stream", ck.emulator.stream)
-    beginning = re.search(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL)
-    assert beginning is not None
-    names: dict[str, Any] = {}
-    exec(compile(beginning[1], page, "exec"), names)
-    exec(compile(program, page, "exec"), names)
-    names["stream"].sync()
-
-
-def test_every_row_is_a_case() -> None:
-    lines = [line for page in PAGES for line in (DOCS / page).read_text().splitlines()]
-    assert len(CASES) == sum(line.startswith("| ") and not line.startswith("| for |") for line in lines)
 
 
 GUIDES = [
