@@ -1,6 +1,6 @@
-"""One kernel, several processes: a picture in bands, each by a worker on a device of its own.
+"""One kernel in several processes: each worker squares a band of an image on its device.
 
-Run: ``python docs/scale_out.py``. Without a GPU the workers are on the emulator.
+Run: ``python docs/scale_out.py``. Without a GPU the workers use the emulator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __global__ void square(const T* x, T* y, int n) {
 
 
 def work(kernel: ck.Kernel, number: int, band: np.ndarray) -> np.ndarray:
-    """What a worker does with part `number`: the kernel came pickled, its machine code is on disk."""
+    """Square a band in a worker, with the pickled kernel."""
     if ck.has_gpu():
         from cuda.core import Device, system
 
@@ -34,12 +34,14 @@ def work(kernel: ck.Kernel, number: int, band: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    """Cut the array, hand the parts out, put the results together."""
+    """Split the array, send the bands to workers, join the results."""
     picture = np.arange(10_000, dtype=np.float32).reshape(100, 100)
     bands = np.array_split(picture, 4)
     # CUDA does not survive a fork: workers are spawned.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as workers:
-        result = np.concatenate(list(workers.map(work, [square] * len(bands), range(len(bands)), bands)))
+        kernels = [square] * len(bands)
+        results = workers.map(work, kernels, range(len(bands)), bands)
+        result = np.concatenate(list(results))
     assert np.array_equal(result, picture**2)
     print("right, in", len(bands), "bands")
 

@@ -1,4 +1,4 @@
-"""Rows of a matrix, brought to one scale, on whatever arrays the caller has."""
+"""Scale the rows of a matrix, for arrays of any library."""
 
 from rowkit.rows import include_path, prewarm, rescale
 

@@ -1,4 +1,4 @@
-"""``python -m rowkit sm_80 sm_90``: compile the kernels ahead, when an image or a package is made."""
+"""Compile all kernels before the first call: ``python -m rowkit sm_80 sm_90``."""
 
 import sys
 

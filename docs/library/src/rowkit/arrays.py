@@ -1,4 +1,4 @@
-"""Whose an array is, which stream its work goes to, and how an array like it is made."""
+"""The library of an array, its current stream, and new arrays of the same library."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ import numpy as np
 
 import cudakit as ck
 
-_of_thread = threading.local()
+_thread = threading.local()
 
 
 def is_torch(x: Any) -> bool:
-    """Whether it is a tensor of torch, which is not imported for that."""
+    """Return whether x is a tensor of torch. This does not import torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
 
 
 def stream_for(x: Any, stream: Any = None) -> Any:
-    """The stream that was given; else the current one of the library that `x` is of."""
+    """Return `stream`, or the current stream of the library of `x`."""
     if stream is not None:
         return stream
     if is_torch(x) and x.is_cuda:
         return sys.modules["torch"].cuda.current_stream(x.device)
     if "cupy" in sys.modules and isinstance(x, sys.modules["cupy"].ndarray):
         return sys.modules["cupy"].cuda.get_current_stream()
-    if not hasattr(_of_thread, "stream"):  # arrays in host memory have no current stream: one for each thread
-        _of_thread.stream = ck.stream()
-    return _of_thread.stream
+    # Arrays in host memory have no current stream: each thread has its own.
+    if not hasattr(_thread, "stream"):
+        _thread.stream = ck.stream()
+    return _thread.stream
 
 
 def empty_like(x: Any) -> Any:
-    """A new array of the same library, shape, dtype and device."""
+    """Return a new array of the same library, shape, dtype and device."""
     if isinstance(x, np.ndarray):
         return np.empty_like(x)
     library = sys.modules[type(x).__module__.partition(".")[0]]
@@ -41,9 +42,10 @@ def empty_like(x: Any) -> Any:
 
 
 def on_host(x: Any) -> np.ndarray | None:
-    """An array in host memory as NumPy's, over the same memory; None for one on a GPU or on the emulator's device."""
+    """Return x as a NumPy array over the same memory, or None if x is on a device."""
     if isinstance(x, np.ndarray):
-        return None if hasattr(x, "get") else x  # the emulator's device arrays have CuPy's method `get`
+        # The emulator's device arrays are NumPy arrays with CuPy's method `get`.
+        return None if hasattr(x, "get") else x
     if is_torch(x) and not x.is_cuda:
         view: np.ndarray = x.numpy()
         return view

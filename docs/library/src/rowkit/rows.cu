@@ -2,10 +2,11 @@
 #include <cudakit/monoid.cuh>
 #include <rowkit/scale.cuh>
 
-// out[r, c] = (x[r, c] − min of row r) / (max − min of row r); NaN in a row makes all of it NaN.
+// out[r, c] = (x[r, c] − min of row r) / (max − min of row r)
+// A NaN makes its whole row NaN.
 //
-// Shapes: x and out (gridDim.x, columns), T, C-contiguous; they may be the same array.
-// Launch: a block of BLOCK threads a row.
+// Shapes: x and out (gridDim.x, columns), of T, C-contiguous; both may be the same array.
+// Launch: a block of BLOCK threads for each row.
 template <typename T, int BLOCK>
 __global__ void rescale(const T* x, T* out, long long columns) {
     __shared__ cudakit::block_reduce_storage<T, BLOCK> storage;

@@ -1,4 +1,4 @@
-"""Kernels over the rows of a matrix."""
+"""Functions on the rows of a matrix."""
 
 from __future__ import annotations
 
@@ -19,61 +19,65 @@ _DTYPES = ("float32", "float64")
 
 _OPTIONS = ck.CompileOptions(
     include_paths=[_FOLDER / "include"],
-    cache=os.environ.get("ROWKIT_CACHE_DIR"),  # None: where all of the user's kernels are
+    cache=os.environ.get("ROWKIT_CACHE_DIR"),  # None: the user's cache
 )
 
-# Made at import: that reads the file, and neither compiles nor touches a GPU.
-_rescale = ck.Kernel.from_file(_FOLDER / "rows.cu", "rescale", options=_OPTIONS)["BLOCK":_BLOCK]
+# This reads the file at import. It neither compiles nor touches a GPU.
+_template = ck.Kernel.from_file(_FOLDER / "rows.cu", "rescale", options=_OPTIONS)
+_rescale = _template["BLOCK":_BLOCK]
 
 
 def include_path() -> Path:
-    """The folder of this library's headers, for kernels of its users: ``#include <rowkit/scale.cuh>``."""
+    """Return the folder of the headers, for ``#include <rowkit/scale.cuh>``."""
     return _FOLDER / "include"
 
 
 def rescale(x: Array, *, out: Array | None = None, stream: Any = None) -> Array:
-    """Each row of `x` brought to 0 … 1: (x − min) / (max − min) along the last axis.
+    """Scale each row of `x` to 0 … 1: (x − min) / (max − min) along the last axis.
 
     Parameters
     ----------
     x : array (rows, columns), float32 or float64, C-contiguous
-        Of NumPy, CuPy or torch.
+        An array of NumPy, CuPy or torch.
     out : array, optional
-        Where the result goes, like `x`; it may be `x`.
+        Array for the result, of the shape and dtype of `x`; it may be `x`.
     stream : stream, optional
-        Of cuda.core, CuPy, torch or cudakit; default: the current one of the array's library. Work is waited for
-        only where the arrays are in host memory.
+        A stream of cuda.core, CuPy, torch or cudakit. Default: the current stream of
+        the array's library. The function waits only for arrays in host memory.
 
     Returns
     -------
     array
-        Of the same kind, shape and dtype.
+        The scaled rows, in an array of the same library, shape and dtype.
 
     Raises
     ------
     ValueError
-        `x` is no matrix, or has no columns.
+        `x` is not a matrix, or has no columns.
     TypeError
-        Another dtype; and what a kernel cannot take (cudakit.ArgumentError).
+        Another dtype, or an argument that the kernel refuses (cudakit.ArgumentError).
     """
-    given: Any = x
-    if given.ndim != 2 or given.shape[1] == 0:
-        raise ValueError(f"rescale: x is (rows, columns) with at least one column, got shape {tuple(given.shape)}")
-    if str(given.dtype).removeprefix("torch.") not in _DTYPES:
-        raise TypeError(f"rescale: x is of {' or '.join(_DTYPES)}, got {given.dtype}")
-    target = stream_for(given, stream)
-    result: Array = empty_like(given) if out is None else out
-    config = ck.config(given.shape[0], _BLOCK)
-    host = on_host(given)
+    matrix: Any = x
+    shape = tuple(matrix.shape)
+    if len(shape) != 2 or shape[1] == 0:
+        expected = "(rows, columns) with at least one column"
+        raise ValueError(f"rescale: expected x of shape {expected}, got {shape}")
+    if str(matrix.dtype).removeprefix("torch.") not in _DTYPES:
+        expected = " or ".join(_DTYPES)
+        raise TypeError(f"rescale: expected x of {expected}, got {matrix.dtype}")
+    work_stream = stream_for(matrix, stream)
+    result: Array = empty_like(matrix) if out is None else out
+    config = ck.config(shape[0], _BLOCK)
+    host = on_host(matrix)
     if host is None:
-        _rescale(target, config, given, result, given.shape[1])
+        _rescale(work_stream, config, matrix, result, shape[1])
     else:
-        device = ck.to_device(host, target)
-        _rescale(target, config, device, device, given.shape[1])
-        ck.to_host(device, target, out=on_host(result))  # waits
+        device = ck.to_device(host, work_stream)
+        _rescale(work_stream, config, device, device, shape[1])
+        ck.to_host(device, work_stream, out=on_host(result))  # waits
     return result
 
 
 def prewarm(archs: Iterable[str] = ()) -> None:
-    """Compile all kernels into the cache, for each arch (``"sm_90"``), or for the device that is here."""
+    """Compile all kernels into the cache, for each arch, or for the current device."""
     ck.prewarm([_rescale[np.dtype(name)] for name in _DTYPES], archs=archs)
