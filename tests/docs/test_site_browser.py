@@ -38,8 +38,15 @@ TOO_WIDE = """() => [document.documentElement, ...document.querySelectorAll(".bd
     .filter(part => part.scrollWidth > part.clientWidth + 1 || part.getBoundingClientRect().right > innerWidth + 1)
     .map(part => part.cloneNode().outerHTML + " " + part.scrollWidth).slice(0, 3)"""
 #: Blocks of code that are wider than their frame; a card of the gallery shows only the start of its output.
-CUT_CODE = """() => [...document.querySelectorAll(".bd-article pre")].filter(block => !block.closest(".cards"))
-    .filter(block => block.scrollWidth > block.clientWidth + 1).map(block => block.textContent.slice(0, 60))"""
+CUT_CODE = """may_wrap => {
+    const blocks = [...document.querySelectorAll(".bd-article pre")].filter(block => !block.closest(".cards"));
+    blocks.forEach(block => block.style.whiteSpace = may_wrap ? "" : "pre");
+    const cut = blocks.filter(block => block.scrollWidth > block.clientWidth + 1);
+    blocks.forEach(block => block.style.whiteSpace = "");
+    return cut.map(block => block.textContent.slice(0, 60));
+}"""
+#: Pages whose lines have any length: docstrings, outputs of notebooks, comments of headers. They wrap on every screen.
+LONG_LINES = ("api/", "programs/notebooks/", "templates.html")
 
 
 class Visit(NamedTuple):
@@ -112,7 +119,8 @@ def visits(browser: Any, site: Path, address: str) -> dict[str, Visit]:
             for width in WIDTHS:
                 page.set_viewport_size({"width": width, "height": 900})
                 overflow += [f"{width} {scheme}: {element}" for element in page.evaluate(TOO_WIDE)]
-                cut += [f"{width}: {code}" for code in page.evaluate(CUT_CODE)]
+                may_wrap = width < 1280 or name.startswith(LONG_LINES)
+                cut += [f"{width}: {code}" for code in page.evaluate(CUT_CODE, may_wrap)]
         schemes = schemes[::-1]  # the next page begins as this one ends: each change takes time
         found[name] = Visit(read["links"], set(read["names"]), read["broken"], list(errors), overflow, cut)
         errors.clear()
