@@ -37,55 +37,55 @@ def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
     """Registers that hold the threads' x, which is never negative."""
     if not layout.rows:
         return frozenset()
-    written = [name for given in function.code for name in targets(given)]
-    known = {"%tid.x"}
+    written = [name for instr in function.code for name in targets(instr)]
+    numbers = {"%tid.x"}
     before = 0
-    while before < len(known):
-        before = len(known)
-        for given in function.code:
-            copies = given.opcode == "mov" or (given.opcode == "cvt" and _INTEGERS.issuperset(given.modifiers))
-            if copies and given.guard is None and isinstance(given.operands[1], Register):
-                into = targets(given)
+    while before < len(numbers):
+        before = len(numbers)
+        for instr in function.code:
+            copies = instr.opcode == "mov" or (instr.opcode == "cvt" and _INTEGERS.issuperset(instr.modifiers))
+            if copies and instr.guard is None and isinstance(instr.operands[1], Register):
+                into = targets(instr)
                 lone = len(into) == 1 == written.count(into[0]) and bits_of(function.registers[into[0]]) >= 32
-                if lone and given.operands[1].name in known:
-                    known.add(into[0])
-    return frozenset(known)
+                if lone and instr.operands[1].name in numbers:
+                    numbers.add(into[0])
+    return frozenset(numbers)
 
 
-def thread_shape(given: Instruction, known: frozenset[str], width: int) -> Shape:
+def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Shape:
     """The shape of what an instruction makes of such a number; None where that is nothing of its own."""
-    if given.guard is not None or len(given.operands) != 3 or given.modifiers[-1] not in _INTEGERS:
+    if instr.guard is not None or len(instr.operands) != 3 or instr.modifiers[-1] not in _INTEGERS:
         return None
-    _, source, by = given.operands
-    if not isinstance(source, Register) or source.name not in known or not isinstance(by, Immediate):
+    _, source, by = instr.operands
+    if not isinstance(source, Register) or source.name not in numbers or not isinstance(by, Immediate):
         return None
-    if given.opcode == "shr":
+    if instr.opcode == "shr":
         return UNIFORM if 1 << min(by.value, 32) >= width else None
-    if given.opcode == "setp":
+    if instr.opcode == "setp":
         # Whole vectors are below a bound that is a multiple of their width.
-        bound = by.value + (given.modifiers[0] in _UP_TO)
-        ordered = given.modifiers[0] in _BELOW | _UP_TO and len(given.modifiers) == 2
+        bound = by.value + (instr.modifiers[0] in _UP_TO)
+        ordered = instr.modifiers[0] in _BELOW | _UP_TO and len(instr.modifiers) == 2
         return UNIFORM if ordered and 0 <= bound < 1 << 31 and bound % width == 0 else None
-    if given.opcode != "and":
+    if instr.opcode != "and":
         return None
     if not by.value & width - 1:
         return UNIFORM
     return Affine(1) if by.value & width - 1 == width - 1 else None
 
 
-def emit_of_threads(given: Instruction, b: Builder, shape: Shape) -> None:
+def emit_of_threads(instr: Instruction, b: Builder, shape: Shape) -> None:
     """What it makes of the first lane's, which the others follow from."""
-    kind, text = given.modifiers[-1], b.text
-    target, _, by = given.operands
+    type_name, text = instr.modifiers[-1], b.text
+    target, _, by = instr.operands
     assert isinstance(by, Immediate)
-    first = text.cast("zext", b.special("tid.x").x, f"i{bits_of(kind)}")
-    if given.opcode == "setp":
-        how = _COMPARED[given.modifiers[0]]
+    first = text.cast("zext", b.special("tid.x").x, f"i{bits_of(type_name)}")
+    if instr.opcode == "setp":
+        how = _COMPARED[instr.modifiers[0]]
         b.write(target, "pred", Value(shape, text.compare(how, first, by.value)))
         return
-    amount = by.value if given.opcode == "and" else min(by.value, bits_of(kind) - 1)
-    opcode = "and" if given.opcode == "and" else "lshr"
-    b.write(target, kind, Value(shape, text.binary(opcode, first, amount)))
+    amount = by.value if instr.opcode == "and" else min(by.value, bits_of(type_name) - 1)
+    opcode = "and" if instr.opcode == "and" else "lshr"
+    b.write(target, type_name, Value(shape, text.binary(opcode, first, amount)))
 
 
 # ── what a vector saves where it waits, and loads where it goes on ──
@@ -113,23 +113,25 @@ class Saves:
         self.entries: dict[tuple[int, int], set[str]] = {}
         if whole or any(targets(code[flow.blocks[n].last - 1]) for n in ends):
             return
-        used = [read | (written & shapes.kept) for read, written in shapes.uses]
+        used = [read | (written & shapes.preserved) for read, written in shapes.uses]
         # What an instruction with a guard may write is to be saved too.
-        written = [{name for given in code[each.first : each.last] for name in targets(given)} for each in flow.blocks]
+        written = [
+            {name for instr in code[block.first : block.last] for name in targets(instr)} for block in flow.blocks
+        ]
         changed = {0: set(shapes.live_in[0])}
         # Before a loop that waits all is saved, so that in the loop only what changes in it is.
         entered: set[tuple[int, int]] = set()
         for header, body in flow.loops.items():
-            if header not in shapes.parted and not body.isdisjoint(ends):
-                entered |= {(n, header) for n in flow.blocks[header].predecessors if n not in body | shapes.parted}
+            if header not in shapes.divergent and not body.isdisjoint(ends):
+                entered |= {(n, header) for n in flow.blocks[header].predecessors if n not in body | shapes.divergent}
         self._spread(flow, changed, written, ends, entered)
         for number, header in entered:
             if number not in ends:
                 out = changed.get(number, set()) | written[number]
                 self.entries[number, header] = out & shapes.live_in[header]
         self.stores = {n: live[n] & (changed.get(n, set()) | written[n]) for n in ends}
-        asked = self._asked(flow, used, [names - shapes.kept for _, names in shapes.uses], ends)
-        self.loads = {n: live[n] & asked.get(after, set()) for n, after in ends.items()}
+        needed = self._needed(flow, used, [names - shapes.preserved for _, names in shapes.uses], ends)
+        self.loads = {n: live[n] & needed.get(after, set()) for n, after in ends.items()}
 
     def _spread(
         self,
@@ -151,11 +153,11 @@ class Saves:
                     changed[after] |= out
                     open_.append(after)
 
-    def _asked(
+    def _needed(
         self, flow: Flow, used: list[set[str]], written: list[set[str]], ends: dict[int, int]
     ) -> dict[int, set[str]]:
         """What is read, or saved, before the next wait, at the beginning of each block."""
-        asked: dict[int, set[str]] = {}
+        needed: dict[int, set[str]] = {}
         moved = True
         while moved:
             moved = False
@@ -163,12 +165,12 @@ class Saves:
                 out = set(self.stores[number]) if number in ends else set[str]()
                 if number not in ends:
                     for after in flow.blocks[number].successors:
-                        out |= asked.get(after, set()) | self.entries.get((number, after), set())
+                        out |= needed.get(after, set()) | self.entries.get((number, after), set())
                 new = used[number] | (out - written[number])
-                if new != asked.get(number):
-                    asked[number] = new
+                if new != needed.get(number):
+                    needed[number] = new
                     moved = True
-        return asked
+        return needed
 
 
 class States:
@@ -269,12 +271,12 @@ class Traits(NamedTuple):
 
 def traits_of(contexts: Sequence[Context]) -> Traits:
     """The traits of a kernel: its function, and those that it calls."""
-    code = [given for context in contexts for given in context.function.code]
+    code = [instr for context in contexts for instr in context.function.code]
     return Traits(
-        any(facts_of(given).warp or any(name.startswith("%lanemask") for name in sources(given)) for given in code),
+        any(facts_of(instr).warp or any(name.startswith("%lanemask") for name in sources(instr)) for instr in code),
         any(
-            is_atomic(given) and "add" in given.modifiers and given.modifiers[-1].startswith(("f", "bf"))
-            for given in code
+            is_atomic(instr) and "add" in instr.modifiers and instr.modifiers[-1].startswith(("f", "bf"))
+            for instr in code
         ),
         all(map(_is_free, contexts)),
         len(code),
@@ -284,16 +286,16 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
 def _is_free(context: Context) -> bool:
     if context.local or _uses_shared(context):
         return False
-    return not any(given.opcode == "call" or is_barrier(given) or is_strong(given) for given in context.function.code)
+    return not any(instr.opcode == "call" or is_barrier(instr) or is_strong(instr) for instr in context.function.code)
 
 
 def _uses_shared(context: Context) -> bool:
     """Whether a kernel can come to shared memory."""
     shared = context.symbols.shared
     return bool(shared) and any(
-        any(modifier.startswith("shared") for modifier in given.modifiers)
-        or any(isinstance(each, Symbol) and each.name in shared for each in given.operands)
-        for given in context.function.code
+        any(modifier.startswith("shared") for modifier in instr.modifiers)
+        or any(isinstance(operand, Symbol) and operand.name in shared for operand in instr.operands)
+        for instr in context.function.code
     )
 
 
@@ -311,14 +313,14 @@ class Analysis:
     lasting : set of str
         Predicates of which what is known holds where they do.
     uses_shared : bool
-    waiting, parted_waits, parted_polls, lone_polls : list of int
+    waiting, divergent_barriers, divergent_polls, convergent_polls : list of int
         Blocks that end at a barrier, and those of them that a part of a vector's lanes may come to; headers of loops
         that wait for what others write, by whether a part of a vector's lanes may be in them.
     counted : bool
         Whether vectors wait at barriers for a part of the block.
     suspends : bool
         Whether vectors wait.
-    meets_parted : bool
+    has_divergent_collectives : bool
         Whether lanes of a warp meet where a part of them may come to.
 
     Raises
@@ -328,9 +330,9 @@ class Analysis:
     """
 
     def __init__(self, context: Context, layout: Layout) -> None:
-        for given in context.function.code:
-            if given.opcode == "brx" or (not ends_block(given) and entry_of(given) is None):
-                raise Refusal(f"instruction {given}")
+        for instr in context.function.code:
+            if instr.opcode == "brx" or (not ends_block(instr) and entry_of(instr) is None):
+                raise Refusal(f"instruction {instr}")
         if context.local_align > 64:
             raise Refusal("local memory of a large alignment")
         self.context, self.layout = context, layout
@@ -343,20 +345,20 @@ class Analysis:
         shapes = self.shapes = Shapes(function, flow, special, transfer, self.polling)
         self.raw: set[str] = self._raw()
         self.uses_shared: bool = _uses_shared(context)
-        self.waiting: list[int] = [number for number in flow.order if flow.blocks[number].has_barrier]
-        self.parted_waits: list[int] = [number for number in self.waiting if number in shapes.parted]
+        self.barriers: list[int] = [number for number in flow.order if flow.blocks[number].has_barrier]
+        self.divergent_barriers: list[int] = [number for number in self.barriers if number in shapes.divergent]
         polls = [number for number in flow.order if number in self.polling]
-        self.parted_polls: list[int] = [number for number in polls if number in shapes.parted]
-        self.lone_polls: list[int] = [number for number in polls if number not in shapes.parted]
-        self.counted: bool = any(is_counted(given) for given in function.code if is_barrier(given))
-        self.suspends: bool = bool(self.waiting or self.polling)
+        self.divergent_polls: list[int] = [number for number in polls if number in shapes.divergent]
+        self.convergent_polls: list[int] = [number for number in polls if number not in shapes.divergent]
+        self.has_counted_barriers: bool = any(is_counted(instr) for instr in function.code if is_barrier(instr))
+        self.suspends: bool = bool(self.barriers or self.polling)
         self.lasting: set[str] = set()
         if not self.suspends:
-            written = [name for given in function.code for name in targets(given)]
-            predicates = [name for name, kind in function.registers.items() if kind == "pred"]
+            written = [name for instr in function.code for name in targets(instr)]
+            predicates = [name for name, type_name in function.registers.items() if type_name == "pred"]
             once = {name for name in predicates if written.count(name) == 1}
-            self.lasting = once - shapes.kept - shapes.live_in[0]
-        self.meets_parted: bool = any(flow.blocks[number].has_collective for number in shapes.parted)
+            self.lasting = once - shapes.preserved - shapes.live_in[0]
+        self.has_divergent_collectives: bool = any(flow.blocks[number].has_collective for number in shapes.divergent)
 
     def last_of(self, number: int) -> Instruction:
         """The instruction that a block ends with."""
@@ -364,24 +366,24 @@ class Analysis:
 
     def _raw(self) -> set[str]:
         raw = set[str]()
-        for given in self.function.code:
-            entry = entry_of(given)
-            if entry is not None and entry.makes_nan and given.opcode != "mov" and given.modifiers[-1] == "f32":
-                raw.update(targets(given))
-        raw |= {name for given in self.function.code if given.opcode == "mov" for name in targets(given)}
+        for instr in self.function.code:
+            entry = entry_of(instr)
+            if entry is not None and entry.makes_nan and instr.opcode != "mov" and instr.modifiers[-1] == "f32":
+                raw.update(targets(instr))
+        raw |= {name for instr in self.function.code if instr.opcode == "mov" for name in targets(instr)}
         changed = True
         while changed:
             changed = False
-            for given in self.function.code:
-                entry = entry_of(given)
-                fits = entry is not None and entry.makes_nan and given.modifiers[-1] == "f32"
-                if given.opcode == "mov":
-                    source = given.operands[1]
+            for instr in self.function.code:
+                entry = entry_of(instr)
+                fits = entry is not None and entry.makes_nan and instr.modifiers[-1] == "f32"
+                if instr.opcode == "mov":
+                    source = instr.operands[1]
                     same = isinstance(source, Register) and source.name in raw
                     number = isinstance(source, Immediate) and _is_number(source)
-                    whole = isinstance(given.operands[0], Register)
-                    fits = whole and given.modifiers[-1] in ("f32", "b32") and (same or number)
-                for name in targets(given):
+                    whole = isinstance(instr.operands[0], Register)
+                    fits = whole and instr.modifiers[-1] in ("f32", "b32") and (same or number)
+                for name in targets(instr):
                     if name in raw and not fits:
                         raw.discard(name)
                         changed = True
@@ -399,26 +401,26 @@ def _special_shape(layout: Layout, name: str) -> Shape:
 
 
 def _transfer(
-    context: Context, layout: Layout, numbers: frozenset[str], given: Instruction, shape: Callable[[Operand], Shape]
+    context: Context, layout: Layout, numbers: frozenset[str], instr: Instruction, shape: Callable[[Operand], Shape]
 ) -> Shape:
     """The shape of an instruction's result."""
-    entry = entry_of(given)
+    entry = entry_of(instr)
     if entry is None:
         return VARYING  # a barrier's result
 
-    def of(operand: Operand | None, kind: str) -> Shape:
+    def of(operand: Operand | None, type_name: str) -> Shape:
         if operand is None:  # whether the kernel has local memory
             return UNIFORM if context.local else None
-        held = shape(operand)
-        if isinstance(held, Affine) and isinstance(operand, Register) and kind in STORAGE:
+        operand_shape = shape(operand)
+        if isinstance(operand_shape, Affine) and isinstance(operand, Register) and type_name in STORAGE:
             has = context.function.registers.get(operand.name, "b32")
-            return resized(held, bits_of(has), bits_of(kind), kind[0] == "s")
-        return held
+            return resized(operand_shape, bits_of(has), bits_of(type_name), type_name[0] == "s")
+        return operand_shape
 
-    of_threads = thread_shape(given, numbers, layout.width)
+    of_threads = thread_shape(instr, numbers, layout.width)
     if of_threads is not None:
         return of_threads
-    return entry.transfer(given, lambda operand, kind="": of(operand, kind))
+    return entry.transfer(instr, lambda operand, type_name="": of(operand, type_name))
 
 
 def _is_number(operand: Immediate) -> bool:

@@ -59,15 +59,15 @@ class Text:
         self._count += 1
         return f"{stem}.{self._count}"
 
-    def make(self, what: str, type_: str) -> X:
+    def make(self, code: str, type_: str) -> X:
         """A value made by an instruction."""
         self._count += 1
         name = f"%v{self._count}"
-        self.lines.append(f"  {name} = {what}")
+        self.lines.append(f"  {name} = {code}")
         return X(type_, name)
 
-    def do(self, what: str) -> None:
-        self.lines.append(f"  {what}")
+    def do(self, code: str) -> None:
+        self.lines.append(f"  {code}")
 
     def label(self, name: str) -> None:
         self.here = name
@@ -223,7 +223,7 @@ def value_of(x: X) -> Value:
     return Value(VARYING if x.is_vector else UNIFORM, x)
 
 
-class Reached(NamedTuple):
+class LaneAccess(NamedTuple):
     """What an access of a lane touches: elements of a size, and how memory notes it."""
 
     space: str
@@ -238,7 +238,7 @@ class Site(NamedTuple):
     """Where an error can be: an instruction by its number, and the access that it does there."""
 
     number: int
-    reached: Reached | None
+    lane_access: LaneAccess | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +249,9 @@ class Checked:
     base: X
 
 
-def bits_of(kind: str) -> int:
+def bits_of(type_name: str) -> int:
     """Bits of a register of a PTX type."""
-    return 1 if kind == "pred" else 8 * STORAGE[kind].itemsize
+    return 1 if type_name == "pred" else 8 * STORAGE[type_name].itemsize
 
 
 class Builder:
@@ -281,7 +281,7 @@ class Builder:
         self.mask_type = f"i{layout.width}"
         self.mask: X | None = None
         self.guarded = False
-        self.given: Instruction | None = None
+        self.instr: Instruction | None = None
         self.sites: list[Site] = []
         self._places = {id(instruction): number for number, instruction in enumerate(self.function.code)}
         self._carry: str | None = None
@@ -300,11 +300,11 @@ class Builder:
         self.unlikely = False
         #: The instructions that write each register.
         self.made_by: dict[str, list[Instruction]] = {}
-        for given in self.function.code:
-            for name in targets(given):
-                self.made_by.setdefault(name, []).append(given)
+        for instr in self.function.code:
+            for name in targets(instr):
+                self.made_by.setdefault(name, []).append(instr)
         #: Registers that only one branch reads.
-        read = [(name, given.opcode) for given in self.function.code for name in sources(given)]
+        read = [(name, instr.opcode) for instr in self.function.code for name in sources(instr)]
         times = Counter(name for name, _ in read)
         self.for_branch: set[str] = {name for name, opcode in read if opcode == "bra" and times[name] == 1}
         #: Predicates of which what is known holds where they do: they are written once.
@@ -314,7 +314,7 @@ class Builder:
         self.known_here: set[str] = set()
         #: What is done when the function begins.
         self.starts: list[str] = []
-        for number, (name, _kind) in enumerate(self.function.registers.items()):
+        for number, (name, _type) in enumerate(self.function.registers.items()):
             self.numbers[name] = number
 
     # ── what the scaffold sets ──
@@ -336,9 +336,9 @@ class Builder:
 
     def iota(self, element: str, stride: int = 1) -> X:
         """0, stride, 2 · stride, … over the lanes."""
-        return self.each(element, (lane * stride for lane in range(self.width)))
+        return self.lane_constants(element, (lane * stride for lane in range(self.width)))
 
-    def each(self, element: str, values: Iterable[int]) -> X:
+    def lane_constants(self, element: str, values: Iterable[int]) -> X:
         """A constant for each lane."""
         return X(self.vector(element), f"<{', '.join(str(constant(element, value)) for value in values)}>")
 
@@ -349,8 +349,8 @@ class Builder:
         if x.name[0] not in "%@":
             return X(self.vector(x.type), f"splat ({x.type} {x.name})")
         type_ = self.vector(x.type)
-        one = self.text.make(f"insertelement {type_} poison, {x}, i64 0", type_)
-        return self.text.make(f"shufflevector {one}, {type_} poison, <{self.width} x i32> zeroinitializer", type_)
+        inserted = self.text.make(f"insertelement {type_} poison, {x}, i64 0", type_)
+        return self.text.make(f"shufflevector {inserted}, {type_} poison, <{self.width} x i32> zeroinitializer", type_)
 
     def lanes(self, value: Value) -> X:
         """A value as a vector."""
@@ -406,42 +406,47 @@ class Builder:
             return [("", element), *([(".narrow", f"i{shape.of.bits}")] if shape.of is not None else [])]
         return [("", self.vector(element))]
 
-    def held(self, name: str) -> Value:
+    def register_value(self, name: str) -> Value:
         """What a register holds."""
         parts = [self.text.load(type_, self.place_of(name, part)) for part, type_ in self.types_of(name)]
         shape = self.shapes.of.get(name) or UNIFORM
         return Value(shape, *parts)
 
-    def read(self, operand: Operand, kind: str, raw: bool = False) -> Value:
+    def read(self, operand: Operand, type_name: str, raw: bool = False) -> Value:
         """An operand as a PTX type, in the bits of that type; with `raw`, NaN may have any payload."""
-        bits = bits_of(kind)
+        bits = bits_of(type_name)
         match operand:
             case Register(name) if name in self.function.registers:
-                value = self.held(name)
+                value = self.register_value(name)
                 if name in self.raw and not raw:
                     value = self.canonical(value)
-                return self.resized(value, bits, kind[0] == "s")
+                return self.resized(value, bits, type_name[0] == "s")
             case Register(name):
-                return self.resized(self.special(name.removeprefix("%")), bits, kind[0] == "s")
+                return self.resized(self.special(name.removeprefix("%")), bits, type_name[0] == "s")
             case Immediate():
-                if kind == "pred":
+                if type_name == "pred":
                     return Value(UNIFORM, constant("i1", operand.value))
-                value_ = immediate(operand, DTYPES[kind])
+                value_ = immediate(operand, DTYPES[type_name])
                 return Value(UNIFORM, constant(f"i{bits}", int.from_bytes(value_.tobytes(), "little")))
             case Symbol(name, offset):
                 return self.resized(self.symbol(name, offset), bits, False)
             case Group("not", (inner,)):
-                value = self.read(inner, kind)
+                value = self.read(inner, type_name)
                 return Value(value.shape, self.text.binary("xor", value.x, -1 if bits > 1 else 1))
-        raise Refusal(f"an operand {operand} read as {kind}")
+        raise Refusal(f"an operand {operand} read as {type_name}")
 
-    def known(self, operand: Operand | None) -> int | None:
+    def constant_value(self, operand: Operand | None) -> int | None:
         """The number that an operand is, or a register that only one ``mov`` writes; None for others."""
         if isinstance(operand, Register):
-            made = self.made_by.get(operand.name, ())
-            if len(made) != 1 or made[0].opcode != "mov" or made[0].guard is not None or len(made[0].operands) != 2:
+            writers = self.made_by.get(operand.name, ())
+            if (
+                len(writers) != 1
+                or writers[0].opcode != "mov"
+                or writers[0].guard is not None
+                or len(writers[0].operands) != 2
+            ):
                 return None
-            operand = made[0].operands[1]
+            operand = writers[0].operands[1]
         return operand.value if isinstance(operand, Immediate) else None
 
     def holds(self, guard: tuple[Register, bool]) -> Value:
@@ -468,7 +473,7 @@ class Builder:
         narrow = value.x if isinstance(shape, Affine) and shape.of is not None else None
         return Value(shape, self.text.cast(opcode, value.x, f"i{bits}"), narrow)
 
-    def write(self, target: Operand, kind: str, value: Value) -> None:
+    def write(self, target: Operand, type_name: str, value: Value) -> None:
         """Write a value of a PTX type to a register, for the lanes of the mask."""
         if isinstance(target, Register) and target.name == "_":
             return
@@ -477,16 +482,16 @@ class Builder:
         name = target.name
         self.known_here.discard(name)
         shape = self.shapes.of[name]
-        value = self.resized(value, bits_of(self.function.registers[name]), kind[0] == "s")
+        value = self.resized(value, bits_of(self.function.registers[name]), type_name[0] == "s")
         place = self.place_of(name)
         if shape == VARYING:
             new = self.lanes(value)
-            if self.mask is not None and (self.guarded or name in self.shapes.kept):
+            if self.mask is not None and (self.guarded or name in self.shapes.preserved):
                 new = self.text.select(self.mask, new, self.text.load(new.type, place))
             self.text.store(new, place)
             return
         if join(shape, value.shape) != shape:
-            raise Refusal(f"a result of {self.given} that is not as it was foreseen ({value.shape}, {shape})")
+            raise Refusal(f"a result of {self.instr} that is not as it was foreseen ({value.shape}, {shape})")
         self.text.store(value.x, place)
         if isinstance(shape, Affine) and shape.of is not None:
             self.text.store(value.narrow or constant(f"i{shape.of.bits}", 0), f"{place}.narrow")
@@ -494,10 +499,10 @@ class Builder:
     # ── what is no register ──
 
     def special(self, name: str) -> Value:
-        found = self.specials.get(name)
-        if found is None:
+        entry = self.specials.get(name)
+        if entry is None:
             raise Refusal(f"special register %{name}")
-        return replace(found)
+        return replace(entry)
 
     def symbol(self, name: str, offset: int) -> Value:
         """The address of a variable in its own state space."""
@@ -536,9 +541,9 @@ class Builder:
         """Of lanes those of the mask."""
         return lanes if self.mask is None else self.text.binary("and", lanes, self.mask)
 
-    def all_of(self, held: Sequence[X]) -> X:
+    def all_of(self, conditions: Sequence[X]) -> X:
         """Whether all of some conditions hold."""
-        return reduce(lambda one, other: self.text.binary("and", one, other), held)
+        return reduce(lambda left, other: self.text.binary("and", left, other), conditions)
 
     def any_of(self, mask: X) -> X:
         """Whether a mask has any lane."""
@@ -560,15 +565,15 @@ class Builder:
 
     # ── errors ──
 
-    def site(self, reached: Reached | None = None) -> int:
+    def site(self, lane_access: LaneAccess | None = None) -> int:
         """The number by which an error names the instruction at hand, and what it touches."""
-        assert self.given is not None
-        site = Site(self._places[id(self.given)], reached)
+        assert self.instr is not None
+        site = Site(self._places[id(self.instr)], lane_access)
         if not self.sites or self.sites[-1] != site:
             self.sites.append(site)
         return len(self.sites) - 1
 
-    def stop_where(self, bad: X, numbers: X, reached: Reached | None = None) -> None:
+    def stop_where(self, bad: X, numbers: X, lane_access: LaneAccess | None = None) -> None:
         """Leave the kernel at the first lane where something is wrong, with what the error is to tell of it."""
         text, lanes = self.text, self.bits(bad)
         wrong, well = text.fresh("wrong"), text.fresh("well")
@@ -576,7 +581,7 @@ class Builder:
         text.label(wrong)
         text.store(numbers, self.scratch_addresses)
         text.run(
-            "blame", "%ctx", self.site(reached), self.first_thread, self.block_number,
+            "blame", "%ctx", self.site(lane_access), self.first_thread, self.block_number,
             text.cast("zext", lanes, "i64"), self.scratch_addresses,
         )  # fmt: skip
         text.jump("failed")

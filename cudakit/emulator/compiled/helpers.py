@@ -18,11 +18,11 @@ from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_W
 
 
 def _binary(opcode: str) -> Callable[[Word, Word | int], Word]:
-    return lambda one, other: one.made(one.text.binary(opcode, one.x, _value(other)))
+    return lambda left, right: left.word(left.text.binary(opcode, left.x, _value(right)))
 
 
 def _compare(how: str) -> Callable[[Word, Word | int], Word]:
-    return lambda one, other: one.made(one.text.compare(how, one.x, _value(other)))
+    return lambda left, right: left.word(left.text.compare(how, left.x, _value(right)))
 
 
 def _value(word: Word | int) -> X | int:
@@ -35,7 +35,7 @@ class Word:
     def __init__(self, text: Text, x: X) -> None:
         self.text, self.x = text, x
 
-    def made(self, x: X) -> Word:
+    def word(self, x: X) -> Word:
         """Another word of the routine."""
         return Word(self.text, x)
 
@@ -48,19 +48,19 @@ class Word:
     def select(self, then: Word | int, otherwise: Word | int) -> Word:
         """One of two words, by this truth."""
         words = [constant("i64", word) if isinstance(word, int) else word.x for word in (then, otherwise)]
-        return self.made(self.text.select(self.x, *words))
+        return self.word(self.text.select(self.x, *words))
 
     def load(self, bits: int) -> Word:
         """A number in memory, at this address, of so many bits."""
         value = self.text.load(f"i{bits}", self.pointer, ", align 1")
-        return self.made(self.text.cast("zext", value, "i64"))
+        return self.word(self.text.cast("zext", value, "i64"))
 
     def store(self, value: Word, bits: int) -> None:
         """Write the lower bits of a number to memory."""
         self.text.store(self.text.cast("trunc", value.x, f"i{bits}"), self.pointer, ", align 1")
 
     def __getitem__(self, number: Word | int) -> Word:
-        return self.made(self.text.load("i64", (self + number * 8).pointer))
+        return self.word(self.text.load("i64", (self + number * 8).pointer))
 
     def __setitem__(self, number: Word | int, value: Word | int) -> None:
         word = constant("i64", value) if isinstance(value, int) else value.x
@@ -122,9 +122,9 @@ class Routine:
 
     def variable(self, value: Word | int) -> Variable:
         """A word that may be changed, with what it is at first."""
-        made = Variable(self.text, self._room())
-        made.now = value
-        return made
+        result = Variable(self.text, self._room())
+        result.now = value
+        return result
 
     def room(self) -> Word:
         """The address of a word in memory."""
@@ -189,7 +189,7 @@ class Routine:
             self.text.do("unreachable")
 
     @contextmanager
-    def each(self, count: Word) -> Iterator[Word]:
+    def repeat(self, count: Word) -> Iterator[Word]:
         """Do what follows for each number below a count."""
         number = self.variable(0)
         with self.loop(lambda: number.now < count):
@@ -223,16 +223,16 @@ _TABLE: dict[str, tuple[Routine, Callable[..., None]]] = {}
 _KNOWN: list[str] = []
 
 
-def _helper(result: str, known: str = "") -> Callable[[Callable[..., None]], Routine]:
-    """A helper that gives a result; `known` are the attributes by which kernels know it, if they call it."""
+def _helper(result: str, attributes: str = "") -> Callable[[Callable[..., None]], Routine]:
+    """A helper that gives a result; `attributes` are the attributes by which kernels know it, if they call it."""
 
     def enter(write: Callable[..., None]) -> Routine:
         name, (_, *names) = write.__name__.strip("_"), inspect.signature(write).parameters
         types = {parameter: "ptr" if parameter in _POINTERS else "i64" for parameter in names}
         routine = Routine(name, result, types)
         _TABLE[name] = routine, write
-        if known:
-            _KNOWN.append(f"declare {result} @{name}({', '.join(types.values())}) {known}")
+        if attributes:
+            _KNOWN.append(f"declare {result} @{name}({', '.join(types.values())}) {attributes}")
         return routine
 
     return enter
@@ -318,7 +318,7 @@ def _find(f: Routine, ctx: Word, thread: Word, address: Word, size: Word, use: W
 
 
 @_helper("i64", "cold nounwind")
-def one(
+def locate(
     f: Routine, ctx: Word, site: Word, thread: Word, block: Word, address: Word, size: Word, use: Word, space: Word,
     row: Word,
 ) -> None:  # fmt: skip
@@ -343,7 +343,7 @@ def _copy(f: Routine, to: Word, of: Word, size: Word) -> None:
 @_helper("void")
 def _note(f: Routine, host: Word, flags: Word, count: Word, mark: Word) -> None:
     """Set the flags of bytes, where they have some."""
-    with f.when(flags.differs(0)), f.each(count) as number:
+    with f.when(flags.differs(0)), f.repeat(count) as number:
         flag = host + flags + number
         flag.store(flag.load(8) | mark, 8)
     f.give()
@@ -359,26 +359,26 @@ def lanes(
     `range` is where it is kept what addresses were checked against last, or null.
     """
     whole, keeps = size * count, range.differs(0)
-    low, span, shift, flags = known = [f.variable(word) for word in (NOWHERE, 0, 0, 0)]
+    low, span, shift, flags = range_words = [f.variable(word) for word in (NOWHERE, 0, 0, 0)]
     with f.when(space.equals(SHARED) & (ctx[Slot.SHARED_BYTES] >= whole)):
         low.now, span.now, shift.now = 0, ctx[Slot.SHARED_BYTES] - whole, ctx[Slot.SHARED]
     with f.when(space.differs(SHARED) & keeps):
-        for number, word in enumerate(known):
+        for number, word in enumerate(range_words):
             word.now = range[number]
     with f.each_lane(mask) as lane:
         address = addresses[lane]
         host = f.variable(address + shift.now)
         inside = (address - low.now <= span.now) & (address & (whole - 1)).equals(0)
         with f.when(inside, False):
-            host.now = f.call(one, ctx, site, first + lane, block, address, whole, use, space, row)
+            host.now = f.call(locate, ctx, site, first + lane, block, address, whole, use, space, row)
             with f.when(host.now.equals(0)):
                 f.give(1)
-            for number, word in enumerate(known):
+            for number, word in enumerate(range_words):
                 word.now = ctx[Slot.LOW + number]
             with f.when(keeps):
-                for number, word in enumerate(known):
+                for number, word in enumerate(range_words):
                     range[number] = word.now
-        with f.each(count) as part:
+        with f.repeat(count) as part:
             value, place = values + (part * width + lane) * size, host.now + part * size
             reads = use.equals(READ)
             f.call(_copy, reads.select(value, place), reads.select(place, value), size)
@@ -439,7 +439,7 @@ def _bytes(
     f: Routine, ctx: Word, thread: Word, block: Word, address: Word, count: Word, use: Word, space: Word
 ) -> None:
     """The host's address of bytes that lie in one allocation; 0: they do not."""
-    host = f.call(one, ctx, 0, thread, block, address, 16, use, space, 0)
+    host = f.call(locate, ctx, 0, thread, block, address, 16, use, space, 0)
     inside = address - ctx[Slot.LOW] + count - 16 <= ctx[Slot.HIGH]
     f.give((host.differs(0) & inside).select(host, 0))
 

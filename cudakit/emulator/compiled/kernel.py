@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.analysis import Analysis, emit_of_threads, thread_shape
-from cudakit.emulator.compiled.builder import Builder, Checked, Reached, Site, X, bits_of, constant
+from cudakit.emulator.compiled.builder import Builder, Checked, LaneAccess, Site, X, bits_of, constant
 from cudakit.emulator.compiled.emit.access import SPACES, held_range, new_range, root_of
 from cudakit.emulator.compiled.emit.meanings import held_verdict
 from cudakit.emulator.compiled.emit.table import entry_of
@@ -69,70 +69,70 @@ class Guarded:
 
     def reach_of(self, place: int) -> int | None:
         """The number of what the access at a place of `rest` is checked with."""
-        return next((number for number, each in enumerate(self.reaches) if place in each.accesses), None)
+        return next((number for number, reach in enumerate(self.reaches) if place in reach.accesses), None)
 
 
 def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
     """The instructions of a block, with what of its accesses can be checked before them."""
-    first = next((at for at, given in enumerate(inside) if _copies(given) or _touches(given)), len(inside))
+    first = next((at for at, instr in enumerate(inside) if _copies(instr) or _touches(instr)), len(inside))
     early, rest = inside[:first], list[Instruction]()
     read, written = set[str](), set[str]()
-    for given in inside[first:]:
-        writes = set(targets(given))
-        if _may_be_early(given) and written.isdisjoint([*sources(given), *writes]) and read.isdisjoint(writes):
-            early.append(given)
+    for instr in inside[first:]:
+        writes = set(targets(instr))
+        if _may_be_early(instr) and written.isdisjoint([*sources(instr), *writes]) and read.isdisjoint(writes):
+            early.append(instr)
         else:
-            rest.append(given)
+            rest.append(instr)
             written |= writes
-            read.update(sources(given))
-    found: dict[tuple[str, int], Reach] = {}
+            read.update(sources(instr))
+    by_register: dict[tuple[str, int], Reach] = {}
     changed: set[str] = set()
-    for place, given in enumerate(rest):
-        reach = _reach(b, given, place)
+    for place, instr in enumerate(rest):
+        reach = _reach(b, instr, place)
         if reach is not None and reach.base.name not in changed:
-            _join(found.setdefault((reach.base.name, reach.code), reach), reach)
-        changed.update(targets(given))
-    reaches = [each for each in found.values() if each.accesses]
+            _join(by_register.setdefault((reach.base.name, reach.code), reach), reach)
+        changed.update(targets(instr))
+    reaches = [reach for reach in by_register.values() if reach.accesses]
     return Guarded(early, rest, reaches)
 
 
-def _touches(given: Instruction) -> bool:
-    return touches(given) and not is_atomic(given) and "param" not in given.modifiers
+def _touches(instr: Instruction) -> bool:
+    return touches(instr) and not is_atomic(instr) and "param" not in instr.modifiers
 
 
 def _copies(instruction: Instruction) -> bool:
     return facts_of(instruction).does in ("copies", "commits")
 
 
-def _may_be_early(given: Instruction) -> bool:
+def _may_be_early(instr: Instruction) -> bool:
     """Whether it may be done earlier than it is written, as far as it reads and writes nothing that others do."""
-    if given.guard is not None:
+    if instr.guard is not None:
         return False
-    if given.opcode == "ld":
-        return "param" in given.modifiers
+    if instr.opcode == "ld":
+        return "param" in instr.modifiers
     return (
-        facts_of(given).address != ""
-        and not given.modifiers[-1].startswith(("f", "bf", "pred"))
-        and "sat" not in given.modifiers
-        and "cc" not in given.modifiers
+        facts_of(instr).address != ""
+        and not instr.modifiers[-1].startswith(("f", "bf", "pred"))
+        and "sat" not in instr.modifiers
+        and "cc" not in instr.modifiers
     )
 
 
-def _reach(b: Builder, given: Instruction, place: int) -> Reach | None:
+def _reach(b: Builder, instr: Instruction, place: int) -> Reach | None:
     """What an access comes to, if that can be said before."""
-    if not _touches(given) or given.guard is not None:
+    if not _touches(instr) or instr.guard is not None:
         return None
-    space = space_of(given)
+    space = space_of(instr)
     code = SPACES.get(space, GENERIC)
-    memory = facts_of(given).memory[0]
-    address, held = given.operands[memory.address], given.operands[memory.value]
-    if space == "local" or (space == "generic" and b.context.local) or type_of(given) == "b128":
+    memory = facts_of(instr).memory[0]
+    address, value_operand = instr.operands[memory.address], instr.operands[memory.value]
+    if space == "local" or (space == "generic" and b.context.local) or type_of(instr) == "b128":
         return None
     if not isinstance(address, Address) or not isinstance(address.base, Register) or address.coordinates:
         return None
     if bits_of(b.function.registers.get(address.base.name, "b8")) != (32 if code == SHARED else 64):
         return None
-    size = bits_of(type_of(given)) // 8 * len(parts(held))
+    size = bits_of(type_of(instr)) // 8 * len(parts(value_operand))
     shape = b.shapes.shape(address.base)
     row = isinstance(shape, Affine) and shape.stride == size
     if shape != UNIFORM and not row:
@@ -160,38 +160,38 @@ def _join(into: Reach, reach: Reach) -> None:
 def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Checked]:
     """Go on where all accesses of the lanes of the mask are inside, else to a label; where they lie, by the reach."""
     text, good = b.text, list[X]()
-    values = [b.read(each.base, f"u{bits_of(b.function.registers[each.base.name])}") for each in reaches]
-    for each, value in zip(reaches, values, strict=True):
-        if each.size > 1:
-            odd = text.binary("add", text.cast("zext", value.x, "i64"), each.anchor)
-            odd = text.binary("and", odd, each.size - 1)
+    values = [b.read(reach.base, f"u{bits_of(b.function.registers[reach.base.name])}") for reach in reaches]
+    for reach, value in zip(reaches, values, strict=True):
+        if reach.size > 1:
+            odd = text.binary("add", text.cast("zext", value.x, "i64"), reach.anchor)
+            odd = text.binary("and", odd, reach.size - 1)
             good.append(text.compare("eq", odd, 0))
         valid = b.valid(value)
         if valid is not None:
             good.append(valid)
     _on_if(b, good, otherwise)
-    first, last = _ends(b) if any(each.row for each in reaches) else (None, None)
+    first, last = _ends(b) if any(reach.row for reach in reaches) else (None, None)
     placed = [
-        _placed(b, each, number, value.x, first if each.row else None, last if each.row else None, otherwise)
-        for number, (each, value) in enumerate(zip(reaches, values, strict=True))
+        _placed(b, reach, number, value.x, first if reach.row else None, last if reach.row else None, otherwise)
+        for number, (reach, value) in enumerate(zip(reaches, values, strict=True))
     ]
     if b.mask is None:
-        for each, checked in zip(reaches, placed, strict=True):
-            if each.row and each.code != SHARED and len(each.accesses) <= _MOST_READ:
-                _fetch_ahead(b, each, checked)
+        for reach, checked in zip(reaches, placed, strict=True):
+            if reach.row and reach.code != SHARED and len(reach.accesses) <= _MOST_READ:
+                _fetch_ahead(b, reach, checked)
     return placed
 
 
-def _fetch_ahead(b: Builder, each: Reach, checked: Checked) -> None:
+def _fetch_ahead(b: Builder, reach: Reach, checked: Checked) -> None:
     """Have what comes behind a row brought nearer: the next vectors have it, most of the time."""
     text = b.text
     place = checked.base
-    if each.code == GENERIC:
+    if reach.code == GENERIC:
         place = text.binary("add", place, held_range(b, checked.range, 2))
     pointer = text.cast("inttoptr", place, "ptr")
-    for line in range(0, b.width * each.size, _LINE):
-        ahead = text.at(pointer, _AHEAD + each.high - each.size + line)
-        text.run("llvm.prefetch.p0", ahead, X("i32", str(int(each.use != READ))), X("i32", "3"), X("i32", "1"))
+    for line in range(0, b.width * reach.size, _LINE):
+        ahead = text.at(pointer, _AHEAD + reach.high - reach.size + line)
+        text.run("llvm.prefetch.p0", ahead, X("i32", str(int(reach.use != READ))), X("i32", "3"), X("i32", "1"))
 
 
 def _ends(b: Builder) -> tuple[X | None, X]:
@@ -205,31 +205,31 @@ def _ends(b: Builder) -> tuple[X | None, X]:
     return low, text.binary("sub", constant("i64", b.width - 1), high)
 
 
-def _placed(b: Builder, each: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
-    """Check that what is reached by a register lies in one piece of memory, from a first lane to a last."""
-    text, size = b.text, constant("i64", each.size)
-    ahead = constant("i64", each.low)
+def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
+    """Check that what is lane_access by a register lies in one piece of memory, from a first lane to a last."""
+    text, size = b.text, constant("i64", reach.size)
+    ahead = constant("i64", reach.low)
     if first is not None:
         ahead = text.binary("add", ahead, text.binary("mul", first, size))
     # In the register's own bits, where lanes that take no part may lie below nothing.
     start = text.binary("add", x, text.cast("trunc", ahead, x.type))
     start = text.cast("zext", start, "i64")
     base = text.binary("sub", start, ahead)
-    extent, need = each.high - each.low, constant("i64", each.high - each.low)
+    extent, need = reach.high - reach.low, constant("i64", reach.high - reach.low)
     if last is not None and first is None:
-        extent += each.size * int(last.name)
+        extent += reach.size * int(last.name)
         need, last = constant("i64", extent), None
     elif last is not None and first is not None:
         steps = text.binary("mul", text.binary("sub", last, first), size)
         need, last = text.binary("add", need, steps), text.binary("add", start, steps)
     ends = [start] if last is None else [start, last]
-    if each.code == SHARED:
+    if reach.code == SHARED:
         room = text.binary("sub", b.shared_bytes, extent)
         fits = [text.compare("ule", end, room) for end in ends]
         _on_if(b, [text.compare("sge", room, 0), *fits], otherwise)
         return Checked("", base)
     # Its own, for what is checked next to it, and what is not, may lie in other allocations, though it looks alike.
-    range_ = new_range(b, ("together", number, root_of(b, each.base), each.code, extent, each.use))
+    range_ = new_range(b, ("together", number, root_of(b, reach.base), reach.code, extent, reach.use))
     low, span = held_range(b, range_, 0), held_range(b, range_, 1)
     inside = b.all_of([text.compare("ule", text.binary("sub", end, low), span) for end in ends])
     miss, hit = text.fresh("miss"), text.fresh("hit")
@@ -237,7 +237,7 @@ def _placed(b: Builder, each: Reach, number: int, x: X, first: X | None, last: X
     text.label(miss)
     placed = text.call(
         "place", "i1", "%ctx", range_, start, need, extent,
-        each.use, each.code,
+        reach.use, reach.code,
     )  # fmt: skip
     text.do(f"br {placed}, label %{hit}, label %{otherwise}, !prof !2")
     text.label(hit)
@@ -265,7 +265,7 @@ class Facts(NamedTuple):
     #: Whether blocks may change what others read, so that their order is to be kept.
     ordered: bool
     #: Barriers, each with the number that a vector's state begins with where it waits.
-    waits: tuple[tuple[int, int], ...]
+    barriers: tuple[tuple[int, int], ...]
     #: Instructions.
     size: int
 
@@ -273,38 +273,43 @@ class Facts(NamedTuple):
     def of(cls, values: Sequence[Any]) -> Facts:
         """The facts in lists, as JSON gives them."""
         sites, symbols, state_bytes, local_bytes, ordered, waits, size = values
-        places = tuple(Site(number, reached and Reached(*reached)) for number, reached in sites)
+        places = tuple(Site(number, lane_access and LaneAccess(*lane_access)) for number, lane_access in sites)
         barriers = tuple((state, number) for state, number in waits)
         return cls(places, tuple(symbols), state_bytes, local_bytes, ordered, barriers, size)
 
 
-class Made(NamedTuple):
+class KernelIR(NamedTuple):
     """A kernel's IR, and what a launch of it needs to know."""
 
     text: str
     facts: Facts
 
 
-def make(context: Context, layout: Layout, quick: bool = False) -> Made:
+def make(context: Context, layout: Layout, baseline: bool = False) -> KernelIR:
     """The IR of a kernel for a layout: as it runs quickest, or to be compiled quickly.
 
     Raises
     ------
     Refusal
     """
-    return _Kernel(Analysis(context, layout), effort_of(len(context.function.code), quick)).made()
+    return _Kernel(Analysis(context, layout), effort_of(len(context.function.code), baseline)).build()
 
 
 class _Kernel:
-    def __init__(self, known: Analysis, effort: Effort) -> None:
-        self.known, self.flow, self.parted, self.code = known, known.flow, known.shapes.parted, known.function.code
-        self.scaffold = Scaffold(known, effort)
+    def __init__(self, analysis: Analysis, effort: Effort) -> None:
+        self.analysis, self.flow, self.divergent, self.code = (
+            analysis,
+            analysis.flow,
+            analysis.shapes.divergent,
+            analysis.function.code,
+        )
+        self.scaffold = Scaffold(analysis, effort)
         self.waiting = Waiting(self.scaffold)
         self.b, self.text = self.scaffold.b, self.scaffold.text
-        self.ordered = bool(known.polling)
+        self.ordered = bool(analysis.polling)
 
-    def made(self) -> Made:
-        b, text, scaffold, known = self.b, self.text, self.scaffold, self.known
+    def build(self) -> KernelIR:
+        b, text, scaffold, analysis = self.b, self.text, self.scaffold, self.analysis
         scaffold.begin()
         text.jump(scaffold.body(0))
         for place, number in enumerate(self.flow.order):
@@ -325,13 +330,13 @@ class _Kernel:
         facts = Facts(
             tuple(b.sites),
             tuple(b.symbols),
-            scaffold.states.bytes if known.suspends else 0,
-            known.context.local_bytes,
+            scaffold.states.bytes if analysis.suspends else 0,
+            analysis.context.local_bytes,
             self.ordered,
-            tuple((number + 1, self.flow.blocks[number].last - 1) for number in known.waiting),
+            tuple((number + 1, self.flow.blocks[number].last - 1) for number in analysis.barriers),
             len(self.code),
         )
-        return Made(whole, facts)
+        return KernelIR(whole, facts)
 
     def _block(self, place: int, number: int) -> None:
         b, text, scaffold = self.b, self.text, self.scaffold
@@ -339,26 +344,26 @@ class _Kernel:
         mask_place = scaffold.masks.get(number)
         none, every = constant(b.mask_type, 0), constant(b.mask_type, -1)
         text.label(scaffold.chain(place))
-        meeting = number in self.parted and block.has_collective
+        has_divergent_collective = number in self.divergent and block.has_collective
         if mask_place is not None:
             here = text.load(b.mask_type, mask_place)
-            if meeting:
+            if has_divergent_collective:
                 here = self._come_together(code[block.first], here)
             text.branch(text.compare("ne", here, none), scaffold.body(number), scaffold.behind(place))
         else:
             text.jump(scaffold.behind(place))
         text.label(scaffold.body(number))
         lanes, left = scaffold.whole(), none
-        if mask_place is not None and number in self.parted:
+        if mask_place is not None and number in self.divergent:
             lanes = text.load(b.mask_type, mask_place)
-            if meeting and not self._same_mask(code[block.first]):
-                come = self._come_together(code[block.first], lanes)
-                left = text.binary("xor", lanes, come)
-                lanes = come
+            if has_divergent_collective and not self._same_mask(code[block.first]):
+                arrived = self._come_together(code[block.first], lanes)
+                left = text.binary("xor", lanes, arrived)
+                lanes = arrived
         if mask_place is not None:
             text.store(left, mask_place)
-        inside = guarded(b, [given for given in code[block.first : block.last] if not ends_block(given)])
-        mask = scaffold.full if number not in self.parted else b.from_bits(lanes)
+        inside = guarded(b, [instr for instr in code[block.first : block.last] if not ends_block(instr)])
+        mask = scaffold.full if number not in self.divergent else b.from_bits(lanes)
         if mask is None or b.single:
             self._ways(place, number, inside, mask, False)
         else:
@@ -379,20 +384,20 @@ class _Kernel:
             body = flow.loops[header]
             if max(flow.place[member] for member in body) != place:
                 break
-            if header not in scaffold.masks or not body & self.parted:
+            if header not in scaffold.masks or not body & self.divergent:
                 continue
             waits_here = text.compare("ne", text.load(b.mask_type, scaffold.masks[header]), none)
             around, out = text.fresh("around"), text.fresh("out")
             text.branch(waits_here, around, out)
             text.label(around)
-            if header in self.known.polling:
+            if header in self.analysis.polling:
                 self.waiting.let_others_run(header)
                 text.jump(out)
                 text.label(out)
                 continue
             scaffold.tick()
-            meeting = flow.blocks[header].has_collective
-            text.jump(scaffold.chain(flow.place[header]) if meeting else scaffold.body(header))
+            is_collective_header = flow.blocks[header].has_collective
+            text.jump(scaffold.chain(flow.place[header]) if is_collective_header else scaffold.body(header))
             text.label(out)
         text.jump(scaffold.chain(place + 1))
 
@@ -403,70 +408,74 @@ class _Kernel:
         """
         b, text, scaffold = self.b, self.text, self.scaffold
         b.known_here.clear()
-        if self.known.meets_parted:
+        if self.analysis.has_divergent_collectives:
             text.store(X("i1", "true"), scaffold.moved)
-        for given in inside.early:
-            self._instruction(given, mask)
-        here, each = f"%here.b{number}", f"each.b{number}"
-        other = text.fresh("other") if masked and mask is None else each
+        for instr in inside.early:
+            self._instruction(instr, mask)
+        here, each_label = f"%here.b{number}", f"each.b{number}"
+        other = text.fresh("other") if masked and mask is None else each_label
         if mask is not None and inside.reaches:
             b.allocas.append(f"  {here} = alloca {mask.type}, align 8")
             text.store(mask, here)
         b.mask = mask
         checked = check_together(b, inside.reaches, other)
-        for at, given in enumerate(inside.rest):
+        for at, instr in enumerate(inside.rest):
             reach = inside.reach_of(at)
             b.checked = None if reach is None else checked[reach]
-            self._instruction(given, mask)
+            self._instruction(instr, mask)
         b.checked = None
-        if inside.reaches and other == each:
+        if inside.reaches and other == each_label:
             behind = text.fresh("behind")
             text.jump(behind)
-            text.label(each)
-            held = mask if mask is None else text.load(mask.type, here)
-            for at, given in enumerate(inside.rest):
+            text.label(each_label)
+            lane_mask = mask if mask is None else text.load(mask.type, here)
+            for at, instr in enumerate(inside.rest):
                 b.unlikely = inside.reach_of(at) is not None
-                self._instruction(given, held)
+                self._instruction(instr, lane_mask)
             b.unlikely = False
             text.jump(behind)
             text.label(behind)
             mask = mask if mask is None else text.load(mask.type, here)
         b.mask, b.guarded = mask, False
         self._leave(place, number, mask)
-        if inside.reaches and other != each:
+        if inside.reaches and other != each_label:
             text.label(other)
             text.store(b.all_lanes(), here)
-            text.jump(each)
+            text.jump(each_label)
 
-    def _same_mask(self, given: Instruction) -> bool:
+    def _same_mask(self, instr: Instruction) -> bool:
         """Whether all lanes that come to an instruction name the same lanes."""
-        return "sync" not in given.modifiers or self.known.shapes.shape(member_mask(given)) in (UNIFORM, None)
+        return "sync" not in instr.modifiers or self.analysis.shapes.shape(member_mask(instr)) in (UNIFORM, None)
 
-    def _come_together(self, given: Instruction, here: X) -> X:
+    def _come_together(self, instr: Instruction, here: X) -> X:
         """Of lanes, as bits, those of which all that they name have come to an instruction, or have left."""
         b, text, scaffold = self.b, self.text, self.scaffold
-        if "sync" not in given.modifiers:
+        if "sync" not in instr.modifiers:
             return here
         alive = text.load(b.mask_type, scaffold.alive)
         missing = text.binary("and", alive, text.binary("xor", here, -1))
-        value = b.read(member_mask(given), "b32")
-        named = value.x if value.shape == UNIFORM else b.lanes(value)
-        if given.guard is not None:
+        value = b.read(member_mask(instr), "b32")
+        members = value.x if value.shape == UNIFORM else b.lanes(value)
+        if instr.guard is not None:
             # Lanes that the guard leaves out wait for none.
-            register, negated = given.guard
+            register, negated = instr.guard
             chosen = b.read(register, "pred")
-            named = named if chosen.shape == UNIFORM else b.spread(named) if not named.is_vector else named
-            none = constant(named.type, 0)
-            held = chosen.x if chosen.shape == UNIFORM else b.lanes(chosen)
-            named = text.select(held, none, named) if negated else text.select(held, named, none)
-        wanted = text.binary("and", named, b.spread(missing) if named.is_vector else missing)
-        come = text.compare("eq", wanted, 0)
-        return text.binary("and", here, b.bits(come)) if come.is_vector else text.select(come, here, constant("i32", 0))
+            members = members if chosen.shape == UNIFORM else b.spread(members) if not members.is_vector else members
+            none = constant(members.type, 0)
+            truth = chosen.x if chosen.shape == UNIFORM else b.lanes(chosen)
+            members = text.select(truth, none, members) if negated else text.select(truth, members, none)
+        missing_members = text.binary("and", members, b.spread(missing) if members.is_vector else missing)
+        arrived = text.compare("eq", missing_members, 0)
+        return (
+            text.binary("and", here, b.bits(arrived))
+            if arrived.is_vector
+            else text.select(arrived, here, constant("i32", 0))
+        )
 
-    def _named_by_itself(self, given: Instruction) -> None:
+    def _named_by_itself(self, instr: Instruction) -> None:
         """Stop at a lane that is not in the mask of those that it waits for."""
         b, text = self.b, self.text
-        operand = member_mask(given)
+        operand = member_mask(instr)
         if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
             return
         value = b.read(operand, "b32")
@@ -478,30 +487,30 @@ class _Kernel:
         outside = b.from_bits(text.binary("and", b.bits(b.all_lanes()), beside))
         b.stop_where(outside, text.cast("zext", b.lanes(value), "i64"))
 
-    def _instruction(self, given: Instruction, mask: X | None) -> None:
+    def _instruction(self, instr: Instruction, mask: X | None) -> None:
         b, text = self.b, self.text
-        b.given, b.mask, b.guarded = given, mask, False
-        entry = entry_of(given)
+        b.instr, b.mask, b.guarded = instr, mask, False
+        entry = entry_of(instr)
         assert entry is not None
-        if given.opcode == "call" or (is_atomic(given) and "shared" not in given.modifiers):
+        if instr.opcode == "call" or (is_atomic(instr) and "shared" not in instr.modifiers):
             self.ordered = True
-        of_threads = thread_shape(given, self.known.threads, self.known.layout.width)
+        of_threads = thread_shape(instr, self.analysis.threads, self.analysis.layout.width)
         if of_threads is not None:
-            emit_of_threads(given, b, of_threads)
+            emit_of_threads(instr, b, of_threads)
             return
 
         def emit() -> None:
-            if "sync" in given.modifiers and is_collective(given):
-                self._named_by_itself(given)
-            entry.emit(given, b)
+            if "sync" in instr.modifiers and is_collective(instr):
+                self._named_by_itself(instr)
+            entry.emit(instr, b)
 
-        if given.guard is None:
+        if instr.guard is None:
             emit()
             return
-        held = b.holds(given.guard)
-        some = held.x
-        if held.shape != UNIFORM:
-            b.mask, b.guarded = held.x if mask is None else text.binary("and", mask, held.x), True
+        guard_value = b.holds(instr.guard)
+        some = guard_value.x
+        if guard_value.shape != UNIFORM:
+            b.mask, b.guarded = guard_value.x if mask is None else text.binary("and", mask, guard_value.x), True
             some = b.any_of(b.mask)
         with text.when(some):
             emit()
@@ -510,51 +519,51 @@ class _Kernel:
         """How a block ends."""
         b, text, scaffold, flow = self.b, self.text, self.scaffold, self.flow
         block = flow.blocks[number]
-        given = self.known.last_of(number)
-        b.given = given
+        instr = self.analysis.last_of(number)
+        b.instr = instr
         lanes = b.bits(b.all_lanes() if mask is None else mask)
         if block.has_barrier:
             self.waiting.wait(place, number, mask)
             return
-        if given.opcode == "brx":
-            raise Refusal(f"instruction {given}")
+        if instr.opcode == "brx":
+            raise Refusal(f"instruction {instr}")
         if len(set(block.successors)) == 1:  # a branch to what comes next parts no lanes
             self._go(place, number, block.successors[0], mask)
             return
-        assert given.guard is not None
-        register, negated = given.guard
-        held = b.holds(given.guard)
+        assert instr.guard is not None
+        register, negated = instr.guard
+        guard_value = b.holds(instr.guard)
         then, otherwise = block.successors
-        if held.shape == UNIFORM:
-            self._either(held.x, place, number, then, mask)
+        if guard_value.shape == UNIFORM:
+            self._either(guard_value.x, place, number, then, mask)
             self._go(place, number, otherwise, mask)
             return
-        known = held_verdict(b, register)
-        if known is not None:
-            self._either(known.none if negated else known.all, place, number, then, mask)
-            self._either(known.all if negated else known.none, place, number, otherwise, mask)
-        bits = b.bits(held.x)
-        if known is None and mask is None:
+        verdict = held_verdict(b, register)
+        if verdict is not None:
+            self._either(verdict.none if negated else verdict.all, place, number, then, mask)
+            self._either(verdict.all if negated else verdict.none, place, number, otherwise, mask)
+        bits = b.bits(guard_value.x)
+        if verdict is None and mask is None:
             self._either(text.compare("eq", bits, -1), place, number, then, mask)
             self._either(text.compare("eq", bits, 0), place, number, otherwise, mask)
         scaffold.send(then, text.binary("and", lanes, bits))
         scaffold.send(otherwise, text.binary("and", lanes, text.binary("xor", bits, -1)))
         text.jump(scaffold.behind(place))
 
-    def _either(self, held: X, place: int, number: int, to: int, mask: X | None) -> None:
+    def _either(self, condition: X, place: int, number: int, to: int, mask: X | None) -> None:
         """All lanes of a block go to another where a condition holds; else what follows is done."""
         there, here = self.text.fresh("there"), self.text.fresh("here")
-        self.text.branch(held, there, here)
+        self.text.branch(condition, there, here)
         self.text.label(there)
         self._go(place, number, to, mask)
         self.text.label(here)
 
     def _go(self, place: int, number: int, to: int, mask: X | None) -> None:
         """All lanes of a block go to another: those of a mask, or of the vector."""
-        text, flow, parted = self.text, self.flow, number in self.parted
+        text, flow, is_divergent = self.text, self.flow, number in self.divergent
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
         around = to != flow.end and flow.place[to] <= place
-        if parted and (mask is not None or self.b.single or (around and to in self.known.polling)):
+        if is_divergent and (mask is not None or self.b.single or (around and to in self.analysis.polling)):
             self.scaffold.send(to, lanes)
             text.jump(self.scaffold.behind(place))
             return
@@ -562,7 +571,7 @@ class _Kernel:
             text.jump("left")
             return
         if around:
-            if to in self.known.polling:
+            if to in self.analysis.polling:
                 self.waiting.leave_vector(to)
                 return
             self.scaffold.tick()
@@ -570,6 +579,6 @@ class _Kernel:
         if mask is None and not self.b.single:
             text.jump(self.scaffold.whole_body(to))
             return
-        if to in self.parted:
+        if to in self.divergent:
             text.store(lanes, self.scaffold.masks[to])
         text.jump(self.scaffold.body(to))

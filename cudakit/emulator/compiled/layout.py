@@ -65,9 +65,9 @@ class Effort(NamedTuple):
 _SMALL, _SHORT, _LONG = 80, 300, 1000
 
 
-def effort_of(size: int, quick: bool) -> Effort:
+def effort_of(size: int, baseline: bool) -> Effort:
     """What is done for so many instructions, which are to run as quickly as they can, or to be compiled quickly."""
-    return Effort(quick or size > _LONG, size > _SHORT)
+    return Effort(baseline or size > _LONG, size > _SHORT)
 
 
 def lanes_at_once(native: int, size: int) -> int:
@@ -129,4 +129,4 @@ class Ending(IntEnum):
 
 
 #: What a vector's state begins with: it has come to its end; lanes of it wait in several places. Else where it goes on.
-DONE, PARTED = -1, -2
+DONE, DIVERGENT = -1, -2

@@ -21,17 +21,17 @@ from cudakit.errors import EmulatorWarning
 
 
 @dataclass(slots=True)
-class _Made:
+class _ModuleCode:
     """What was made of a program, which goes with it."""
 
     kernels: dict[tuple[str, Layout], Compiled | Refusal] = field(default_factory=dict)
     traits: dict[str, Traits] = field(default_factory=dict)
     #: What was found for a launch with the same shape of a block, and watched or not.
-    found: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
+    by_launch: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class _Past:
+class _History:
     """What is remembered of a module's kernels for as long as it lives."""
 
     #: What the other machine has done of each, in its steps.
@@ -39,14 +39,14 @@ class _Past:
     #: What was compiled, and is so again where it is gone.
     compiled: set[tuple[str, Layout]] = field(default_factory=set)
     #: Kernels that a warning was given of.
-    told: set[str] = field(default_factory=set)
+    warned: set[str] = field(default_factory=set)
 
 
 class Machine:
     """The kernels that are compiled, by module; and why others are not."""
 
     def __init__(self) -> None:
-        self._past: WeakKeyDictionary[Module, _Past] = WeakKeyDictionary()
+        self._histories: WeakKeyDictionary[Module, _History] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
         """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
@@ -55,43 +55,43 @@ class Machine:
             return Refusal("clusters of blocks")
         if geometry.threads > _MOST_THREADS:
             return Refusal(f"blocks of more than {_MOST_THREADS} threads")
-        made: _Made | None = module.compiled.get(self)
-        if made is None:
-            made = module.compiled[self] = _Made()
+        code: _ModuleCode | None = module.compiled.get(self)
+        if code is None:
+            code = module.compiled[self] = _ModuleCode()
         key = (entry.name, geometry.block, module.memory.watcher is not None)
-        again = made.found.get(key)
+        again = code.by_launch.get(key)
         if again is not None:
             return again
-        traits = made.traits.get(entry.name)
+        traits = code.traits.get(entry.name)
         if traits is None:
-            contexts = [module.context(each) for each in module.reached(entry)]
-            traits = made.traits[entry.name] = traits_of(contexts)
+            contexts = [module.context(function) for function in module.reached(entry)]
+            traits = code.traits[entry.name] = traits_of(contexts)
         processor = native.processor()
         most = lanes_at_once(processor.native, traits.size)
         layout = layout_of(
             geometry, traits.uses_warps, most, key[2], traits.is_free, processor.masks, processor.gathers
         )
-        found = made.kernels.get((entry.name, layout))
-        if found is None:
-            past = self.past(module)
+        kernel = code.kernels.get((entry.name, layout))
+        if kernel is None:
+            past = self.history(module)
             spent = past.spent.get(entry.name, 0)
             pays = spent + _least(launch) >= _FIRST + _STEPS * len(entry.code) and not (spent and traits.adds_floats)
             if not (eager or pays or (entry.name, layout) in past.compiled):
                 return Refusal("not run for as long as compiling takes, or begun elsewhere to add floats")
-            found = made.kernels[entry.name, layout] = self._make(module, entry.name, layout)
-            if isinstance(found, Compiled):
+            kernel = code.kernels[entry.name, layout] = self._make(module, entry.name, layout)
+            if isinstance(kernel, Compiled):
                 past.compiled.add((entry.name, layout))
-        if isinstance(found, Compiled):
-            made.found[key] = found
-        return found
+        if isinstance(kernel, Compiled):
+            code.by_launch[key] = kernel
+        return kernel
 
-    def past(self, module: Module) -> _Past:
+    def history(self, module: Module) -> _History:
         """What is remembered of a module."""
-        return self._past.setdefault(module, _Past())
+        return self._histories.setdefault(module, _History())
 
     def note(self, launch: Launch, steps: int) -> None:
         """Note that a launch took steps of the other machine."""
-        spent, name = self.past(launch.module).spent, launch.entry.name
+        spent, name = self.history(launch.module).spent, launch.entry.name
         spent[name] = spent.get(name, 0) + steps * _step(launch)
 
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
@@ -109,7 +109,7 @@ class Machine:
         ------
         EmulationError
         """
-        if compiled.is_quick and compiled.patience <= 0:
+        if compiled.is_baseline and compiled.patience <= 0:
             compiled.improve()
         begun = time.perf_counter()
         try:
@@ -148,15 +148,15 @@ def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> Non
         launch.why = "a watched, ordered or bounded launch goes step by step"
         otherwise(launch)
         return
-    found = _machine.find(launch, eager)
-    if isinstance(found, Refusal):
-        told = _machine.past(launch.module).told
-        if eager and launch.entry.name not in told:
-            told.add(launch.entry.name)
-            warnings.warn(f"{launch.title} runs on the NumPy machine: it has {found}", EmulatorWarning, stacklevel=2)
-        before, launch.why = launch.steps, f"it has {found}"
+    kernel = _machine.find(launch, eager)
+    if isinstance(kernel, Refusal):
+        warned = _machine.history(launch.module).warned
+        if eager and launch.entry.name not in warned:
+            warned.add(launch.entry.name)
+            warnings.warn(f"{launch.title} runs on the NumPy machine: it has {kernel}", EmulatorWarning, stacklevel=2)
+        before, launch.why = launch.steps, f"it has {kernel}"
         otherwise(launch)
         _machine.note(launch, launch.steps - before)
     else:
         launch.module.ran[launch.entry.name] = "compiled", ""
-        _machine.run(launch, found)
+        _machine.run(launch, kernel)

@@ -88,18 +88,18 @@ def compiled(text: str, optimised: bool) -> bytes:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
-        for name in _QUICK + _QUICKER * optimised:
+        for name in _BASELINE_PASSES + _EXTRA_PASSES * optimised:
             getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
-    made: bytes = machine.emit_object(module)
-    return made
+    code: bytes = machine.emit_object(module)
+    return code
 
 
 #: Lines of a module from which on some of LLVM's passes take longer than they gain: those that know loops.
 _LONG = 10_000
 #: What takes little time for a module of any length; and what saves more in making code of it than it takes.
-_QUICK = ("sroa", "simplify_cfg")
-_QUICKER = ("instruction_combine", "new_gvn", "simplify_cfg", "dead_store_elimination")
+_BASELINE_PASSES = ("sroa", "simplify_cfg")
+_EXTRA_PASSES = ("instruction_combine", "new_gvn", "simplify_cfg", "dead_store_elimination")
 
 
 def stored_code(digest: str) -> bytes | None:
@@ -125,24 +125,32 @@ class Code:
     def __init__(self, code: bytes) -> None:
         library = llvm.JITLibraryBuilder().add_object_img(code).add_object_img(_helpers())
         library.add_current_process().export_symbol("kernel")
-        self._held = library.link(_jit(), f"kernel{next(_numbers)}")
+        self._library = library.link(_jit(), f"kernel{next(_numbers)}")
         #: run(words, first block, last block): 0, or what it stopped for.
-        self.run: Callable[[Any, int, int], int] = _Run(self._held["kernel"])
+        self.run: Callable[[Any, int, int], int] = _Run(self._library["kernel"])
 
 
 _Run = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 _numbers = count()
 
 
-def made_by() -> tuple[str, ...]:
+def toolchain() -> tuple[str, ...]:
     """All beside its text that decides what object code a module becomes."""
     name, features, *_ = processor()
-    return (llvmlite.__version__, *map(str, llvm.llvm_version_info), name, features, str(_LONG), *_QUICK, *_QUICKER)
+    return (
+        llvmlite.__version__,
+        *map(str, llvm.llvm_version_info),
+        name,
+        features,
+        str(_LONG),
+        *_BASELINE_PASSES,
+        *_EXTRA_PASSES,
+    )
 
 
 def digest_of(text: str, optimised: bool) -> str:
     """Digest of what the object code of a module depends on."""
-    return hashlib.sha256("\0".join((*made_by(), str(optimised), text)).encode()).hexdigest()
+    return hashlib.sha256("\0".join((*toolchain(), str(optimised), text)).encode()).hexdigest()
 
 
 @cache
@@ -160,7 +168,7 @@ class Tier(NamedTuple):
 
     facts: Facts
     object_code: bytes
-    is_quick: bool
+    is_baseline: bool
 
 
 def code_of(source: Source, layout: Layout, short: int) -> Tier:
@@ -184,11 +192,11 @@ def make(source: Source, layout: Layout, short: int, optimised: bool) -> Tier:
     ------
     Refusal
     """
-    made = kernel.make(source.context, layout, not optimised)
-    code = object_code(made.text, optimised)
-    entry = json.dumps((digest_of(made.text, optimised), made.facts)).encode()
+    ir = kernel.make(source.context, layout, not optimised)
+    code = object_code(ir.text, optimised)
+    entry = json.dumps((digest_of(ir.text, optimised), ir.facts)).encode()
     default_cache().blob("machinecode", _key(source, layout, short, optimised), lambda: entry)
-    return Tier(made.facts, code, not optimised)
+    return Tier(ir.facts, code, not optimised)
 
 
 def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier | None:
@@ -202,7 +210,7 @@ def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier
 
 def _key(source: Source, layout: Layout, short: int, optimised: bool) -> str:
     """Digest of all that decides what code a kernel gets."""
-    parts = (_compiler(), *made_by(), repr(layout), str(short), str(optimised), *source.identity)
+    parts = (_compiler(), *toolchain(), repr(layout), str(short), str(optimised), *source.identity)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -212,10 +220,10 @@ def _compiler() -> str:
     emulator = Path(__file__).parents[1]
     files = sorted(emulator.rglob("*.py"))
     # Where the source is not installed, nothing tells versions apart: what other processes have made is not taken.
-    made = hashlib.sha256(b"" if files else os.urandom(32))
+    digest = hashlib.sha256(b"" if files else os.urandom(32))
     for file in files:
-        made.update(f"{file.relative_to(emulator)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
-    return made.hexdigest()
+        digest.update(f"{file.relative_to(emulator)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
+    return digest.hexdigest()
 
 
 # ── kernels, and the memory of launches ──
@@ -228,11 +236,11 @@ class Frame:
     geometry: Geometry
     words: Any
     address: int
-    held: list[Any]
+    keepalive: list[Any]
     table: Any
     parameters: Any
 
-    def tell(self, memory: Memory) -> None:
+    def update_table(self, memory: Memory) -> None:
         """Write the table of allocations."""
         flags_from = getattr(memory.watcher, "flags_from", None)
         rows = memory.table if flags_from is None else memory.flagged(flags_from)
@@ -259,7 +267,7 @@ class Compiled:
     facts: Facts = field(init=False)
     code: Code = field(init=False)
     #: Whether it was made quickly, for the time being: such code may need more stack than threads have.
-    is_quick: bool = field(init=False)
+    is_baseline: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._take(code_of(self.source, self.layout, self.short))
@@ -270,7 +278,7 @@ class Compiled:
         self.frames.clear()
 
     def _take(self, tier: Tier) -> None:
-        self.facts, self.code, self.is_quick = tier.facts, Code(tier.object_code), tier.is_quick
+        self.facts, self.code, self.is_baseline = tier.facts, Code(tier.object_code), tier.is_baseline
 
 
 def frame_of(launch: Launch, compiled: Compiled) -> Frame:
@@ -278,11 +286,11 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     geometry, module = launch.geometry, launch.module
     facts = compiled.facts
     words = (ctypes.c_int64 * int(Slot.COUNT + 1))()
-    held: list[Any] = []
+    keepalive: list[Any] = []
 
     def room(size: int) -> int:
         array = np.zeros(size + 64, np.uint8)
-        held.append(array)
+        keepalive.append(array)
         address = int(array.__array_interface__["data"][0])
         return -(-address // 64) * 64
 
@@ -293,9 +301,9 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     at = np.zeros(3 * 1088, np.uint32)
     for axis, values in enumerate(coordinates(np.arange(geometry.threads), geometry.block).values()):
         at[axis * 1088 : axis * 1088 + geometry.threads] = values
-    held.append(at)
+    keepalive.append(at)
     addresses = np.array([module.symbols.addresses[name] for name in facts.symbols] or [0], np.int64)
-    held.append(addresses)
+    keepalive.append(addresses)
     table = (ctypes.c_int64 * (4 * 1024))()
     words[Slot.PARAMETERS], words[Slot.PARAMETER_BYTES] = parameters, parameter_bytes
     words[Slot.SHARED], words[Slot.SHARED_BYTES] = room(shared + 64), shared
@@ -310,4 +318,4 @@ def frame_of(launch: Launch, compiled: Compiled) -> Frame:
     words[Slot.DYNAMIC_BYTES] = geometry.shared_bytes
     words[Slot.TOTAL_BYTES] = -(-shared // SHARED_UNIT) * SHARED_UNIT
     words[Slot.GRID_BARRIER] = module.grid_barrier_address if geometry.cooperative else 0
-    return Frame(geometry, words, ctypes.addressof(words), held, table, parameters)
+    return Frame(geometry, words, ctypes.addressof(words), keepalive, table, parameters)

@@ -12,7 +12,7 @@ from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.analysis import Analysis, Saves, States
 from cudakit.emulator.compiled.builder import Builder, Value, X, constant
 from cudakit.emulator.compiled.emit.warps import barrier_of, barrier_turn, begin_barriers, come_to_barrier, is_counted
-from cudakit.emulator.compiled.layout import DONE, PARTED, STRIP, Effort, Ending, Slot
+from cudakit.emulator.compiled.layout import DIVERGENT, DONE, STRIP, Effort, Ending, Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Instruction
@@ -67,8 +67,8 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
     for most in (in_row, text.binary("sub", X("i64", "%last"), block)):
         length = text.call("llvm.umin.i64", "i64", length, most)
     columns = text.binary("udiv", b.word(Slot.BLOCK), b.width)
-    held, failed = b.alloca("i64", "length"), b.alloca("i1", "failed")
-    text.store(length, held)
+    length_place, failed = b.alloca("i64", "length"), b.alloca("i1", "failed")
+    text.store(length, length_place)
     text.store(X("i1", "false"), failed)
     text.jump("vectors")
     text.label("vectors")
@@ -79,7 +79,7 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
     text.branch(text.compare("ult", row, vectors), "vector", "swept")
     text.label("vector")
     steps = [
-        f"%length.now = load i64, ptr {held}",
+        f"%length.now = load i64, ptr {length_place}",
         f"%column.more = add {column}, 1",
         f"%block.through = icmp eq i64 %column.more, {columns.name}",
         "%column.next = select i1 %block.through, i64 0, i64 %column.more",
@@ -90,7 +90,7 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
         f"%row.on = select i1 %row.through, {columns}, i64 0",
         f"%row.next = add {row}, %row.on",
     ]
-    ends = _FAILED.format(failed=failed, length=held, beside=beside.name, row=row.name, columns=columns.name)
+    ends = _FAILED.format(failed=failed, length=length_place, beside=beside.name, row=row.name, columns=columns.name)
     vector, number = text.binary("add", row, column), text.binary("add", block, beside)
     x = text.binary("add", where[0], text.cast("trunc", beside, "i32"))
     return Turns(vector, number, [x, *where[1:]], steps, _following(block, length), ends, failed)
@@ -111,7 +111,7 @@ class Scaffold:
 
     Parameters
     ----------
-    known : Analysis
+    analysis : Analysis
     effort : Effort
     """
 
@@ -119,19 +119,24 @@ class Scaffold:
     full: X | None
     _turns: Turns
 
-    def __init__(self, known: Analysis, effort: Effort) -> None:
-        self.known, self.flow, self.parted, self.effort = known, known.flow, known.shapes.parted, effort
-        b = self.b = Builder(known.context, known.shapes, known.layout, known.raw, effort.single)
-        b.lasting = known.lasting
+    def __init__(self, analysis: Analysis, effort: Effort) -> None:
+        self.analysis, self.flow, self.divergent, self.effort = (
+            analysis,
+            analysis.flow,
+            analysis.shapes.divergent,
+            effort,
+        )
+        b = self.b = Builder(analysis.context, analysis.shapes, analysis.layout, analysis.raw, effort.single)
+        b.lasting = analysis.lasting
         self.text = b.text
         self.states = States(b)
         self.masks: dict[int, str] = {}
         for number in self.flow.order:
-            if number in self.parted or not self.parted.isdisjoint(self.flow.blocks[number].predecessors):
+            if number in self.divergent or not self.divergent.isdisjoint(self.flow.blocks[number].predecessors):
                 self.masks[number] = f"%mask.b{number}"
-        for number in known.parted_waits:
+        for number in analysis.divergent_barriers:
             self.masks[self.wait_of(number)] = f"%wait.b{number}"
-        for number in known.parted_polls:
+        for number in analysis.divergent_polls:
             self.masks[self.poll_of(number)] = f"%poll.b{number}"
         #: Lanes that have not left; whether a vector is to come again; whether lanes of a warp have come on.
         self.alive, self.again = b.alloca(b.mask_type, "alive"), b.alloca("i1", "again")
@@ -142,8 +147,8 @@ class Scaffold:
         #: Whether one has yielded that waits for what others write.
         self.polled = b.alloca("i1", "polled")
         #: Threads that have come to a barrier that reduces, and those with a predicate that holds; and the last time.
-        self.come, self.true = b.alloca("i32", "come"), b.alloca("i32", "true")
-        self.last_come, self.last_true = b.alloca("i32", "last.come"), b.alloca("i32", "last.true")
+        self.arrived, self.true = b.alloca("i32", "come"), b.alloca("i32", "true")
+        self.last_arrived, self.last_true = b.alloca("i32", "last.come"), b.alloca("i32", "last.true")
         self.ticks = b.alloca("i64", "ticks")
 
     # ── the numbers and names of blocks ──
@@ -158,8 +163,11 @@ class Scaffold:
 
     def holds(self) -> list[tuple[int, int]]:
         """The numbers of lanes that wait while others of their vector may run, with the block they go on at."""
-        held = [(self.wait_of(number), self.flow.blocks[number].successors[0]) for number in self.known.parted_waits]
-        return held + [(self.poll_of(number), number) for number in self.known.parted_polls]
+        barriers = [
+            (self.wait_of(number), self.flow.blocks[number].successors[0])
+            for number in self.analysis.divergent_barriers
+        ]
+        return barriers + [(self.poll_of(number), number) for number in self.analysis.divergent_polls]
 
     def body(self, number: int) -> str:
         """Where a block begins."""
@@ -167,7 +175,7 @@ class Scaffold:
 
     def whole_body(self, number: int) -> str:
         """Where a block begins for a vector all of whose lanes are there."""
-        masked = not self.b.single and (number in self.parted or self.full is not None)
+        masked = not self.b.single and (number in self.divergent or self.full is not None)
         return f"whole.b{number}" if masked and number != self.flow.end else self.body(number)
 
     def chain(self, place: int) -> str:
@@ -212,10 +220,10 @@ class Scaffold:
 
     def entry(self) -> list[str]:
         """Room for what is kept, which comes before all else."""
-        b, known = self.b, self.known
+        b, analysis = self.b, self.analysis
         lines = ["entry:", *b.allocas]
-        for name in known.function.registers:
-            if name in known.shapes.of or name in known.shapes.live_in[0]:
+        for name in analysis.function.registers:
+            if name in analysis.shapes.of or name in analysis.shapes.live_in[0]:
                 lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
         for number, place in self.masks.items():
             lines.append(f"  {place} = alloca {b.mask_type}, align 8 ; of block {number}")
@@ -226,16 +234,16 @@ class Scaffold:
 
     def _over_blocks(self) -> list[str]:
         """Where registers are that live from one block to another, and the lanes that wait for each."""
-        live = sorted(set[str]().union(*self.known.shapes.live_in))
+        live = sorted(set[str]().union(*self.analysis.shapes.live_in))
         registers = [self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name)]
         return [*self.masks.values(), *registers]
 
     def begin(self) -> None:
         """Go over blocks of threads, and over the vectors of one, up to where a vector begins, or goes on."""
-        b, text, known = self.b, self.text, self.known
+        b, text, analysis = self.b, self.text, self.analysis
         b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
         b.scratch_values = b.alloca("i8", "values", b.width * 64)
-        b.local_row = max(16, -(-known.context.local_bytes // 16) * 16) if known.context.local else 0
+        b.local_row = max(16, -(-analysis.context.local_bytes // 16) * 16) if analysis.context.local else 0
         text.label("setup")
         b.parameters = b.word(Slot.PARAMETERS, "ptr")
         b.shared_base = b.word(Slot.SHARED, "ptr")
@@ -259,7 +267,7 @@ class Scaffold:
         rest = text.binary("udiv", short, grid[0])
         where += [text.binary("urem", rest, grid[1]), text.binary("udiv", rest, grid[1])]
         fresh = TRUE
-        if known.suspends:
+        if analysis.suspends:
             resumed = text.binary(
                 "and", text.compare("eq", text.load("i64", b.slot(Slot.RESUMED)), 1),
                 text.compare("eq", at_block, X("i64", "%first")),
@@ -267,18 +275,18 @@ class Scaffold:
             text.store(resumed, self.yielded)
             fresh = text.binary("xor", resumed, TRUE)
         text.store(constant("i64", 0), self.idle)
-        text.store(constant("i32", 0), self.come)
+        text.store(constant("i32", 0), self.arrived)
         text.store(constant("i32", 0), self.true)
         text.branch(fresh, "fresh", "sweep")
         text.label("fresh")
-        if known.uses_shared:
+        if analysis.uses_shared:
             text.run("llvm.memset.p0.i64", b.shared_base, X("i8", "-91"), b.shared_bytes, FALSE)
         if b.local_row:
             size = text.binary("mul", threads, b.local_row)
             text.run("llvm.memset.p0.i64", text.cast("inttoptr", local, "ptr"), X("i8", "0"), size, FALSE)
-        if known.suspends:
+        if analysis.suspends:
             self._begin_each(state, vectors)
-        if known.counted:
+        if analysis.has_counted_barriers:
             begin_barriers(b)
         text.jump("sweep")
         text.label("sweep")
@@ -286,16 +294,16 @@ class Scaffold:
         text.store(text.binary("xor", text.load("i1", self.yielded), TRUE), self.release)
         text.store(FALSE, self.yielded)
         text.store(FALSE, self.polled)
-        for now, last in ((self.come, self.last_come), (self.true, self.last_true)):
+        for now, last in ((self.arrived, self.last_arrived), (self.true, self.last_true)):
             text.store(text.load("i32", now), last)
             text.store(constant("i32", 0), now)
-        if known.layout.strips:
+        if analysis.layout.strips:
             self._turns = turns_of_strip(b, at_block, where, grid[0], vectors)
         else:
             self._turns = turns_of_block(b, at_block, where, vectors)
         vector, b.block_number, where, *_ = self._turns
         first = b.first_thread = text.binary("mul", vector, b.width)
-        if known.layout.full:
+        if analysis.layout.full:
             self.full = None
         else:
             left = text.binary("sub", threads, first)
@@ -306,10 +314,10 @@ class Scaffold:
         for mask in self.masks.values():
             text.store(constant(b.mask_type, 0), mask)
         text.store(self.whole(), self.alive)
-        for name in sorted(known.shapes.live_in[0]):
+        for name in sorted(analysis.shapes.live_in[0]):
             for part, type_ in b.types_of(name):
                 text.store(constant(type_, 0), b.place_of(name, part))
-        if known.suspends:
+        if analysis.suspends:
             self._go_on()
 
     def _begin_each(self, state: X, vectors: X) -> None:
@@ -328,21 +336,23 @@ class Scaffold:
 
     def _go_on(self) -> None:
         """Go on where the vector has waited."""
-        known, resume = self.known, self.text.load("i64", self.states.at)
-        alone = [number for number in known.waiting if number not in self.parted]
+        analysis, resume = self.analysis, self.text.load("i64", self.states.at)
+        alone = [number for number in analysis.barriers if number not in self.divergent]
         ways = " ".join(
             [f"i64 {number + 1}, label %resume.b{number}" for number in alone]
-            + [f"i64 {self.poll_of(number)}, label %resume.y{number}" for number in known.lone_polls]
+            + [f"i64 {self.poll_of(number)}, label %resume.y{number}" for number in analysis.convergent_polls]
         )
-        parted = f" i64 {PARTED}, label %resume.parted" if self.holds() else ""
-        self.text.do(f"switch i64 {resume.name}, label %begin [ i64 {DONE}, label %vector.done {ways}{parted} ]")
+        divergent_case = f" i64 {DIVERGENT}, label %resume.divergent" if self.holds() else ""
+        self.text.do(
+            f"switch i64 {resume.name}, label %begin [ i64 {DONE}, label %vector.done {ways}{divergent_case} ]"
+        )
         self.text.label("begin")
 
     def _specials(
         self, first: X, where: list[X], grid: list[X], block: list[X], at: X, dynamic: X, total: X, threads: X
     ) -> None:
-        b, text, rows = self.b, self.text, self.known.layout.rows
-        found: dict[str, Value] = {}
+        b, text, rows = self.b, self.text, self.analysis.layout.rows
+        specials: dict[str, Value] = {}
         short = text.cast("trunc", first, "i32")
         for axis in range(3):
             # A row of the table of threads has room for 1,024 and a vector more.
@@ -350,43 +360,43 @@ class Scaffold:
             shape: Shape = VARYING if not rows else UNIFORM if axis else Affine(1)
             type_ = "i32" if rows else b.vector("i32")
             more = ", align 4, !invariant.load !0"
-            found[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at, place), more))
+            specials[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at, place), more))
         for axis in range(3):
-            found[f"ctaid.{_AXES[axis]}"] = Value(UNIFORM, where[axis])
-            found[f"nctaid.{_AXES[axis]}"] = Value(UNIFORM, grid[axis])
-            found[f"ntid.{_AXES[axis]}"] = Value(UNIFORM, block[axis])
+            specials[f"ctaid.{_AXES[axis]}"] = Value(UNIFORM, where[axis])
+            specials[f"nctaid.{_AXES[axis]}"] = Value(UNIFORM, grid[axis])
+            specials[f"ntid.{_AXES[axis]}"] = Value(UNIFORM, block[axis])
         lane = text.binary("and", short, 31)
-        found["laneid"] = Value(Affine(1), lane)
-        found["warpid"] = Value(UNIFORM, text.binary("lshr", short, 5))
+        specials["laneid"] = Value(Affine(1), lane)
+        specials["warpid"] = Value(UNIFORM, text.binary("lshr", short, 5))
         warps = text.binary("lshr", text.binary("add", threads, 31), 5)
-        found["nwarpid"] = Value(UNIFORM, text.cast("trunc", warps, "i32"))
-        found["nsmid"] = Value(UNIFORM, constant("i32", 132))
+        specials["nwarpid"] = Value(UNIFORM, text.cast("trunc", warps, "i32"))
+        specials["nsmid"] = Value(UNIFORM, constant("i32", 132))
         number = text.cast("trunc", b.block_number, "i32")
-        found["smid"] = Value(UNIFORM, text.binary("urem", number, 132))
-        found["gridid"] = Value(UNIFORM, constant("i64", 1))
-        found["dynamic_smem_size"] = Value(UNIFORM, text.cast("trunc", dynamic, "i32"))
-        found["total_smem_size"] = Value(UNIFORM, text.cast("trunc", total, "i32"))
+        specials["smid"] = Value(UNIFORM, text.binary("urem", number, 132))
+        specials["gridid"] = Value(UNIFORM, constant("i64", 1))
+        specials["dynamic_smem_size"] = Value(UNIFORM, text.cast("trunc", dynamic, "i32"))
+        specials["total_smem_size"] = Value(UNIFORM, text.cast("trunc", total, "i32"))
         barrier = b.word(Slot.GRID_BARRIER)
-        found["envreg1"] = Value(UNIFORM, text.cast("trunc", text.binary("lshr", barrier, 32), "i32"))
-        found["envreg2"] = Value(UNIFORM, text.cast("trunc", barrier, "i32"))
-        found["is_explicit_cluster"] = Value(UNIFORM, constant("i1", 0))
+        specials["envreg1"] = Value(UNIFORM, text.cast("trunc", text.binary("lshr", barrier, 32), "i32"))
+        specials["envreg2"] = Value(UNIFORM, text.cast("trunc", barrier, "i32"))
+        specials["is_explicit_cluster"] = Value(UNIFORM, constant("i1", 0))
         if b.width == 32:
             lanes = b.iota("i32")
-            one = text.binary("shl", constant(lanes.type, 1), lanes)
-            less = text.binary("sub", one, 1)
-            upto = text.binary("or", one, less)
-            masks = {"eq": one, "lt": less, "le": upto}
+            lane_bit = text.binary("shl", constant(lanes.type, 1), lanes)
+            less = text.binary("sub", lane_bit, 1)
+            upto = text.binary("or", lane_bit, less)
+            masks = {"eq": lane_bit, "lt": less, "le": upto}
             for name, x in masks.items():
-                found[f"lanemask_{name}"] = Value(VARYING, x)
+                specials[f"lanemask_{name}"] = Value(VARYING, x)
             for name, x in (("gt", upto), ("ge", less)):
-                found[f"lanemask_{name}"] = Value(VARYING, text.binary("xor", x, -1))
-        b.specials = found
+                specials[f"lanemask_{name}"] = Value(VARYING, text.binary("xor", x, -1))
+        b.specials = specials
 
     # ── what comes behind ──
 
     def end(self) -> None:
         """Go on with the next vector, and the next block of threads."""
-        b, text, known, turn = self.b, self.text, self.known, self._turns
+        b, text, analysis, turn = self.b, self.text, self.analysis, self._turns
         text.label("vector.done")
         for step in turn.steps:
             text.do(step)
@@ -394,10 +404,10 @@ class Scaffold:
         text.label("swept")
         if turn.has_failed:
             text.branch(text.load("i1", turn.has_failed), "failed.out", "block.done")
-        elif known.polling or known.counted:
+        elif analysis.polling or analysis.has_counted_barriers:
             text.branch(text.load("i1", self.again), "more", "block.done")
             self._more()
-        elif known.waiting:
+        elif analysis.barriers:
             text.branch(text.load("i1", self.again), "sweep", "block.done")
         else:
             text.jump("block.done")
@@ -446,11 +456,15 @@ class Waiting:
     """The code at barriers, and at loops that wait for what others write."""
 
     def __init__(self, scaffold: Scaffold) -> None:
-        self.scaffold, self.known = scaffold, scaffold.known
+        self.scaffold, self.analysis = scaffold, scaffold.analysis
         self.b, self.text, self.states = scaffold.b, scaffold.text, scaffold.states
-        self.flow, self.parted = scaffold.flow, scaffold.parted
-        known = self.known
-        self.saves = Saves(self.flow, known.shapes, bool(known.polling or known.parted_waits or known.counted))
+        self.flow, self.divergent = scaffold.flow, scaffold.divergent
+        analysis = self.analysis
+        self.saves = Saves(
+            self.flow,
+            analysis.shapes,
+            bool(analysis.polling or analysis.divergent_barriers or analysis.has_counted_barriers),
+        )
 
     # ── coming to wait ──
 
@@ -458,9 +472,9 @@ class Waiting:
         """Let the lanes that wait at a loop's header go round once others have run."""
         b, text, scaffold = self.b, self.text, self.scaffold
         self._note_yield(True)
-        place, held = scaffold.masks[header], scaffold.masks[scaffold.poll_of(header)]
-        both = text.binary("or", text.load(b.mask_type, place), text.load(b.mask_type, held))
-        text.store(both, held)
+        place, polling_place = scaffold.masks[header], scaffold.masks[scaffold.poll_of(header)]
+        both = text.binary("or", text.load(b.mask_type, place), text.load(b.mask_type, polling_place))
+        text.store(both, polling_place)
         text.store(constant(both.type, 0), place)
 
     def enter(self, number: int, header: int) -> None:
@@ -469,7 +483,7 @@ class Waiting:
 
     def leave_vector(self, header: int) -> None:
         """Let other vectors run, before this one goes round a loop again."""
-        self.states.save(self.known.shapes.live_in[header])
+        self.states.save(self.analysis.shapes.live_in[header])
         self.states.resume_at(self.scaffold.poll_of(header))
         self._note_yield(True)
         self.text.jump("vector.done")
@@ -482,30 +496,30 @@ class Waiting:
 
     def wait(self, place: int, number: int, mask: X | None) -> None:
         """Wait at the barrier that a block ends with."""
-        b, text, scaffold, known = self.b, self.text, self.scaffold, self.known
+        b, text, scaffold, analysis = self.b, self.text, self.scaffold, self.analysis
         lanes = b.bits(b.all_lanes() if mask is None else mask)
-        given = known.last_of(number)
-        reduces = "red" in given.modifiers
-        others = [each for each in known.function.code if facts_of(each).does in ("waits", "arrives")]
-        numbers = {barrier_of(each) for each in others}
-        whole = {barrier_of(each) for each in others if not is_counted(each)}
-        parts = numbers if not whole else {barrier_of(each) for each in others if is_counted(each)}
-        if "cluster" in given.modifiers or given.guard is not None or len(whole) > 1 or not whole.isdisjoint(parts):
-            raise Refusal(f"instruction {given} with its operands, or several barriers of a block")
-        if not numbers <= _BARRIERS or (reduces and (known.polling or known.counted)):
-            raise Refusal(f"instruction {given} with its operands")
+        instr = analysis.last_of(number)
+        reduces = "red" in instr.modifiers
+        others = [other for other in analysis.function.code if facts_of(other).does in ("waits", "arrives")]
+        numbers = {barrier_of(other) for other in others}
+        whole = {barrier_of(other) for other in others if not is_counted(other)}
+        parts = numbers if not whole else {barrier_of(other) for other in others if is_counted(other)}
+        if "cluster" in instr.modifiers or instr.guard is not None or len(whole) > 1 or not whole.isdisjoint(parts):
+            raise Refusal(f"instruction {instr} with its operands, or several barriers of a block")
+        if not numbers <= _BARRIERS or (reduces and (analysis.polling or analysis.has_counted_barriers)):
+            raise Refusal(f"instruction {instr} with its operands")
         if reduces:
-            held = text.binary("and", b.bits(b.lanes(b.read(given.operands[-1], "pred"))), lanes)
-            for place_, bits in ((scaffold.true, held), (scaffold.come, lanes)):
+            truths = text.binary("and", b.bits(b.lanes(b.read(instr.operands[-1], "pred"))), lanes)
+            for place_, bits in ((scaffold.true, truths), (scaffold.arrived, lanes)):
                 count = text.call(f"llvm.ctpop.{bits.type}", bits.type, bits)
                 count = text.cast("zext", count, "i32") if b.width < 32 else count
                 text.store(text.binary("add", text.load("i32", place_), count), place_)
         text.store(constant("i64", 0), scaffold.idle)
-        if is_counted(given):
+        if is_counted(instr):
             self._wait_for_some(number)
             return
         text.store(TRUE, scaffold.again)
-        if number in self.parted:
+        if number in self.divergent:
             text.fence()
             waiting = scaffold.masks[scaffold.wait_of(number)]
             text.store(text.binary("or", text.load(b.mask_type, waiting), lanes), waiting)
@@ -517,10 +531,10 @@ class Waiting:
 
     def _wait_for_some(self, number: int) -> None:
         """Wait at a barrier for a part of the block."""
-        b, text, given = self.b, self.text, self.known.last_of(number)
-        if number in self.parted:
-            raise Refusal(f"instruction {given} where lanes part")
-        before, met = come_to_barrier(b, given)
+        b, text, instr = self.b, self.text, self.analysis.last_of(number)
+        if number in self.divergent:
+            raise Refusal(f"instruction {instr} where lanes part")
+        before, met = come_to_barrier(b, instr)
         on, stay = text.fresh("met"), text.fresh("stay")
         text.branch(met, on, stay)
         text.label(stay)
@@ -540,9 +554,9 @@ class Waiting:
 
     def chain_end(self) -> None:
         """No block has lanes that can go on: they have left, or wait."""
-        b, text, scaffold, held = self.b, self.text, self.scaffold, self.scaffold.holds()
+        b, text, scaffold, waiting = self.b, self.text, self.scaffold, self.scaffold.holds()
         text.label("chain.end")
-        if self.known.meets_parted:
+        if self.analysis.has_divergent_collectives:
             some = self._any_of([scaffold.masks[number] for number in self.flow.order if number in scaffold.masks])
             text.branch(some, "chain.pending", "chain.settled")
             text.label("chain.pending")
@@ -550,19 +564,19 @@ class Waiting:
             text.store(FALSE, scaffold.moved)
             text.branch(moved, scaffold.chain(0), "stuck")
             text.label("chain.settled")
-        if held:
-            text.branch(self._any_of([scaffold.masks[key] for key, _ in held]), "chain.wait", "left")
+        if waiting:
+            text.branch(self._any_of([scaffold.masks[key] for key, _ in waiting]), "chain.wait", "left")
             text.label("chain.wait")
-            self.states.save(self._live_over_parted())
-            for key, _ in held:
+            self.states.save(self._live_over_divergent())
+            for key, _ in waiting:
                 self.states.move(b.mask_type, self._mask_at(key), scaffold.masks[key], load=False)
             self.states.move(b.mask_type, self._mask_at(0), scaffold.alive, load=False)
-            self.states.resume_at(PARTED)
+            self.states.resume_at(DIVERGENT)
             text.jump("vector.done")
         else:
             text.jump("left")
         text.label("left")
-        if self.known.suspends:
+        if self.analysis.suspends:
             self.states.resume_at(DONE)
             text.store(constant("i64", 0), scaffold.idle)
         text.jump("vector.done")
@@ -572,16 +586,16 @@ class Waiting:
     def _any_of(self, masks: list[str]) -> X:
         """Whether lanes are in one of these masks."""
         b, text = self.b, self.text
-        held = none = constant(b.mask_type, 0)
+        lanes = none = constant(b.mask_type, 0)
         for place in masks:
-            held = text.binary("or", held, text.load(b.mask_type, place))
-        return text.compare("ne", held, none)
+            lanes = text.binary("or", lanes, text.load(b.mask_type, place))
+        return text.compare("ne", lanes, none)
 
-    def _live_over_parted(self) -> set[str]:
+    def _live_over_divergent(self) -> set[str]:
         live: set[str] = set()
         for _, after in self.scaffold.holds():
             if after != self.flow.end:
-                live |= self.known.shapes.live_in[after]
+                live |= self.analysis.shapes.live_in[after]
         return live
 
     def _mask_at(self, key: int) -> str:
@@ -589,25 +603,25 @@ class Waiting:
 
     def resumes(self) -> None:
         """Where vectors go on that have waited."""
-        text, scaffold, known = self.text, self.scaffold, self.known
-        for number in known.waiting:
-            if number not in self.parted:
-                self._resume(number, known.last_of(number))
-        for number in known.lone_polls:
+        text, scaffold, analysis = self.text, self.scaffold, self.analysis
+        for number in analysis.barriers:
+            if number not in self.divergent:
+                self._resume(number, analysis.last_of(number))
+        for number in analysis.convergent_polls:
             text.label(f"resume.y{number}")
-            self.states.load(known.shapes.live_in[number])
+            self.states.load(analysis.shapes.live_in[number])
             scaffold.tick()
             text.jump(scaffold.body(number))
         if scaffold.holds():
-            self._resume_parted()
+            self._resume_divergent()
 
-    def _resume(self, number: int, given: Instruction) -> None:
+    def _resume(self, number: int, instr: Instruction) -> None:
         """A vector comes again to a barrier."""
         b, text, scaffold = self.b, self.text, self.scaffold
         text.label(f"resume.b{number}")
         on, still = text.fresh("on"), text.fresh("still")
-        if is_counted(given):
-            now = text.load("i64", barrier_turn(b, given))
+        if is_counted(instr):
+            now = text.load("i64", barrier_turn(b, instr))
             text.branch(text.compare("ne", now, text.load("i64", self._turn_at(number))), on, still)
             text.label(still)
             self._note_yield(False)
@@ -623,11 +637,11 @@ class Waiting:
             self._reduced(number, None)
         self._go_on(number)
 
-    def _resume_parted(self) -> None:
+    def _resume_divergent(self) -> None:
         """A vector comes again whose lanes wait in several places."""
         b, text, scaffold = self.b, self.text, self.scaffold
-        text.label("resume.parted")
-        self.states.load(self._live_over_parted())
+        text.label("resume.divergent")
+        self.states.load(self._live_over_divergent())
         self.states.move(b.mask_type, self._mask_at(0), scaffold.alive, load=True)
         scaffold.tick()
         for key, after in scaffold.holds():
@@ -635,7 +649,7 @@ class Waiting:
             self.states.move(b.mask_type, self._mask_at(key), place, load=True)
             lanes = text.load(b.mask_type, place)
             none = constant(lanes.type, 0)
-            if key < 0 and self.known.polling:
+            if key < 0 and self.analysis.polling:
                 # A barrier holds those back that others have not come to.
                 released = text.load("i1", scaffold.release)
                 text.store(text.select(released, none, lanes), place)
@@ -651,16 +665,16 @@ class Waiting:
 
     def _reduced(self, number: int, mask: X | None) -> None:
         """Write what a barrier gives the lanes that it lets go."""
-        b, text, given = self.b, self.text, self.known.last_of(number)
-        if "red" not in given.modifiers:
+        b, text, instr = self.b, self.text, self.analysis.last_of(number)
+        if "red" not in instr.modifiers:
             return
-        b.given, b.mask, b.guarded = given, mask, mask is not None
-        true, come = text.load("i32", self.scaffold.last_true), text.load("i32", self.scaffold.last_come)
-        target = given.operands[0]
-        if "popc" in given.modifiers:
+        b.instr, b.mask, b.guarded = instr, mask, mask is not None
+        true, arrived = text.load("i32", self.scaffold.last_true), text.load("i32", self.scaffold.last_arrived)
+        target = instr.operands[0]
+        if "popc" in instr.modifiers:
             b.write(target, "u32", Value(UNIFORM, true))
-        elif "and" in given.modifiers:
-            b.write(target, "pred", Value(UNIFORM, text.compare("eq", true, come)))
+        elif "and" in instr.modifiers:
+            b.write(target, "pred", Value(UNIFORM, text.compare("eq", true, arrived)))
         else:
             b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, 0)))
 
@@ -673,6 +687,6 @@ class Waiting:
             return
         if flow.place[after] <= flow.place[number]:
             scaffold.tick()
-        if after in self.parted:
+        if after in self.divergent:
             text.store(scaffold.whole(), scaffold.masks[after])
         text.jump(scaffold.body(after))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cudakit import system
-from cudakit.emulator.compiled.builder import Reached
+from cudakit.emulator.compiled.builder import LaneAccess
 from cudakit.emulator.compiled.emit.hosted import registers_of
 from cudakit.emulator.compiled.layout import DONE, STRIP, Ending, Slot
 from cudakit.emulator.compiled.native import Compiled, Frame, frame_of
@@ -64,55 +64,55 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
         )
     if code == Ending.STALLED:
         return _stalled(launch, compiled, words)
-    number, reached = compiled.facts.sites[words[Slot.SITE]]
-    given, function = compiled.source.instruction(number)
+    number, lane_access = compiled.facts.sites[words[Slot.SITE]]
+    instr, function = compiled.source.instruction(number)
     block, thread = words[Slot.AT_BLOCK], words[Slot.THREAD]
     special = SpecialRegisters(launch.geometry, range(block, block + 1))
-    if given.opcode == "trap":
+    if instr.opcode == "trap":
         where = place_of(special, launch.geometry, thread)
-        what = trapped(where, compiled.source.context.function, launch.geometry)
-    elif "aligned" in given.modifiers and reached is None:
+        problem = trapped(where, compiled.source.context.function, launch.geometry)
+    elif "aligned" in instr.modifiers and lane_access is None:
         where, here = place_of(special, launch.geometry, thread), words[Slot.ADDRESS]
-        what = f"{given} needs all 32 threads of a warp; of that of {where}, only {here} are there"
-    elif "sync" in given.modifiers and reached is None:
-        named = words[Slot.ADDRESS] & 2**32 - 1
-        what = f"lane {thread % 32} is not in its own member mask {named:#010x}"
+        problem = f"{instr} needs all 32 threads of a warp; of that of {where}, only {here} are there"
+    elif "sync" in instr.modifiers and lane_access is None:
+        mask = words[Slot.ADDRESS] & 2**32 - 1
+        problem = f"lane {thread % 32} is not in its own member mask {mask:#010x}"
     else:
-        what = _access(launch, given, reached, words[Slot.ADDRESS] & 2**64 - 1)
-    return launch.explain(function, given, what)
+        problem = _access(launch, instr, lane_access, words[Slot.ADDRESS] & 2**64 - 1)
+    return launch.explain(function, instr, problem)
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
     """Vectors wait at barriers that others do not come to."""
     facts, width = compiled.facts, compiled.layout.width
-    threads, held, waits = launch.geometry.threads, 0, dict(facts.waits)
+    threads, waiting, waits = launch.geometry.threads, 0, dict(facts.barriers)
     first: tuple[int, int | None] | None = None
     for at in range(0, threads, width):
         place = words[Slot.STATE] + at // width * facts.state_bytes
         state = ctypes.c_int64.from_address(place).value
         if state != DONE:
-            held += min(width, threads - at)
+            waiting += min(width, threads - at)
             first = first or (at, waits.get(state))
     assert first is not None
     thread, number = first
     block = words[Slot.AT_BLOCK]
     where = place_of(SpecialRegisters(launch.geometry, range(block, block + 1)), launch.geometry, thread)
-    what = deadlocked(held, 0, where)
+    problem = deadlocked(waiting, 0, where)
     if number is None:
-        return EmulationError(f"{launch.title}: {what}")
-    given, function = compiled.source.instruction(number)
-    return launch.explain(function, given, what)
+        return EmulationError(f"{launch.title}: {problem}")
+    instr, function = compiled.source.instruction(number)
+    return launch.explain(function, instr, problem)
 
 
-def _access(launch: Launch, given: Instruction, reached: Reached | None, address: int) -> str:
+def _access(launch: Launch, instr: Instruction, lane_access: LaneAccess | None, address: int) -> str:
     """What is wrong with an access, in the words of memory itself."""
     memory, module = launch.module.memory, launch.module
     memory.set_parameters(launch.parameters)
-    if reached is None:
-        assert given.opcode == "cp"
-        assert isinstance(given.operands[2], Immediate)
-        return f"a copy of {given.operands[2].value} bytes from a source of {address}"
-    size = reached.size * reached.elements
+    if lane_access is None:
+        assert instr.opcode == "cp"
+        assert isinstance(instr.operands[2], Immediate)
+        return f"a copy of {instr.operands[2].value} bytes from a source of {address}"
+    size = lane_access.size * lane_access.elements
     shared = launch.shared.total_bytes(launch.geometry.shared_bytes)
     memory.block_of = np.zeros(1, np.int64)
     memory.set_shared(1, shared)
@@ -122,10 +122,10 @@ def _access(launch: Launch, given: Instruction, reached: Reached | None, address
     addresses = np.array([address], np.uint64)
     try:
         check_aligned(addresses, size)
-        whole = min(reached.piece, size)
+        whole = min(lane_access.piece, size)
         dtype = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}[whole]
         for start in range(0, size, whole):
-            memory.views(reached.space, addresses + np.uint64(start), np.dtype(dtype), None, reached.mark)
+            memory.views(lane_access.space, addresses + np.uint64(start), np.dtype(dtype), None, lane_access.mark)
     except AccessError as error:
         return str(error)
     return f"an access to {address:#x} was refused"
@@ -165,7 +165,7 @@ class Session:
         self.failure: BaseException | None = None
         self.stops = False
         #: How often code has asked whether to go on.
-        self.asked = 0
+        self.ticks = 0
         self._lock = threading.Lock()
         self._frames: dict[int, Frame] = {}
 
@@ -215,7 +215,7 @@ class Session:
         helpers = [begun(work, core) for core in range(1, workers)] if size < blocks else []
         hook, sys.unraisablehook = sys.unraisablehook, self._raised
         try:
-            if self.compiled.is_quick:
+            if self.compiled.is_baseline:
                 self._wait_for(begun(work, 0))
             else:
                 work(0)
@@ -226,7 +226,7 @@ class Session:
         if self.failure is not None:
             raise self.failure
         if failed:
-            _, code, frame = min(failed, key=lambda each: each[0])
+            _, code, frame = min(failed, key=lambda failure: failure[0])
             if code == Ending.STOPPED:
                 raise KeyboardInterrupt
             raise error_of(code, self.launch, self.compiled, frame.words)
@@ -247,7 +247,7 @@ class Session:
         steps: int = len(self.launch.entry.code) * -(-geometry.blocks * geometry.threads // MOST_LANES)
         for frame in self._frames.values():
             steps += _PERIOD - frame.words[Slot.TICKS]
-        return steps + self.asked * _PERIOD
+        return steps + self.ticks * _PERIOD
 
     def _waiting(self, frame: Frame, blocks: int) -> tuple[int, Frame]:
         """Run blocks of which some wait for later ones, each in memory of its own."""
@@ -255,27 +255,27 @@ class Session:
         following = frame.words[Slot.AT_BLOCK] + 1
         while idle or following < blocks:
             # Those that wait look again, then one block more begins.
-            for each in list(idle):
-                number = each.words[Slot.AT_BLOCK]
-                each.words[Slot.RESUMED] = 1
-                code = run(each.words, number, number + 1)
-                each.words[Slot.RESUMED] = 0
+            for waiting_frame in list(idle):
+                number = waiting_frame.words[Slot.AT_BLOCK]
+                waiting_frame.words[Slot.RESUMED] = 1
+                code = run(waiting_frame.words, number, number + 1)
+                waiting_frame.words[Slot.RESUMED] = 0
                 if code not in (Ending.FINISHED, Ending.IDLE):
-                    return code, each
+                    return code, waiting_frame
                 if code == Ending.FINISHED:
-                    idle.remove(each)
-                    spare.append(each)
+                    idle.remove(waiting_frame)
+                    spare.append(waiting_frame)
             if following < blocks:
-                each = spare.pop() if spare else self._frame(-1 - len(idle))
-                code = run(each.words, following, blocks if not idle else following + 1)
+                waiting_frame = spare.pop() if spare else self._frame(-1 - len(idle))
+                code = run(waiting_frame.words, following, blocks if not idle else following + 1)
                 if code == Ending.IDLE:
-                    idle.append(each)
-                    following = each.words[Slot.AT_BLOCK] + 1
+                    idle.append(waiting_frame)
+                    following = waiting_frame.words[Slot.AT_BLOCK] + 1
                 elif code:
-                    return code, each
+                    return code, waiting_frame
                 else:
                     following = blocks if not idle else following + 1
-                    spare.append(each)
+                    spare.append(waiting_frame)
         return 0, frame
 
     def _raised(self, raised: Any) -> None:
@@ -293,7 +293,7 @@ class Session:
                 frame = self.compiled.frames[key] = frame_of(launch, self.compiled)
                 frame.words[Slot.REACH], frame.words[Slot.TICK], frame.words[Slot.CALL] = _callbacks()
             ctypes.memmove(frame.parameters, launch.parameters, len(launch.parameters))
-            frame.tell(self.memory)
+            frame.update_table(self.memory)
             frame.words[Slot.TICKS] = _PERIOD
             self._frames[frame.address] = frame
         return frame
@@ -308,7 +308,7 @@ class Session:
                 # Pointers among the parameters, in structs too, lead to memory that no argument is.
                 self.memory.set_parameters(self.launch.parameters)
                 self.memory.views("global", where, np.dtype(np.uint8), None, WRITE if use else READ)
-                frame.tell(self.memory)
+                frame.update_table(self.memory)
                 # The heap is in no row: each access to it is looked at.
                 return 1 if frame.words[Slot.TABLE_COUNT] > before else 2
         except AccessError:
@@ -327,40 +327,40 @@ class Session:
             return 1
 
     def _called(self, frame: Frame, site: int, first: int, block: int, mask: int, values: int) -> int:
-        given, function = self.compiled.source.instruction(self.compiled.facts.sites[site].number)
+        instr, function = self.compiled.source.instruction(self.compiled.facts.sites[site].number)
         width = self.compiled.layout.width
         lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)
         self._show(frame, block)
         special = SpecialRegisters(self.launch.geometry, range(block, block + 1))
         machine = _Lanes(self.launch, self.memory, special, self.launch.geometry.threads, self.memory.block_of)
-        step = self._system if given.opcode == "call" else self._step
+        step = self._system if instr.opcode == "call" else self._step
         try:
-            step(given, machine, first, lanes, values)
+            step(instr, machine, first, lanes, values)
         except (AccessError, EmulationError) as error:
-            called = replace(given, modifiers=("uni",)) if given.opcode == "call" else given
+            called = replace(instr, modifiers=("uni",)) if instr.opcode == "call" else instr
             raise self.launch.explain(function, called, str(error)) from None
         return 0
 
-    def _system(self, given: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
+    def _system(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
         """What the system gives a kernel."""
-        count = len(given.operands) - 1
+        count = len(instr.operands) - 1
         table = self._table(values, max(1, count))
         arguments = [table[number, lanes].copy()[:, None].view(np.uint8) for number in range(count)]
-        answer = CALLS[given.modifiers[0]](machine, first + lanes, arguments)  # type: ignore[arg-type]
+        answer = CALLS[instr.modifiers[0]](machine, first + lanes, arguments)  # type: ignore[arg-type]
         if answer is not None:
             table[0, lanes] = answer
 
-    def _step(self, given: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
+    def _step(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
         """An instruction as NumPy's machine runs it, with the registers of these lanes."""
         context = self.compiled.source.context
-        read, written = registers_of(given, context.function.registers)
+        read, written = registers_of(instr, context.function.registers)
         table, index = self._table(values, len(read) + len(written)), first + lanes
         registers = context.make_frame(machine.lanes)
         for row, name in enumerate(read):
             number = context.numbers[name]
             column = registers.registers[number] = np.zeros(machine.lanes, context.storage[number])
             column[index] = table[row, lanes].astype(column.dtype)
-        decoded = decode(given, context)
+        decoded = decode(instr, context)
         if decoded.control is not None:
             decoded.control(machine, registers, index, index, (0, 0, 0))  # type: ignore[arg-type]
         else:
@@ -372,8 +372,8 @@ class Session:
     def _table(self, values: int, rows: int) -> np.ndarray:
         """What lanes hand over, and are given: rows of eight bytes a lane."""
         width = self.compiled.layout.width
-        held = (ctypes.c_uint64 * (width * rows)).from_address(values)
-        return np.ctypeslib.as_array(held).reshape(rows, width)
+        table = (ctypes.c_uint64 * (width * rows)).from_address(values)
+        return np.ctypeslib.as_array(table).reshape(rows, width)
 
     def _show(self, frame: Frame, block: int) -> None:
         """Give memory the shared and local memory of the block at hand."""
@@ -389,13 +389,13 @@ class Session:
             memory.shared = np.ctypeslib.as_array((ctypes.c_uint8 * whole).from_address(words[Slot.SHARED]))[None, :]
         rows = words[Slot.LOCAL_BYTES]
         if rows:
-            held = np.ctypeslib.as_array((ctypes.c_uint8 * (threads * rows)).from_address(words[Slot.LOCAL]))
-            memory.local = held.reshape(threads, rows)
+            local_rows = np.ctypeslib.as_array((ctypes.c_uint8 * (threads * rows)).from_address(words[Slot.LOCAL]))
+            memory.local = local_rows.reshape(threads, rows)
 
     def tick(self) -> int:
         """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
         try:
-            self.asked += 1
+            self.ticks += 1
             return 0 if self.stops else _PERIOD
         except BaseException as error:
             self.failure, self.stops = error, True
@@ -407,17 +407,17 @@ _sessions: list[Session] = []
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
 _Call = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-_kept: list[Any] = [
-    _Reach(lambda *asked: _sessions[-1].reach(*asked)),
+_callback_functions: list[Any] = [
+    _Reach(lambda *arguments: _sessions[-1].reach(*arguments)),
     _Tick(lambda: _sessions[-1].tick()),
-    _Call(lambda *asked: _sessions[-1].call(*asked)),
+    _Call(lambda *arguments: _sessions[-1].call(*arguments)),
 ]
 
 
 @cache
 def _callbacks() -> tuple[int, ...]:
     """Addresses of the functions that code calls back."""
-    return tuple(ctypes.cast(each, ctypes.c_void_p).value or 0 for each in _kept)
+    return tuple(ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in _callback_functions)
 
 
 #: Threads of a launch below which one core runs it, and those that a core takes at once at most.

@@ -90,9 +90,9 @@ class Shapes:
     polling: set[int] = field(default_factory=set)
     of: dict[str, Shape] = field(default_factory=dict)
     #: Blocks that some lanes of a vector may come to without the others.
-    parted: set[int] = field(default_factory=set)
+    divergent: set[int] = field(default_factory=set)
     #: Registers of which lanes that an instruction does not run for must keep their value.
-    kept: set[str] = field(default_factory=set)
+    preserved: set[str] = field(default_factory=set)
     live_in: list[set[str]] = field(default_factory=list)
     #: What each block reads that it has not written before, and what it writes.
     uses: list[tuple[set[str], set[str]]] = field(default_factory=list)
@@ -100,26 +100,26 @@ class Shapes:
     def __post_init__(self) -> None:
         self._written: dict[str, list[int]] = {}
         #: Registers that an instruction with a guard writes.
-        self._guarded = {name for given in self.function.code if given.guard is not None for name in targets(given)}
-        self._targets = [targets(given) for given in self.function.code]
+        self._guarded = {name for instr in self.function.code if instr.guard is not None for name in targets(instr)}
+        self._targets = [targets(instr) for instr in self.function.code]
         for block in self.flow.order:
             for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
                 for name in self._targets[number]:
                     self._written.setdefault(name, []).append(block)
         self._live()
         while True:
-            before = dict(self.of), set(self.parted)
-            self._go_round()
-            self._part()
-            if before == (self.of, self.parted):
+            before = dict(self.of), set(self.divergent)
+            self._propagate()
+            self._find_divergence()
+            if before == (self.of, self.divergent):
                 break
         for name in self._written:
             self.of.setdefault(name, VARYING)
         for name, blocks in self._written.items():
-            if any(block in self.parted for block in blocks) and (
+            if any(block in self.divergent for block in blocks) and (
                 len(blocks) > 1 or self._escapes(name, blocks[0]) or self._waits_with(name)
             ):
-                self.kept.add(name)
+                self.preserved.add(name)
 
     def shape(self, operand: Operand) -> Shape:
         """What an operand holds over the lanes."""
@@ -127,26 +127,26 @@ class Shapes:
             return self.of.get(operand.name) if operand.name in self.function.registers else self.special(operand.name)
         if isinstance(operand, Immediate):
             return UNIFORM
-        found: Shape = UNIFORM
+        combined: Shape = UNIFORM
         for register in registers_in(operand):
             shape = self.shape(register)
             if shape != UNIFORM:
-                found = VARYING if shape is not None else found
-        return found
+                combined = VARYING if shape is not None else combined
+        return combined
 
-    def _go_round(self) -> None:
+    def _propagate(self) -> None:
         changed = True
         while changed:
             changed = False
             for block in self.flow.order:
                 for number in range(self.flow.blocks[block].first, self.flow.blocks[block].last):
-                    given = self.function.code[number]
+                    instr = self.function.code[number]
                     for name in self._targets[number]:
-                        shape = self.transfer(given, self.shape)
-                        if given.guard is not None and self.shape(given.guard[0]) != UNIFORM:
+                        shape = self.transfer(instr, self.shape)
+                        if instr.guard is not None and self.shape(instr.guard[0]) != UNIFORM:
                             shape = VARYING
-                        if shape not in (None, VARYING) and block in self.parted:
-                            lone = len(self._written[name]) == 1 and given.guard is None
+                        if shape not in (None, VARYING) and block in self.divergent:
+                            lone = len(self._written[name]) == 1 and instr.guard is None
                             loops = self.flow.blocks[block].loops
                             waits_with = bool(loops) and self._waits_with(name)
                             settled = lone and not self._escapes(name, block) and not waits_with
@@ -159,14 +159,14 @@ class Shapes:
                             self.of[name] = joined
                             changed = True
 
-    def _part(self) -> None:
+    def _find_divergence(self) -> None:
         flow = self.flow
         for number in flow.order:
             block = flow.blocks[number]
-            given = self.function.code[block.last - 1]
-            chooser: Operand | None = given.guard[0] if given.guard is not None else None
-            if given.opcode == "brx":
-                chooser = given.operands[0]
+            instr = self.function.code[block.last - 1]
+            chooser: Operand | None = instr.guard[0] if instr.guard is not None else None
+            if instr.opcode == "brx":
+                chooser = instr.operands[0]
             if len(block.successors) > 1 and chooser is not None and self.shape(chooser) not in (UNIFORM, None):
                 region = flow.until(block.successors, flow.post[number])
                 # Lanes that have left such a loop do not wait for those that go round, which may wait for them.
@@ -177,17 +177,17 @@ class Shapes:
                         # Some go round while others go on in the loop: all of it, and the ways out of it.
                         body = flow.loops[header]
                         out = {after for member in body for after in flow.blocks[member].successors} - body
-                        meeting = flow.post[header]
-                        while meeting in body:
-                            meeting = flow.post[meeting]
-                        region |= body | flow.until(out, meeting)
-                self.parted |= region
+                        convergence = flow.post[header]
+                        while convergence in body:
+                            convergence = flow.post[convergence]
+                        region |= body | flow.until(out, convergence)
+                self.divergent |= region
 
         # Where lanes wait for others, those that need not wait go on, past where they would meet again.
-        for number in list(self.parted):
+        for number in list(self.divergent):
             block = flow.blocks[number]
             if number in self.polling or block.has_barrier or block.has_collective:
-                self.parted |= flow.until([number], flow.end)
+                self.divergent |= flow.until([number], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
         """Whether a register that is written in a loop is read behind it, or when it comes round again."""
@@ -234,7 +234,7 @@ class Shapes:
     def _waits_with(self, name: str) -> bool:
         """Whether a register lives while some lanes wait where others may not have come to."""
         flow = self.flow
-        for number in self.parted:
+        for number in self.divergent:
             block = flow.blocks[number]
             after = block.successors[0]
             if block.has_barrier and after != flow.end and name in self.live_in[after]:
@@ -246,19 +246,19 @@ class Shapes:
     def _live(self) -> None:
         """What is live at the beginning of each block."""
         flow, code = self.flow, self.function.code
-        known = self.function.registers
+        registers = self.function.registers
         uses = self.uses
         for block in flow.blocks:
             read: set[str] = set()
             written: set[str] = set()
             for number in range(block.first, block.last):
-                given = code[number]
-                read.update(name for name in sources(given) if name in known and name not in written)
-                if given.guard is None:
+                instr = code[number]
+                read.update(name for name in sources(instr) if name in registers and name not in written)
+                if instr.guard is None:
                     written.update(self._targets[number])
                 else:
                     # What it does not write stays.
-                    read.update(name for name in self._targets[number] if name in known and name not in written)
+                    read.update(name for name in self._targets[number] if name in registers and name not in written)
             uses.append((read, written))
         self.live_in = [set(read) for read, _ in uses]
         changed = True

@@ -52,7 +52,7 @@ class Inlined:
         self._program = program
         self.origins: dict[int, Function] = {}
         self._calls = 0
-        variables = {name: each for name, each in entry.variables.items() if each.space != "param"}
+        variables = {name: variable for name, variable in entry.variables.items() if variable.space != "param"}
         self.function = Function(
             entry.name, entry.is_entry, entry.parameters, entry.returns, dict(entry.registers), variables
         )
@@ -63,7 +63,7 @@ class Inlined:
         """Append a function's code; `names` are what its parameters and results are called."""
         into = self.function
         if prefix:
-            into.registers |= {prefix + name: kind for name, kind in function.registers.items()}
+            into.registers |= {prefix + name: type_name for name, type_name in function.registers.items()}
             for name, variable in function.variables.items():
                 if variable.space not in ("param", "shared"):
                     into.variables[prefix + name] = replace(variable, name=prefix + name)
@@ -74,34 +74,34 @@ class Inlined:
         starts: dict[int, list[str]] = {}
         for label, code in function.labels.items():
             starts.setdefault(code, []).append(prefix + label)
-        for number, given in enumerate(function.code):
+        for number, instr in enumerate(function.code):
             for label in starts.get(number, ()):
                 into.labels[label] = len(into.code)
             if len(into.code) > _MOST:
                 raise Refusal("calls of functions that make it too large")
-            made = renamer.instruction(given)
-            if given.opcode == "call":
-                self._call(made, path)
-            elif given.opcode == "ret" and prefix:
-                self._append(replace(made, opcode="bra", modifiers=(), operands=(Symbol(f"{prefix}end"),)), function)
-            elif _is_variable(made, self._parameters()):
-                for each in _moves(made, into):
-                    self._append(each, function)
+            renamed = renamer.instruction(instr)
+            if instr.opcode == "call":
+                self._call(renamed, path)
+            elif instr.opcode == "ret" and prefix:
+                self._append(replace(renamed, opcode="bra", modifiers=(), operands=(Symbol(f"{prefix}end"),)), function)
+            elif _is_variable(renamed, self._parameters()):
+                for move in _moves(renamed, into):
+                    self._append(move, function)
             else:
-                self._append(made, function)
+                self._append(renamed, function)
         for label in (*starts.get(len(function.code), ()), *([f"{prefix}end"] if prefix else [])):
             into.labels[label] = len(into.code)
 
     def _parameters(self) -> set[str]:
         return {variable.name for variable in self.function.parameters}
 
-    def _append(self, given: Instruction, function: Function) -> None:
-        self.function.code.append(given)
+    def _append(self, instr: Instruction, function: Function) -> None:
+        self.function.code.append(instr)
         if function.name != self.function.name:
-            self.origins[id(given)] = function
+            self.origins[id(instr)] = function
 
-    def _call(self, given: Instruction, path: tuple[str, ...]) -> None:
-        operands = list(given.operands)
+    def _call(self, instr: Instruction, path: tuple[str, ...]) -> None:
+        operands = list(instr.operands)
         results: tuple[str, ...] = ()
         if isinstance(operands[0], Group) and operands[0].notation == "arguments":
             results = tuple(item.name for item in operands.pop(0).items if isinstance(item, Symbol))  # type: ignore[union-attr]
@@ -113,18 +113,18 @@ class Inlined:
             raise Refusal("a call through a pointer")
         callee = self._program.functions.get(target.name)
         if callee is None or callee.is_declaration:
-            self._system(given, target.name, arguments, results)
+            self._system(instr, target.name, arguments, results)
             return
         if target.name in path:
             raise Refusal("a function that calls itself")
-        if given.guard is not None:
+        if instr.guard is not None:
             raise Refusal("a call under a guard")
         self._calls += 1
         names = dict(zip((v.name for v in callee.parameters), arguments, strict=True))
         names |= dict(zip((v.name for v in callee.returns), results, strict=True))
         self._put(callee, f"{target.name}#{self._calls} ", names, (*path, target.name))
 
-    def _system(self, given: Instruction, name: str, arguments: tuple[str, ...], results: tuple[str, ...]) -> None:
+    def _system(self, instr: Instruction, name: str, arguments: tuple[str, ...], results: tuple[str, ...]) -> None:
         """A call to what the system gives, of registers."""
         if name not in CALLS:
             raise Refusal(f"a call to {name}")
@@ -138,7 +138,7 @@ class Inlined:
             registers.setdefault(target.name, "b64" if name not in ("vprintf",) else "b32")
         self.function.code.append(
             Instruction(
-                "call", (name,), (Group("arguments", (target,)), *sources), given.guard, given.line, given.source
+                "call", (name,), (Group("arguments", (target,)), *sources), instr.guard, instr.line, instr.source
             )
         )
 
@@ -148,24 +148,24 @@ def _register(variable: str, offset: int) -> str:
     return f"{variable}+{offset}"
 
 
-def _is_variable(given: Instruction, parameters: set[str]) -> bool:
+def _is_variable(instr: Instruction, parameters: set[str]) -> bool:
     """Whether an instruction moves a value to or from a variable of a call."""
-    if not touches(given) or space_of(given) != "param":
+    if not touches(instr) or space_of(instr) != "param":
         return False
-    place = given.operands[facts_of(given).memory[0].address]
+    place = instr.operands[facts_of(instr).memory[0].address]
     return isinstance(place, Address) and isinstance(place.base, Symbol) and place.base.name not in parameters
 
 
-def _moves(given: Instruction, into: Function) -> list[Instruction]:
+def _moves(instr: Instruction, into: Function) -> list[Instruction]:
     """The same by registers."""
-    is_store = result_of(given) is None
-    place, value = given.operands if is_store else given.operands[::-1]
+    is_store = result_of(instr) is None
+    place, value = instr.operands if is_store else instr.operands[::-1]
     assert isinstance(place, Address)
     assert isinstance(place.base, Symbol)
-    kind = type_of(given)
-    if kind == "b128":
+    type_name = type_of(instr)
+    if type_name == "b128":
         raise Refusal("a call with values of 128 bits")
-    size = DTYPES[kind].itemsize
+    size = DTYPES[type_name].itemsize
     moves = []
     for number, item in enumerate(parts(value)):
         name = _register(place.base.name, place.base.offset + place.offset + number * size)
@@ -173,7 +173,7 @@ def _moves(given: Instruction, into: Function) -> list[Instruction]:
             raise Refusal("a call whose values are taken in other parts than they are given in")
         register = Register(name)
         operands = (register, item) if is_store else (item, register)
-        moves.append(Instruction("mov", (f"b{8 * size}",), operands, given.guard, given.line, given.source))
+        moves.append(Instruction("mov", (f"b{8 * size}",), operands, instr.guard, instr.line, instr.source))
     return moves
 
 
@@ -187,14 +187,14 @@ class _Renamer:
         own = {variable.name for variable in function.variables.values() if variable.space != "shared"}
         self._own = own | function.labels.keys() | function.branch_targets.keys()
 
-    def instruction(self, given: Instruction) -> Instruction:
+    def instruction(self, instr: Instruction) -> Instruction:
         if not self._prefix:
-            return given
-        guard = given.guard
+            return instr
+        guard = instr.guard
         if guard is not None:
             guard = (Register(self._prefix + guard[0].name), guard[1])
-        operands = tuple(_mapped(operand, self._renamed) for operand in given.operands)
-        return Instruction(given.opcode, given.modifiers, operands, guard, given.line, given.source)
+        operands = tuple(_mapped(operand, self._renamed) for operand in instr.operands)
+        return Instruction(instr.opcode, instr.modifiers, operands, guard, instr.line, instr.source)
 
     def _renamed(self, operand: Register | Symbol) -> Register | Symbol:
         name = operand.name
@@ -210,9 +210,9 @@ def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | 
     if isinstance(operand, Address):
         base = _mapped(operand.base, renamed)
         assert not isinstance(base, Address | Group)
-        return Address(base, operand.offset, tuple(_mapped(each, renamed) for each in operand.coordinates))
+        return Address(base, operand.offset, tuple(_mapped(item, renamed) for item in operand.coordinates))
     if isinstance(operand, Group):
-        return Group(operand.notation, tuple(_mapped(each, renamed) for each in operand.items))
+        return Group(operand.notation, tuple(_mapped(item, renamed) for item in operand.items))
     return operand
 
 
@@ -225,10 +225,10 @@ def split_registers(function: Function, origins: dict[int, Function]) -> None:
     """Rename in a function, whose instructions come from others by `origins`, by their ``id``."""
     written: dict[str, list[int]] = defaultdict(list)
     guarded = set[str]()
-    for number, given in enumerate(function.code):
-        for name in targets(given):
+    for number, instr in enumerate(function.code):
+        for name in targets(instr):
             written[name].append(number)
-            if given.guard is not None:
+            if instr.guard is not None:
                 guarded.add(name)
     several = {
         name: numbers
@@ -242,7 +242,7 @@ def split_registers(function: Function, origins: dict[int, Function]) -> None:
     copied: dict[int, list[str]] = defaultdict(list)
     for name, numbers in several.items():
         for number in numbers:
-            uses = [use for use, found in reading[name].items() if number in found]
+            uses = [use for use, writers in reading[name].items() if number in writers]
             alone = [use for use in uses if reading[name][use] == {number}]
             if not alone:
                 continue
@@ -266,12 +266,12 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
         for number in numbers:
             here[number].append((name, bit[name, number]))
 
-    def through(number: int, held: int) -> int:
+    def through(number: int, reaching: int) -> int:
         block = flow.blocks[number]
         for at in range(block.first, block.last):
-            for name, one in here.get(at, ()):
-                held = held & ~of[name] | one
-        return held
+            for name, bit_of_write in here.get(at, ()):
+                reaching = reaching & ~of[name] | bit_of_write
+        return reaching
 
     into = dict.fromkeys(flow.order, 0)
     into[0] = sum(bit[name, -1] for name in several)
@@ -284,53 +284,53 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
                 if after != flow.end and out & ~into[after]:
                     into[after] |= out
                     changed = True
-    found: dict[str, dict[int, set[int]]] = {name: {} for name in several}
+    result: dict[str, dict[int, set[int]]] = {name: {} for name in several}
     for number in flow.order:
-        held = into[number]
+        reaching = into[number]
         for at in range(flow.blocks[number].first, flow.blocks[number].last):
             for name in sources(function.code[at]):
                 if name in several:
-                    found[name][at] = {each for each in (-1, *several[name]) if held & bit[name, each]}
-            for name, one in here.get(at, ()):
-                held = held & ~of[name] | one
-    return found
+                    result[name][at] = {writer for writer in (-1, *several[name]) if reaching & bit[name, writer]}
+            for name, bit_of_write in here.get(at, ()):
+                reaching = reaching & ~of[name] | bit_of_write
+    return result
 
 
 def _rewrite(
     function: Function, origins: dict[int, Function], names: dict[tuple[int, str], str], copied: dict[int, list[str]]
 ) -> None:
     code, moved = list[Instruction](), list[int]()
-    for number, given in enumerate(function.code):
+    for number, instr in enumerate(function.code):
         moved.append(len(code))
-        made = _renamed(given, number, names)
-        if made is not given and id(given) in origins:
-            origins[id(made)] = origins[id(given)]
-        code.append(made)
+        renamed = _renamed(instr, number, names)
+        if renamed is not instr and id(instr) in origins:
+            origins[id(renamed)] = origins[id(instr)]
+        code.append(renamed)
         for name in copied.get(number, ()):
-            kind = function.registers[name]
-            kind = kind if kind == "pred" else f"b{8 * STORAGE[kind].itemsize}"
+            type_name = function.registers[name]
+            type_name = type_name if type_name == "pred" else f"b{8 * STORAGE[type_name].itemsize}"
             operands = (Register(name), Register(names[-1 - number, name]))
-            code.append(Instruction("mov", (kind,), operands, None, given.line, given.source))
-            if id(given) in origins:
-                origins[id(code[-1])] = origins[id(given)]
+            code.append(Instruction("mov", (type_name,), operands, None, instr.line, instr.source))
+            if id(instr) in origins:
+                origins[id(code[-1])] = origins[id(instr)]
     moved.append(len(code))
     function.labels = {label: moved[number] for label, number in function.labels.items()}
     function.code[:] = code
 
 
-def _renamed(given: Instruction, number: int, names: dict[tuple[int, str], str]) -> Instruction:
+def _renamed(instr: Instruction, number: int, names: dict[tuple[int, str], str]) -> Instruction:
     def name(use: int, operand: Register | Symbol) -> Register | Symbol:
         renamed = names.get((use, operand.name))
         return Register(renamed) if renamed and isinstance(operand, Register) else operand
 
-    uses = [number] * len(given.operands)
-    if targets(given):
+    uses = [number] * len(instr.operands)
+    if targets(instr):
         uses[0] = -1 - number
-    operands = tuple(_mapped(operand, partial(name, use)) for use, operand in zip(uses, given.operands, strict=True))
-    guard = given.guard and (name(number, given.guard[0]), given.guard[1])
-    if operands == given.operands and guard == given.guard:
-        return given
-    return replace(given, operands=operands, guard=guard)  # type: ignore[arg-type]
+    operands = tuple(_mapped(operand, partial(name, use)) for use, operand in zip(uses, instr.operands, strict=True))
+    guard = instr.guard and (name(number, instr.guard[0]), instr.guard[1])
+    if operands == instr.operands and guard == instr.guard:
+        return instr
+    return replace(instr, operands=operands, guard=guard)  # type: ignore[arg-type]
 
 
 class Source:
@@ -359,9 +359,9 @@ class Source:
         inlined = Inlined(self._program, self._program.functions[self._name])
         context = Context(self._symbols, inlined.function, self._offsets)
         # What NumPy's machine does not know, in this form, is not known here: its error comes where it is run.
-        for given in inlined.function.code:
-            if decode(given, context).missing:
-                raise Refusal(f"instruction {given}")
+        for instr in inlined.function.code:
+            if decode(instr, context).missing:
+                raise Refusal(f"instruction {instr}")
         split_registers(inlined.function, inlined.origins)
         return inlined
 
@@ -377,5 +377,5 @@ class Source:
 
     def instruction(self, number: int) -> tuple[Instruction, Function]:
         """An instruction by its number, and the function that it was taken from."""
-        given = self._inlined.function.code[number]
-        return given, self._inlined.origins.get(id(given), self._program.functions[self._name])
+        instr = self._inlined.function.code[number]
+        return instr, self._inlined.origins.get(id(instr), self._program.functions[self._name])

@@ -594,7 +594,7 @@ def test_large_kernels_are_optimised_once_they_have_run_long(
     monkeypatch.setattr(native, "compiled", lambda text, optimised: made.append(optimised) or real(text, optimised))
     loaded, take = [], loaded_kernels.Compiled._take
     monkeypatch.setattr(
-        loaded_kernels.Compiled, "_take", lambda self, tier: loaded.append(not tier.is_quick) or take(self, tier)
+        loaded_kernels.Compiled, "_take", lambda self, tier: loaded.append(not tier.is_baseline) or take(self, tier)
     )
     monkeypatch.setattr(machine, "_SHORT", 0)
     monkeypatch.setattr(machine, "_OPTIMISING", 1e-9)

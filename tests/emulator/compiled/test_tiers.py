@@ -51,9 +51,9 @@ def written(monkeypatch: pytest.MonkeyPatch, fresh_cache: Cache) -> list[str]:
     """The kernels whose IR is written, with an empty cache."""
     names, make = list[str](), kernel.make
 
-    def counted(context: Any, layout: Layout, quick: bool = False) -> kernel.Made:
+    def counted(context: Any, layout: Layout, baseline: bool = False) -> kernel.KernelIR:
         names.append(context.function.name)
-        return make(context, layout, quick)
+        return make(context, layout, baseline)
 
     monkeypatch.setattr(kernel, "make", counted)
     return names
@@ -72,7 +72,7 @@ def test_what_was_made_is_found_without_a_look_at_an_instruction(
     made = taken()
     assert written == ["f"]
     assert made.facts.sites
-    assert made.facts.waits
+    assert made.facts.barriers
     monkeypatch.setattr(source, "Inlined", None)
     assert taken() == made
     assert written == ["f"]
@@ -99,7 +99,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]] = {
     ),
     "llvmlite": lambda patch: _patched(patch, native.llvmlite, "__version__", "0.0"),
     "LLVM": lambda patch: _patched(patch, native.llvm, "llvm_version_info", (1, 2, 3)),
-    "passes": lambda patch: _patched(patch, native, "_QUICKER", native._QUICKER[:1]),
+    "passes": lambda patch: _patched(patch, native, "_EXTRA_PASSES", native._EXTRA_PASSES[:1]),
     "compiler's source": lambda patch: _patched(patch, native, "_compiler", lambda: "another"),
     "what is optimised at once": lambda patch: {"short": 0},
 }
@@ -163,9 +163,9 @@ def test_a_kernel_that_is_refused_is_refused_again(written: list[str]) -> None:
 
 def test_optimised_code_is_taken_before_what_was_made_quickly(written: list[str]) -> None:
     origin = source.Source(Module(parse(TEXT), Memory()), "f")
-    assert native.code_of(origin, LAYOUT, 0).is_quick
+    assert native.code_of(origin, LAYOUT, 0).is_baseline
     best = native.make(origin, LAYOUT, 0, True)
-    assert not best.is_quick
+    assert not best.is_baseline
     again = native.code_of(source.Source(Module(parse(TEXT), Memory()), "f"), LAYOUT, 0)
     assert again == best
     assert again.facts.size == 4

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import Builder, Reached, Value, X, bits_of, constant, lanes_of, like
+from cudakit.emulator.compiled.builder import Builder, LaneAccess, Value, X, bits_of, constant, lanes_of, like
 from cudakit.emulator.compiled.emit.meanings import add_values
 from cudakit.emulator.compiled.helpers import GENERIC, GLOBAL, NOWHERE, READ, SHARED, WRITE
 from cudakit.emulator.compiled.layout import Slot
@@ -53,7 +53,7 @@ def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> lis
                 ]
                 rows.append(_joined(b, halves))
             groups.append(_turned(b, rows))
-        return [_joined(b, each) for each in zip(*groups, strict=True)]
+        return [_joined(b, group_parts) for group_parts in zip(*groups, strict=True)]
     whole = text.load(f"<{width * count} x {element}>", pointer.name, f", align {size}")
     return [b.text.shuffled(whole, range(number, width * count, count), whole) for number in range(count)]
 
@@ -106,7 +106,7 @@ def _by_fours(b: Builder, pointers: X, element: str) -> X:
     text, type_ = b.text, f"<4 x {element}>"
     places = text.cast("ptrtoint", pointers, "i64")
     taking = text.cast("sext", b.all_lanes(), element) if b.mask is not None else constant(b.vector(element), -1)
-    found = [
+    quads = [
         text.call(
             _GATHERS[element], type_, constant(type_, 0), "null", b.text.shuffled(places, four, places),
             b.text.shuffled(taking, four, taking), X("i8", "1"),
@@ -114,7 +114,7 @@ def _by_fours(b: Builder, pointers: X, element: str) -> X:
         for first in range(0, b.width, 4)
         for four in [range(first, first + 4)]
     ]  # fmt: skip
-    return _joined(b, found)
+    return _joined(b, quads)
 
 
 def _apart(b: Builder, pointer: X, size: int) -> X:
@@ -136,21 +136,21 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
     if b.turns is None:
         b.turns = b.alloca("i64", "turns", b.width), b.alloca("i64", "nowhere", 2)
         b.starts.append(f"  store <2 x i64> zeroinitializer, ptr {b.turns[1]}")
-    held, nowhere = b.turns
+    buffer, nowhere = b.turns
     if b.mask is not None:
         # Lanes that take no part go where it does not matter.
         pointers = text.select(b.mask, pointers, b.spread(X("ptr", nowhere)))
     text.store(pointers, b.scratch_addresses)
     if value is not None:
-        text.store(value, held)
+        text.store(value, buffer)
     on = text.fresh("on")
     for lane in by_turns(b, on):
         place = text.load("ptr", text.at(b.scratch_addresses, lane, "ptr")).name
-        own = text.at(held, lane, element)
+        own = text.at(buffer, lane, element)
         source, target = (place, own) if value is None else (own, place)
         text.store(text.load(element, source), target)
     text.label(on)
-    return text.load(b.vector(element), held) if value is None else value
+    return text.load(b.vector(element), buffer) if value is None else value
 
 
 def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
@@ -199,14 +199,14 @@ def address_of(b: Builder, operand: Operand) -> Value:
     if not isinstance(operand, Address) or operand.coordinates:
         raise Refusal("an address of another kind")
     base = operand.base
-    kind = "u64"
+    type_name = "u64"
     if isinstance(base, Register) and bits_of(b.function.registers.get(base.name, "b64")) == 32:
-        kind = "u32"
+        type_name = "u32"
     if b.checked is not None:
         offset = b.text.binary("add", b.checked.base, operand.offset)
         shape = b.shapes.shape(base)
         return Value(Affine(shape.stride) if isinstance(shape, Affine) else shape, offset)
-    value = b.read(base, kind)
+    value = b.read(base, type_name)
     if operand.offset:
         value = add_values(b, value, Value(UNIFORM, constant(value.x.type, operand.offset)))
     return b.resized(value, 64, False)
@@ -216,7 +216,7 @@ def address_of(b: Builder, operand: Operand) -> Value:
 class Way:
     """How an access reaches memory once it is checked: one address, lanes in a row, or an address a lane."""
 
-    kind: str
+    pattern: str
     x: X
 
 
@@ -224,27 +224,27 @@ class Access:
     """One access of a vector: its addresses, and the code that checks them."""
 
     def __init__(
-        self, b: Builder, given: Instruction, base: Operand, size: int, count: int, use: int, piece: int = 16
+        self, b: Builder, instr: Instruction, base: Operand, size: int, count: int, use: int, piece: int = 16
     ) -> None:
-        self.b, self.given, self.size, self.count, self.use = b, given, size, count, use
+        self.b, self.instr, self.size, self.count, self.use = b, instr, size, count, use
         self.bytes = size * count
-        self.space = space_of(given)
+        self.space = space_of(instr)
         if self.space == "cluster":
             raise Refusal("shared memory of a cluster")
         self.code = SPACES.get(self.space, GENERIC)
-        self.mark = mark_of(given, use)
-        self.reached = Reached(self.space, size, count, self.mark, piece)
+        self.mark = mark_of(instr, use)
+        self.lane_access = LaneAccess(self.space, size, count, self.mark, piece)
         if self.space == "const" and use == WRITE:
             raise Refusal("a store to constant memory")
         self.address = address = address_of(b, base)
         shape = address.shape
         alike = self.space != "generic" or not b.context.local
         if shape == UNIFORM and alike:
-            self.kind = "one"
+            self.pattern = "uniform"
         elif isinstance(shape, Affine) and shape.stride == self.bytes and (count == 1 or b.mask is None) and alike:
-            self.kind = "row"
+            self.pattern = "row"
         else:
-            self.kind = "each"
+            self.pattern = "scattered"
         if not alike or self.space == "local":
             self.address = Value(VARYING, b.lanes(address))
         #: What the addresses are checked against, or were.
@@ -270,7 +270,7 @@ class Access:
         text.do(f"br {inside}, label %{near}, label %{far}, !prof !2")
         text.label(near)
         way = self._way()
-        found = fast(way)
+        near_values = fast(way)
         if b.layout.watched and self.code != SHARED:
             self._note(way)
         near = text.here
@@ -280,18 +280,21 @@ class Access:
         far = text.here
         text.jump(joined)
         text.label(joined)
-        return [text.phi(one.type, (one, near), (other, far)) for one, other in zip(found, slow, strict=True)]
+        return [
+            text.phi(near_value.type, (near_value, near), (other, far))
+            for near_value, other in zip(near_values, slow, strict=True)
+        ]
 
     def _way(self) -> Way:
         """Where the lanes come to, once they are checked."""
         b, text = self.b, self.b.text
-        x = b.lanes(self.address) if self.kind == "each" else self.address.x
+        x = b.lanes(self.address) if self.pattern == "scattered" else self.address.x
         if self.code == SHARED:
-            return Way(self.kind, text.make(f"getelementptr i8, ptr {b.shared_base.name}, {x}", like(x, "ptr")))
+            return Way(self.pattern, text.make(f"getelementptr i8, ptr {b.shared_base.name}, {x}", like(x, "ptr")))
         if self.code == GENERIC:
             shift = held_range(b, self.range, 2)
             x = text.binary("add", x, b.spread(shift) if x.is_vector else shift)
-        return Way(self.kind, text.cast("inttoptr", x, "ptr"))
+        return Way(self.pattern, text.cast("inttoptr", x, "ptr"))
 
     def _inside(self) -> X:
         """Whether all lanes lie in the range."""
@@ -308,7 +311,7 @@ class Access:
         else:
             low, span = held_range(b, self.range, 0), held_range(b, self.range, 1)
             enough = None
-        if self.kind == "each":
+        if self.pattern == "scattered":
             lanes = b.lanes(self.address)
             offsets = lanes if low is None else text.binary("sub", lanes, b.spread(low))
             out = text.compare("ugt", offsets, b.spread(span))
@@ -317,7 +320,7 @@ class Access:
             inside = text.binary("xor", b.any_of(b.among(bad)), X("i1", "true"))
             return inside if enough is None else text.binary("and", inside, enough)
         first = last = self.address.x
-        if self.kind == "row":
+        if self.pattern == "row":
             reach = b.width - 1
             start, end = constant("i64", 0), constant("i64", reach * self.bytes)
             if b.mask is not None:
@@ -329,8 +332,8 @@ class Access:
                 end = text.binary("sub", end, down)
             first, last = text.binary("add", self.address.x, start), text.binary("add", self.address.x, end)
         checks = []
-        for each in (first,) if self.kind == "one" else (first, last):
-            offset = each if low is None else text.binary("sub", each, low)
+        for address in (first,) if self.pattern == "uniform" else (first, last):
+            offset = address if low is None else text.binary("sub", address, low)
             checks.append(text.compare("ule", offset, span))
         if self.bytes > 1:
             checks.append(text.compare("eq", text.binary("and", self.address.x, aligned), zero))
@@ -348,28 +351,28 @@ class Access:
         b, text = self.b, self.b.text
         element = f"i{8 * self.size}"
         pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
-        if way.kind == "each":
+        if way.pattern == "scattered":
             where = text.make(f"getelementptr i8, {way.x}, {b.spread(flags)}", way.x.type)
             for number in range(self.count):
-                held = gather(b, where, element, number * self.size)
-                scatter(b, where, text.binary("or", held, b.spread(pattern)), number * self.size)
+                flag_bytes = gather(b, where, element, number * self.size)
+                scatter(b, where, text.binary("or", flag_bytes, b.spread(pattern)), number * self.size)
         else:
             where = X("ptr", text.at(way.x, flags))
-            if way.kind == "row" and self.count == 1 and b.mask is not None:
-                (held,) = load_row(b, where, element, 1, self.size)
-                store_row(b, where, [text.binary("or", held, b.spread(pattern))], self.size)
+            if way.pattern == "row" and self.count == 1 and b.mask is not None:
+                (flag_bytes,) = load_row(b, where, element, 1, self.size)
+                store_row(b, where, [text.binary("or", flag_bytes, b.spread(pattern))], self.size)
             else:
-                count = self.count * (b.width if way.kind == "row" else 1)
+                count = self.count * (b.width if way.pattern == "row" else 1)
                 type_ = f"<{count} x {element}>"
-                held = text.load(type_, where.name, f", align {self.size}")
-                text.store(text.binary("or", held, int(pattern.name)), where.name, f", align {self.size}")
+                flag_bytes = text.load(type_, where.name, f", align {self.size}")
+                text.store(text.binary("or", flag_bytes, int(pattern.name)), where.name, f", align {self.size}")
 
     def _by_lanes(self, values: list[X]) -> list[X]:
         """The access lane by lane, in a helper."""
         b, text = self.b, self.b.text
         width, element = b.width, f"i{8 * self.size}"
         mask = b.lane_bits()
-        if self.kind == "one" and self.use == READ:
+        if self.pattern == "uniform" and self.use == READ:
             # The first lane for all; of stores the last one's value stays.
             mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
         text.store(b.lanes(self.address), b.scratch_addresses)
@@ -377,7 +380,7 @@ class Access:
             at = text.at(b.scratch_values, number * width * self.size)
             text.store(b.spread(value), at, ", align 1")
         failed = text.call(
-            "lanes", "i1", "%ctx", b.site(self.reached), b.first_thread, b.block_number,
+            "lanes", "i1", "%ctx", b.site(self.lane_access), b.first_thread, b.block_number,
             mask, self.size, self.count, self.use,
             self.code, width, b.scratch_addresses,
             b.scratch_values, b.local_row, self.mark,
@@ -386,16 +389,16 @@ class Access:
         b.fail_if(failed)
         if self.use != READ:
             return []
-        found = []
+        results = []
         for number in range(self.count):
             at = text.at(b.scratch_values, number * width * self.size)
-            if self.kind == "one":
+            if self.pattern == "uniform":
                 lane = text.call("llvm.cttz.i64", "i64", mask, X("i1", "true"))
                 lane = text.binary("mul", lane, self.size)
-                found.append(text.load(element, text.at(at, lane), ", align 1"))
+                results.append(text.load(element, text.at(at, lane), ", align 1"))
             else:
-                found.append(text.load(b.vector(element), at, ", align 1"))
-        return found
+                results.append(text.load(b.vector(element), at, ", align 1"))
+        return results
 
     def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
         """Memory of a lane's own: rows of one length."""
@@ -408,13 +411,13 @@ class Access:
             bad = text.binary("or", bad, text.compare("ne", odd, 0))
         if b.mask is not None:
             bad = text.binary("and", bad, b.mask)
-        b.stop_where(bad, offsets, self.reached)
+        b.stop_where(bad, offsets, self.lane_access)
         rows = text.binary("add", offsets, b.iota("i64", b.local_row))
         where = text.make(f"getelementptr i8, ptr {b.local_base.name}, {rows}", like(rows, "ptr"))
-        return fast(Way("each", where))
+        return fast(Way("scattered", where))
 
 
-def by_turns(b: Builder, done: str) -> Iterator[X]:
+def by_turns(b: Builder, done_label: str) -> Iterator[X]:
     """Write a loop over all lanes, some in each of its turns, that ends at a label: the lanes of a turn."""
     text, turn, before = b.text, b.text.fresh("turn"), b.text.here
     text.jump(turn)
@@ -424,10 +427,10 @@ def by_turns(b: Builder, done: str) -> Iterator[X]:
     for number in range(_AT_ONCE):
         yield text.binary("add", first, number)
     text.do(f"{following.name} = add {first}, {_AT_ONCE}")
-    text.branch(text.compare("ult", following, b.width), turn, done)
+    text.branch(text.compare("ult", following, b.width), turn, done_label)
 
 
-def next_lane(b: Builder, done: str) -> tuple[str, X]:
+def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
     """Begin a loop over the lanes of the mask: the label to go on by, and the lane at hand."""
     text, left = b.text, b.alloca("i64", "left")
     text.store(b.lane_bits(), left)
@@ -435,7 +438,7 @@ def next_lane(b: Builder, done: str) -> tuple[str, X]:
     text.jump(loop)
     text.label(loop)
     bits = text.load("i64", left)
-    text.branch(text.compare("ne", bits, 0), body, done)
+    text.branch(text.compare("ne", bits, 0), body, done_label)
     text.label(body)
     lane = text.call("llvm.cttz.i64", "i64", bits, X("i1", "true"))
     text.store(text.binary("and", bits, text.binary("sub", bits, 1)), left)
@@ -457,31 +460,35 @@ def held_range(b: Builder, place: str, number: int) -> X:
 
 def remember(b: Builder, place: str) -> None:
     """Keep what a helper has found."""
-    found = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
-    b.text.store(found, place)
+    words = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
+    b.text.store(words, place)
 
 
 def root_of(b: Builder, base: Operand | Register) -> object:
     """The parameter that an address is made of, as far as that is seen: what addresses of one allocation share."""
-    seen = set[str]()
+    visited = set[str]()
     open_: list[object] = [base.base if isinstance(base, Address) else base]
     while open_:
-        one = open_.pop()
-        if isinstance(one, Symbol):
-            return one.name
-        if not isinstance(one, Register) or one.name in seen or bits_of(b.function.registers.get(one.name, "b8")) < 64:
+        operand = open_.pop()
+        if isinstance(operand, Symbol):
+            return operand.name
+        if (
+            not isinstance(operand, Register)
+            or operand.name in visited
+            or bits_of(b.function.registers.get(operand.name, "b8")) < 64
+        ):
             continue
-        seen.add(one.name)
-        for given in b.made_by.get(one.name, ()):
-            if given.opcode == "ld":
-                return str(given.operands[1]) if "param" in given.modifiers else one.name
-            open_ += given.operands[1:]
+        visited.add(operand.name)
+        for instr in b.made_by.get(operand.name, ()):
+            if instr.opcode == "ld":
+                return str(instr.operands[1]) if "param" in instr.modifiers else operand.name
+            open_ += instr.operands[1:]
     return base.name if isinstance(base, Register) else str(base)
 
 
-def mark_of(given: Instruction, use: int) -> int:
+def mark_of(instr: Instruction, use: int) -> int:
     """How an access is noted."""
-    strong = is_widely_strong(given)
+    strong = is_widely_strong(instr)
     if use == READ:
         return memory.STRONG_READ if strong else memory.READ
     return memory.STRONG_WRITE if strong else memory.WRITE

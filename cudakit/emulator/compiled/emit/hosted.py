@@ -24,34 +24,34 @@ from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Operan
 _MOST = 16
 
 
-def registers_of(given: Instruction, known: Mapping[str, str]) -> tuple[list[str], list[str]]:
+def registers_of(instr: Instruction, declared: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """The registers that an instruction reads and those that it writes, each once: the rows of what is handed over."""
-    guard = given.guard[0].name if given.guard is not None else ""
-    read = [name for name in dict.fromkeys(sources(given)) if name in known and name != guard]
-    return read, targets(given)
+    guard = instr.guard[0].name if instr.guard is not None else ""
+    read = [name for name in dict.fromkeys(sources(instr)) if name in declared and name != guard]
+    return read, targets(instr)
 
 
 @emits(
     "cp.reduce.async.bulk", "cp.async.bulk.tensor", "cp.async.bulk.prefetch", "cp.reduce.async.bulk.tensor",
     "cp.async.mbarrier", "tensormap", transfer=varies,
 )  # fmt: skip
-def hosted(given: Instruction, b: Builder) -> None:
+def hosted(instr: Instruction, b: Builder) -> None:
     """All lanes at once."""
-    hand_over(given, b)
+    hand_over(instr, b)
     b.call_back(b.lane_bits(), b.handed)
-    take_results(given, b)
+    take_results(instr, b)
 
 
-def hand_over(given: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[str]:
+def hand_over(instr: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[str]:
     """Store what lanes have in their registers, and more for the way of one's own; the rows of the latter."""
     text = b.text
-    read, written = registers_of(given, b.function.registers)
+    read, written = registers_of(instr, b.function.registers)
     count = len(read) + len(written)
     if count + len(more) > _MOST or any(bits_of(b.function.registers[name]) > 64 for name in [*read, *written]):
-        raise Refusal(f"instruction {given}")
+        raise Refusal(f"instruction {instr}")
     if not b.handed:
         b.handed = b.alloca("i64", "handed", b.width * _MOST)
-    values = [b.lanes(b.read(Register(name), _kind(b, name))) for name in read]
+    values = [b.lanes(b.read(Register(name), _register_type(b, name))) for name in read]
     for number, value in enumerate(values):
         text.store(text.cast("zext", value, "i64"), _row(b, number), ", align 8")
     rows = [_row(b, count + number) for number in range(len(more))]
@@ -63,13 +63,13 @@ def hand_over(given: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[
 def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
     """Do the instruction at hand for one lane after the other: by what is quick, where that can do it."""
     text = b.text
-    otherwise, done = text.fresh("otherwise"), text.fresh("done")
-    loop, lane = next_lane(b, done)
+    otherwise, done_label = text.fresh("otherwise"), text.fresh("done")
+    loop, lane = next_lane(b, done_label)
     text.do(f"br {quick(lane)}, label %{loop}, label %{otherwise}, !prof !2")
     text.label(otherwise)
     b.call_back(text.binary("shl", constant("i64", 1), lane), b.handed)
     text.jump(loop)
-    text.label(done)
+    text.label(done_label)
 
 
 def of_lane(b: Builder, row: str, lane: X) -> X:
@@ -77,21 +77,21 @@ def of_lane(b: Builder, row: str, lane: X) -> X:
     return b.text.load("i64", b.text.at(row, lane, "i64"))
 
 
-def result_row(given: Instruction, b: Builder) -> str:
+def result_row(instr: Instruction, b: Builder) -> str:
     """Where the first result of lanes is put."""
-    return _row(b, len(registers_of(given, b.function.registers)[0]))
+    return _row(b, len(registers_of(instr, b.function.registers)[0]))
 
 
-def take_results(given: Instruction, b: Builder) -> None:
+def take_results(instr: Instruction, b: Builder) -> None:
     """Write what came back to registers."""
-    read, written = registers_of(given, b.function.registers)
+    read, written = registers_of(instr, b.function.registers)
     for number, name in enumerate(written):
-        found = b.text.load(b.vector("i64"), _row(b, len(read) + number), ", align 8")
+        row = b.text.load(b.vector("i64"), _row(b, len(read) + number), ", align 8")
         bits = bits_of(b.function.registers[name])
-        b.write(Register(name), _kind(b, name), Value(VARYING, b.text.cast("trunc", found, f"i{bits}")))
+        b.write(Register(name), _register_type(b, name), Value(VARYING, b.text.cast("trunc", row, f"i{bits}")))
 
 
-def _kind(b: Builder, name: str) -> str:
+def _register_type(b: Builder, name: str) -> str:
     bits = bits_of(b.function.registers[name])
     return "pred" if bits == 1 else f"b{bits}"
 
@@ -109,108 +109,108 @@ _WAITS = ("test_wait", "try_wait")
 _MADE = 62
 
 
-def _shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    return by_sources(given, shape) if given.modifiers[0] in _WAITS and _is_near(given) else VARYING
+def _shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    return by_sources(instr, shape) if instr.modifiers[0] in _WAITS and _is_near(instr) else VARYING
 
 
-def _is_near(given: Instruction) -> bool:
+def _is_near(instr: Instruction) -> bool:
     """Whether a barrier is named as one of the block's own."""
-    return not any(modifier == "shared::cluster" for modifier in given.modifiers)
+    return not any(modifier == "shared::cluster" for modifier in instr.modifiers)
 
 
 @emits("mbarrier", transfer=_shape)
-def mbarrier(given: Instruction, b: Builder) -> None:
-    action = given.modifiers[0]
-    if not _is_near(given) or action in ("init", "inval", "pending_count"):
-        hosted(given, b)
+def mbarrier(instr: Instruction, b: Builder) -> None:
+    action = instr.modifiers[0]
+    if not _is_near(instr) or action in ("init", "inval", "pending_count"):
+        hosted(instr, b)
     elif action in _WAITS:
-        _wait(given, b)
+        _wait(instr, b)
     else:
-        _arrive(given, b)
+        _arrive(instr, b)
 
 
-def _arrive(given: Instruction, b: Builder) -> None:
+def _arrive(instr: Instruction, b: Builder) -> None:
     """Let lanes arrive one after the other; each is given the word that it found."""
-    text, action = b.text, given.modifiers[0]
-    operands = list(given.operands)
+    text, action = b.text, instr.modifiers[0]
+    operands = list(instr.operands)
     target = None if isinstance(operands[0], Address) else operands.pop(0)
     amount: X = constant("i64", 1)
     if len(operands) > 1:
         amount = text.cast("zext", b.lanes(b.read(operands[1], "u32")), "i64")
     none = constant(amount.type, 0)
     arrives = action in ("arrive", "arrive_drop")
-    sign = {"expect_tx": 1, "complete_tx": -1}.get(action, 1 if "expect_tx" in given.modifiers else 0)
+    sign = {"expect_tx": 1, "complete_tx": -1}.get(action, 1 if "expect_tx" in instr.modifiers else 0)
     comes = (amount if not sign else constant("i64", 1)) if arrives else none
     owed = none if not sign else amount if sign > 0 else text.binary("sub", none, amount)
     gone = comes if action == "arrive_drop" else none
-    rows = hand_over(given, b, (b.lanes(address_of(b, operands[0])), comes, owed, gone))
-    tokens = result_row(given, b) if target is not None else b.scratch_addresses
+    rows = hand_over(instr, b, (b.lanes(address_of(b, operands[0])), comes, owed, gone))
+    tokens = result_row(instr, b) if target is not None else b.scratch_addresses
 
     def quick(lane: X) -> X:
         token = text.at(tokens, lane, "i64")
         columns = [of_lane(b, row, lane) for row in rows]
-        return text.call("arrive", "i1", "%ctx", _code(given), *columns, token)
+        return text.call("arrive", "i1", "%ctx", _code(instr), *columns, token)
 
     lane_by_lane(b, quick)
-    take_results(given, b)
+    take_results(instr, b)
 
 
-def _code(given: Instruction) -> X:
-    return constant("i64", SPACES.get(space_of(given), GENERIC))
+def _code(instr: Instruction) -> X:
+    return constant("i64", SPACES.get(space_of(instr), GENERIC))
 
 
-def _wait(given: Instruction, b: Builder) -> None:
+def _wait(instr: Instruction, b: Builder) -> None:
     """Whether the phase that lanes tell of is over."""
     text = b.text
-    target, place, state = given.operands[:3]
-    parity = "parity" in given.modifiers
-    told = b.read(state, "b32" if parity else "b64")
-    seen = replace(
-        given,
+    target, place, state = instr.operands[:3]
+    parity = "parity" in instr.modifiers
+    token = b.read(state, "b32" if parity else "b64")
+    word_load = replace(
+        instr,
         opcode="ld",
-        modifiers=("volatile", *(["shared"] if space_of(given) == "shared" else []), "b64"),
+        modifiers=("volatile", *(["shared"] if space_of(instr) == "shared" else []), "b64"),
         operands=(target, place),
     )
-    (word,) = load(b, seen, place, 8, 1)
+    (word,) = load(b, word_load, place, 8, 1)
     void = text.compare("eq", text.binary("and", word, 1 << _MADE), 0)
     lanes = b.among(b.spread(void))
     wrong, well = text.fresh("wrong"), text.fresh("well")
     text.do(f"br {b.any_of(lanes)}, label %{wrong}, label %{well}, !prof !1")
     text.label(wrong)
-    hand_over(given, b)
+    hand_over(instr, b)
     b.call_back(b.lane_bits(lanes), b.handed)
     text.jump(well)
     text.label(well)
     phase = text.binary("lshr", word, 63)
-    if told.shape != UNIFORM or word.is_vector:
-        phase, held = b.spread(phase), b.lanes(told)
+    if token.shape != UNIFORM or word.is_vector:
+        phase, tokens = b.spread(phase), b.lanes(token)
     else:
-        held = told.x
-    before = text.binary("and" if parity else "lshr", held, 1 if parity else 63)
-    done = text.compare("ne", phase, text.cast("zext", before, "i64"))
-    b.write(target, "pred", value_of(done))
+        tokens = token.x
+    before = text.binary("and" if parity else "lshr", tokens, 1 if parity else 63)
+    is_complete = text.compare("ne", phase, text.cast("zext", before, "i64"))
+    b.write(target, "pred", value_of(is_complete))
 
 
 @emits("cp.async.bulk")
-def bulk(given: Instruction, b: Builder) -> None:
+def bulk(instr: Instruction, b: Builder) -> None:
     """Bytes in a row, between global memory and that of the block."""
     text = b.text
-    if given.modifiers[2] in ("commit_group", "wait_group"):
+    if instr.modifiers[2] in ("commit_group", "wait_group"):
         return
-    spaces = [each for each in given.modifiers if each.partition("::")[0] in ("shared", "global")]
-    to, of = (SHARED if each.startswith("shared") else SPACES["global"] for each in spaces)
-    if "multicast::cluster" in given.modifiers or (to == SHARED) == (of == SHARED):
-        hosted(given, b)
+    spaces = [space for space in instr.modifiers if space.partition("::")[0] in ("shared", "global")]
+    to, of = (SHARED if space.startswith("shared") else SPACES["global"] for space in spaces)
+    if "multicast::cluster" in instr.modifiers or (to == SHARED) == (of == SHARED):
+        hosted(instr, b)
         return
-    target, source, size, *rest = given.operands
+    target, source, size, *rest = instr.operands
     count = text.cast("zext", b.lanes(b.read(size, "u32")), "i64")
     ends = b.lanes(address_of(b, rest[0])) if to == SHARED else constant("i64", -1)
-    rows = hand_over(given, b, (b.lanes(address_of(b, target)), b.lanes(address_of(b, source)), count, ends))
+    rows = hand_over(instr, b, (b.lanes(address_of(b, target)), b.lanes(address_of(b, source)), count, ends))
 
     def quick(lane: X) -> X:
         thread = text.binary("add", b.first_thread, lane)
         columns = [of_lane(b, row, lane) for row in rows]
-        marks = [constant("i64", mark_of(given, use)) for use in (WRITE, READ)]
+        marks = [constant("i64", mark_of(instr, use)) for use in (WRITE, READ)]
         return text.call(
             "bulk", "i1", "%ctx", thread, b.block_number, to, of,
             *columns, *marks,
@@ -224,18 +224,18 @@ def bulk(given: Instruction, b: Builder) -> None:
 
 
 @emits("cp.async")
-def cp_async(given: Instruction, b: Builder) -> None:
-    target, source, size, *rest = given.operands
-    space, mask, text = given.modifiers[2].partition("::"), b.mask, b.text
+def cp_async(instr: Instruction, b: Builder) -> None:
+    target, source, size, *rest = instr.operands
+    space, mask, text = instr.modifiers[2].partition("::"), b.mask, b.text
     if space[0] != "shared" or space[2] == "cluster" or not isinstance(size, Immediate):
-        raise Refusal(f"instruction {given}")
-    if "L2::cache_hint" in given.modifiers:
+        raise Refusal(f"instruction {instr}")
+    if "L2::cache_hint" in instr.modifiers:
         rest.pop()
     bytes_ = 8 if size.value > 4 else 4
     count = size.value // bytes_
 
     def read() -> list[X]:
-        return load(b, _part(given, "ld", "global", bytes_), source, bytes_, count, bytes_)
+        return load(b, _part(instr, "ld", "global", bytes_), source, bytes_, count, bytes_)
 
     values: list[X]
     if not rest:
@@ -245,53 +245,55 @@ def cp_async(given: Instruction, b: Builder) -> None:
         values = _where(b, mask, text.binary("xor", chosen, 1), read, bytes_, count)
     else:
         used = b.lanes(b.read(rest[0], "u32"))
-        _refuse_longer(b, given, used, size.value)
+        _refuse_longer(b, instr, used, size.value)
         whole = text.compare("eq", used, size.value)
         values = _where(b, mask, whole, read, bytes_, count)
         part = text.binary("and", text.compare("ne", used, 0), _not(b, whole))
-        some = _where(b, mask, part, lambda: _by_bytes(b, given, source, used, bytes_, count), bytes_, count)
-        values = [text.binary("or", b.spread(one), other) for one, other in zip(values, some, strict=True)]
+        some = _where(b, mask, part, lambda: _by_bytes(b, instr, source, used, bytes_, count), bytes_, count)
+        values = [
+            text.binary("or", b.spread(whole_value), other) for whole_value, other in zip(values, some, strict=True)
+        ]
     b.mask = mask
-    store(b, _part(given, "st", "shared", bytes_), target, bytes_, values, bytes_)
+    store(b, _part(instr, "st", "shared", bytes_), target, bytes_, values, bytes_)
 
 
 @emits("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
-def group(given: Instruction, b: Builder) -> None:
+def group(instr: Instruction, b: Builder) -> None:
     """What was copied has landed."""
 
 
-def _part(given: Instruction, opcode: str, space: str, size: int) -> Instruction:
+def _part(instr: Instruction, opcode: str, space: str, size: int) -> Instruction:
     """The load, or the store, of a copy."""
-    return replace(given, opcode=opcode, modifiers=(space, f"b{8 * size}"))
+    return replace(instr, opcode=opcode, modifiers=(space, f"b{8 * size}"))
 
 
 def _not(b: Builder, x: X) -> X:
     return b.text.binary("xor", x, 1)
 
 
-def _where(b: Builder, mask: X | None, held: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
+def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
     """What is read by the lanes of a mask where something holds, and zeros for the others."""
     text, type_ = b.text, b.vector(f"i{8 * size}")
-    b.mask = lanes = held if mask is None else text.binary("and", mask, held)
+    b.mask = lanes = condition if mask is None else text.binary("and", mask, condition)
     do, skip = text.fresh("do"), text.fresh("skip")
     before = text.here
     text.branch(b.any_of(lanes), do, skip)
     text.label(do)
     zero = constant(type_, 0)
-    found = [text.select(lanes, b.spread(each), zero) for each in read()]
+    results = [text.select(lanes, b.spread(value), zero) for value in read()]
     here = text.here
     text.jump(skip)
     text.label(skip)
     b.mask = mask
-    return [text.phi(type_, (each, here), (zero, before)) for each in found]
+    return [text.phi(type_, (value, here), (zero, before)) for value in results]
 
 
-def _by_bytes(b: Builder, given: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:
+def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:
     """The first bytes of a source, as many as each lane uses, and zeros; lane by lane, for it is rare."""
     if not isinstance(source, Address):
-        raise Refusal(f"instruction {given}")
+        raise Refusal(f"instruction {instr}")
     text, outer, unlikely = b.text, b.mask, b.unlikely
-    type_, found = b.vector(f"i{8 * size}"), list[X]()
+    type_, results = b.vector(f"i{8 * size}"), list[X]()
     b.unlikely = True
     for number in range(count):
         whole = constant(type_, 0)
@@ -299,16 +301,18 @@ def _by_bytes(b: Builder, given: Instruction, source: Operand, used: X, size: in
             at = number * size + byte
             within = text.compare("ugt", used, at)
             place = replace(source, offset=source.offset + at)
-            (one,) = _where(b, outer, within, partial(load, b, _part(given, "ld", "global", 1), place, 1, 1), 1, 1)
+            (byte_value,) = _where(
+                b, outer, within, partial(load, b, _part(instr, "ld", "global", 1), place, 1, 1), 1, 1
+            )
             b.mask = outer
-            wide = text.binary("shl", text.cast("zext", one, f"i{8 * size}"), 8 * byte)
+            wide = text.binary("shl", text.cast("zext", byte_value, f"i{8 * size}"), 8 * byte)
             whole = text.binary("or", whole, wide)
-        found.append(whole)
+        results.append(whole)
     b.unlikely = unlikely
-    return found
+    return results
 
 
-def _refuse_longer(b: Builder, given: Instruction, used: X, total: int) -> None:
+def _refuse_longer(b: Builder, instr: Instruction, used: X, total: int) -> None:
     """Stop where a source is said to have more bytes than are copied."""
     longer = b.text.compare("ugt", used, total)
     b.stop_where(b.among(longer), b.text.cast("zext", used, "i64"))

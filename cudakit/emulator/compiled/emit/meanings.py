@@ -32,7 +32,7 @@ class Verdict(NamedTuple):
     none: X
 
 
-def verdict_of(b: Builder, how: str, kind: str, x: Value, y: Value) -> Verdict | None:
+def verdict_of(b: Builder, how: str, type_name: str, x: Value, y: Value) -> Verdict | None:
     """What is known of a comparison of integers; None where one of them does not lie in a row.
 
     None too where blocks have a single body: then there is none that goes on without masks.
@@ -40,11 +40,11 @@ def verdict_of(b: Builder, how: str, kind: str, x: Value, y: Value) -> Verdict |
     if b.single:
         return None
     if isinstance(y.shape, Affine) and x.shape == UNIFORM:
-        turned = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
-        x, y, how = y, x, turned.get(how, how)
+        mirrored = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "lo": "hi", "hi": "lo", "ls": "hs", "hs": "ls"}
+        x, y, how = y, x, mirrored.get(how, how)
     if not isinstance(x.shape, Affine) or y.shape != UNIFORM:
         return None
-    text, sign = b.text, "s" if kind[0] == "s" else "u"
+    text, sign = b.text, "s" if type_name[0] == "s" else "u"
     first = x.x
     last = text.binary("add", first, x.shape.stride * (b.width - 1))
     low, high = (first, last) if x.shape.stride > 0 else (last, first)
@@ -91,12 +91,12 @@ def opposite(b: Builder, x: X) -> X:
     return b.text.binary("xor", x, X("i1", "true"))
 
 
-def joined_verdict(b: Builder, opcode: str, one: Verdict | None, other: Verdict | None) -> Verdict | None:
+def joined_verdict(b: Builder, opcode: str, first: Verdict | None, other: Verdict | None) -> Verdict | None:
     """What is known of two predicates under ``and`` or ``or``."""
-    if one is None or other is None or opcode not in ("and", "or"):
+    if first is None or other is None or opcode not in ("and", "or"):
         return None
     opposite = "or" if opcode == "and" else "and"
-    return Verdict(b.text.binary(opcode, one.all, other.all), b.text.binary(opposite, one.none, other.none))
+    return Verdict(b.text.binary(opcode, first.all, other.all), b.text.binary(opposite, first.none, other.none))
 
 
 # ── results that lie in a row where their sources do ──
@@ -127,37 +127,37 @@ def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
     return VARYING
 
 
-def _sum_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    kind = given.modifiers[-1]
-    if not is_integer(kind) or len(given.modifiers) > 1:
-        return by_sources(given, shape)
-    a, b = (shape(operand, kind) for operand in given.operands[1:3])
-    return _plus(a, b, -1 if given.opcode == "sub" else 1)
+def _sum_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    type_name = instr.modifiers[-1]
+    if not is_integer(type_name) or len(instr.modifiers) > 1:
+        return by_sources(instr, shape)
+    a, b = (shape(operand, type_name) for operand in instr.operands[1:3])
+    return _plus(a, b, -1 if instr.opcode == "sub" else 1)
 
 
-def _product(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+def _product(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     """The shape of the product in ``mul`` and ``mad``, in the bits of the result."""
-    kind = given.modifiers[-1]
-    a, b = given.operands[1:3]
-    x, y = shape(a, kind), shape(b, kind)
+    type_name = instr.modifiers[-1]
+    a, b = instr.operands[1:3]
+    x, y = shape(a, type_name), shape(b, type_name)
     if x in (None, UNIFORM) and y in (None, UNIFORM):
         return UNIFORM
     product = _times(x, b) if isinstance(x, Affine) else _times(y, a)
-    if not isinstance(product, Affine) or "wide" not in given.modifiers:
+    if not isinstance(product, Affine) or "wide" not in instr.modifiers:
         return product
-    bits = bits_of(kind)
-    whole = resized(x if isinstance(x, Affine) else y, bits, 2 * bits, kind[0] == "s")
+    bits = bits_of(type_name)
+    whole = resized(x if isinstance(x, Affine) else y, bits, 2 * bits, type_name[0] == "s")
     return _times(whole, b if isinstance(x, Affine) else a)
 
 
-def _product_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    kind = given.modifiers[-1]
-    if not is_integer(kind) or not {"hi", "sat", "cc"}.isdisjoint(given.modifiers) or kind.endswith("16"):
-        return by_sources(given, shape)
-    product = _product(given, shape)
-    if given.opcode == "mul":
+def _product_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    type_name = instr.modifiers[-1]
+    if not is_integer(type_name) or not {"hi", "sat", "cc"}.isdisjoint(instr.modifiers) or type_name.endswith("16"):
+        return by_sources(instr, shape)
+    product = _product(instr, shape)
+    if instr.opcode == "mul":
         return product
-    return _plus(product, shape(given.operands[3], f"{kind[0]}64" if "wide" in given.modifiers else kind))
+    return _plus(product, shape(instr.operands[3], f"{type_name[0]}64" if "wide" in instr.modifiers else type_name))
 
 
 def add_values(b: Builder, x: Value, y: Value) -> Value:
@@ -168,11 +168,11 @@ def add_values(b: Builder, x: Value, y: Value) -> Value:
     return Value(shape, b.text.binary("add", x.x, y.x), x.narrow or y.narrow)
 
 
-def _mask_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    _, first, second = given.operands
-    if _keeps_steps(shape(first, given.modifiers[-1]), second):
+def _mask_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    _, first, second = instr.operands
+    if _keeps_steps(shape(first, instr.modifiers[-1]), second):
         return UNIFORM
-    return by_sources(given, shape)
+    return by_sources(instr, shape)
 
 
 def _keeps_steps(x: Shape, mask: Operand) -> bool:
@@ -183,21 +183,21 @@ def _keeps_steps(x: Shape, mask: Operand) -> bool:
     return low < 1 << 31 and low < x.stride & -x.stride
 
 
-def _shift_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    x, by = shape(given.operands[1], given.modifiers[-1]), given.operands[2]
-    if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(given.modifiers[-1]):
+def _shift_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    x, by = shape(instr.operands[1], instr.modifiers[-1]), instr.operands[2]
+    if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(instr.modifiers[-1]):
         return Affine(x.stride << by.value, x.of)
-    return by_sources(given, shape)
+    return by_sources(instr, shape)
 
 
-def _converted(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    out, kind = given.modifiers[-2:]
-    held = shape(given.operands[1], kind)
-    if not isinstance(held, Affine) or not {out, kind} <= INTEGERS.keys() or "sat" in given.modifiers:
-        return by_sources(given, shape)
-    if bits_of(kind) < 32 or bits_of(out) < 32:
+def _converted(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    out, type_name = instr.modifiers[-2:]
+    source_shape = shape(instr.operands[1], type_name)
+    if not isinstance(source_shape, Affine) or not {out, type_name} <= INTEGERS.keys() or "sat" in instr.modifiers:
+        return by_sources(instr, shape)
+    if bits_of(type_name) < 32 or bits_of(out) < 32:
         return VARYING
-    return resized(held, bits_of(kind), bits_of(out), kind[0] == "s")
+    return resized(source_shape, bits_of(type_name), bits_of(out), type_name[0] == "s")
 
 
 #: opcode → the shape of its result, where that is not only of one value or of any.
@@ -211,16 +211,16 @@ TRANSFERS: Final[dict[str, Transfer]] = {
 # ── meanings ──
 
 
-def emit(given: Instruction, b: Builder) -> None:
+def emit(instr: Instruction, b: Builder) -> None:
     """Write an instruction by its meaning: of one value where that is the same in all lanes, or of the base of a row.
 
     Raises
     ------
     Refusal
     """
-    entry = bound(given, CARRY)
+    entry = bound(instr, CARRY)
     if entry is None:
-        raise Refusal(f"instruction {given}")
+        raise Refusal(f"instruction {instr}")
     meaning, form, targets, sources = entry
     values: dict[int, Value] = {}
     shapes: dict[Operand, Shape] = {}
@@ -230,23 +230,23 @@ def emit(given: Instruction, b: Builder) -> None:
                 _carry(b) if operand is CARRY else b.read(operand, source_type(form, source), meaning.takes_nan)
             )
             shapes[operand] = values[number].shape
-    shape: Shape = UNIFORM if all(held == UNIFORM for held in shapes.values()) else VARYING
-    if shape == VARYING and given.opcode in TRANSFERS and CARRY not in shapes:
-        shape = TRANSFERS[given.opcode](given, lambda operand, kind="": shapes.get(operand, UNIFORM))
+    shape: Shape = UNIFORM if all(operand_shape == UNIFORM for operand_shape in shapes.values()) else VARYING
+    if shape == VARYING and instr.opcode in TRANSFERS and CARRY not in shapes:
+        shape = TRANSFERS[instr.opcode](instr, lambda operand, type_name="": shapes.get(operand, UNIFORM))
     words: list[Any] = []
     for number, (source, operand) in enumerate(sources):
         if source == "int":
             assert isinstance(operand, Immediate)
             words.append(operand.value)
             continue
-        kind = WORD_TYPES[source_type(form, source)]
+        type_name = WORD_TYPES[source_type(form, source)]
         x = values[number].x if shape != VARYING else b.lanes(values[number])
-        x = b.text.cast("bitcast", x, FLOATS[kind]) if kind in FLOATS else x
-        words.append(LaneWord(b, x, kind, b.width if shape == VARYING else 1, meaning.gives_nan))
+        x = b.text.cast("bitcast", x, FLOATS[type_name]) if type_name in FLOATS else x
+        words.append(LaneWord(b, x, type_name, b.width if shape == VARYING else 1, meaning.gives_nan))
     try:
         results = results_of(meaning.function(form, *words), len(targets))
     except EmulationError as error:
-        raise Refusal(f"instruction {given}: {error}") from None
+        raise Refusal(f"instruction {instr}: {error}") from None
     narrow = _narrow(values.values()) if isinstance(shape, Affine) and shape.of is not None else None
     for target, result in zip(targets, results, strict=True):
         if target is CARRY:
@@ -297,49 +297,49 @@ EMITTERS.update(
 
 @emits("and", transfer=TRANSFERS["and"])
 @emits("or", "xor", transfer=by_sources)
-def logic(given: Instruction, b: Builder) -> None:
-    target, first, second = given.operands
-    known = None
-    if given.modifiers[-1] == "pred" and not b.guarded:
-        known = joined_verdict(b, given.opcode, held_verdict(b, first), held_verdict(b, second))
-    emit(given, b)
-    keep_verdict(b, target, known)
+def logic(instr: Instruction, b: Builder) -> None:
+    target, first, second = instr.operands
+    verdict = None
+    if instr.modifiers[-1] == "pred" and not b.guarded:
+        verdict = joined_verdict(b, instr.opcode, held_verdict(b, first), held_verdict(b, second))
+    emit(instr, b)
+    keep_verdict(b, target, verdict)
 
 
 @emits("setp", transfer=by_sources)
-def setp(given: Instruction, b: Builder) -> None:
-    target, first, second, *rest = given.operands
-    name, kind = given.modifiers[0], given.modifiers[-1]
+def setp(instr: Instruction, b: Builder) -> None:
+    target, first, second, *rest = instr.operands
+    name, type_name = instr.modifiers[0], instr.modifiers[-1]
     rows = any(isinstance(b.shapes.shape(operand), Affine) for operand in (first, second))
-    if rows and is_integer(kind) and not rest and not b.guarded and isinstance(target, Register):
-        x, y = b.read(first, kind), b.read(second, kind)
-        verdict = verdict_of(b, name, kind, x, y)
+    if rows and is_integer(type_name) and not rest and not b.guarded and isinstance(target, Register):
+        x, y = b.read(first, type_name), b.read(second, type_name)
+        verdict = verdict_of(b, name, type_name, x, y)
         if verdict is not None:
 
             def compare() -> X:
-                one, other = (LaneWord(b, b.lanes(value), WORD_TYPES[kind], b.width) for value in (x, y))
-                held = compared(name, one, other)
-                assert isinstance(held, LaneWord)
-                return held.x
+                left, other = (LaneWord(b, b.lanes(value), WORD_TYPES[type_name], b.width) for value in (x, y))
+                truth = compared(name, left, other)
+                assert isinstance(truth, LaneWord)
+                return truth.x
 
             lazy = target.name not in b.for_branch
             b.write(target, "pred", Value(VARYING, _unless(b, verdict, compare) if lazy else compare()))
             keep_verdict(b, target, verdict)
             return
-    emit(given, b)
+    emit(instr, b)
 
 
 def _unless(b: Builder, verdict: Verdict, compare: Callable[[], X]) -> X:
     """A comparison of all lanes, where it is not known for all at once."""
     text, type_ = b.text, b.vector("i1")
-    each, other, joined = text.fresh("each"), text.fresh("other"), text.fresh("joined")
+    lane_by_lane, other, joined = text.fresh("each"), text.fresh("other"), text.fresh("joined")
     before = text.here
     text.branch(verdict.all, joined, other)
     text.label(other)
-    text.branch(verdict.none, joined, each)
-    text.label(each)
-    found = compare()
+    text.branch(verdict.none, joined, lane_by_lane)
+    text.label(lane_by_lane)
+    compared_lanes = compare()
     at = text.here
     text.jump(joined)
     text.label(joined)
-    return text.phi(type_, (constant(type_, 1), before), (constant(type_, 0), other), (found, at))
+    return text.phi(type_, (constant(type_, 1), before), (constant(type_, 0), other), (compared_lanes, at))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial, reduce
 
 from cudakit.emulator.compiled import Refusal
-from cudakit.emulator.compiled.builder import Builder, Reached, Value, X, bits_of, constant, value_of
+from cudakit.emulator.compiled.builder import Builder, LaneAccess, Value, X, bits_of, constant, value_of
 from cudakit.emulator.compiled.emit.access import (
     SPACES,
     Access,
@@ -36,9 +36,9 @@ from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, R
 # ── loads ──
 
 
-def _load_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    source = given.operands[1]
-    space = space_of(given)
+def _load_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    source = instr.operands[1]
+    space = space_of(instr)
     if space == "local" or not isinstance(source, Address) or shape(source.base, "") not in (UNIFORM, None):
         return VARYING
     # Through a generic address a lane may come to its own memory.
@@ -46,44 +46,44 @@ def _load_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 @emits("ld", "ldu", transfer=_load_shape)
-def ld(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    target, source = given.operands[:2]
+def ld(instr: Instruction, b: Builder) -> None:
+    type_name = type_of(instr)
+    target, source = instr.operands[:2]
     items = parts(target)
-    size, text = bits_of(kind) // 8, b.text
+    size, text = bits_of(type_name) // 8, b.text
     element = f"i{8 * size}"
-    if kind == "b128":
-        raise Refusal(f"instruction {given}")
-    if space_of(given) == "param":
+    if type_name == "b128":
+        raise Refusal(f"instruction {instr}")
+    if space_of(instr) == "param":
         if isinstance(source, Address) and isinstance(source.base, Register):
             for item, value in zip(items, _by_address(b, source, size, len(items)), strict=True):
-                b.write(item, kind, value_of(value))
+                b.write(item, type_name, value_of(value))
             return
         if not isinstance(source, Address) or not isinstance(source.base, Symbol):
-            raise Refusal(f"instruction {given}")
+            raise Refusal(f"instruction {instr}")
         start = b.context.parameter_offsets.get(source.base.name)
         if start is None:
             raise Refusal("a parameter of a function")
         for number, item in enumerate(items):
             at = text.at(b.parameters, start + source.offset + number * size)
             value = text.load(element, at, ", !invariant.load !0")
-            b.write(item, kind, Value(UNIFORM, value))
+            b.write(item, type_name, Value(UNIFORM, value))
         return
-    for item, value in zip(items, load(b, given, source, size, len(items)), strict=True):
-        b.write(item, kind, value_of(value))
+    for item, value in zip(items, load(b, instr, source, size, len(items)), strict=True):
+        b.write(item, type_name, value_of(value))
 
 
 def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
     """Parameters at an address that is computed: one of many."""
     text, element = b.text, f"i{8 * size}"
-    held = address_of(b, source)
+    address = address_of(b, source)
     end = max((b.context.parameter_offsets[v.name] + v.size for v in b.function.parameters), default=0)
     span = -(-end // WIDEST) * WIDEST - size * count
-    x = held.x if held.shape == UNIFORM else b.lanes(held)
+    x = address.x if address.shape == UNIFORM else b.lanes(address)
     bad = text.compare("ugt", x, span)
     odd = text.binary("and", x, size * count - 1)
     bad = b.spread(text.binary("or", bad, text.compare("ne", odd, 0)))
-    b.stop_where(b.among(bad), b.spread(x), Reached("param", size, count, memory.READ))
+    b.stop_where(b.among(bad), b.spread(x), LaneAccess("param", size, count, memory.READ))
     if not x.is_vector:
         at = text.at(b.parameters, x)
         return [text.load(element, text.at(at, n * size), ", align 1") for n in range(count)]
@@ -91,52 +91,52 @@ def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
     return [gather(b, where, element, number * size) for number in range(count)]
 
 
-def load(b: Builder, given: Instruction, source: Operand, size: int, count: int, piece: int = 16) -> list[X]:
+def load(b: Builder, instr: Instruction, source: Operand, size: int, count: int, piece: int = 16) -> list[X]:
     """What lies at an address: elements of so many bytes, each a vector, or one value where all lanes read one."""
     text, element = b.text, f"i{8 * size}"
-    access = Access(b, given, source, size, count, READ, piece)
-    strong = is_strong(given)
+    access = Access(b, instr, source, size, count, READ, piece)
+    strong = is_strong(instr)
     if strong:
         text.fence()
 
     def fast(way: Way) -> list[X]:
-        if way.kind == "one":
+        if way.pattern == "uniform":
             return [text.load(element, text.at(way.x, number * size), f", align {size}") for number in range(count)]
-        if way.kind == "row":
+        if way.pattern == "row":
             return load_row(b, way.x, element, count, size)
         return [gather(b, way.x, element, number * size) for number in range(count)]
 
-    found = access.run(fast, [])
+    values = access.run(fast, [])
     if strong:
         text.fence()
-    return found
+    return values
 
 
 # ── stores ──
 
 
 @emits("st")
-def st(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    target, source = given.operands[:2]
-    size = bits_of(kind) // 8
-    if kind == "b128" or space_of(given) == "param":
-        raise Refusal(f"instruction {given}")
-    values = [b.read(item, kind) for item in parts(source)]
-    store(b, given, target, size, [value.x if value.shape == UNIFORM else b.lanes(value) for value in values])
+def st(instr: Instruction, b: Builder) -> None:
+    type_name = type_of(instr)
+    target, source = instr.operands[:2]
+    size = bits_of(type_name) // 8
+    if type_name == "b128" or space_of(instr) == "param":
+        raise Refusal(f"instruction {instr}")
+    values = [b.read(item, type_name) for item in parts(source)]
+    store(b, instr, target, size, [value.x if value.shape == UNIFORM else b.lanes(value) for value in values])
 
 
-def store(b: Builder, given: Instruction, target: Operand, size: int, values: list[X], piece: int = 16) -> None:
+def store(b: Builder, instr: Instruction, target: Operand, size: int, values: list[X], piece: int = 16) -> None:
     """Write elements of so many bytes to an address."""
     text = b.text
-    access = Access(b, given, target, size, len(values), WRITE, piece)
+    access = Access(b, instr, target, size, len(values), WRITE, piece)
 
     def fast(way: Way) -> list[X]:
-        if way.kind == "one":
+        if way.pattern == "uniform":
             for number, value in enumerate(values):
                 at = text.at(way.x, number * size)
                 text.store(_last(b, value), at, f", align {size}")
-        elif way.kind == "row":
+        elif way.pattern == "row":
             store_row(b, way.x, [b.spread(value) for value in values], size)
         else:
             for number, value in enumerate(values):
@@ -144,7 +144,7 @@ def store(b: Builder, given: Instruction, target: Operand, size: int, values: li
         return []
 
     access.run(fast, values)
-    if is_strong(given):
+    if is_strong(instr):
         text.fence()
 
 
@@ -162,12 +162,12 @@ def _last(b: Builder, value: X) -> X:
 
 
 @emits("prefetch", "prefetchu", "discard", "applypriority")
-def hint(given: Instruction, b: Builder) -> None:
+def hint(instr: Instruction, b: Builder) -> None:
     """Hints to the caches, which there are none of."""
 
 
 @emits("membar", "fence", "griddepcontrol", "setmaxnreg", "pmevent")
-def fence(given: Instruction, b: Builder) -> None:
+def fence(instr: Instruction, b: Builder) -> None:
     b.text.fence()
 
 
@@ -179,57 +179,61 @@ _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "c
 
 
 @emits("atom", "red", transfer=varies)
-def atom(given: Instruction, b: Builder) -> None:
+def atom(instr: Instruction, b: Builder) -> None:
     """Lane after lane, in their order."""
-    kind = type_of(given)
-    operation = next((modifier for modifier in given.modifiers if modifier in _OPERATIONS), "")
+    type_name = type_of(instr)
+    operation = next((modifier for modifier in instr.modifiers if modifier in _OPERATIONS), "")
     only(
-        given, operation, "global", "shared", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys",
+        instr, operation, "global", "shared", "relaxed", "acquire", "release", "acq_rel", "cta", "gpu", "sys",
         "noftz", "shared::cta",
     )  # fmt: skip
-    if kind not in ("u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64") or not operation:
-        raise Refusal(f"instruction {given}")
-    if kind in ("f32", "f64") and operation not in ("add", "exch"):
-        raise Refusal(f"instruction {given}")
-    target = given.operands[0] if given.opcode == "atom" else None
-    address, *sources = given.operands[1:] if target is not None else given.operands
-    bits = bits_of(kind)
+    if type_name not in ("u32", "s32", "b32", "u64", "s64", "b64", "f32", "f64") or not operation:
+        raise Refusal(f"instruction {instr}")
+    if type_name in ("f32", "f64") and operation not in ("add", "exch"):
+        raise Refusal(f"instruction {instr}")
+    target = instr.operands[0] if instr.opcode == "atom" else None
+    address, *sources = instr.operands[1:] if target is not None else instr.operands
+    bits = bits_of(type_name)
     size, text, element = bits // 8, b.text, f"i{bits}"
     where = address_of(b, address)
-    values = [b.lanes(b.read(source, kind)) for source in sources]
-    code = SPACES.get(space_of(given), GENERIC)
+    values = [b.lanes(b.read(source, type_name)) for source in sources]
+    code = SPACES.get(space_of(instr), GENERIC)
     text.fence()
     text.store(b.lanes(where), b.scratch_addresses)
     for number, value in enumerate(values):
         text.store(value, text.at(b.scratch_values, number * b.width * size))
     olds = text.at(b.scratch_values, 2 * b.width * size)
-    reached = Reached(space_of(given), size, 1, mark_of(given, WRITE))
-    held = new_range(b, (root_of(b, address), code, size, WRITE))
-    done = text.fresh("done")
-    is_plain = bits == 32 and operation in _SHORT and kind[0] != "f" and not b.layout.watched
+    lane_access = LaneAccess(space_of(instr), size, 1, mark_of(instr, WRITE))
+    range_place = new_range(b, (root_of(b, address), code, size, WRITE))
+    done_label = text.fresh("done")
+    is_plain = bits == 32 and operation in _SHORT and type_name[0] != "f" and not b.layout.watched
     if b.mask is None and is_plain:
-        _all_lanes(b, operation, kind, where, held if code != SHARED else None, olds if target else "", done)
-    near, far, found = (text.fresh(stem) for stem in ("near", "far", "found"))
-    loop, lane = next_lane(b, done)
+        _all_lanes(
+            b, operation, type_name, where, range_place if code != SHARED else None, olds if target else "", done_label
+        )
+    near, far, found_label = (text.fresh(stem) for stem in ("near", "far", "found"))
+    loop, lane = next_lane(b, done_label)
     place = text.load("i64", text.at(b.scratch_addresses, lane, "i64"))
-    outside = text.compare("ugt", text.binary("sub", place, held_range(b, held, 0)), held_range(b, held, 1))
+    outside = text.compare(
+        "ugt", text.binary("sub", place, held_range(b, range_place, 0)), held_range(b, range_place, 1)
+    )
     odd = text.compare("ne", text.binary("and", place, size - 1), 0)
     text.do(f"br {text.binary('or', outside, odd)}, label %{far}, label %{near}, !prof !1")
     text.label(far)
     host = text.call(
-        "one", "i64", "%ctx", b.site(reached),
+        "locate", "i64", "%ctx", b.site(lane_access),
         text.binary("add", b.first_thread, lane),
         b.block_number, place, size, WRITE, code,
         b.local_row,
     )  # fmt: skip
     b.fail_if(text.compare("eq", host, 0))
-    remember(b, held)
+    remember(b, range_place)
     from_far = text.here
-    text.jump(found)
+    text.jump(found_label)
     text.label(near)
-    moved = text.binary("add", place, held_range(b, held, 2))
-    text.jump(found)
-    text.label(found)
+    moved = text.binary("add", place, held_range(b, range_place, 2))
+    text.jump(found_label)
+    text.label(found_label)
     here = text.cast("inttoptr", text.phi("i64", (host, from_far), (moved, near)), "ptr")
     old = text.load(element, here)
     given_values = []
@@ -237,84 +241,86 @@ def atom(given: Instruction, b: Builder) -> None:
         row = text.at(b.scratch_values, number * b.width * size)
         given_values.append(text.load(element, text.at(row, lane, element)))
     if b.layout.watched and code != SHARED:
-        far_off = held_range(b, held, 3)
+        far_off = held_range(b, range_place, 3)
         with text.when(text.compare("ne", far_off, 0), "noting", "noted"):
-            flag, pattern = text.at(here, far_off), int.from_bytes(bytes([mark_of(given, WRITE)]) * size, "little")
+            flag, pattern = text.at(here, far_off), int.from_bytes(bytes([mark_of(instr, WRITE)]) * size, "little")
             text.store(text.binary("or", text.load(element, flag), pattern), flag)
-    text.store(_changed(b, operation, kind, old, given_values, code == SHARED), here)
+    text.store(_changed(b, operation, type_name, old, given_values, code == SHARED), here)
     if target is not None:
         text.store(old, text.at(olds, lane, element))
     text.jump(loop)
-    text.label(done)
+    text.label(done_label)
     text.fence()
     if target is not None and target != Register("_"):
-        b.write(target, kind, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
+        b.write(target, type_name, Value(VARYING, text.load(b.vector(element), olds, ", align 4")))
 
 
-def _all_lanes(b: Builder, operation: str, kind: str, where: Value, held: str | None, olds: str, done: str) -> None:
+def _all_lanes(
+    b: Builder, operation: str, type_name: str, where: Value, range_place: str | None, olds: str, done_label: str
+) -> None:
     """All lanes after another without a look at each, where all lie in one range (in shared memory without one)."""
-    text, size = b.text, bits_of(kind) // 8
+    text, size = b.text, bits_of(type_name) // 8
     places = b.lanes(where)
     low, span, shift = (
         (constant("i64", 0), text.binary("sub", b.shared_bytes, size), b.shared_base)
-        if held is None
-        else (held_range(b, held, 0), held_range(b, held, 1), held_range(b, held, 2))
+        if range_place is None
+        else (held_range(b, range_place, 0), held_range(b, range_place, 1), held_range(b, range_place, 2))
     )
     outside = text.compare("ugt", text.binary("sub", places, b.spread(low)), b.spread(span))
     odd = text.binary("and", places, size - 1)
     bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, 0)))
-    if held is None:
+    if range_place is None:
         # Shared memory with no room for one has no place in it.
         bad = text.binary("or", bad, text.compare("slt", span, 0))
     straight, otherwise = text.fresh("straight"), text.fresh("otherwise")
     text.do(f"br {bad}, label %{otherwise}, label %{straight}, !prof !1")
     text.label(straight)
-    base = shift if held is None else text.cast("inttoptr", shift, "ptr")
+    base = shift if range_place is None else text.cast("inttoptr", shift, "ptr")
     element = f"i{8 * size}"
-    for lane in by_turns(b, done):
+    for lane in by_turns(b, done_label):
         place = text.load("i64", text.at(b.scratch_addresses, lane, "i64"))
         here = text.at(base, place)
         own = text.load(element, text.at(b.scratch_values, lane, element))
         old = text.load(element, here)
-        text.store(_changed(b, operation, kind, old, [own], held is None), here)
+        text.store(_changed(b, operation, type_name, old, [own], range_place is None), here)
         if olds:
             text.store(old, text.at(olds, lane, element))
     text.label(otherwise)
 
 
-def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], shared: bool) -> X:
+def _changed(b: Builder, operation: str, type_name: str, old: X, values: list[X], shared: bool) -> X:
     """What an atomic operation leaves in memory."""
     text, value = b.text, values[0]
     if operation == "cas":
         return text.select(text.compare("eq", old, value), values[1], old)
     if operation == "exch":
         return value
-    if kind == "f32":
-        x, y = (text.cast("bitcast", each, "float") for each in (old, value))
+    if type_name == "f32":
+        x, y = (text.cast("bitcast", operand, "float") for operand in (old, value))
         if not shared:  # global memory flushes what is subnormal
             x, y = flushed(b, x), flushed(b, y)
-        found = text.binary("fadd", x, y)
-        found = found if shared else flushed(b, found)
-        nan = text.compare("uno", found, found)
-        return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", found, "i32"))
-    if kind == "f64":
-        x, y = (text.cast("bitcast", each, "double") for each in (old, value))
-        found = b.untyped(text.binary("fadd", x, y))
+        total = text.binary("fadd", x, y)
+        total = total if shared else flushed(b, total)
+        nan = text.compare("uno", total, total)
+        return text.select(nan, constant("i32", 0x7FFF_FFFF), text.cast("bitcast", total, "i32"))
+    if type_name == "f64":
+        x, y = (text.cast("bitcast", operand, "double") for operand in (old, value))
+        total = b.untyped(text.binary("fadd", x, y))
         # Global memory keeps what is no number as it is, the lane's before its own.
-        for each in (y, x) if shared else (x, y):
-            kept = b.untyped(quieted(b, each) if shared else each)
-            found = text.select(text.compare("uno", each, each), kept, found)
-        return found
+        for operand in (y, x) if shared else (x, y):
+            nan_bits = b.untyped(quieted(b, operand) if shared else operand)
+            total = text.select(text.compare("uno", operand, operand), nan_bits, total)
+        return total
     if operation in ("add", "and", "or", "xor"):
         return text.binary(operation, old, value)
     if operation in ("min", "max"):
-        name = f"llvm.{'s' if kind[0] == 's' else 'u'}{operation}.{old.type}"
+        name = f"llvm.{'s' if type_name[0] == 's' else 'u'}{operation}.{old.type}"
         return text.call(name, old.type, old, value)
-    zero, one = constant(old.type, 0), constant(old.type, 1)
+    zero, unit = constant(old.type, 0), constant(old.type, 1)
     if operation == "inc":
-        return text.select(text.compare("uge", old, value), zero, text.binary("add", old, one))
+        return text.select(text.compare("uge", old, value), zero, text.binary("add", old, unit))
     past = text.binary("or", text.compare("eq", old, zero), text.compare("ugt", old, value))
-    return text.select(past, value, text.binary("sub", old, one))
+    return text.select(past, value, text.binary("sub", old, unit))
 
 
 # ── moves, and addresses in other state spaces ──
@@ -322,22 +328,22 @@ def _changed(b: Builder, operation: str, kind: str, old: X, values: list[X], sha
 _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
-def _moved(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    target, source = given.operands
-    if isinstance(target, Group) or isinstance(source, Group) or type_of(given) == "pred":
-        return by_sources(given, shape)
-    return shape(source, type_of(given))
+def _moved(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    target, source = instr.operands
+    if isinstance(target, Group) or isinstance(source, Group) or type_of(instr) == "pred":
+        return by_sources(instr, shape)
+    return shape(source, type_of(instr))
 
 
 @emits("mov", transfer=_moved, makes_nan=True)
-def mov(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    target, source = given.operands
+def mov(instr: Instruction, b: Builder) -> None:
+    type_name = type_of(instr)
+    target, source = instr.operands
     text = b.text
-    if kind == "b128":
-        raise Refusal(f"instruction {given}")
+    if type_name == "b128":
+        raise Refusal(f"instruction {instr}")
     if isinstance(target, Group):
-        whole = bits_of(kind)
+        whole = bits_of(type_name)
         part = whole // len(target.items)
         value = b.read(source, f"b{whole}")
         x = value.x if value.shape == UNIFORM else b.lanes(value)
@@ -346,7 +352,7 @@ def mov(given: Instruction, b: Builder) -> None:
             b.write(item, f"b{part}", value_of(text.cast("trunc", piece, f"i{part}")))
         return
     if isinstance(source, Group):
-        whole = bits_of(kind)
+        whole = bits_of(type_name)
         part = whole // len(source.items)
         pieces = [b.read(item, f"b{part}") for item in source.items]
         alike = all(piece.shape == UNIFORM for piece in pieces)
@@ -357,22 +363,22 @@ def mov(given: Instruction, b: Builder) -> None:
         b.write(target, f"b{whole}", value_of(reduce(partial(text.binary, "or"), moved)))
         return
     raw = isinstance(target, Register) and target.name in b.raw
-    b.write(target, kind, b.read(source, kind, raw=raw))
+    b.write(target, type_name, b.read(source, type_name, raw=raw))
 
 
-def _address_shape(given: Instruction, shape: Callable[..., Shape]) -> Shape:
-    return shape(given.operands[1], type_of(given))
+def _address_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    return shape(instr.operands[1], type_of(instr))
 
 
 @emits("cvta", transfer=_address_shape)
-def cvta(given: Instruction, b: Builder) -> None:
-    kind = type_of(given)
-    shift = _WINDOWS.get(space_of(given), 0)
-    if kind != "u64" and shift:
-        raise Refusal(f"instruction {given}")
-    value = b.read(given.operands[1], kind)
+def cvta(instr: Instruction, b: Builder) -> None:
+    type_name = type_of(instr)
+    shift = _WINDOWS.get(space_of(instr), 0)
+    if type_name != "u64" and shift:
+        raise Refusal(f"instruction {instr}")
+    value = b.read(instr.operands[1], type_name)
     if shift:
-        opcode = "sub" if "to" in given.modifiers else "add"
+        opcode = "sub" if "to" in instr.modifiers else "add"
         moved = constant(value.x.type, shift)
         value = Value(value.shape, b.text.binary(opcode, value.x, moved), value.narrow)
-    b.write(given.operands[0], kind, value)
+    b.write(instr.operands[0], type_name, value)

@@ -28,17 +28,17 @@ class Entry(NamedTuple):
 EMITTERS: dict[str, Entry] = {}
 
 
-def by_sources(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+def by_sources(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     """The same in all lanes where all sources are."""
-    return UNIFORM if all(shape(operand) in (UNIFORM, None) for operand in given.operands[1:]) else VARYING
+    return UNIFORM if all(shape(operand) in (UNIFORM, None) for operand in instr.operands[1:]) else VARYING
 
 
-def varies(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+def varies(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     """Any values."""
     return VARYING
 
 
-def uniform(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+def uniform(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     """The same in all lanes that it runs for."""
     return UNIFORM
 
@@ -54,28 +54,28 @@ def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = Fals
     return enter
 
 
-def entry_of(given: Instruction) -> Entry | None:
+def entry_of(instr: Instruction) -> Entry | None:
     """The entry of the longest name that fits an instruction."""
-    parts = (given.opcode, *given.modifiers[:3])
+    parts = (instr.opcode, *instr.modifiers[:3])
     for end in range(len(parts), 0, -1):
-        found = EMITTERS.get(".".join(parts[:end]))
-        if found is not None:
-            return found
+        entry = EMITTERS.get(".".join(parts[:end]))
+        if entry is not None:
+            return entry
     return None
 
 
 # ── what families have in common: types, intrinsics, and what becomes of floats ──
 
 
-def only(given: Instruction, *allowed: str) -> None:
+def only(instr: Instruction, *allowed: str) -> None:
     """Refuse an instruction with any modifier that is neither a type nor allowed."""
-    for modifier in given.modifiers:
+    for modifier in instr.modifiers:
         if modifier not in DTYPES and modifier not in allowed:
-            raise Refusal(f"instruction {given}")
+            raise Refusal(f"instruction {instr}")
 
 
-def is_integer(kind: str) -> bool:
-    return kind[0] in "usb" and kind[1:] in ("16", "32", "64")
+def is_integer(type_name: str) -> bool:
+    return type_name[0] in "usb" and type_name[1:] in ("16", "32", "64")
 
 
 def named(name: str, x: X) -> str:
@@ -106,7 +106,7 @@ def quieted(b: Builder, x: X) -> X:
 
 def nan_kept(b: Builder, result: X, sources: tuple[X, ...]) -> X:
     """A result of float64 whose NaN are made from those of its sources, the first of them first."""
-    kept = constant(result.type, 0xFFF8_0000_0000_0000)
+    nan = constant(result.type, 0xFFF8_0000_0000_0000)
     for source in reversed(sources):
-        kept = b.text.select(b.text.compare("uno", source, source), quieted(b, source), kept)
-    return b.text.select(b.text.compare("uno", result, result), kept, result)
+        nan = b.text.select(b.text.compare("uno", source, source), quieted(b, source), nan)
+    return b.text.select(b.text.compare("uno", result, result), nan, result)

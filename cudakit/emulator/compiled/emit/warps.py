@@ -27,21 +27,21 @@ from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand,
 _BARRIERS = 16
 
 
-def barrier_of(given: Instruction) -> int | None:
+def barrier_of(instr: Instruction) -> int | None:
     """The number of the barrier that an instruction comes to; None where it is in a register."""
-    operands = _barrier_operands(given)
+    operands = _barrier_operands(instr)
     if not operands:
         return 0
     return operands[0].value if isinstance(operands[0], Immediate) else None
 
 
-def is_counted(given: Instruction) -> bool:
+def is_counted(instr: Instruction) -> bool:
     """Whether an instruction says for how many threads its barrier is."""
-    return len(_barrier_operands(given)) > 1
+    return len(_barrier_operands(instr)) > 1
 
 
-def _barrier_operands(given: Instruction) -> tuple[Operand, ...]:
-    return given.operands[1:-1] if "red" in given.modifiers else given.operands
+def _barrier_operands(instr: Instruction) -> tuple[Operand, ...]:
+    return instr.operands[1:-1] if "red" in instr.modifiers else instr.operands
 
 
 def begin_barriers(b: Builder) -> None:
@@ -50,22 +50,22 @@ def begin_barriers(b: Builder) -> None:
     b.text.run("llvm.memset.p0.i64", b.slot(Slot.BARRIERS), X("i8", "0"), size, X("i1", "false"))
 
 
-def barrier_turn(b: Builder, given: Instruction) -> str:
+def barrier_turn(b: Builder, instr: Instruction) -> str:
     """Where it is kept how often the barrier of an instruction was met."""
-    number = barrier_of(given)
+    number = barrier_of(instr)
     assert number is not None
     return b.slot(Slot.BARRIERS + 2 * number + 1)
 
 
-def come_to_barrier(b: Builder, given: Instruction) -> tuple[X, X]:
+def come_to_barrier(b: Builder, instr: Instruction) -> tuple[X, X]:
     """A vector comes to a barrier: how often that was met before, and whether it is now."""
-    count = b.known(_barrier_operands(given)[1])
-    number = barrier_of(given)
-    if "red" in given.modifiers or number is None or number >= _BARRIERS or count is None or count % 32:
-        raise Refusal(f"instruction {given} with its operands")
+    count = b.constant_value(_barrier_operands(instr)[1])
+    number = barrier_of(instr)
+    if "red" in instr.modifiers or number is None or number >= _BARRIERS or count is None or count % 32:
+        raise Refusal(f"instruction {instr} with its operands")
     if b.width != 32 and not b.layout.full:
-        raise Refusal(f"instruction {given} in a block of no whole vectors")
-    text, at = b.text, barrier_turn(b, given)
+        raise Refusal(f"instruction {instr} in a block of no whole vectors")
+    text, at = b.text, barrier_turn(b, instr)
     before = text.load("i64", at)
     arrived = b.slot(Slot.BARRIERS + 2 * number)
     now = text.binary("add", text.load("i64", arrived), b.width)
@@ -79,14 +79,14 @@ def come_to_barrier(b: Builder, given: Instruction) -> tuple[X, X]:
 
 
 @emits("trap")
-def trap(given: Instruction, b: Builder) -> None:
+def trap(instr: Instruction, b: Builder) -> None:
     b.stop_where(b.all_lanes(), b.iota("i64", 0))
 
 
 @emits("call", transfer=varies)
-def call(given: Instruction, b: Builder) -> None:
+def call(instr: Instruction, b: Builder) -> None:
     """What the system gives a kernel: called back, with the arguments of all lanes."""
-    text, (results, *sources) = b.text, given.operands
+    text, (results, *sources) = b.text, instr.operands
     (target,) = results.items  # type: ignore[union-attr]
     for number, source in enumerate(sources):
         bits = bits_of(b.function.registers[source.name])  # type: ignore[union-attr]
@@ -103,12 +103,12 @@ def call(given: Instruction, b: Builder) -> None:
 
 
 @emits("activemask", transfer=uniform)
-def activemask(given: Instruction, b: Builder) -> None:
-    b.write(given.operands[0], "b32", Value(UNIFORM, b.bits(b.all_lanes())))
+def activemask(instr: Instruction, b: Builder) -> None:
+    b.write(instr.operands[0], "b32", Value(UNIFORM, b.bits(b.all_lanes())))
 
 
 @emits("bar.warp", "barrier.warp")
-def warp_barrier(given: Instruction, b: Builder) -> None:
+def warp_barrier(instr: Instruction, b: Builder) -> None:
     b.text.fence()
 
 
@@ -118,10 +118,10 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
     return target, None
 
 
-def _members(given: Instruction, b: Builder, mask: Operand | None) -> X:
+def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
     """The lanes that take part, as bits: those of the mask that are here; for each lane, where masks may differ."""
     here = b.bits(b.all_lanes())
-    if mask is None or (b.known(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
+    if mask is None or (b.constant_value(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return here
     value = b.read(mask, "b32")
     if value.shape == UNIFORM:
@@ -129,28 +129,28 @@ def _members(given: Instruction, b: Builder, mask: Operand | None) -> X:
     return b.text.binary("and", b.spread(here), b.lanes(value))
 
 
-def _of_members(given: Instruction, shape: Callable[..., Shape]) -> Shape:
+def _of_members(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     """The same for all lanes that name the same lanes."""
-    return UNIFORM if "sync" not in given.modifiers or shape(given.operands[-1]) in (UNIFORM, None) else VARYING
+    return UNIFORM if "sync" not in instr.modifiers or shape(instr.operands[-1]) in (UNIFORM, None) else VARYING
 
 
 @emits("shfl", transfer=varies)
-def shfl(given: Instruction, b: Builder) -> None:
-    target, source, by, clamp, *rest = given.operands
-    mode = next(m for m in given.modifiers if m in ("up", "down", "bfly", "idx"))
+def shfl(instr: Instruction, b: Builder) -> None:
+    target, source, by, clamp, *rest = instr.operands
+    mode = next(m for m in instr.modifiers if m in ("up", "down", "bfly", "idx"))
     text = b.text
     to, inside_to = _pair(target)
-    members = _members(given, b, rest[0] if rest else None)
+    members = _members(instr, b, rest[0] if rest else None)
     value = b.lanes(b.read(source, "b32"))
-    steps, clamps = b.known(by), b.known(clamp)
+    steps, clamps = b.constant_value(by), b.constant_value(clamp)
     if steps is not None and clamps is not None:
         places, fits = zip(*(_source(lane, mode, steps & 31, clamps) for lane in range(b.width)), strict=True)
         moved = text.shuffled(value, places)
         if members.is_vector:
-            part = _takes_part(b, members, b.each("i32", places))
+            part = _takes_part(b, members, b.lane_constants("i32", places))
         else:
             part = text.shuffled(b.from_bits(members), places)
-        inside = b.each("i1", fits)
+        inside = b.lane_constants("i1", fits)
     else:
         at, inside = _places(b, mode, b.lanes(b.read(by, "b32")), b.lanes(b.read(clamp, "b32")))
         moved = _permuted(b, value, at)
@@ -189,14 +189,14 @@ def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
     low = text.binary("and", clamp, 31)
     segment = text.binary("and", text.binary("lshr", clamp, 8), 31)
     free = text.binary("xor", segment, -1)
-    kept = text.binary("and", lane, segment)
-    most = text.binary("or", kept, text.binary("and", low, free))
+    segment_bits = text.binary("and", lane, segment)
+    most = text.binary("or", segment_bits, text.binary("and", low, free))
     if mode == "up":
         at = text.binary("sub", lane, distance)
         inside = text.compare("sge", at, most)
     else:
         if mode == "idx":
-            at = text.binary("or", kept, text.binary("and", distance, free))
+            at = text.binary("or", segment_bits, text.binary("and", distance, free))
         else:
             at = text.binary("add" if mode == "down" else "xor", lane, distance)
         inside = text.compare("sle", at, most)
@@ -210,40 +210,40 @@ def _permuted(b: Builder, value: X, at: X) -> X:
     base = X("ptr", b.scratch_values)
     wide = text.cast("zext", text.binary("and", at, b.width - 1), "i64")
     pointers = text.make(f"getelementptr i32, {base}, {wide}", f"<{b.width} x ptr>")
-    held, b.mask = b.mask, None
-    found = gather(b, pointers, "i32", 0)
-    b.mask = held
-    return found
+    mask, b.mask = b.mask, None
+    values = gather(b, pointers, "i32", 0)
+    b.mask = mask
+    return values
 
 
 @emits("vote", transfer=_of_members)
-def vote(given: Instruction, b: Builder) -> None:
-    target, predicate, *rest = given.operands
-    mode = next(m for m in given.modifiers if m in ("all", "any", "uni", "ballot"))
+def vote(instr: Instruction, b: Builder) -> None:
+    target, predicate, *rest = instr.operands
+    mode = next(m for m in instr.modifiers if m in ("all", "any", "uni", "ballot"))
     text = b.text
-    members = _members(given, b, rest[0] if rest else None)
-    held = b.bits(b.lanes(b.read(predicate, "pred")))
-    held = text.binary("and", b.spread(held) if members.is_vector else held, members)
+    members = _members(instr, b, rest[0] if rest else None)
+    bits = b.bits(b.lanes(b.read(predicate, "pred")))
+    bits = text.binary("and", b.spread(bits) if members.is_vector else bits, members)
     if mode == "ballot":
-        b.write(target, "b32", value_of(held))
+        b.write(target, "b32", value_of(bits))
         return
-    zero = constant(held.type, 0)
-    every = text.compare("eq", held, members)
-    found = {
-        "any": lambda: text.compare("ne", held, zero),
+    zero = constant(bits.type, 0)
+    every = text.compare("eq", bits, members)
+    truth = {
+        "any": lambda: text.compare("ne", bits, zero),
         "all": lambda: every,
-        "uni": lambda: text.binary("or", every, text.compare("eq", held, zero)),
+        "uni": lambda: text.binary("or", every, text.compare("eq", bits, zero)),
     }[mode]()
-    b.write(target, "pred", value_of(found))
+    b.write(target, "pred", value_of(truth))
 
 
 @emits("elect", transfer=varies)
-def elect(given: Instruction, b: Builder) -> None:
+def elect(instr: Instruction, b: Builder) -> None:
     """The lowest lane of those that are named."""
-    target, mask = given.operands
+    target, mask = instr.operands
     to, chosen_to = _pair(target)
     text = b.text
-    members = b.spread(_members(given, b, mask))
+    members = b.spread(_members(instr, b, mask))
     lowest = text.call(f"llvm.cttz.v{b.width}i32", members.type, members, X("i1", "false"))
     b.write(to, "b32", Value(VARYING, lowest))
     if chosen_to is not None:
@@ -251,24 +251,24 @@ def elect(given: Instruction, b: Builder) -> None:
 
 
 @emits("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
-def arrive(given: Instruction, b: Builder) -> None:
+def arrive(instr: Instruction, b: Builder) -> None:
     """Come to a barrier, and go on."""
     if b.mask is not None:
-        raise Refusal(f"instruction {given} where lanes part")
-    come_to_barrier(b, given)
+        raise Refusal(f"instruction {instr} where lanes part")
+    come_to_barrier(b, instr)
 
 
 @emits("redux", transfer=_of_members)
-def redux(given: Instruction, b: Builder) -> None:
-    target, source, mask = given.operands
-    kind = type_of(given)
-    operation = next(m for m in given.modifiers if m in ("add", "min", "max", "and", "or", "xor"))
-    if kind not in ("u32", "s32", "b32"):
-        raise Refusal(f"instruction {given}")
+def redux(instr: Instruction, b: Builder) -> None:
+    target, source, mask = instr.operands
+    type_name = type_of(instr)
+    operation = next(m for m in instr.modifiers if m in ("add", "min", "max", "and", "or", "xor"))
+    if type_name not in ("u32", "s32", "b32"):
+        raise Refusal(f"instruction {instr}")
     text = b.text
-    members = _members(given, b, mask)
-    value = b.lanes(b.read(source, kind))
-    signed = kind[0] == "s"
+    members = _members(instr, b, mask)
+    value = b.lanes(b.read(source, type_name))
+    signed = type_name[0] == "s"
     name = operation if operation not in ("min", "max") else f"{'s' if signed else 'u'}{operation}"
     none = constant(
         value.type,
@@ -276,45 +276,49 @@ def redux(given: Instruction, b: Builder) -> None:
     )
     if not members.is_vector:
         chosen = text.select(b.from_bits(members), value, none)
-        found = text.call(f"llvm.vector.reduce.{name}.v{b.width}i32", "i32", chosen)
-        b.write(target, kind, Value(UNIFORM, found))
+        total = text.call(f"llvm.vector.reduce.{name}.v{b.width}i32", "i32", chosen)
+        b.write(target, type_name, Value(UNIFORM, total))
         return
-    found = none
+    total = none
     for lane in range(b.width):
-        one = b.spread(text.make(f"extractelement {value}, i64 {lane}", value.element))
-        one = text.select(_takes_part(b, members, constant(value.type, lane)), one, none)
-        found = intrinsic(b, name, found, one) if name[1:] in ("min", "max") else text.binary(name, found, one)
-    b.write(target, kind, Value(VARYING, found))
+        lane_value = b.spread(text.make(f"extractelement {value}, i64 {lane}", value.element))
+        lane_value = text.select(_takes_part(b, members, constant(value.type, lane)), lane_value, none)
+        total = (
+            intrinsic(b, name, total, lane_value)
+            if name[1:] in ("min", "max")
+            else text.binary(name, total, lane_value)
+        )
+    b.write(target, type_name, Value(VARYING, total))
 
 
 @emits("match", transfer=varies)
-def match(given: Instruction, b: Builder) -> None:
-    target, source, mask = given.operands
-    kind = type_of(given)
+def match(instr: Instruction, b: Builder) -> None:
+    target, source, mask = instr.operands
+    type_name = type_of(instr)
     text = b.text
-    members = b.spread(_members(given, b, mask))
-    value = b.lanes(b.read(source, kind))
-    if "all" in given.modifiers:
+    members = b.spread(_members(instr, b, mask))
+    value = b.lanes(b.read(source, type_name))
+    if "all" in instr.modifiers:
         to, same_to = _pair(target)
         lowest = text.call(f"llvm.cttz.v{b.width}i32", members.type, members, X("i1", "false"))
         first = _permuted(b, text.cast("trunc", value, "i32"), lowest)
-        if bits_of(kind) == 64:
+        if bits_of(type_name) == 64:
             high = text.cast("trunc", text.binary("lshr", value, 32), "i32")
             high = text.cast("zext", _permuted(b, high, lowest), "i64")
             first = text.binary("or", text.cast("zext", first, "i64"), text.binary("shl", high, 32))
-        held = b.spread(b.bits(text.compare("eq", value, first)))
-        same = text.compare("eq", text.binary("and", held, members), members)
+        equal = b.spread(b.bits(text.compare("eq", value, first)))
+        same = text.compare("eq", text.binary("and", equal, members), members)
         b.write(to, "b32", Value(VARYING, text.select(same, members, constant(members.type, 0))))
         if same_to is not None:
             b.write(same_to, "pred", Value(VARYING, same))
         return
-    found = constant(b.vector("i32"), 0)
+    result = constant(b.vector("i32"), 0)
     # Lane after lane: those that hold what it holds.
     for lane in range(b.width):
-        one = text.make(f"extractelement {value}, i64 {lane}", value.element)
-        same = b.bits(text.compare("eq", value, b.spread(one)))
-        found = text.make(f"insertelement {found}, {same}, i64 {lane}", found.type)
-    b.write(target, "b32", Value(VARYING, text.binary("and", found, members)))
+        lane_value = text.make(f"extractelement {value}, i64 {lane}", value.element)
+        same = b.bits(text.compare("eq", value, b.spread(lane_value)))
+        result = text.make(f"insertelement {result}, {same}, i64 {lane}", result.type)
+    b.write(target, "b32", Value(VARYING, text.binary("and", result, members)))
 
 
 # ── small matrices in the registers of a warp: loads from shared memory, and products ──
@@ -339,16 +343,16 @@ def _whole_warp(b: Builder) -> None:
 
 
 @emits("ldmatrix", transfer=varies)
-def ldmatrix(given: Instruction, b: Builder) -> None:
+def ldmatrix(instr: Instruction, b: Builder) -> None:
     """Matrices of 8 × 8 halves, of which a lane names a row of 16 bytes and gets two halves."""
-    target, source = given.operands
+    target, source = instr.operands
     items, text = parts(target), b.text
-    if space_of(given) != "shared" or "m8n8" not in given.modifiers or "b16" not in given.modifiers:
-        raise Refusal(f"instruction {given}")
+    if space_of(instr) != "shared" or "m8n8" not in instr.modifiers or "b16" not in instr.modifiers:
+        raise Refusal(f"instruction {instr}")
     _whole_warp(b)
     if len(items) < 4:
-        b.mask = b.each("i1", (lane < 8 * len(items) for lane in range(_WARP)))
-    words = [b.spread(word) for word in load(b, replace(given, modifiers=("shared", "b32")), source, 4, 4, 8)]
+        b.mask = b.lane_constants("i1", (lane < 8 * len(items) for lane in range(_WARP)))
+    words = [b.spread(word) for word in load(b, replace(instr, modifiers=("shared", "b32")), source, 4, 4, 8)]
     b.mask = None
     lane = np.arange(_WARP)
     group, member = lane // 4, lane % 4
@@ -360,10 +364,10 @@ def ldmatrix(given: Instruction, b: Builder) -> None:
 
     for number, item in enumerate(items):
         first = 8 * number
-        if "trans" not in given.modifiers:
+        if "trans" not in instr.modifiers:
             b.write(item, "b32", Value(VARYING, picked(first + group, member)))
             continue
-        shift = b.each("i32", (16 * (int(place) & 1) for place in group))
+        shift = b.lane_constants("i32", (16 * (int(place) & 1) for place in group))
         both = []
         for part in (0, 1):
             word = text.binary("lshr", picked(first + 2 * member + part, group // 2), shift)
@@ -373,38 +377,41 @@ def ldmatrix(given: Instruction, b: Builder) -> None:
 
 
 @emits("mma", transfer=varies)
-def mma(given: Instruction, b: Builder) -> None:
-    types = types_of(given.modifiers)
-    to, kind, other, of_c = types
-    m, n, k = shape_of(given.modifiers)
-    known = {"sync", "aligned", "row", "col", f"m{m}n{n}k{k}", *types}
-    layouts = [modifier for modifier in given.modifiers if modifier in ("row", "col")]
-    if layouts != ["row", "col"] or (kind == "f16" and m == 8) or not known.issuperset(given.modifiers):
-        raise Refusal(f"instruction {given}")
-    if kind not in ("f64", *_FLOATS, *_BYTES) or other not in (kind, *(_BYTES if kind in _BYTES else ())):
-        raise Refusal(f"instruction {given}")
+def mma(instr: Instruction, b: Builder) -> None:
+    types = types_of(instr.modifiers)
+    to, type_name, other, of_c = types
+    m, n, k = shape_of(instr.modifiers)
+    supported = {"sync", "aligned", "row", "col", f"m{m}n{n}k{k}", *types}
+    layouts = [modifier for modifier in instr.modifiers if modifier in ("row", "col")]
+    if layouts != ["row", "col"] or (type_name == "f16" and m == 8) or not supported.issuperset(instr.modifiers):
+        raise Refusal(f"instruction {instr}")
+    if type_name not in ("f64", *_FLOATS, *_BYTES) or other not in (
+        type_name,
+        *(_BYTES if type_name in _BYTES else ()),
+    ):
+        raise Refusal(f"instruction {instr}")
     _whole_warp(b)
     text = b.text
-    target, first, second, addend = given.operands
-    rows = _Matrix(b, first, kind, a_fragment(m, k, kind))
+    target, first, second, addend = instr.operands
+    rows = _Matrix(b, first, type_name, a_fragment(m, k, type_name))
     columns = _Matrix(b, second, other, b_fragment(k, n, other))
     fragment = c_fragment(m, n)
     start = _elements(b, addend, of_c)
     results = []
-    for number, wanted in enumerate(fragment.places.T):
-        row, column = wanted // n, wanted % n
-        held = start[number]
-        if kind in _BYTES or kind == "f64":
-            total = held
+    for number, places in enumerate(fragment.places.T):
+        row, column = places // n, places % n
+        start_value = start[number]
+        if type_name in _BYTES or type_name == "f64":
+            total = start_value
         else:
-            total, held = constant(b.vector("double"), 0), text.cast("fpext", held, "double")
+            total, start_value = constant(b.vector("double"), 0), text.cast("fpext", start_value, "double")
         for step in range(k):
             x, y = rows.at(row * k + step), columns.at(step * n + column)
-            if kind in _BYTES:
+            if type_name in _BYTES:
                 total = text.binary("add", total, text.binary("mul", x, y))
             else:
                 total = intrinsic(b, "fma", x, y, total)
-        results.append(total if kind in _BYTES or kind == "f64" else text.binary("fadd", total, held))
+        results.append(total if type_name in _BYTES or type_name == "f64" else text.binary("fadd", total, start_value))
     for item, value in zip(parts(target), _packed(b, results, to), strict=True):
         b.write(item, "b64" if to == "f64" else "b32", Value(VARYING, value))
 
@@ -412,41 +419,43 @@ def mma(given: Instruction, b: Builder) -> None:
 class _Matrix:
     """A factor: its elements by their numbers, for each lane one, in float64 or 32 bits."""
 
-    def __init__(self, b: Builder, operand: Operand, kind: str, fragment: Fragment) -> None:
+    def __init__(self, b: Builder, operand: Operand, type_name: str, fragment: Fragment) -> None:
         self._b, self._fragment = b, fragment
-        self._held = _elements(b, operand, kind)
-        self._found: dict[bytes, X] = {}
+        self._registers = _elements(b, operand, type_name)
+        self._shuffled: dict[bytes, X] = {}
 
-    def at(self, wanted: np.ndarray) -> X:
-        key = wanted.tobytes()
-        if key not in self._found:
-            lane, element = np.divmod(self._fragment.sources[wanted], len(self._held))
+    def at(self, numbers: np.ndarray) -> X:
+        key = numbers.tobytes()
+        if key not in self._shuffled:
+            lane, element = np.divmod(self._fragment.sources[numbers], len(self._registers))
             if (element != element[0]).any():
                 raise Refusal("a matrix whose elements are spread over registers in another way")
-            held = self._held[int(element[0])]
-            moved = self._b.text.shuffled(held, lane, held)
-            self._found[key] = self._b.text.cast("fpext", moved, "double") if held.element == "float" else moved
-        return self._found[key]
+            register = self._registers[int(element[0])]
+            moved = self._b.text.shuffled(register, lane, register)
+            self._shuffled[key] = self._b.text.cast("fpext", moved, "double") if register.element == "float" else moved
+        return self._shuffled[key]
 
 
-def _elements(b: Builder, operand: Operand, kind: str) -> list[X]:
+def _elements(b: Builder, operand: Operand, type_name: str) -> list[X]:
     """The elements that a lane holds: float32, float64, or integers of 32 bits."""
-    text, found = b.text, list[X]()
+    text, elements = b.text, list[X]()
     for item in parts(operand):
-        word = b.lanes(b.read(item, "b64" if kind == "f64" else "b32"))
-        if kind in _HALVES:
+        word = b.lanes(b.read(item, "b64" if type_name == "f64" else "b32"))
+        if type_name in _HALVES:
             for shift in (0, 16):
                 half = text.cast("trunc", text.binary("lshr", word, shift), "i16")
-                found.append(widened(b, half, kind))
-        elif kind in _BYTES:
+                elements.append(widened(b, half, type_name))
+        elif type_name in _BYTES:
             for byte in range(4):
                 high = text.binary("shl", word, 24 - 8 * byte)
-                found.append(text.binary("ashr" if kind == "s8" else "lshr", high, 24))
-        elif kind == "tf32":
-            found.append(text.cast("bitcast", text.binary("and", word, 0xFFFFE000), "float"))
+                elements.append(text.binary("ashr" if type_name == "s8" else "lshr", high, 24))
+        elif type_name == "tf32":
+            elements.append(text.cast("bitcast", text.binary("and", word, 0xFFFFE000), "float"))
         else:
-            found.append(text.cast("bitcast", word, "double" if kind == "f64" else "float") if kind != "s32" else word)
-    return found
+            elements.append(
+                text.cast("bitcast", word, "double" if type_name == "f64" else "float") if type_name != "s32" else word
+            )
+    return elements
 
 
 def _packed(b: Builder, results: list[X], to: str) -> list[X]:
@@ -459,7 +468,7 @@ def _packed(b: Builder, results: list[X], to: str) -> list[X]:
     if to == "f32":
         rounded = [text.cast("fptrunc", result, "float") for result in results]
         nan = constant(b.vector("i32"), 0x7FFF_FFFF)
-        return [text.select(text.compare("uno", each, each), nan, b.untyped(each)) for each in rounded]
+        return [text.select(text.compare("uno", value, value), nan, b.untyped(value)) for value in rounded]
     halves = [text.cast("zext", narrowed(b, odd_float(b, result), to), "i32") for result in results]
     shifted = [text.binary("shl", high, 16) for high in halves[1::2]]
     return [text.binary("or", low, high) for low, high in zip(halves[::2], shifted, strict=True)]
