@@ -298,7 +298,7 @@ def _told(explanation: Explanation) -> Iterator[str]:
     for neighbour in explanation.neighbours[:_NEIGHBOURS_SHOWN]:
         yield f"Stored is {neighbour.entry.label}, which differs in:"
         for difference in neighbour.differences:
-            yield f"  {difference.part}: asked for {_value(difference.asked)}, stored {_value(difference.stored)}"
+            yield f"  {difference.part}: asked for {_value(difference.requested)}, stored {_value(difference.stored)}"
     more = len(explanation.neighbours) - _NEIGHBOURS_SHOWN
     if more > 0:
         yield f"And {more} more that differ at least as much."
@@ -311,7 +311,7 @@ def _value(value: str | None) -> str:
 
 
 def _export(options: argparse.Namespace) -> int:
-    count, alone = default_cache().give_out(options.file, options.pattern)
+    count, alone = default_cache().export_to(options.file, options.pattern)
     print(f"Wrote {count} kernel{'' if count == 1 else 's'} to {options.file}.")
     for label in alone:
         print(f"left out, for it depends on files of this machine: {label}", file=sys.stderr)
@@ -319,7 +319,7 @@ def _export(options: argparse.Namespace) -> int:
 
 
 def _import(options: argparse.Namespace) -> int:
-    count = default_cache().take_in(options.file)
+    count = default_cache().import_from(options.file)
     print(f"Took in {count} kernel{'' if count == 1 else 's'}.")
     return 0
 

@@ -110,12 +110,12 @@ def session_cache(request: pytest.FixtureRequest, session_folder: Path) -> Itera
     given, wanted = (request.config.getoption(name) for name in ("--kernels", "--make-kernels"))
     found = (MakingCache if wanted else cache.Cache)(session_folder, 2**31)
     if given:
-        found.take_in(given)
+        found.import_from(given)
     if costs := request.config.pluginmanager.get_plugin("costs"):
         costs.watch(session_folder)
     yield found
     if isinstance(found, MakingCache):
-        count, alone = found.give_out(wanted)
+        count, alone = found.export_to(wanted)
         print(f"\n{wanted}: {count} kernels, {wanted.stat().st_size / 2**20:.1f} MiB")
         for each in (*(f"not made: {told}" for told in found.refused), *(f"for here alone: {name}" for name in alone)):
             print(each)

@@ -102,7 +102,7 @@ def made(options: argparse.Namespace) -> Iterator[tuple[str, str, str, str]]:
         parts = f"{half - start:.2f} s NVRTC, {time.perf_counter() - half:.2f} s assembler"
         yield f"compile, {name}", f"{time.perf_counter() - start:.2f} s", parts, "≤ 3 s" if name == "product" else ""
     yield "product from disk, in a new process", f"{in_a_process(READ, options.arch):.2f} ms", "", "≤ 4 ms"
-    count, _ = default_cache().give_out(options.make)
+    count, _ = default_cache().export_to(options.make)
     yield f"{count} entries in {options.make}", f"{options.make.stat().st_size >> 10} KiB", "", ""
 
 
@@ -180,6 +180,6 @@ def lines(options: argparse.Namespace) -> Iterator[str]:
         # A cache of its own: nothing of other programs is written, and nothing of them is used.
         os.environ["CUDAKIT_CACHE_DIR"] = folder
         if options.kernels:
-            default_cache().take_in(options.kernels)
+            default_cache().import_from(options.kernels)
         rows = made(options) if options.make else called(options)
         yield from table(("what", "time", "ratio to bare, or parts", "aim"), rows)

@@ -168,7 +168,7 @@ def make(options: argparse.Namespace, cases: list[Case]) -> Iterator[str]:
     if cases[0] == CASES[0]:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             yield f"From disk, in a process of its own: {pool.apply(from_disk_ms, (options.arch,)):.1f} ms."
-    count, alone = default_cache().give_out(options.make)
+    count, alone = default_cache().export_to(options.make)
     yield f"{count} kernels in {options.make}; {len(alone)} left out."
 
 
@@ -411,7 +411,7 @@ def measured(options: argparse.Namespace, cases: list[Case]) -> Iterator[str]:
     from cudakit.jit.cache.cache import default_cache
 
     if options.kernels:
-        default_cache().take_in(options.kernels)
+        default_cache().import_from(options.kernels)
     torch.backends.cuda.matmul.allow_tf32 = True
     stream: Any = ck.stream()
     yield f"torch {torch.__version__}. TFLOP/s, medians of {TURNS} turns; ratio: torch's time over ours of a turn."

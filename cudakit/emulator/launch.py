@@ -405,13 +405,13 @@ def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argume
     """Return the fragment of an argument: the array itself for a host array, else as on a device."""
     callee = Callee(name, 0, False)
     checked = bind(parameter, argument, callee, size, weak)
-    if argument.family != "memory" or parameter.kind == "vector":
+    if argument.family != "memory" or parameter.category == "vector":
         return checked
     dtype, rank, readonly = argument.evidence.dtype, argument.evidence.rank, argument.evidence.readonly
     constants: dict[str, Any] = {"class": type(array), "dtype": dtype}
     if (
         isinstance(array, np.ndarray)
-        and parameter.kind == "pointer"
+        and parameter.category == "pointer"
         and parameter.count == 1
         and array.dtype.names is None
     ):
@@ -439,7 +439,7 @@ def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argume
         return array
 
     # An array of another layout is another specialization's.
-    guard = "{a}.__class__ is {k}class" + " and {k}is_alike({a})" * (parameter.kind == "tensor")
+    guard = "{a}.__class__ is {k}class" + " and {k}is_alike({a})" * (parameter.category == "tensor")
     return Fragment(guard, "{k}again({a})", "native", {**constants, "again": again, "is_alike": is_alike})
 
 
@@ -447,13 +447,13 @@ def _bytes(parameter: BoundParameter, value: Any) -> bytes:
     """Return the bytes of one parameter value."""
     if isinstance(value, np.ndarray):
         address = pointer_of(value)
-        if parameter.kind == "pointer":
+        if parameter.category == "pointer":
             return address.to_bytes(8, "little")
         size = max(1, value.itemsize)
         if parameter.layout is not None:
             strides = passed_strides(value.shape, [step // size for step in value.strides], size)
             return packer(parameter.count, parameter.layout)(address, *value.shape, *strides)
-        if parameter.kind != "strided":
+        if parameter.category != "strided":
             return struct.pack("<Q", address)
         return struct.pack(
             f"<Q{2 * parameter.count}q", address, *value.shape, *[step // size for step in value.strides]

@@ -138,10 +138,10 @@ class EmulatedThreads(Emulated):
         """PTX names of parameters that may be pointers, each with its C++ name if it points to const, else empty."""
         names = iter(variable.name for variable in self.entry.parameters)
         return {
-            name: parameter.name if parameter.kind == "pointer" and parameter.const else ""
+            name: parameter.name if parameter.category == "pointer" and parameter.const else ""
             for parameter in self.parameters
             for name in islice(names, parameter.parts)
-            if parameter.kind not in ("scalar", "vector")
+            if parameter.category not in ("scalar", "vector")
         }
 
     @property

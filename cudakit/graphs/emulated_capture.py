@@ -98,7 +98,7 @@ class Launch(Node):
         self._stream, self._shape, self._config = stream, shape, config
         self._values, self._arguments = list(values), list(arguments)
         for position, (argument, value) in enumerate(zip(arguments, values, strict=True)):
-            kind = shape.emulated.parameters[position].kind
+            kind = shape.emulated.parameters[position].category
             if isinstance(argument, EmulatedTensorMap):
                 named.refuse_inside(_address_of(argument.array), self.name, "tensor map")
             elif isinstance(argument, TextureObject):

@@ -461,7 +461,7 @@ class Step:
         if name is None:
             return
         where = f"{self.name}'s parameter {parameter.name} ({parameter.cpp})"
-        if parameter.kind != "scalar" or parameter.dtype is None:
+        if parameter.category != "scalar" or parameter.dtype is None:
             raise ArgumentError(
                 f"graph: {name} goes to {where}; what can be changed at a launch is an array or a number"
             )

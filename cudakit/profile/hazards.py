@@ -304,7 +304,7 @@ def _drawn(dependencies: Iterable[Dependency]) -> str:
 
 def _hides_memory(parameter: BoundParameter) -> bool:
     """Whether a parameter may hold addresses that only the kernel knows."""
-    match parameter.kind:
+    match parameter.category:
         case "tensor_map":
             return True
         case "pointer":

@@ -146,11 +146,11 @@ def ran(found: Example, problem: Problem, kernel: Any, arch: str, wanted: Wanted
     arrays: dict[str, np.ndarray] = {}
     held: list[np.ndarray] = []
     for name, (parameter, length) in zip(names, pairs, strict=True):
-        if parameter.kind == "pointer" and name in arrays:
+        if parameter.category == "pointer" and name in arrays:
             given.append(arrays[name])
-        elif parameter.kind == "pointer" and name in found.null:
+        elif parameter.category == "pointer" and name in found.null:
             given.append(None)
-        elif parameter.kind == "pointer":
+        elif parameter.category == "pointer":
             arrays[name] = _array(length * parameter.count, parameter.dtype or np.dtype("u1"), held)
             if elements := found.contents.get(name):
                 arrays[name][:] = np.resize(np.array(elements, arrays[name].dtype), len(arrays[name]))

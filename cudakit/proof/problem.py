@@ -334,7 +334,7 @@ class Problem:
     def _arguments(self) -> dict[str, Polynomial]:
         names: dict[str, Polynomial] = {}
         for parameter in self.parameters:
-            if parameter.kind == "pointer":
+            if parameter.category == "pointer":
                 size = element_bytes(parameter)
                 length = Symbol(f"len({parameter.name})", 0, _MOST_BYTES // size)
                 self.lengths[parameter.name] = length
@@ -351,7 +351,7 @@ class Problem:
                     element = Symbol(parameter.name, *_limits(parameter.dtype))
                     self.elements[parameter.name] = element
                     names[parameter.name] = polynomial(element)
-            elif parameter.kind == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
+            elif parameter.category == "scalar" and parameter.dtype is not None and parameter.dtype.kind in "iub":
                 low, high = (0, 1) if parameter.dtype.kind == "b" else _limits(parameter.dtype)
                 self.scalars[parameter.name] = symbol = Symbol(parameter.name, low, high)
                 names[parameter.name] = polynomial(symbol)
@@ -534,12 +534,12 @@ class Problem:
         parameter = self.parameters[place]
         if offset == 0 and parameter.name in self.scalars:
             return polynomial(self.scalars[parameter.name])
-        if offset == 0 and parameter.kind == "pointer":
+        if offset == 0 and parameter.category == "pointer":
             return self._bases[parameter.name]
         key = name, offset, kind
         if key not in self._parts:
             reason = f"it depends on a part of the parameter {parameter.name}, which is no integer and no pointer"
-            if kind in INTEGERS and parameter.kind != "scalar":
+            if kind in INTEGERS and parameter.category != "scalar":
                 bits, signed = INTEGERS[kind]
                 self._parts[key] = polynomial(Symbol(parameter.name, *words.bounds(signed, bits), reason=reason))
             else:

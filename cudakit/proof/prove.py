@@ -46,7 +46,7 @@ def sized(specialization: Specialization, parameters: tuple[BoundParameter, ...]
     parameters : tuple of BoundParameter
         As the compiler tells them.
     """
-    unknown = [at for at, each in enumerate(parameters) if each.kind == "unknown" and each.cpp.endswith("*")]
+    unknown = [at for at, each in enumerate(parameters) if each.category == "unknown" and each.cpp.endswith("*")]
     if not unknown or specialization.source.code is not None:
         return parameters
     variables = "".join(
@@ -62,7 +62,7 @@ def sized(specialization: Specialization, parameters: tuple[BoundParameter, ...]
     result = list(parameters)
     for at in unknown:
         size, alignment = (max(1, found[f"cudakit_{name}_{at}"].size - 1) for name in ("bytes", "alignment"))
-        made = parameters[at]._replace(kind="pointer", dtype=np.dtype("u1"), count=size, alignment=alignment)
+        made = parameters[at]._replace(category="pointer", dtype=np.dtype("u1"), count=size, alignment=alignment)
         result[at] = made
     return tuple(result)
 

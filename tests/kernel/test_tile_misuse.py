@@ -381,7 +381,7 @@ def test_machine_code_goes_before_tile_ir(card: Any, monkeypatch: pytest.MonkeyP
     made, used = (kernel("x[0] = 1;").with_options(cache=tmp_path / name) for name in ("made", "used"))
     wanted = made.specialization(arch="sm_90")
     assert DeviceImage().add(wanted).compiled.target == "cubin"
-    cache_at(str(tmp_path / "made")).give_out(tmp_path / "kernels.bin")
-    cache_at(str(tmp_path / "used")).take_in(tmp_path / "kernels.bin")
+    cache_at(str(tmp_path / "made")).export_to(tmp_path / "kernels.bin")
+    cache_at(str(tmp_path / "used")).import_from(tmp_path / "kernels.bin")
     monkeypatch.setattr(assemble, "is_here", lambda: False)
     assert DeviceImage().add(used.specialization(arch="sm_90")).compiled.target == "cubin"

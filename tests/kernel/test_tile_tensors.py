@@ -299,8 +299,8 @@ def test_compiled_elsewhere(stream: Any, xp: Any, tmp_path: Path, monkeypatch: p
     x, y = xp.ones((16, 16), "f4"), xp.zeros((16, 16), "f4")
     here(stream, ck.config((1, 1)), x, y, 1.0)
     here(stream, ck.config((1, 1)), x.T, y, 1.0)
-    assert cache_at(str(tmp_path / "here")).give_out(tmp_path / "kernels") == (2, [])
-    cache_at(str(tmp_path / "there")).take_in(tmp_path / "kernels")
+    assert cache_at(str(tmp_path / "here")).export_to(tmp_path / "kernels") == (2, [])
+    cache_at(str(tmp_path / "there")).import_from(tmp_path / "kernels")
 
     def compile(request: nvrtc.Request) -> Any:
         raise ck.CompileError("there is no compiler here")

@@ -319,7 +319,7 @@ def test_arguments_that_are_one_array() -> None:
 
 
 def test_arguments_that_are_one_array_by_way_of_another() -> None:
-    parameters = tuple(each._replace(kind="pointer", dtype=INT, count=1) for each in PARAMETERS[:4])
+    parameters = tuple(each._replace(category="pointer", dtype=INT, count=1) for each in PARAMETERS[:4])
     entry = Function("k", True, tuple(Variable(f"k_{each.name}", "param", "b64", 8, 8) for each in parameters))
     program = Program("sm_90", {}, {"k": entry})
     made = Problem.of("k", program, entry, parameters, ["x is y", "z is x", "len(y) == 3"], 32, 1, 0)

@@ -224,7 +224,7 @@ class Attack:
 
     def leftovers(self) -> list[str]:
         """What killed processes left behind, once it has been swept."""
-        store = self._cache._given_store
+        store = self._cache._store_unchecked
         assert store is not None
         store.sweep(abandoned_after_s=0)
         return [path.name for path in self._files.iterdir() if path.suffix in (".tmp", ".lock")]

@@ -18,7 +18,7 @@ _KEPT = 2  # states of that code
 
 def use_cache(monkeypatch: pytest.MonkeyPatch, given: cache.Cache) -> None:
     """Let it be the process's, as long as the environment stays as it is."""
-    monkeypatch.setattr(cache, "_caches", {(None, *settings.asked()): given})
+    monkeypatch.setattr(cache, "_caches", {(None, *settings.environment_values()): given})
 
 
 def makers_digest() -> str:

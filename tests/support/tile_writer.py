@@ -173,7 +173,7 @@ class Writer:
                 assert self._is_default(given, part), f"{given.name}, {part}, {self.version}"
                 continue
             value = given.attributes.get(part.name)
-            match part.kind:
+            match part.category:
                 case "type":
                     made += self.type(next(types))
                 case "types":
@@ -224,9 +224,9 @@ class Writer:
 
     def _is_default(self, given: Operation, part: Part) -> bool:
         """Whether nothing is lost where a part is not written."""
-        if part.kind == "operand":
+        if part.category == "operand":
             return part.name not in given.optional
-        names = part.name.split(",") if part.kind == "flags" else [part.name]
+        names = part.name.split(",") if part.category == "flags" else [part.name]
         nothing: tuple[Any, ...] = (None, False, {}, "none", "nearest_even", "full")
         values = [given.attributes.get(name) for name in names]
         return all(not any(each) if isinstance(each, tuple) else each in nothing for each in values)

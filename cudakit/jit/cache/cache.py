@@ -1,10 +1,10 @@
-"""The cache: a specialization's compiled code from memory, else from disk, else from the compiler, once.
+"""The cache: compiled code of a specialization from memory, from disk, or from the compiler, once.
 
-An entry's key is the digest of its parts, and the parts hold all that can change the code. Which headers can be
-read takes long to find; so the closures of earlier compiles are kept under the key's other parts, and the one that
-holds now completes the key. An entry on disk repeats its parts and is believed only if they are the ones asked for; see
-`cudakit.jit.cache.store` for how it is published and verified. Threads that ask for one new key wait for the first of
-them; so do processes, on a lock file.
+The key of an entry is the digest of its parts, which cover everything that can change the code. Finding the headers
+that a compile can read takes long. Closures of earlier compiles are therefore stored under the other parts of the key,
+and the closure that holds now completes the key. An entry on disk repeats its parts, and is used only if they equal the
+requested parts. `cudakit.jit.cache.store` says how entries are published and verified. Threads that request a new key
+wait for the first of them; processes wait on a lock file.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Where: TypeAlias = Literal["memory", "disk", "miss"]
 
 
 class Keyed(Protocol):
-    """What the cache needs to know of a specialization.
+    """A specialization as the cache sees it.
 
     Attributes
     ----------
     closure : Closure or None
-        What its compiler reads; None until the cache finds a known one that holds, or it is compiled.
+        Closure of the source; None until the cache finds a stored closure that holds, or the source is compiled.
     unstorable : str or None
-        Why the code may not be kept, as far as that is known before it is compiled; None if it may be.
+        Reason why the code may not be stored, as far as it is known before the compile; None if it may.
     """
 
     closure: Closure | None
@@ -48,23 +48,23 @@ class Keyed(Protocol):
 
     @property
     def base(self) -> str:
-        """The hexadecimal SHA-256 of all that decides what the compiler reads."""
+        """Hexadecimal SHA-256 of everything that decides which files the compiler reads."""
 
     @property
     def key(self) -> str:
-        """The hexadecimal SHA-256 of the parts; final once the closure is known."""
+        """Hexadecimal SHA-256 of the parts; final once the closure is known."""
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """What the key is made of: a part's name to its value, both readable, in a fixed order."""
+        """Parts of the key: name to value, both readable, in a fixed order."""
 
     @property
     def portable(self) -> str | None:
-        """What the code is known by on every machine; None where it holds for this one alone."""
+        """Key of the code on every machine; None if the code is valid on this machine only."""
 
     @property
     def label(self) -> str:
-        """The source's name, a colon and the name expression, for people."""
+        """Label for people: the source's name, a colon and the name expression."""
 
 
 class Entry(NamedTuple):
@@ -73,15 +73,15 @@ class Entry(NamedTuple):
     Attributes
     ----------
     label : str
-        The source's name and the name expression.
+        Name of the source and name expression.
     parts : mapping of str to str
-        What its key is made of.
+        Parts of its key.
     bytes : int
         Size of its file.
     last_used : float
-        When it was last read or written, in seconds since the epoch, to about a minute.
+        Time of the last read or write, in seconds since the epoch, to about a minute.
     path : pathlib.Path
-        Its file.
+        Path of its file.
     """
 
     label: str
@@ -92,10 +92,10 @@ class Entry(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A part of the key in which what was asked for and what is stored differ; None where one lacks the part."""
+    """A part of the key whose requested and stored values differ; None where one of them lacks the part."""
 
     part: str
-    asked: str | None
+    requested: str | None
     stored: str | None
 
 
@@ -107,16 +107,16 @@ class Neighbour(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """Why asking for a specialization is a hit or a miss.
+    """The reason why a request for a specialization is a hit or a miss.
 
     Attributes
     ----------
     label, key : str
-        What was asked for.
+        Label and key of the request.
     where : {"memory", "disk", "miss"}
-        Where it was found.
+        Place where the code is found.
     unstorable : str or None
-        Why it is never kept on disk, if so.
+        Reason why the code is never stored on disk, or None.
     neighbours : tuple of Neighbour
         For a miss, the stored entries of the same kernel or the same source, nearest first.
     """
@@ -129,31 +129,31 @@ class Explanation(NamedTuple):
 
 
 def neighbours(keyed: Keyed, entries: Iterable[Entry]) -> tuple[Neighbour, ...]:
-    """Return the entries of the same kernel or the same source, those that differ in the fewest parts first."""
+    """Return the entries of the same kernel or the same source, fewest differences first."""
     names = _names(keyed.label, keyed.parts)
-    found = [
+    result = [
         Neighbour(entry, _differences(keyed.parts, entry.parts))
         for entry in entries
         if any(ours and ours == theirs for ours, theirs in zip(names, _names(entry.label, entry.parts), strict=True))
     ]
-    return tuple(sorted(found, key=lambda neighbour: len(neighbour.differences)))
+    return tuple(sorted(result, key=lambda neighbour: len(neighbour.differences)))
 
 
-def _differences(asked: Mapping[str, str], stored: Mapping[str, str]) -> tuple[Difference, ...]:
-    parts = [*asked, *(part for part in stored if part not in asked)]
-    pairs = (Difference(part, asked.get(part), stored.get(part)) for part in parts)
-    return tuple(pair for pair in pairs if pair.asked != pair.stored)
+def _differences(requested: Mapping[str, str], stored: Mapping[str, str]) -> tuple[Difference, ...]:
+    parts = [*requested, *(part for part in stored if part not in requested)]
+    pairs = (Difference(part, requested.get(part), stored.get(part)) for part in parts)
+    return tuple(pair for pair in pairs if pair.requested != pair.stored)
 
 
 def _names(label: str, parts: Mapping[str, str]) -> tuple[str, str]:
-    """Return the kernel's name without its template arguments, and the source's."""
+    """Return the kernel's name without template arguments, and the source's name."""
     return parts.get("name", "").partition("<")[0], parts.get("file") or label.partition(": ")[0]
 
 
-def tell(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values: object) -> None:
-    """Log that something was done about the code of a key: its label, then `message` with `values` in it.
+def report(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values: object) -> None:
+    """Log a message about the code of a key: its label, then `message` with `values`.
 
-    Whoever listens has loaded ``logging``; nobody else should wait for it.
+    Nothing is logged if ``logging`` is not loaded: then there is no handler.
     """
     if "logging" not in sys.modules:
         return
@@ -182,20 +182,20 @@ def _compiled_in(header: Mapping[str, Any], code: bytes) -> Compiled:
 
 
 class CacheInfo(NamedTuple):
-    """The state of a cache: what its folder holds, and what this process asked of it.
+    """The state of a cache: the contents of its folder, and this process's requests.
 
     Attributes
     ----------
     folder : pathlib.Path or None
-        Where the entries lie; None for memory only.
+        Folder of the entries; None for memory only.
     entries, blobs : int
-        Compiled specializations on disk, and the small files beside them.
+        Number of compiled specializations on disk, and of small files beside them.
     bytes, max_bytes : int
-        Size of all of them, and its bound.
+        Size of all files, and its limit.
     memory_hits, disk_hits, misses : int
-        How often `Cache.get` found the code in memory, on disk, or had to compile.
+        Number of requests answered from memory, from disk, and by compiling.
     damaged : int
-        Files that did not verify and were removed.
+        Number of files that failed verification and were removed.
     """
 
     folder: Path | None
@@ -210,23 +210,23 @@ class CacheInfo(NamedTuple):
 
 
 class Cache:
-    """Compiled specializations and small blobs, in memory over a folder.
+    """Compiled specializations and small blobs, in memory and in a folder.
 
     Parameters
     ----------
     folder : pathlib.Path or None
-        Where the files lie, in a folder named by the format's version; made when it is first written. None for
-        memory only.
+        Folder of the files, which lie in a subfolder for the format's version; made at the first write. None for memory
+        only.
     max_bytes : int
-        Bound on the folder's size; the least recently used files are removed at a write that passes it.
+        Limit on the folder's size. A write that exceeds it removes the least recently used files.
     wait_limit_s : float
-        Longest wait for another process that compiles the same key, in seconds; then it is compiled here too.
+        Longest wait for another process that compiles the same key, in seconds. After it the key is compiled here too.
     setting : str
-        What names the folder, for warnings.
+        Name of the setting of the folder, for warnings.
 
     Notes
     -----
-    A pickle carries the folder and the bound, never the contents. A forked child starts with its parent's memory.
+    A pickle holds the folder and the limit, never the contents. A forked child starts with its parent's memory.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Cache:
         self._folder, self._setting = folder, setting
         self._max_bytes = max_bytes
         self._wait_limit_s = wait_limit_s
-        self._given_store = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
+        self._store_unchecked = None if folder is None else Store(f"{folder}/v{FORMAT_VERSION}", max_bytes)
         self._memory: dict[str, Compiled] = {}
         self._closures: dict[str, tuple[Closure, ...]] = {}
         self._count: dict[Where, int] = {"memory": 0, "disk": 0, "miss": 0}
@@ -260,9 +260,9 @@ class Cache:
         return hash(self.__reduce__())
 
     def get(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
-        """Return what is cached under the key, or else what `compile` makes, which is then kept.
+        """Return the cached code of a key, or the result of `compile`, which is then cached.
 
-        Whatever `compile` raises is raised, and nothing is kept.
+        If `compile` raises, nothing is cached.
         """
         self._settle(keyed)
         compiled = self._memory.get(keyed.key)
@@ -273,7 +273,7 @@ class Cache:
             return self._get_alone(keyed, compile)
 
     def peek(self, keyed: Keyed) -> Compiled | None:
-        """Return what is cached under the key, if anything; not counted as a hit or a miss."""
+        """Return the cached code of a key, or None; this is not counted as a hit or a miss."""
         self._settle(keyed)
         compiled = self._memory.get(keyed.key)
         if compiled is None:
@@ -283,28 +283,28 @@ class Cache:
         return compiled
 
     def put(self, keyed: Keyed, compiled: Compiled) -> None:
-        """Keep `compiled` in memory and on disk, if it may be kept."""
+        """Cache `compiled` in memory and on disk, if it may be stored."""
         if keyed.closure is None or keyed.unstorable is not None:
             return
         self._memory[keyed.key] = compiled
         # One that was found to read nothing had to be looked at, and is noted; one that cannot read is known as such.
         if keyed.closure is not NOTHING_READ:
-            known = self._closures.get(keyed.base) or self._read_closures(keyed.base)
-            others = (closure for closure in known if closure != keyed.closure)
+            closures = self._closures.get(keyed.base) or self._read_closures(keyed.base)
+            others = (closure for closure in closures if closure != keyed.closure)
             self._closures[keyed.base] = (keyed.closure, *others)[:_CLOSURES_KEPT]
         self._write(keyed, compiled)
 
     def imported(self, specialization: Specialization) -> Compiled | None:
-        """Code of a specialization that was made on another machine and taken in by `take_in`, if there is any."""
+        """Return the code of a specialization that `import_from` imported from another machine, or None."""
         if self._store is None or not self._has_imported():
             return None
         from cudakit.jit.compile.portable import wanted_key
 
         key = wanted_key(specialization)
-        found = self._memory.get(f"{_IMPORTED} {key}")
-        if found is None and key is not None and (stored := self._store.read(_IMPORTED, key)) is not None:
-            found = self._memory[f"{_IMPORTED} {key}"] = _compiled_in(*stored)
-        return found
+        compiled = self._memory.get(f"{_IMPORTED} {key}")
+        if compiled is None and key is not None and (stored := self._store.read(_IMPORTED, key)) is not None:
+            compiled = self._memory[f"{_IMPORTED} {key}"] = _compiled_in(*stored)
+        return compiled
 
     def _has_imported(self) -> bool:
         if self._imported is None:
@@ -313,19 +313,20 @@ class Cache:
             self._imported = self._store.read(_MARKER, _ANY_IMPORTED) is not None
         return self._imported
 
-    def give_out(self, path: Path, label_pattern: str | None = None) -> tuple[int, list[str]]:
-        """Write compiled kernels into one file, for machines that need no compiler then.
+    def export_to(self, path: Path, label_pattern: str | None = None) -> tuple[int, list[str]]:
+        """Export compiled kernels to one file, for machines without a compiler.
 
         Parameters
         ----------
         path : pathlib.Path
+            File to write.
         label_pattern : str, optional
-            As `clear` takes it. None: all.
+            Pattern of labels, as for `clear`. Default: all kernels.
 
         Returns
         -------
         int, list of str
-            How many; and the labels of those that hold for this machine alone, which are left out.
+            Number of kernels, and the labels of kernels that are valid on this machine only, which are left out.
         """
         alone: list[str] = []
         keys = set[str]()
@@ -334,75 +335,75 @@ class Cache:
             assert self._store is not None
             # The most recently used first: of what several compilers made of one text that goes.
             for file, entry in self._files_with_entries(label_pattern):
-                found = self._store.read(_KERNEL, file.digest)
-                key = None if found is None else found[0].get("portable")
-                if found is None or key is None:
+                content = self._store.read(_KERNEL, file.digest)
+                key = None if content is None else content[0].get("portable")
+                if content is None or key is None:
                     alone.append(entry.label)
                 elif key not in keys:
                     keys.add(key)
-                    yield key, packed(found[0], f"{key}.{_IMPORTED}", found[1])
+                    yield key, packed(content[0], f"{key}.{_IMPORTED}", content[1])
 
         count = 0 if self._store is None else write_file(path, entries())
         return count, alone
 
-    def take_in(self, path: Path) -> int:
-        """Take compiled kernels from a file of `give_out`, all of them or none; how many there were.
+    def import_from(self, path: Path) -> int:
+        """Import compiled kernels from a file of `export_to`, all or none; return their number.
 
-        They are used instead of what a compiler here would make, until they are cleared. Their code runs in this
-        process: take in what you trust as you would trust a library.
+        Until they are cleared, they are used in place of code that a compiler here would make. Their code runs in this
+        process: import only files that you trust like a library.
 
         Raises
         ------
         ArgumentError
-            For a file that is damaged, or something else; and where there is no cache on disk.
+            For a damaged file or another kind of file, and if there is no cache on disk.
         """
         if self._store is None:
             raise ArgumentError("there is no cache on disk to take kernels into: CUDAKIT_CACHE_DIR is empty")
-        found = []
+        kernels = []
         for key, data in read_file(path):
             content = unpacked(data, f"{key}.{_IMPORTED}")
             if content is None:
                 raise ArgumentError(f"{path}: the kernel {key} is damaged; nothing was taken in")
-            found.append((key, content))
-        for key, (header, code) in found:
+            kernels.append((key, content))
+        for key, (header, code) in kernels:
             self._store.write(_IMPORTED, key, header, code)
         self._store.write(_MARKER, _ANY_IMPORTED, {}, b"")
         self._imported = None
-        return len(found)
+        return len(kernels)
 
-    def blob(self, kind: str, digest: str, make: Callable[[], bytes]) -> bytes:
-        """Return the bytes stored on disk under `kind` and `digest`, or else what `make` returns, which is then stored.
+    def blob(self, category: str, digest: str, make: Callable[[], bytes]) -> bytes:
+        """Return the bytes stored under `category` and `digest`, or the result of `make`, which is then stored.
 
         Parameters
         ----------
-        kind : str
-            What it is: a lower-case word, such as ``"signature"``.
+        category : str
+            Kind of the content: a lower-case word, such as ``"signature"``.
         digest : str
-            Hexadecimal digest of all that it depends on, its own format's version included.
+            Hexadecimal digest of everything that the bytes depend on, the version of their format included.
         make : callable
-            Makes the bytes, if they are not there.
+            Makes the bytes if they are not stored.
         """
-        found = self.stored(kind, digest)
-        if found is not None:
-            return found
+        data_on_disk = self.stored(category, digest)
+        if data_on_disk is not None:
+            return data_on_disk
         data = make()
         if self._store is None:
             return data
         try:
-            self._store.write(kind, digest, {}, data)
+            self._store.write(category, digest, {}, data)
         except OSError as error:
             self._warn(error)
         return data
 
-    def stored(self, kind: str, digest: str) -> bytes | None:
-        """The bytes stored on disk under `kind` and `digest`; None where there are none."""
-        found = None if self._store is None else self._store.read(kind, digest)
-        return None if found is None else found[1]
+    def stored(self, category: str, digest: str) -> bytes | None:
+        """Return the bytes stored on disk under `category` and `digest`, or None."""
+        content = None if self._store is None else self._store.read(category, digest)
+        return None if content is None else content[1]
 
     def info(self) -> CacheInfo:
-        """Count what the folder holds and what was asked for."""
+        """Count the contents of the folder and this process's requests."""
         files = [] if self._store is None else list(self._store.files())
-        entries = sum(file.kind == _KERNEL for file in files)
+        entries = sum(file.category == _KERNEL for file in files)
         return CacheInfo(
             folder=self._folder,
             entries=entries,
@@ -421,33 +422,33 @@ class Cache:
         return self._folder
 
     def obstacle(self) -> str | None:
-        """Return why the folder cannot be used, or None."""
-        return None if self._given_store is None else self._given_store.obstacle()
+        """Return the reason why the folder cannot be used, or None."""
+        return None if self._store_unchecked is None else self._store_unchecked.obstacle()
 
     def entries(self) -> list[Entry]:
-        """List the compiled specializations on disk, the most recently used first."""
+        """Return the compiled specializations on disk, the most recently used first."""
         return [entry for _, entry in self._files_with_entries()]
 
     def explain(self, keyed: Keyed) -> Explanation:
-        """Say where the key is found or, for a miss, which parts of the nearest stored keys differ."""
+        """Explain where a key is found or, for a miss, which parts of the nearest stored keys differ."""
         self._settle(keyed)
         where: Where = "memory" if keyed.key in self._memory else "miss" if self._read(keyed) is None else "disk"
         near = neighbours(keyed, self.entries()) if where == "miss" else ()
         return Explanation(keyed.label, keyed.key, where, keyed.unstorable, near)
 
     def clear(self, label_pattern: str | None = None) -> int:
-        """Forget all that is in memory, and remove from disk the entries whose label matches.
+        """Clear the memory, and remove the entries with matching labels from disk.
 
         Parameters
         ----------
         label_pattern : str, optional
-            A part of the label, in which ``*`` and ``?`` stand for any text and any character. None removes
-            everything, blobs included.
+            Part of the label, in which ``*`` and ``?`` stand for any text and any character. None removes everything,
+            blobs included.
 
         Returns
         -------
         int
-            How many compiled specializations were removed from disk.
+            Number of compiled specializations removed from disk.
         """
         self._memory.clear()
         self._closures.clear()
@@ -465,7 +466,7 @@ class Cache:
                 os.unlink(file.path)
             except FileNotFoundError:
                 continue
-            removed += file.kind == _KERNEL
+            removed += file.category == _KERNEL
         return removed
 
     def _get_alone(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
@@ -489,18 +490,18 @@ class Cache:
         return compiled
 
     def _settle(self, keyed: Keyed) -> None:
-        """Give `keyed` the known closure that holds now, if there is one, and with it its key."""
+        """Give `keyed` the stored closure that holds now, if there is one; this completes its key."""
         if keyed.closure is not None:
             return
         for read in (self._closures.get, self._read_closures):
-            known = read(keyed.base) or ()
-            keyed.closure = next((closure for closure in known if closure.holds()), None)
+            closures = read(keyed.base) or ()
+            keyed.closure = next((closure for closure in closures if closure.holds()), None)
             if keyed.closure is not None:
-                self._closures[keyed.base] = known
+                self._closures[keyed.base] = closures
                 return
 
     def _arrived(self, keyed: Keyed) -> bool:
-        """Whether another process has stored what is asked for."""
+        """Return whether another process has stored the requested code."""
         self._settle(keyed)
         return (
             keyed.closure is not None
@@ -509,30 +510,30 @@ class Cache:
         )
 
     def _read_closures(self, base: str) -> tuple[Closure, ...]:
-        found = None if self._store is None else self._store.read(_CLOSURES, base)
+        content = None if self._store is None else self._store.read(_CLOSURES, base)
         try:
-            return () if found is None else tuple(map(Closure.from_json, found[1].decode().splitlines()))
+            return () if content is None else tuple(map(Closure.from_json, content[1].decode().splitlines()))
         except (ValueError, TypeError):
             return ()
 
     def _compile(self, keyed: Keyed, compile: Callable[[], Compiled]) -> Compiled:
-        tell("DEBUG", keyed, "not in the cache")
+        report("DEBUG", keyed, "not in the cache")
         start = time.perf_counter()
         with settings.noticed(keyed.label), doing("compile", f"compile {keyed.label.rpartition(': ')[2]}", None):
             compiled = compile()
         elapsed_s = time.perf_counter() - start
         self._note("miss", keyed)
-        tell("INFO", keyed, "compiled in %.2f s: %s, %d bytes", elapsed_s, compiled.target, len(compiled.code))
+        report("INFO", keyed, "compiled in %.2f s: %s, %d bytes", elapsed_s, compiled.target, len(compiled.code))
         self.put(keyed, compiled)
         return compiled
 
     def _read(self, keyed: Keyed) -> Compiled | None:
         if self._store is None or keyed.unstorable is not None or keyed.closure is None:
             return None
-        found = self._store.read(_KERNEL, keyed.key)
-        if found is None:
+        content = self._store.read(_KERNEL, keyed.key)
+        if content is None:
             return None
-        header, code = found
+        header, code = content
         try:
             if header["parts"] == dict(keyed.parts) and header["code_bytes"] == len(code):
                 return _compiled_in(header, code)
@@ -557,27 +558,27 @@ class Cache:
         try:
             self._store.write(_KERNEL, keyed.key, header, compiled.code)
             if keyed.closure is not NOTHING_READ:
-                known = "\n".join(closure.to_json() for closure in self._closures[keyed.base])
-                self._store.write(_CLOSURES, keyed.base, {}, known.encode())
+                lines = "\n".join(closure.to_json() for closure in self._closures[keyed.base])
+                self._store.write(_CLOSURES, keyed.base, {}, lines.encode())
         except OSError as error:
             self._warn(error)
 
     def _files_with_entries(self, label_pattern: str | None = None) -> list[tuple[StoredFile, Entry]]:
         if self._store is None:
             return []
-        found = []
+        pairs = []
         for file in self._store.files():
-            header = self._store.header(file) if file.kind == _KERNEL else None
+            header = self._store.header(file) if file.category == _KERNEL else None
             if header is not None and isinstance(header.get("label"), str) and isinstance(header.get("parts"), dict):
                 entry = Entry(header["label"], header["parts"], file.bytes, file.last_used, Path(file.path))
                 if label_pattern is None or fnmatch.fnmatchcase(entry.label, f"*{label_pattern}*"):
-                    found.append((file, entry))
-        return sorted(found, key=lambda pair: pair[1].last_used, reverse=True)
+                    pairs.append((file, entry))
+        return sorted(pairs, key=lambda pair: pair[1].last_used, reverse=True)
 
     @property
     def _store(self) -> Store | None:
-        """The files, unless someone else could have put code among them."""
-        store = self._given_store
+        """The files, or None if another user could have put code among them."""
+        store = self._store_unchecked
         why = None if store is None else store.distrust()
         if store is None or why is None:
             return store
@@ -602,10 +603,10 @@ class Cache:
         with self._guard:
             self._count[where] += 1
         if where != "miss":
-            tell("DEBUG", keyed, "from the cache (%s)", where)
+            report("DEBUG", keyed, "from the cache (%s)", where)
 
     def _warn(self, error: OSError) -> None:
-        folder = self._given_store.folder if self._given_store else None
+        folder = self._store_unchecked.folder if self._store_unchecked else None
         self._warn_once(
             f"The kernel cache folder {folder} cannot be written ({error.strerror or error}). Work goes on "
             "without it, and kernels are compiled again in each process. Free space or make it writable, or set "
@@ -634,23 +635,23 @@ _caches: dict[tuple[str | None, ...], Cache] = {}
 
 
 def default_cache() -> Cache:
-    """Return the process's cache, as the environment names it now (see `cudakit.jit.cache.settings`)."""
+    """Return the process's cache, in the folder of the current environment (see `cudakit.jit.cache.settings`)."""
     return cache_at(None)
 
 
 def cache_at(folder: str | None) -> Cache:
-    """Return the cache in a folder that kernels have of their own, or else the process's; each is made at first use.
+    """Return the cache in a folder of a kernel's own, or the process's cache; each is made at the first use.
 
-    An environment that turns the cache on disk off does so for all.
+    If the environment turns the cache on disk off, it turns off all of them.
     """
-    asked = (folder, *settings.asked())
-    cache = _caches.get(asked)
+    key = (folder, *settings.environment_values())
+    cache = _caches.get(key)
     if cache is None:
         now = settings.read()
         if folder is None or now.cache_folder is None:
-            made = Cache(now.cache_folder, now.cache_bytes)
+            new_cache = Cache(now.cache_folder, now.cache_bytes)
         else:
-            made = Cache(Path(folder), now.cache_bytes, setting="CompileOptions(cache=…)")
+            new_cache = Cache(Path(folder), now.cache_bytes, setting="CompileOptions(cache=…)")
         # One step, without a lock that a fork could leave locked: threads that come here together get one cache.
-        cache = _caches.setdefault(asked, made)
+        cache = _caches.setdefault(key, new_cache)
     return cache

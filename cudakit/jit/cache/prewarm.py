@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from cudakit.errors import CompileError
-from cudakit.jit.cache.cache import Cache, cache_at, tell
+from cudakit.jit.cache.cache import Cache, cache_at, report
 from cudakit.jit.cache.settings import noticed
 from cudakit.jit.cache.stages import as_linked, compiled_of, first_request
 from cudakit.jit.compile.compiled import Compiled
@@ -21,21 +21,26 @@ from cudakit.jit.specialise.specialise import Specialization
 
 
 def compile_all(specializations: Iterable[Specialization], workers: int | None = None) -> None:
-    """Compile `specializations` into the cache, in as many worker processes; what it holds already costs a look-up.
+    """Compile `specializations` into the cache, in worker processes. A cached one costs a look-up.
 
     Parameters
     ----------
     specializations : iterable of Specialization
+        Specializations to compile.
     workers : int, optional
-        Worker processes; default: one a core, at most one for each specialization that must be compiled.
+        Number of worker processes. Default: one for each core, at most one for each specialization to compile.
 
     Raises
     ------
     CompileError
         The first failure, after all others have been tried.
     """
-    wanted = (each for each in specializations if each.source.code is None)
-    texts = [each for each in wanted if cache_at(each.options.cache).imported(each) is None]
+    sources = (specialization for specialization in specializations if specialization.source.code is None)
+    texts = [
+        specialization
+        for specialization in sources
+        if cache_at(specialization.options.cache).imported(specialization) is None
+    ]
     requests = {(request.key, _cache_of(request)): request for request in map(first_request, texts)}
     missing = [request for request in requests.values() if _cache_of(request).peek(request) is None]
     count = min(len(missing), workers or os.cpu_count() or 1)
@@ -54,16 +59,16 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
             if not hasattr(local, "worker"):
                 local.worker = _Worker()
                 started.append(local.worker)
-            made = local.worker.compile(request)
-            if isinstance(made, Compiled):
-                _cache_of(request).put(request, made)
-                tell("INFO", request, "compiled in another process: %s, %d bytes", made.target, len(made.code))
+            result = local.worker.compile(request)
+            if isinstance(result, Compiled):
+                _cache_of(request).put(request, result)
+                report("INFO", request, "compiled in another process: %s, %d bytes", result.target, len(result.code))
             else:
-                failures.append(made)
+                failures.append(result)
 
         with noticed(f"{len(missing)} kernels in {count} processes"), ThreadPoolExecutor(count) as pool:
-            done = list(pool.map(run, missing, timeout=None))
-        del done
+            finished = list(pool.map(run, missing, timeout=None))
+        del finished
         for worker in started:
             worker.close()
     if failures:
@@ -71,12 +76,12 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
     for specialization in texts:
         if as_linked(specialization) is not None:
             compiled_of(specialization)
-    tiles = [each for each in texts if each.is_tile and each.target == "cubin"]
+    tiles = [specialization for specialization in texts if specialization.is_tile and specialization.target == "cubin"]
     if tiles:  # whose assembler is a process of its own
         with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
-            made = [pool.submit(compiled_of, each) for each in tiles]
-        for each in made:
-            each.result()
+            jobs = [pool.submit(compiled_of, tile) for tile in tiles]
+        for job in jobs:
+            job.result()
 
 
 def _cache_of(request: Request) -> Cache:
@@ -84,7 +89,7 @@ def _cache_of(request: Request) -> Cache:
 
 
 class _Worker:
-    """A Python process that compiles what it is sent; a plain child, so that it needs no guarded main module."""
+    """A Python process that compiles specializations; a plain child process, so that the main module needs no guard."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -100,22 +105,22 @@ class _Worker:
         try:
             pickle.dump(request.specialization, self._process.stdin)
             self._process.stdin.flush()
-            made: Compiled | BaseException
-            made, request.closure, request.unstorable = pickle.load(self._process.stdout)
+            result: Compiled | BaseException
+            result, request.closure, request.unstorable = pickle.load(self._process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             code = self._process.poll()
             name = request.specialization.name_expression
             return CompileError(f"the worker compiling {name} died (exit status {code})")
-        return made
+        return result
 
     def close(self) -> None:
         self._process.communicate()
 
 
 def serve() -> None:
-    """Compile each pickled `Specialization` that standard input has, in a worker process.
+    """Compile each pickled `Specialization` from standard input, as a worker process.
 
-    The answers are pickled too: `Compiled` or the exception, and what was read.
+    Each answer is pickled too: `Compiled` or the exception, and the closure.
     """
     answers = answer_channel()
     while True:
@@ -125,10 +130,10 @@ def serve() -> None:
             return
         request = Request(specialization)
         try:
-            made: Compiled | BaseException = request.compile()
+            result: Compiled | BaseException = request.compile()
         except Exception as error:
-            made = error
-        pickle.dump((made, request.closure, request.unstorable), answers)
+            result = error
+        pickle.dump((result, request.closure, request.unstorable), answers)
         answers.flush()
 
 

@@ -1,13 +1,13 @@
-"""What the environment says: the one place of cudakit that reads it, again whenever something is compiled.
+"""Settings from the environment. Only this module of cudakit reads it, again at each compile.
 
 =======================  =====================================================================  ================
 variable                 meaning                                                                default
 =======================  =====================================================================  ================
 ``CUDAKIT_CACHE_DIR``    folder of the kernel cache; empty for no cache on disk                 the user's cache
-``CUDAKIT_CACHE_BYTES``  most bytes it may hold, such as ``500M`` (K, M and G are 1024-fold)    ``1G``
-``CUDAKIT_QUIET``        1: a terminal is not told of compiles that take long                   it is told
-``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too            they do not
-``CUDAKIT_MACHINE``      what runs kernels on the emulator: ``auto``, ``compiled`` or ``numpy`` ``auto``
+``CUDAKIT_CACHE_BYTES``  largest size in bytes, such as ``500M`` (K, M and G are 1024-fold)     ``1G``
+``CUDAKIT_QUIET``        1: long compiles are not reported on a terminal                        reported
+``CUDAKIT_TRACEBACK``    ``full``: tracebacks of errors show cudakit's own frames too            left out
+``CUDAKIT_MACHINE``      back-end of the emulator: ``auto``, ``compiled`` or ``numpy``          ``auto``
 =======================  =====================================================================  ================
 """
 
@@ -30,49 +30,49 @@ _UNIT_BYTES: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 class Settings(NamedTuple):
-    """The settings that cudakit takes from the environment.
+    """Settings from the environment.
 
     Attributes
     ----------
     cache_folder : pathlib.Path or None
-        Where compiled kernels are kept, as an absolute path; None for memory only.
+        Absolute path of the folder of compiled kernels; None for memory only.
     cache_bytes : int
-        How many bytes the folder may hold.
+        Limit on the folder's size in bytes.
     """
 
     cache_folder: Path | None
     cache_bytes: int
 
 
-def asked() -> tuple[str | None, str | None]:
-    """What the variables hold now, as it stands: folder and bytes."""
+def environment_values() -> tuple[str | None, str | None]:
+    """Return the current values of the cache's variables: folder and bytes."""
     return os.environ.get("CUDAKIT_CACHE_DIR"), os.environ.get("CUDAKIT_CACHE_BYTES")
 
 
 def quiet() -> bool:
-    """Whether nothing is to be said of compiles."""
+    """Return whether compiles are not to be reported."""
     return os.environ.get("CUDAKIT_QUIET", "").strip() not in ("", "0")
 
 
 def full_tracebacks() -> bool:
-    """Whether tracebacks of errors keep the frames of cudakit."""
+    """Return whether tracebacks of errors keep the frames of cudakit."""
     return os.environ.get("CUDAKIT_TRACEBACK", "").strip() == "full"
 
 
 def machine() -> str:
-    """What runs kernels on the emulator, where a stream does not say."""
+    """Return the emulator's default back-end."""
     return os.environ.get("CUDAKIT_MACHINE", "").strip() or "auto"
 
 
 def read() -> Settings:
-    """Read the settings as the environment has them now.
+    """Read the settings from the current environment.
 
     Raises
     ------
     CudakitError
-        A variable has a value that cannot be used; the message names it.
+        If the value of a variable cannot be used; the message names it.
     """
-    folder, size = asked()
+    folder, size = environment_values()
     return Settings(_cache_folder(folder), _cache_bytes(size))
 
 
@@ -110,17 +110,17 @@ _MOST_CHARACTERS: Final = 100
 
 
 @contextlib.contextmanager
-def noticed(what: str) -> Iterator[None]:
-    """Say on the terminal that `what` is compiled, once the block has taken a second, and how long it took."""
+def noticed(subject: str) -> Iterator[None]:
+    """Report a compile of `subject` on the terminal, once it has taken a second, and its time at the end."""
     if not _somebody_sees():
         yield
         return
-    shown = "".join(each if each.isprintable() else "?" for each in what)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in subject)
     shown = shown if len(shown) <= _MOST_CHARACTERS else f"{shown[: _MOST_CHARACTERS - 1]}…"
-    told = threading.Event()
+    is_reported = threading.Event()
 
     def tell() -> None:
-        told.set()
+        is_reported.set()
         print(f"cudakit: compiling {shown} …", file=sys.stderr, flush=True)
 
     timer = threading.Timer(AFTER_S, tell)
@@ -131,12 +131,12 @@ def noticed(what: str) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-    if told.is_set():
+    if is_reported.is_set():
         print(f"cudakit: compiled {shown} in {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
 
 
 def _somebody_sees() -> bool:
-    """Whether this process writes to a terminal, and is not one of many; a notebook's output is no terminal."""
+    """Return whether this process writes to a terminal, which a notebook is not, and is no multiprocessing worker."""
     try:
         if not sys.stderr.isatty() or quiet():
             return False

@@ -1,4 +1,4 @@
-"""Results of the stages before load, kept: a source's declarations, a specialization's code, its parameters in full."""
+"""Cached results of the stages before load: a source's declarations, a specialization's code, and its parameters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COMMENT_OR_STRING = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DO
 
 
 def declarations_of(origin: Source, folder: str | None = None) -> Declarations:
-    """The parsed source, kept on disk by its digest: a process that compiles nothing need not load the parser."""
+    """Parse a source. The result is stored on disk by the source's digest, so that a cached source needs no parser."""
     parsed: list[Declarations] = []
 
     if origin.code is not None:
@@ -41,13 +41,13 @@ def declarations_of(origin: Source, folder: str | None = None) -> Declarations:
 
 
 def compiled_of(specialization: Specialization) -> Compiled:
-    """A specialization's code, from the cache or by the compiler and, where its options or its text ask for it, linker.
+    """Return a specialization's code, from the cache, or from the compiler and, if needed, the linker.
 
     Raises
     ------
     CompileError
     TemplateError
-        For what cannot be linked.
+        For inputs that cannot be linked.
     """
     compiled = compiled_and_read(specialization)[0]
     own = specialization.name_expression
@@ -58,10 +58,10 @@ def compiled_of(specialization: Specialization) -> Compiled:
 
 
 def compiled_and_read(specialization: Specialization) -> tuple[Compiled, frozenset[Closure | None]]:
-    """The same, and what the compiler read for each text of it; None where that is not known."""
-    made_elsewhere = cache_at(specialization.options.cache).imported(specialization)
-    if made_elsewhere is not None:
-        return made_elsewhere, frozenset()
+    """Return a specialization's code, and the closure of each of its sources; None for an unknown closure."""
+    imported = cache_at(specialization.options.cache).imported(specialization)
+    if imported is not None:
+        return imported, frozenset()
     read = set[Closure | None]()
 
     def compile(text: Specialization) -> Compiled:
@@ -84,16 +84,16 @@ def _code_of(
         own = compile(specialization._replace(target="tileir"))
         assembly = Assembly(specialization, own, *read)
         return cache_at(specialization.options.cache).get(assembly, assembly.run)
-    wanted = as_linked(specialization)
-    if wanted is None:
+    relocatable = as_linked(specialization)
+    if relocatable is None:
         return compile(specialization)
     from cudakit.jit.compile import linked
 
-    own = compile(linked.text_part(wanted))
+    own = compile(linked.text_part(relocatable))
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
         # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
         return compile(specialization)
-    return _linked(wanted, own, compile)
+    return _linked(relocatable, own, compile)
 
 
 def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[Specialization], Compiled]) -> Compiled:
@@ -102,23 +102,27 @@ def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[S
     own = binary.compiled(specialization)
     if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
         return own
-    made = _linked(linked.to_be_linked(specialization), own, compile)
+    linked_code = _linked(linked.to_be_linked(specialization), own, compile)
     # LTO IR tells its kernels when it is linked.
-    return made if own.lowered or made.target == "ptx" else made._replace(lowered=binary.kernels_of(made.code))
+    return (
+        linked_code
+        if own.lowered or linked_code.target == "ptx"
+        else linked_code._replace(lowered=binary.kernels_of(linked_code.code))
+    )
 
 
-def _linked(wanted: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:
+def _linked(specialization: Specialization, own: Compiled, compile: Callable[[Specialization], Compiled]) -> Compiled:
     from cudakit.jit.compile import linked
 
-    others = linked.inputs_of(wanted, compile)
-    if wanted.target == "ptx":
+    others = linked.inputs_of(specialization, compile)
+    if specialization.target == "ptx":
         return linked.together(own, others)
-    link = linked.Link(wanted, own, others)
-    return cache_at(wanted.options.cache).get(link, link.run)
+    link = linked.Link(specialization, own, others)
+    return cache_at(specialization.options.cache).get(link, link.run)
 
 
 def as_linked(specialization: Specialization) -> Specialization | None:
-    """The specialization with relocatable code, if it is to be linked, or may have to be."""
+    """Return the specialization with relocatable code, if it must be linked, or may have to be; else None."""
     options = specialization.options
     if specialization.target not in ("cubin", "ptx"):
         return None
@@ -131,15 +135,15 @@ def as_linked(specialization: Specialization) -> Specialization | None:
 
 
 def first_request(specialization: Specialization) -> nvrtc.Request:
-    """What is compiled first for a specialization of a text: it itself, its part of what is linked, or its Tile IR."""
+    """Return the first compile of a specialization: of itself, of its part of a link, or of its Tile IR."""
     if specialization.is_tile and specialization.target == "cubin":
         return nvrtc.Request(specialization._replace(target="tileir"))
-    wanted = as_linked(specialization)
-    if wanted is None:
+    relocatable = as_linked(specialization)
+    if relocatable is None:
         return nvrtc.Request(specialization)
     from cudakit.jit.compile import linked
 
-    return nvrtc.Request(linked.text_part(wanted))
+    return nvrtc.Request(linked.text_part(relocatable))
 
 
 def complete_parameters(
@@ -149,26 +153,26 @@ def complete_parameters(
     evidence: tuple[Evidence, ...],
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
-    """The parameters; what the signature left open, or could have taken for another type, as the compiler has it.
+    """Return the parameters, with the compiler's types where the signature leaves them open or ambiguous.
 
-    Those of tile code have what it takes for granted of them.
+    Parameters of tile code have its promises.
     """
-    found = specialization.parameters
+    parameters = specialization.parameters
     if specialization.needs_types:
-        found = _told(specialization, compiled, declarations, evidence, book)
-    assert found is not None
-    return tuple(promised(found, compiled, compiled.lowered.get(specialization.name_expression, "")))
+        parameters = _compiled_parameters(specialization, compiled, declarations, evidence, book)
+    assert parameters is not None
+    return tuple(promised(parameters, compiled, compiled.lowered.get(specialization.name_expression, "")))
 
 
-def _told(
+def _compiled_parameters(
     specialization: Specialization,
     compiled: Compiled,
     declarations: Declarations,
     evidence: tuple[Evidence, ...],
     book: TypeBook,
 ) -> tuple[BoundParameter, ...]:
-    """The parameters with the types that the compiler says."""
-    known = specialization.parameters
+    """Return the parameters with the compiler's types."""
+    parameters = specialization.parameters
     from cudakit.jit.compile.elf import parameter_types
 
     types = parameter_types(compiled.lowered[nvrtc.type_of(specialization.name_expression)])
@@ -176,31 +180,31 @@ def _told(
     left = list(types)
     while left:
         position, cpp = len(result), left[0]
-        parameter = known[position] if known is not None and position < len(known) else None
+        parameter = parameters[position] if parameters is not None and position < len(parameters) else None
         del left[: 1 if parameter is None else parameter.parts]
-        if parameter is not None and parameter.kind == "tensor":
+        if parameter is not None and parameter.category == "tensor":
             result.append(parameter)
             continue
         name = parameter.name if parameter else f"parameter[{position}]"
-        found = evidence[position] if position < len(evidence) else None
-        told = bound_parameter(name, cpp, None, found, declarations, book)
-        result.append(told if parameter is None else agreed(parameter, told))
+        argument = evidence[position] if position < len(evidence) else None
+        compiled_parameter = bound_parameter(name, cpp, None, argument, declarations, book)
+        result.append(compiled_parameter if parameter is None else agreed(parameter, compiled_parameter))
     return tuple(result)
 
 
 def promised(parameters: Iterable[BoundParameter], compiled: Compiled, symbol: str) -> Iterator[BoundParameter]:
-    """The parameters, with what tile code takes for granted of them."""
+    """Yield the parameters with the promises of tile code."""
     promises = {promise.position: promise for promise in compiled.promises if promise.symbol == symbol}
     first = 0
     for parameter in parameters:
         position, first = first, first + parameter.parts
         promise = promises.get(position)
-        if parameter.kind == "tensor":
-            found = ((part, promises.get(position + part)) for part in range(parameter.parts))
-            yield parameter._replace(promises=tuple(PartPromise(part, *p[2:]) for part, p in found if p is not None))
+        if parameter.category == "tensor":
+            pairs = ((part, promises.get(position + part)) for part in range(parameter.parts))
+            yield parameter._replace(promises=tuple(PartPromise(part, *p[2:]) for part, p in pairs if p is not None))
         elif promise is None:
             yield parameter
-        elif parameter.kind == "pointer":
+        elif parameter.category == "pointer":
             yield parameter._replace(alignment=math.lcm(parameter.alignment, promise.divisor))
         else:
             yield parameter._replace(divisor=promise.divisor, low=promise.low, high=promise.high)

@@ -1,21 +1,24 @@
-"""A folder of checked files: each published whole, verified when read, all of them bounded in size.
+"""A folder of checked files, of limited size: each is published whole and verified when it is read.
 
-A file is ``<digest>.<kind>``: the magic with the format's version, a SHA-256 checksum of all that follows it, the
-length of a JSON header, the header (its own file name among the rest), the body. What does not verify is removed and
-counts as absent. Nothing is flushed to the device: a file that a power cut left incomplete fails its checksum.
+A file is ``<digest>.<category>``. It holds the magic with the format's version, a SHA-256 checksum of the rest, the
+length of a JSON header, the header (with the file's own name), and the body. A file that fails verification is removed
+and counts as absent. Nothing is flushed to the device: a file that a power cut left incomplete fails its checksum.
 
-Why not `cuda.core.utils.FileStreamProgramCache` as the byte store: to bound its size it reads the whole folder when
-it is opened (0.14 ms with 1 entry, 9 ms with 1,000, 36 to 51 ms with 5,000, where a read costs 0.1 ms); it makes
-folders and so cannot open a read-only one; its file names are hashes of the keys, so that entries cannot be listed;
-and a write costs 0.7 ms, half of it in fsync, where ours costs 0.2 ms.
+`cuda.core.utils.FileStreamProgramCache` is not used as the byte store, for these reasons:
 
-Locks between processes are files too, one a lock. The operating system drops a lock when its holder dies, however it
-dies, so a lock is never stale and a waiter takes over at once; a forked child has no part in its parent's. A lock only
-saves work: where the file system refuses locks, or the folder cannot be written, the caller goes on without one. A lock
-file is removed by its holder, still holding it. Who was waiting on that file then gets a lock on a file without a name,
-which `filelock` sees, and starts again with the file that has it.
+- To limit its size it reads the whole folder when it is opened. This takes 0.14 ms with 1 entry, 9 ms with 1,000, and
+  36 to 51 ms with 5,000, where a read costs 0.1 ms.
+- It makes folders, and so cannot open a read-only folder.
+- Its file names are hashes of the keys, so that entries cannot be listed.
+- A write costs 0.7 ms, half of it in fsync, where this store needs 0.2 ms.
 
-`write_file` and `read_file` are for files of compiled code, from a machine with a compiler to others that need none.
+Locks between processes are files too, one for each lock. The operating system drops a lock when its holder dies, so
+that a lock is never stale and a waiter takes over at once. A forked child has no part in its parent's lock. A lock only
+saves work: if the file system refuses locks, or the folder is read-only, the caller continues without. The holder
+removes the lock file while it holds the lock. A process that waited on that file then gets a lock on a file without a
+name, which `filelock` notices: it starts again with the named file.
+
+`write_file` and `read_file` are for files of compiled code, from a machine with a compiler for machines without one.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def make_folder(folder: str) -> None:
-    """Make a folder of a cache, and the one above it, for the user alone."""
+    """Make a cache folder and its parent, accessible to this user only."""
     for path in (os.path.dirname(folder), folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
@@ -52,21 +55,21 @@ _NO_LOCKS: Final = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 @contextlib.contextmanager
 def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bool]:
-    """Hold the lock at `path` while the block runs, waiting for it at most `limit_s` seconds.
+    """Hold the lock at `path` during the block; wait for it at most `limit_s` seconds.
 
     Parameters
     ----------
     path : str
-        The lock file; its folder is made if need be.
+        Path of the lock file; its folder is made if needed.
     ready : callable
-        Asked while waiting: True once what the lock guards is done, so that waiting is pointless.
+        Called while waiting; returns True once the guarded work is done elsewhere, which ends the wait.
     limit_s : float
         Longest wait, in seconds.
 
     Yields
     ------
     bool
-        Whether the lock is held; False if it could not be had, if `ready` said so, or if the time was up.
+        Whether the lock is held; False if it cannot be had, if `ready` returned True, or if the time was up.
     """
     lock = _lock(path)
     try:
@@ -86,7 +89,7 @@ def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bo
 
 
 def remove_if_free(path: str) -> None:
-    """Remove a lock file that nobody holds, such as one whose holder was killed."""
+    """Remove a lock file that nobody holds, such as the file of a killed process."""
     lock = _lock(path)
     with contextlib.suppress(OSError):
         lock.acquire(blocking=False)
@@ -123,21 +126,21 @@ _EVICT_TO: Final = 0.9  # of the bound, or each write to a full folder would rea
 
 
 class StoredFile(NamedTuple):
-    """One file of a store.
+    """A file of a store.
 
     Attributes
     ----------
-    kind, digest : str
-        The parts of its name.
+    category, digest : str
+        Parts of its name.
     bytes : int
-        Its size.
+        Size of the file.
     last_used : float
-        When it was last read or written, in seconds since the epoch, to about a minute.
+        Time of the last read or write, in seconds since the epoch, to about a minute.
     path : str
-        Where it lies.
+        Path of the file.
     """
 
-    kind: str
+    category: str
     digest: str
     bytes: int
     last_used: float
@@ -145,14 +148,14 @@ class StoredFile(NamedTuple):
 
 
 class Store:
-    """The files of one folder, kept to `max_bytes` by removing the least recently used.
+    """The files of a folder, limited to `max_bytes`: the least recently used are removed.
 
     Parameters
     ----------
     folder : str
-        Made at the first write.
+        Folder of the files; made at the first write.
     max_bytes : int
-        The bound; several processes that write at once may pass it a little, for a short time.
+        Limit on the size. Several processes that write at once may exceed it a little, for a short time.
     """
 
     def __init__(self, folder: str, max_bytes: int) -> None:
@@ -164,31 +167,31 @@ class Store:
         # that only moves the moment of the next look.
         self._until_look_bytes = 0
 
-    def path(self, kind: str, digest: str) -> str:
-        """Name the file; raises ValueError for a name that is not a hexadecimal digest and a lower-case word."""
-        name = f"{digest}.{kind}"
-        if not _is_name(digest, kind):
+    def path(self, category: str, digest: str) -> str:
+        """Return the path of a file; raise ValueError if the name is not a hexadecimal digest and a lower-case word."""
+        name = f"{digest}.{category}"
+        if not _is_name(digest, category):
             raise ValueError(f"{name!r} cannot name a cache entry: expected 32 to 128 hexadecimal digits, '.', a word")
         return f"{self.folder}/{name}"
 
     def distrust(self) -> str | None:
-        """Why the folder must not be used: someone else could have put code there; None if nobody could."""
+        """Return the reason why another user could have put code in the folder, or None; such a folder is not used."""
         if self._trusted:
             return None
         try:
-            above, found = os.stat(os.path.dirname(self.folder)), os.lstat(self.folder)
+            above, status = os.stat(os.path.dirname(self.folder)), os.lstat(self.folder)
         except OSError:
             return None  # made at the first write, for the user alone
-        if not stat.S_ISDIR(found.st_mode):
+        if not stat.S_ISDIR(status.st_mode):
             return f"{self.folder} is a link or no folder"
         # Who may rename it could put another in its place. The group is mostly the user's own there.
         free = stat.S_IWOTH if not above.st_mode & stat.S_ISVTX else 0
-        why = _not_ours(self.folder, found) or _not_ours(os.path.dirname(self.folder), above, free)
+        why = _not_ours(self.folder, status) or _not_ours(os.path.dirname(self.folder), above, free)
         self._trusted = why is None
         return why
 
     def obstacle(self) -> str | None:
-        """Return why the folder cannot be read and written, or must not be; None where nothing is in the way."""
+        """Return the reason why the folder cannot be read and written, or must not be; else None."""
         if (distrusted := self.distrust()) is not None:
             return distrusted
         try:
@@ -206,42 +209,42 @@ class Store:
             return f"{self.folder}: {error.strerror}"
         return None if os.access(self.folder, os.W_OK) else f"{self.folder} is not writable"
 
-    def read(self, kind: str, digest: str) -> tuple[dict[str, Any], bytes] | None:
-        """Return a file's header and body, and mark it as used; None if it is absent, foreign or damaged."""
-        path = self.path(kind, digest)
+    def read(self, category: str, digest: str) -> tuple[dict[str, Any], bytes] | None:
+        """Return a file's header and body, and mark it as used; None if it is absent, another user's or damaged."""
+        path = self.path(category, digest)
         try:
             with open(path, "rb", buffering=0, opener=system.open_to_read) as file:
-                found = os.fstat(file.fileno())
-                if not stat.S_ISREG(found.st_mode) or _not_ours(path, found):
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or _not_ours(path, status):
                     return None
                 data = file.readall()
         except OSError:
             return None
-        content = unpacked(data, f"{digest}.{kind}")
+        content = unpacked(data, f"{digest}.{category}")
         if content is None:
-            self._discard(path, found)
+            self._discard(path, status)
             return None
-        if abs(time.time() - found.st_mtime) > _TOUCH_AFTER_S:
+        if abs(time.time() - status.st_mtime) > _TOUCH_AFTER_S:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return content
 
-    def reject(self, kind: str, digest: str) -> None:
-        """Remove a file that verified, but is not what it should be."""
-        path = self.path(kind, digest)
+    def reject(self, category: str, digest: str) -> None:
+        """Remove a file that passed verification but has the wrong content."""
+        path = self.path(category, digest)
         with contextlib.suppress(OSError):
             self._discard(path, os.lstat(path))
 
-    def write(self, kind: str, digest: str, header: Mapping[str, object], body: bytes) -> None:
-        """Publish a file whole, then remove the least recently used ones if the folder has grown over its bound.
+    def write(self, category: str, digest: str, header: Mapping[str, object], body: bytes) -> None:
+        """Publish a file whole; then remove the least recently used files if the folder exceeds its limit.
 
         Raises
         ------
         OSError
-            The folder cannot be written, or is full; nothing is left behind.
+            If the folder cannot be written, or is full; no partial file stays.
         """
-        path = self.path(kind, digest)
-        data = packed(header, f"{digest}.{kind}", body)
+        path = self.path(category, digest)
+        data = packed(header, f"{digest}.{category}", body)
         temporary = f"{self.folder}/{os.urandom(16).hex()}.tmp"
         try:
             file = system.create(temporary)
@@ -260,15 +263,15 @@ class Store:
             self._evict(keep=path)
 
     def files(self) -> Iterator[StoredFile]:
-        """Look through the folder; temporary and lock files are not among what it holds."""
-        return (file for file in self._scan() if file.kind not in ("tmp", "lock"))
+        """Yield the files of the folder, without temporary files and lock files."""
+        return (file for file in self._scan() if file.category not in ("tmp", "lock"))
 
     def header(self, file: StoredFile) -> dict[str, Any] | None:
-        """Return the header alone, its checksum not computed: for listing, not for use."""
+        """Return a file's header without verification: for listing, not for use."""
         try:
             with open(file.path, "rb", opener=system.open_to_read) as opened:
-                found = os.fstat(opened.fileno())
-                if not stat.S_ISREG(found.st_mode) or _not_ours(file.path, found):
+                status = os.fstat(opened.fileno())
+                if not stat.S_ISREG(status.st_mode) or _not_ours(file.path, status):
                     return None
                 magic, _, length = _PREFIX.unpack(opened.read(_PREFIX.size))
                 header = json.loads(opened.read(min(length, file.bytes)))
@@ -277,16 +280,16 @@ class Store:
         return header if magic == _MAGIC and isinstance(header, dict) else None
 
     def sweep(self, abandoned_after_s: float = _ABANDONED_AFTER_S) -> None:
-        """Remove the temporary and lock files that killed processes left behind."""
+        """Remove the temporary files and lock files of killed processes."""
         for file in self._scan():
             self._sweep(file, time.time() - abandoned_after_s)
 
     def _sweep(self, file: StoredFile, before: float) -> None:
         if file.last_used < before:
-            if file.kind == "tmp":
+            if file.category == "tmp":
                 with contextlib.suppress(OSError):
                     os.unlink(file.path)
-            elif file.kind == "lock":
+            elif file.category == "lock":
                 remove_if_free(file.path)
 
     def _scan(self) -> Iterator[StoredFile]:
@@ -297,20 +300,20 @@ class Store:
         with items:
             for item in items:
                 # The folder is the user's choice: what does not look like ours is not ours to count or remove.
-                digest, _, kind = item.name.partition(".")
-                if not _is_name(digest, kind):
+                digest, _, category = item.name.partition(".")
+                if not _is_name(digest, category):
                     continue
                 try:
-                    found = item.stat(follow_symlinks=False)
+                    status = item.stat(follow_symlinks=False)
                 except OSError:
                     continue  # another process removed it
-                yield StoredFile(kind, digest, found.st_size, found.st_mtime, item.path)
+                yield StoredFile(category, digest, status.st_size, status.st_mtime, item.path)
 
     def _evict(self, keep: str) -> None:
         before = time.time() - _ABANDONED_AFTER_S
         files = []
         for file in self._scan():
-            if file.kind in ("tmp", "lock"):
+            if file.category in ("tmp", "lock"):
                 self._sweep(file, before)
             else:
                 files.append(file)
@@ -326,38 +329,43 @@ class Store:
         # An eighth of what is left, so that several processes writing at once stay near the bound.
         self._until_look_bytes = max(0, self.max_bytes - total_bytes) // 8
 
-    def _discard(self, path: str, seen: os.stat_result) -> None:
+    def _discard(self, path: str, status: os.stat_result) -> None:
         self.damaged_count += 1
         with contextlib.suppress(OSError):
             now = os.lstat(path)
             # Another process may have put a good one in its place since.
-            if os.path.samestat(now, seen) and now.st_mtime_ns == seen.st_mtime_ns:
+            if os.path.samestat(now, status) and now.st_mtime_ns == status.st_mtime_ns:
                 os.unlink(path)
 
 
-def _not_ours(path: str, found: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
-    """Why others than the user, and the superuser, could have written a file or folder; None if they could not."""
-    if system.is_of_another_user(found):
-        return f"{path} belongs to another user (number {found.st_uid})"
-    if system.writable_by(found, writable):
-        return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
+def _not_ours(path: str, status: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
+    """Return the reason why another user could have written a file or folder, or None; the superuser does not count."""
+    if system.is_of_another_user(status):
+        return f"{path} belongs to another user (number {status.st_uid})"
+    if system.writable_by(status, writable):
+        return f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o})"
     return None
 
 
-def _is_name(digest: str, kind: str) -> bool:
-    """Whether a file of the store may be called ``<digest>.<kind>``."""
-    return 32 <= len(digest) <= 128 and not digest.strip(_HEXADECIMAL) and bool(kind) and not kind.strip(_LOWER_CASE)
+def _is_name(digest: str, category: str) -> bool:
+    """Return whether ``<digest>.<category>`` is a possible file name of the store."""
+    return (
+        32 <= len(digest) <= 128
+        and not digest.strip(_HEXADECIMAL)
+        and bool(category)
+        and not category.strip(_LOWER_CASE)
+    )
 
 
 def packed(header: Mapping[str, object], name: str, body: bytes) -> bytes:
-    """A file of that name: checksum, header and body."""
+    """Return the bytes of a file of this name: checksum, header and body."""
     text = json.dumps({**header, "file": name}, separators=(",", ":")).encode("ascii")
     checked = struct.pack("<I", len(text)) + text + body
     return _MAGIC + hashlib.sha256(checked).digest() + checked
 
 
 def unpacked(data: bytes, name: str) -> tuple[dict[str, Any], bytes] | None:
-    """Header and body of a file of that name; None where it is damaged, or of another."""
+    """Return header and body of a file of this name; None if it is damaged or has another name."""
     if len(data) < _PREFIX.size:
         return None
     magic, checksum, length = _PREFIX.unpack_from(data)
@@ -386,7 +394,7 @@ _SUFFIX: Final = ".cudakit"
 
 
 def write_file(path: Path, entries: Iterator[tuple[str, bytes]]) -> int:
-    """Write entries, each a key and checked bytes, into one file; how many there were."""
+    """Write entries, each a key and checked bytes, into one file; return their number."""
     temporary = path.with_name(f"{path.name}.tmp")
     count = 0
     try:
@@ -401,21 +409,21 @@ def write_file(path: Path, entries: Iterator[tuple[str, bytes]]) -> int:
 
 
 def read_file(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The entries of a file that `write_file` wrote.
+    """Yield the entries of a file that `write_file` wrote.
 
     Raises
     ------
     ArgumentError
-        For what is no such file.
+        For any other file.
     """
     try:
         with zipfile.ZipFile(path) as file:
-            for each in file.infolist():
-                key = each.filename.removesuffix(_SUFFIX)
-                if key == each.filename or len(key) != 64 or key.strip("0123456789abcdef"):
-                    raise ArgumentError(f"{path} holds {each.filename!r}, which is no compiled kernel")
-                if each.file_size > _MOST_BYTES:
-                    raise ArgumentError(f"{path}: {each.filename} is {each.file_size} bytes long")
-                yield key, file.read(each)
+            for entry in file.infolist():
+                key = entry.filename.removesuffix(_SUFFIX)
+                if key == entry.filename or len(key) != 64 or key.strip("0123456789abcdef"):
+                    raise ArgumentError(f"{path} holds {entry.filename!r}, which is no compiled kernel")
+                if entry.file_size > _MOST_BYTES:
+                    raise ArgumentError(f"{path}: {entry.filename} is {entry.file_size} bytes long")
+                yield key, file.read(entry)
     except (OSError, zipfile.BadZipFile) as error:
         raise ArgumentError(f"{path} is no file of compiled kernels: {error}") from error

@@ -1,7 +1,7 @@
-"""Machine code of tile kernels by CUDA's tile assembler, and what became of kernels in machine code.
+"""Assemble tile kernels to machine code by CUDA's tile assembler, and report the resources of machine code.
 
-`Assembly` is what the cache asks for; `assembled` runs the assembler; `Explained` has what a kernel uses and, of tile
-kernels, which instructions were chosen.
+`Assembly` is a request to the cache. `assembled` runs the assembler. `Explained` has a kernel's resources and, for tile
+kernels, the chosen instructions.
 """
 
 from __future__ import annotations
@@ -33,23 +33,24 @@ from cudakit.jit.source.source import Source
 from cudakit.jit.specialise.specialise import Specialization
 
 #: A remark as the assembler prints it.
-_TOLD = re.compile(
+_REMARK = re.compile(
     r'remark\[(?P<outcome>\w+)\]: (?P<what>.*)\n\s*--> "(?P<file>.*?)":(?P<line>\d+):\d+\n'
     r"(?P<notes>(?:\s*\|\n|\s*= .*\n?)*)"
 )
 _NOTE = re.compile(r"= note: (\w+) = (.*)")
 #: The same in a log, a line each.
-_KEPT = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): remark: (?P<what>.*)$", re.MULTILINE)
+_LOGGED_REMARK = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): remark: (?P<what>.*)$", re.MULTILINE)
 
 
 class Remark(NamedTuple):
-    """What the assembler says of a line of the source.
+    """A remark of the assembler about a line of the source.
 
     Attributes
     ----------
     file, line : str, int
+        Place in the source.
     what : str
-        Such as ``TMA Load instruction [64, 128]``.
+        Message, such as ``TMA Load instruction [64, 128]``.
     """
 
     file: str
@@ -58,21 +59,22 @@ class Remark(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """What became of a kernel.
+    """The resources of a kernel in machine code.
 
     Attributes
     ----------
     kernel : str
+        Name of the kernel.
     registers : int
-        A thread has.
+        Registers of a thread.
     spill_bytes : int
-        Stack of a thread, to which registers are spilled; arrays that are indexed at run time are there too.
+        Stack of a thread: spilled registers, and arrays that are indexed at run time.
     shared_bytes : int
         Static shared memory of a block.
     remarks : tuple of Remark
-        Of a tile kernel, in the order of its lines.
+        Remarks about a tile kernel, in the order of its lines.
     arrays : tuple of str
-        Of a tile kernel the arrays that it takes whole, and how they lie.
+        Tensor parameters of a tile kernel, with their layouts.
     """
 
     kernel: str
@@ -85,30 +87,30 @@ class Explained(NamedTuple):
     def __str__(self) -> str:
         spills = f"{self.spill_bytes} bytes of stack" if self.spill_bytes else "no spills"
         uses = f"{self.registers} registers a thread, {spills}, {self.shared_bytes} bytes of shared memory a block"
-        lines = [f"{each.file}:{each.line}: {each.what}" for each in self.remarks]
+        lines = [f"{remark.file}:{remark.line}: {remark.what}" for remark in self.remarks]
         return "\n".join([f"{self.kernel}: {uses}", *self.arrays, *lines, *self.advice])
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What mostly helps, where something is slow for sure."""
-        found = []
+        """Advice for code that is surely slow."""
+        lines = []
         if self.remarks and self.spill_bytes:
-            found.append(
+            lines.append(
                 "advice: registers are spilled: take smaller tiles, or more warps: "
                 "[[cutile::hint(0, num_worker_warps_per_cta=8)]]"
             )
-        if any("Global-memory" in each.what for each in self.remarks):
-            found.append(
+        if any("Global-memory" in remark.what for remark in self.remarks):
+            lines.append(
                 "advice: without TMA: it needs addresses and row pitches that are promised to be multiples of 16 "
                 "bytes, as in p = ct::assume_aligned(p, 16_ic), n = ct::assume_divisible(n, 16_ic), and one stride of "
                 "1; of cudakit::tensor it needs arrays that lie so"
             )
-        return tuple(found)
+        return tuple(lines)
 
 
 def remarks_of(printed: str) -> Iterator[Remark]:
-    """What the assembler has printed, a remark each; of what it tried, the last word only."""
-    for match in _TOLD.finditer(printed):
+    """Yield the remarks in the assembler's output; of several attempts, only the last."""
+    for match in _REMARK.finditer(printed):
         notes = dict(_NOTE.findall(match["notes"]))
         if match["outcome"] == "passed" and "Instruction" in notes:
             shape = f" {notes['Shape']}" if "Shape" in notes else ""
@@ -116,20 +118,20 @@ def remarks_of(printed: str) -> Iterator[Remark]:
 
 
 def as_log(remarks: Iterator[Remark]) -> str:
-    """Remarks as lines of a compiler's log."""
-    return "\n".join(f"{each.file}({each.line}): remark: {each.what}" for each in sorted(set(remarks)))
+    """Return remarks as lines of a compiler's log."""
+    return "\n".join(f"{remark.file}({remark.line}): remark: {remark.what}" for remark in sorted(set(remarks)))
 
 
 def explained(compiled: Compiled, expression: str, source: Source | None = None) -> Explained:
-    """What became of a kernel in a cubin; lines of a text in a Python file are told as that file's."""
+    """Report the resources of a kernel in a cubin; lines of a text in a Python file are those of that file."""
     symbol = compiled.lowered[expression]
-    found = elf.resources(compiled.code, symbol)
+    used = elf.resources(compiled.code, symbol)
     shift, shown = (0, "") if source is None else line_of_text(source)
     remarks = []
-    for file, line, what in _KEPT.findall(compiled.log):
+    for file, line, message in _LOGGED_REMARK.findall(compiled.log):
         is_own = source is not None and file == source.name
-        remarks.append(Remark(shown if is_own else file, int(line) + shift * is_own, what))
-    return Explained(expression, *found, tuple(remarks))
+        remarks.append(Remark(shown if is_own else file, int(line) + shift * is_own, message))
+    return Explained(expression, *used, tuple(remarks))
 
 
 #: Seconds after which assembling is given up: tiles that are too large take minutes, and spill.
@@ -139,49 +141,49 @@ _LITTLE = 256
 
 
 def assembled(spec: Specialization, own: Compiled, command: Sequence[str]) -> Compiled:
-    """The machine code of a specialization's Tile IR, by a program with its flags.
+    """Assemble the Tile IR of a specialization to machine code, by a command.
 
     Raises
     ------
     CompileError
     """
     with tempfile.TemporaryDirectory(prefix="cudakit-") as folder:
-        given, made = Path(folder) / "kernel.tilebc", Path(folder) / "kernel.cubin"
-        given.write_bytes(own.code)
-        status, told = _run(spec, own, [*command, "--remarks=all", str(given), "-o", str(made)])
-        told = told.replace(str(given), spec.source.name)
+        bytecode_file, cubin_file = Path(folder) / "kernel.tilebc", Path(folder) / "kernel.cubin"
+        bytecode_file.write_bytes(own.code)
+        status, output = _run(spec, own, [*command, "--remarks=all", str(bytecode_file), "-o", str(cubin_file)])
+        output = output.replace(str(bytecode_file), spec.source.name)
         if spec.source.folder is None:  # the compiler puts a text into whatever folder it was started in
-            told = re.sub(rf'"[^"\n]*/{re.escape(spec.source.name)}"', lambda _: f'"{spec.source.name}"', told)
-        if status != 0 or not made.is_file():
-            raise _failure(spec, told)
-        log = "\n".join(filter(None, (own.log, as_log(remarks_of(told)))))
-        compiled = own._replace(code=made.read_bytes(), target="cubin", log=log)
+            output = re.sub(rf'"[^"\n]*/{re.escape(spec.source.name)}"', lambda _: f'"{spec.source.name}"', output)
+        if status != 0 or not cubin_file.is_file():
+            raise _failure(spec, output)
+        log = "\n".join(filter(None, (own.log, as_log(remarks_of(output)))))
+        compiled = own._replace(code=cubin_file.read_bytes(), target="cubin", log=log)
     _warn_of_spills(spec, compiled)
     return compiled
 
 
 def _run(spec: Specialization, own: Compiled, command: Sequence[str]) -> tuple[int, str]:
-    """The status of a program, and what it prints; it and what it started are ended when it takes too long."""
+    """Run a command; return its status and output. If it takes too long, it and its child processes are ended."""
     # It starts ptxas, which would go on alone.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **system.GROUP
     ) as running:
         try:
-            told, _ = running.communicate(timeout=PATIENCE)
+            output, _ = running.communicate(timeout=PATIENCE)
         except BaseException as error:
             system.end(running)
             if isinstance(error, subprocess.TimeoutExpired):
                 raise _too_large(spec, own) from error
             raise
-    return running.returncode, told
+    return running.returncode, output
 
 
 def _too_large(spec: Specialization, own: Compiled) -> CompileError:
     from cudakit.jit.compile import tile_bytecode
 
     module = tile_bytecode.read(own.code)
-    operations = (each for function in module.functions.values() for each in function.walk())
-    shapes = {tile.shape for each in operations for tile in each.types if isinstance(tile, Tile)}
+    operations = (operation for function in module.functions.values() for operation in function.walk())
+    shapes = {tile.shape for operation in operations for tile in operation.types if isinstance(tile, Tile)}
     largest = max(shapes, key=lambda shape: (prod(shape), len(shape)), default=())
     return CompileError(
         f"{spec.title}: the tile assembler did not end in {PATIENCE} s; its largest tile, "
@@ -192,23 +194,23 @@ def _too_large(spec: Specialization, own: Compiled) -> CompileError:
 
 
 def _warn_of_spills(spec: Specialization, compiled: Compiled) -> None:
-    for name, _ in spec.asked:
-        found = explained(compiled, name)
-        if found.spill_bytes > _LITTLE:
+    for name, _ in spec.requested:
+        used = explained(compiled, name)
+        if used.spill_bytes > _LITTLE:
             warnings.warn(
-                f"{name} for {spec.arch} has {found.spill_bytes} bytes of registers a thread spilled to memory, which "
+                f"{name} for {spec.arch} has {used.spill_bytes} bytes of registers a thread spilled to memory, which "
                 "is slow: take smaller tiles, or more warps: [[cutile::hint(0, num_worker_warps_per_cta=8)]]",
                 CompileWarning,
                 stacklevel=2,
             )
 
 
-def _failure(spec: Specialization, told: str) -> CompileError:
-    lines = [line for line in told.strip().splitlines() if line.strip()]
+def _failure(spec: Specialization, output: str) -> CompileError:
+    lines = [line for line in output.strip().splitlines() if line.strip()]
     text = "\n".join([f"the tile assembler cannot make {spec.title} for {spec.arch}", *lines])
     if len(lines) < 2:
         text += "\nhint: it says no more; mostly the tiles need more registers or shared memory than a block has"
-    return CompileError(text, log=told, source=spec.source.text, template_arguments=spec.name_expression)
+    return CompileError(text, log=output, source=spec.source.text, template_arguments=spec.name_expression)
 
 
 _INSTALL = "pip install 'cudakit[cu13,tile]'"
@@ -218,22 +220,23 @@ _WHEELS = ("nvidia_cuda_tileiras", "nvidia_nvvm", "nvidia_cuda_nvcc")
 
 
 class Assembler(NamedTuple):
-    """CUDA's tile assembler: its program, and which version of it and of its parts it is."""
+    """CUDA's tile assembler: its program, and the versions of it and of its parts."""
 
     program: Path
     identity: str
 
 
 class Assembly:
-    """Machine code of a tile kernel, as the cache asks for it. What the compiler read is in the Tile IR's own key.
+    """A tile kernel to assemble, as a request to the cache. The closure is in the Tile IR's own key.
 
     Parameters
     ----------
     specialization : Specialization
+        Specialization to assemble.
     own : Compiled
         Its Tile IR.
     read : Closure or None
-        What the compiler read for that.
+        Closure of its source.
     """
 
     closure: Closure | None = NOTHING_READ
@@ -262,7 +265,7 @@ class Assembly:
         return portable_key(self._specialization, self._read)
 
     def run(self) -> Compiled:
-        """Assemble now, whatever the cache holds.
+        """Assemble now, without the cache.
 
         Raises
         ------
@@ -284,27 +287,27 @@ def _flags(specialization: Specialization) -> list[str]:
 
 @cache
 def assembler() -> Assembler:
-    """The assembler that is here, whole.
+    """Return the installed assembler, checked to be complete.
 
     Raises
     ------
     CompileError
-        Naming what is missing, or does not match, and what mends it.
+        Naming the part that is missing, or does not match, and the command that mends it.
     """
     program = _program()
     if program is None:
         raise CompileError(f"CUDA's tile assembler (tileiras) is not here: {_INSTALL}")
     folder = program.parent
-    if not any((folder / each).is_file() for each in _NVVM):
+    if not any((folder / name).is_file() for name in _NVVM):
         raise CompileError(f"the tile assembler {program} needs libnvvm beside it: {_INSTALL}")
     ptxas = folder / f"ptxas{system.PROGRAM_SUFFIX}"
-    found = ptxas if ptxas.is_file() else shutil.which("ptxas")
-    if found is None:
+    ptxas_path = ptxas if ptxas.is_file() else shutil.which("ptxas")
+    if ptxas_path is None:
         raise CompileError(f"the tile assembler {program} needs ptxas beside it, or on the PATH: {_INSTALL}")
     if not headers.in_wheel(str(program)):
-        return Assembler(program, f"{headers.file_mark(str(program))} {headers.file_mark(str(found))}")
-    wheels = [headers.wheel_versions(each) for each in (*_WHEELS, "nvidia_cuda_nvrtc")]
-    versions = {re.sub(r"^.*-(\d+\.\d+).*$", r"\1", each) for each in wheels if each}
+        return Assembler(program, f"{headers.file_mark(str(program))} {headers.file_mark(str(ptxas_path))}")
+    wheels = [headers.wheel_versions(name) for name in (*_WHEELS, "nvidia_cuda_nvrtc")]
+    versions = {re.sub(r"^.*-(\d+\.\d+).*$", r"\1", wheel) for wheel in wheels if wheel}
     if len(versions) > 1:
         raise CompileError(
             f"the parts of CUDA's tile compiler are of different versions, and work together only in one: "
@@ -314,7 +317,7 @@ def assembler() -> Assembler:
 
 
 def is_here() -> bool:
-    """Whether there is an assembler, whole."""
+    """Return whether a complete assembler is installed."""
     try:
         assembler()
     except CompileError:

@@ -1,6 +1,6 @@
-"""Kernels of a file that is compiled already: their heads, by their names and sizes or as given, and their code.
+"""Kernels in compiled files: their signatures, by their names and sizes or from the caller, and their code.
 
-`disassembly` is that of a cubin, by whichever of NVIDIA's disassemblers is here.
+`disassemble` disassembles a cubin by the NVIDIA tool that is installed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TOOLS = (("nvdisasm", ("-c",)), ("cuobjdump", ("--dump-sass",)))
 
 
 def disassemble(cubin: bytes) -> str:
-    """SASS of `cubin`.
+    """Return the SASS of `cubin`.
 
     Raises
     ------
@@ -60,10 +60,10 @@ def disassemble(cubin: bytes) -> str:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "kernel.cubin"
             file.write_bytes(cubin)
-            done = subprocess.run([path, *flags, str(file)], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise LaunchError(f"{tool} failed: {done.stderr.strip()}")
-        return done.stdout
+            process = subprocess.run([path, *flags, str(file)], capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise LaunchError(f"{tool} failed: {process.stderr.strip()}")
+        return process.stdout
     raise LaunchError(
         "no disassembler found; pip install nvidia-cuda-nvdisasm, or put a CUDA toolkit's bin on the PATH"
     )
@@ -81,7 +81,7 @@ _WORDS = {"cubin": "machine code", "ltoir": "LTO IR", "fatbin": "a fatbin", "ptx
 
 
 class Entry(NamedTuple):
-    """A kernel in compiled code: its mangled name, its name in C++, and the types of its parameters, or their bytes."""
+    """A kernel in compiled code: its mangled name, its C++ name, and the types or sizes of its parameters."""
 
     symbol: str
     name: str
@@ -89,26 +89,26 @@ class Entry(NamedTuple):
 
 
 def declarations(origin: Source) -> Declarations:
-    """The kernels of compiled code; none where it does not tell them.
+    """Return the kernels of compiled code; none if it does not list them.
 
     Raises
     ------
     TemplateError
-        If the code is damaged, or its kernels cannot be told.
+        If the code is damaged, or has no kernel.
     """
-    found = _entries(origin)
-    if not found and _is_readable(origin):
+    entries = _entries(origin)
+    if not entries and _is_readable(origin):
         raise TemplateError(f"{origin.name} has no kernel; what it has can be linked to one: CompileOptions(link=[…])")
-    return Declarations(tuple(Signature(entry.name, (), _parameters(entry), 1) for entry in found))
+    return Declarations(tuple(Signature(entry.name, (), _parameters(entry), 1) for entry in entries))
 
 
 def signature(origin: Source) -> Signature:
-    """The kernel whose head is given with the code.
+    """Return the signature that the caller passed with the code.
 
     Raises
     ------
     TemplateError
-        If that is no head, or of none of its kernels.
+        If the text is no signature, or fits no kernel of the code.
     """
     match = _HEAD.fullmatch(origin.head or "")
     (kernel,) = (match and parse(f"__global__ void kernel({match['types']}) {{}}").kernels) or (None,)
@@ -118,22 +118,24 @@ def signature(origin: Source) -> Signature:
         )
     name = symbol = _plain(match["name"])
     if _is_readable(origin):
-        found = [entry for entry in _entries(origin) if name in (entry.name, entry.symbol)]
-        if len(found) != 1:
-            known = ", ".join(f"{entry.name} ({entry.symbol})" for entry in _entries(origin))
-            raise TemplateError(f"{origin.name} has {len(found) or 'no'} kernels {name}; it has {known}")
-        symbol, name, _ = found[0]
+        entries = [entry for entry in _entries(origin) if name in (entry.name, entry.symbol)]
+        if len(entries) != 1:
+            names = ", ".join(f"{entry.name} ({entry.symbol})" for entry in _entries(origin))
+            raise TemplateError(f"{origin.name} has {len(entries) or 'no'} kernels {name}; it has {names}")
+        symbol, name, _ = entries[0]
     _check_head(origin, kernel.parameters, symbol)
     return Signature(name, (), kernel.parameters, 1)
 
 
 def _check_head(origin: Source, parameters: tuple[Parameter, ...], symbol: str) -> None:
-    """Raise where a head is not the one that a mangled name tells."""
+    """Raise if a signature contradicts the mangled name."""
     if not symbol.startswith("_Z"):
         return
-    _, bracket, behind = _told(symbol).partition("(")
+    _, bracket, behind = _demangled(symbol).partition("(")
     types = types_in(behind)
-    if bracket and (len(types) != len(parameters) or not all(map(_fits, (one.type for one in parameters), types))):
+    if bracket and (
+        len(types) != len(parameters) or not all(map(_fits, (parameter.type for parameter in parameters), types))
+    ):
         raise TemplateError(
             f"signature {shortened(origin.head)} is not the kernel's own in {origin.name}: its name {symbol} says "
             f"({', '.join(map(str, types))}); leave signature out, and name the kernel: from_file(path, "
@@ -142,7 +144,7 @@ def _check_head(origin: Source, parameters: tuple[Parameter, ...], symbol: str) 
 
 
 def _fits(head: CppType, own: CppType) -> bool:
-    """Whether a type of a head may be the one of a mangled name. A name that is not CUDA's own may be any type's."""
+    """Return whether a type in a signature can be the type in a mangled name; an unknown name can be any type."""
     head, own = without_const(head), without_const(own)
     if isinstance(head, Pointer) and isinstance(own, Pointer):
         return _is_const(head.target) == _is_const(own.target) and _fits(head.target, own.target)
@@ -157,7 +159,7 @@ def _is_const(cpp: CppType) -> bool:
 
 
 def _numbers(cpp: CppType) -> tuple[Any, int] | None:
-    """The dtype and number of the numbers of one of CUDA's own types, "void" for void; None for another type."""
+    """Return dtype and count of the numbers in one of CUDA's own types, "void" for void; None for another type."""
     if not isinstance(cpp, Named):
         return None
     if cpp.name == "void":
@@ -170,7 +172,7 @@ def _numbers(cpp: CppType) -> tuple[Any, int] | None:
 
 
 class AnyName(dict[str, str]):
-    """Names of kernels in code that does not tell them: each stands for itself."""
+    """Lowered names for code that does not list its kernels: each name stands for itself."""
 
     def __contains__(self, name: object) -> bool:
         return True
@@ -180,7 +182,7 @@ class AnyName(dict[str, str]):
 
 
 def kernels_of(cubin: bytes) -> dict[str, str]:
-    """Mangled names of the kernels in machine code, which stand for themselves."""
+    """Return the mangled names of the kernels in machine code, each mapped to itself."""
     return {symbol.name: symbol.name for symbol in elf.symbols(cubin) if symbol.kernel}
 
 
@@ -189,12 +191,12 @@ def _is_readable(origin: Source) -> bool:
 
 
 def spelled(name: str | None) -> str | None:
-    """The name of a kernel as it is in C++, of one that is mangled."""
-    return _told(name) if name is not None and name.startswith("_Z") else name
+    """Demangle a kernel's name if it is mangled."""
+    return _demangled(name) if name is not None and name.startswith("_Z") else name
 
 
 def compiled(specialization: Specialization) -> Compiled:
-    """The code as it stands, if it runs on a device of the arch as it is; else what is to be linked for it.
+    """Return the code unchanged if it runs on the arch; else code that is to be linked for it.
 
     Raises
     ------
@@ -202,20 +204,20 @@ def compiled(specialization: Specialization) -> Compiled:
     """
     origin, target = specialization.source, specialization.target
     assert origin.code is not None
-    kind = kind_of(origin.code) or ""
+    code_format = kind_of(origin.code) or ""
     usual = CompileOptions()
     changed = specialization.options.replace(
         link=(), lto=False, rdc=False, lineinfo=False, debug=False, max_registers=None
     )
     if changed != usual:
         raise TemplateError(f"{origin.name} is compiled already: of the options only link, lto and max_registers count")
-    if target not in ("cubin", "ptx") or (target == "ptx" and kind != "ptx"):
+    if target not in ("cubin", "ptx") or (target == "ptx" and code_format != "ptx"):
         raise TemplateError(
-            f"{origin.name} holds {_WORDS[kind]}, of which no {target} can be made; the emulator runs CUDA C++ "
+            f"{origin.name} holds {_WORDS[code_format]}, of which no {target} can be made; the emulator runs CUDA C++ "
             "and PTX: take the source, or nvcc -ptx"
         )
-    made_for, here = _arch(origin.code, kind), int(re.sub(r"\D", "", specialization.arch))
-    if made_for and (made_for > here or (kind == "cubin" and made_for // 10 != here // 10)):
+    made_for, here = _arch(origin.code, code_format), int(re.sub(r"\D", "", specialization.arch))
+    if made_for and (made_for > here or (code_format == "cubin" and made_for // 10 != here // 10)):
         raise LaunchError(
             f"{origin.name} is made for sm_{made_for}, and does not run on {specialization.arch}; machine code runs on "
             "devices of its own major version, PTX on later ones"
@@ -224,19 +226,23 @@ def compiled(specialization: Specialization) -> Compiled:
         origin.code,
         dict(_lowered(origin)) if _is_readable(origin) else AnyName(),
         "",
-        "ptx" if kind == "ptx" else "cubin",
+        "ptx" if code_format == "ptx" else "cubin",
     )
 
 
 def runs_as_it_is(code: bytes, target: str) -> bool:
-    """Whether compiled code need not be linked to run: PTX is for the emulator only."""
-    kind = kind_of(code)
-    return (kind == "cubin" and elf.is_executable(code)) or kind == "fatbin" or (kind == "ptx" and target == "ptx")
+    """Return whether compiled code runs without linking; PTX does so on the emulator only."""
+    code_format = kind_of(code)
+    return (
+        (code_format == "cubin" and elf.is_executable(code))
+        or code_format == "fatbin"
+        or (code_format == "ptx" and target == "ptx")
+    )
 
 
 @lru_cache(64)
 def _lowered(origin: Source) -> Mapping[str, str]:
-    """Mangled names by what a specialization calls its kernel."""
+    """Map a specialization's name of each kernel to its mangled name."""
     entries = _entries(origin)
     names = [entry.name for entry in entries]
     return {
@@ -252,13 +258,13 @@ def _lowered(origin: Source) -> Mapping[str, str]:
 @lru_cache(64)
 def _entries(origin: Source) -> tuple[Entry, ...]:
     assert origin.code is not None
-    kind = kind_of(origin.code)
+    code_format = kind_of(origin.code)
     symbols: dict[str, tuple[CppType, ...]] = {}
-    if kind == "ptx":
+    if code_format == "ptx":
         text = re.sub(r"//[^\n]*", "", origin.code.decode(errors="replace"))
         for symbol, parameters in _ENTRY.findall(text):
-            symbols[symbol] = tuple(_ptx_type(*found) for found in _PARAMETER.findall(parameters))
-    elif kind == "cubin":
+            symbols[symbol] = tuple(_ptx_type(*fields) for fields in _PARAMETER.findall(parameters))
+    elif code_format == "cubin":
         for name in kernels_of(origin.code):
             symbols[name] = tuple(map(_bytes, elf.parameter_sizes(origin.code, name)))
     return tuple(_entry(symbol, types) for symbol, types in symbols.items() if TYPES_PROBE not in symbol)
@@ -269,17 +275,17 @@ def _parameters(entry: Entry) -> tuple[Parameter, ...]:
 
 
 def _entry(symbol: str, types: tuple[CppType, ...]) -> Entry:
-    """A kernel by its name; one of C, which tells no types, has parameters of so many bytes."""
+    """Describe a kernel by its name; an ``extern "C"`` name tells no types, so that parameters have sizes only."""
     if not symbol.startswith("_Z"):
         return Entry(symbol, symbol, types)
-    head = _told(symbol)
+    head = _demangled(symbol)
     name, _, _ = head.partition("(")
-    told = types_in(head[len(name) + 1 :])
-    return Entry(symbol, _plain(name), told if len(told) == len(types) else types)
+    own_types = types_in(head[len(name) + 1 :])
+    return Entry(symbol, _plain(name), own_types if len(own_types) == len(types) else types)
 
 
-def _told(symbol: str) -> str:
-    """A kernel's head without its result, of its mangled name."""
+def _demangled(symbol: str) -> str:
+    """Return a kernel's demangled signature without its result."""
     return _CAST.sub("", demangle(symbol)).removeprefix("void ")
 
 
@@ -295,9 +301,9 @@ def _bytes(size: int) -> CppType:
     return Opaque(f"{size} bytes")
 
 
-def _arch(code: bytes, kind: str | None) -> int:
-    """The compute capability that code is for, as in 90; 0 where it is not told."""
-    if kind == "cubin":
+def _arch(code: bytes, code_format: str | None) -> int:
+    """Return the compute capability of code, such as 90; 0 if the code does not say."""
+    if code_format == "cubin":
         return elf.arch(code)
-    found = _TARGET.search(code.decode(errors="replace")) if kind == "ptx" else None
-    return int(found[1]) if found else 0
+    match = _TARGET.search(code.decode(errors="replace")) if code_format == "ptx" else None
+    return int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""What the compiler made of one specialization: the record that compile, cache and load hand on."""
+"""The compiled code of a specialization: the record that compile, cache and load share."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from cudakit.jit.specialise.options import Target
 
 
 class Promise(NamedTuple):
-    """What tile code takes for granted of an argument, and a launch checks.
+    """An assumption of tile code about an argument, which a launch checks.
 
     Attributes
     ----------
     symbol : str
-        The kernel, by its name in the code.
+        Name of the kernel in the code.
     position : int
-        The parameter.
+        Position of the parameter.
     divisor : int
-        What a number is a multiple of, or an address, in bytes.
+        Number that divides the argument, or an address in bytes.
     low, high : int or None
-        What a number is not under, and not over.
+        Bounds of a number.
     """
 
     symbol: str
@@ -30,19 +30,20 @@ class Promise(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """Machine code, PTX or LTO IR, and what is needed to find a kernel in it.
+    """Machine code, PTX, LTO IR or Tile IR, with the names of its kernels.
 
     Attributes
     ----------
     code : bytes
-        A cubin, the text of a PTX module, LTO IR, or Tile IR.
+        A cubin, a PTX module, LTO IR, or Tile IR.
     lowered : dict of str to str
-        Name expression, such as ``saxpy<float>``, to the mangled name that stands for it in `code`.
+        Name expression, such as ``saxpy<float>``, to the mangled name in `code`.
     log : str
-        The compiler's log; empty when it had nothing to say.
+        The compiler's log; empty if there are no messages.
     target : {"cubin", "ptx", "object", "ltoir", "tileir"}
-        What `code` is.
+        Format of `code`.
     promises : tuple of Promise
+        Assumptions of tile code.
     """
 
     code: bytes

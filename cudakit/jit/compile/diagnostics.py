@@ -1,7 +1,7 @@
-"""NVRTC's log, placed in what the user wrote: file, line, source line and caret; and hints what to do about errors.
+"""Translate NVRTC's log to places in the user's source: file, line, source line and caret; with hints about errors.
 
-There are hints for what CUDA has no more, what NVRTC lacks of it, and tile code, whose errors speak of its headers'
-templates.
+Hints cover features that CUDA has dropped, features that NVRTC lacks, and tile code, whose errors name templates of its
+headers.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _DYNAMIC: Final = 2**64 - 1
 
 
 def _known_hint(d: Diagnostic) -> str | None:
-    """What to do about an error of tile code, of what CUDA has no more, or of what NVRTC lacks of it."""
+    """Return a hint for an error of tile code, of a dropped feature, or of a feature that NVRTC lacks."""
     whole = "\n".join((d.message, *d.context))
     if re.search("no instance of|constraint", d.message) and "cuda::tiles" in whole and (extents := _extents(whole)):
         return f"{_SHAPES}; here they are {extents}"
@@ -138,9 +138,9 @@ def _known_hint(d: Diagnostic) -> str | None:
 
 
 def _extents(text: str) -> str:
-    """The first extents that no tile can have."""
+    """Return the first extents that no tile can have."""
     for match in _SHAPE.finditer(text):
-        extents = [int(each) for each in re.findall(r"\d+", match[1])]
+        extents = [int(digits) for digits in re.findall(r"\d+", match[1])]
         if _DYNAMIC not in extents and (any(n < 1 or n & (n - 1) for n in extents) or prod(extents) > _MOST_ELEMENTS):
             return " × ".join(map(str, extents))
     return ""
@@ -177,15 +177,16 @@ _DEVICE_RUNTIME = re.compile(
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """One message of the compiler.
+    """A message of the compiler.
 
     Attributes
     ----------
     file, line : str, int
-        Where, as the user knows it.
+        Place in the user's source.
     severity : str
         ``error``, ``warning``, ``note`` …
     message : str
+        The message.
     context : tuple of str
         The source line and the caret under it, then notes such as the instantiation.
     """
@@ -202,22 +203,22 @@ class Diagnostic:
 
 
 def read_log(log: str) -> list[Diagnostic]:
-    """The diagnostics in NVRTC's `log`, in its order, placed as the compiler placed them."""
-    found: list[tuple[re.Match[str], list[str]]] = []
+    """Parse the diagnostics in NVRTC's `log`, in order, with the compiler's places."""
+    entries: list[tuple[re.Match[str], list[str]]] = []
     for line in log.replace("\0", "").splitlines():
         match = _HEAD.match(line) or _END.match(line)
         if match:
-            found.append((match, []))
+            entries.append((match, []))
         elif re.match(r"^\d+ (?:catastrophic )?errors? detected|^Compilation terminated|^$", line.strip()):
             continue
-        elif found:
-            found[-1][1].append(line)
+        elif entries:
+            entries[-1][1].append(line)
     read = []
-    for position, (match, context) in enumerate(found):
+    for position, (match, context) in enumerate(entries):
         file, line, message = (match["file"], match["line"], match["message"]) if match.re is _HEAD else ("", "0", "")
         if match.re is _END:
             file, message = _END_OF_SOURCE, match["message"]
-            following, shown = found[position + 1] if position + 1 < len(found) else (match, context)
+            following, shown = entries[position + 1] if position + 1 < len(entries) else (match, context)
             if "to match this" in following["message"]:
                 file, line, context = following["file"], following["line"], shown
                 message += ", which is missing at the end; here it was opened"
@@ -228,22 +229,22 @@ def read_log(log: str) -> list[Diagnostic]:
 
 
 def _dedent(lines: list[str]) -> tuple[str, ...]:
-    """Lines without the two columns that NVRTC indents by, so that the caret keeps its place."""
+    """Remove NVRTC's indentation of two columns, so that the caret keeps its place."""
     return tuple(line[2:] if line.startswith("  ") else line for line in lines)
 
 
 def placed_log(source: Source, log: str, lines_before: int = 0) -> list[Diagnostic]:
-    """The diagnostics in NVRTC's `log`, placed where the user has the text; see `compile_error`."""
+    """Parse the diagnostics in NVRTC's `log`, with places in the user's source; see `compile_error`."""
     shift, file = line_of_text(source)
-    return [_placed(each, source, file, shift - lines_before, "", lines_before) for each in read_log(log)]
+    return [_placed(diagnostic, source, file, shift - lines_before, "", lines_before) for diagnostic in read_log(log)]
 
 
 def compile_error(
     source: Source, name_expression: str, options: tuple[str, ...], text: str, failure: str, lines_before: int = 0
 ) -> CompileError:
-    """The `CompileError` for NVRTC's `failure` (its exception's text, which holds the log).
+    """Make the `CompileError` for NVRTC's `failure` (the text of its exception, which holds the log).
 
-    `lines_before` counts generated lines that the compiler takes for the source's own.
+    `lines_before`: number of generated lines that the compiler counts to the source.
     """
     log = failure.split("compilation log:", 1)[-1].strip("\0\n ")
     diagnostics = read_log(log)
@@ -277,13 +278,13 @@ def compile_error(
 
 
 def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
-    """What to say of a kernel that the compiler does not see, where it stands under conditions."""
+    """Return a hint for a kernel that preprocessor conditions hide from the compiler."""
     name = re.sub(r"^\(.*?\)(?=\w)", "", name_expression).partition("<")[0].rpartition("::")[2]
     heads = re.finditer(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", source.text)
-    found = [conditions_around(source.text, head.end()) for head in heads]
-    if not found or not all(found):
+    conditions = [conditions_around(source.text, head.end()) for head in heads]
+    if not conditions or not all(conditions):
         return []
-    lines = " and ".join(f"{condition} on line {line + shift}" for line, condition in found[0])
+    lines = " and ".join(f"{condition} on line {line + shift}" for line, condition in conditions[0])
     return [
         f"hint: {name} stands under {lines}, which the macros do not make true; give those of the build with "
         "options=CompileOptions(defines=[…])"
@@ -291,7 +292,7 @@ def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
 
 
 def _left_out(source: Source) -> list[str]:
-    """What to say of headers that were taken as the host's though no list names them, since they are missing."""
+    """Return a hint for missing headers that were taken for host headers although no list names them."""
     names = [
         header
         for header in source.left_out
@@ -307,7 +308,7 @@ def _left_out(source: Source) -> list[str]:
 
 
 def _as_written(d: Diagnostic, source: Source, lines_before: int) -> Iterator[str]:
-    """The context, with the user's own line where another is compiled in its place, and no caret under that."""
+    """Yield the context, with the user's own line in place of an edited line, and no caret under it."""
     lines = source.text.splitlines()
     was_edited = False
     for line in d.context:
@@ -330,7 +331,7 @@ def _placed(
 
 
 def line_of_text(source: Source) -> tuple[int, str]:
-    """How far a string's lines lie from the lines of the Python file it stands in, and that file's name."""
+    """Return the offset between a string's lines and the lines of its Python file, and that file's name."""
     if source.origin is None:
         return 0, source.name
     path, call_line = source.origin
@@ -363,8 +364,8 @@ def _hints(d: Diagnostic) -> list[str]:
             return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"]
     if "class or namespace" in d.message and any(_EDITED in line for line in d.context):
         return ["hint: cudakit::tensor needs #include <cudakit/tensor.cuh>"]
-    if known := _known_hint(d):
-        return [f"hint: {known}"]
+    if hint := _known_hint(d):
+        return [f"hint: {hint}"]
     if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):
         return ['hint: designated initializers ({.x = 1}) are C++20: give options=CompileOptions(std="c++20")']
     if _HOST_CODE in d.message:

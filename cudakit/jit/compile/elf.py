@@ -1,6 +1,6 @@
-"""A cubin, which is an ELF file: what it defines, its kernels with their parameters and bounds, what its names tell.
+"""Read a cubin, which is an ELF file: its symbols, kernels, parameters and launch bounds; and mangled names.
 
-Mangled names have types that only the compiler knows, and say which variables are the same in every compile of a text.
+Mangled names contain types that only the compiler knows. They also tell which variables are the same in each compile.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ Sides = tuple[int, int, int]
 
 
 class LaunchBounds(NamedTuple):
-    """The bounds of a kernel's launches, as PTX has them (PTX ISA 11.4, 11.7).
+    """The bounds on a kernel's launches, as in PTX (PTX ISA 11.4, 11.7).
 
     Attributes
     ----------
     threads : int or None
-        Most threads in a block: ``__launch_bounds__``.
+        Maximum of threads in a block: ``__launch_bounds__``.
     block : tuple of int or None
-        The block of every launch: ``__block_size__``.
+        Block of every launch: ``__block_size__``.
     cluster : tuple of int or None
-        The cluster of every launch, in blocks: ``__cluster_dims__``.
+        Cluster of every launch, in blocks: ``__cluster_dims__``.
     needs_cluster : bool
         Whether a launch must name a cluster: ``__cluster_dims__`` without numbers.
     most_blocks : int or None
-        Most blocks in a cluster: the third number of ``__launch_bounds__``.
+        Maximum of blocks in a cluster: the third number of ``__launch_bounds__``.
     counts_clusters : bool
         Whether a grid counts clusters: ``__block_size__`` with a cluster.
     """
@@ -58,7 +58,7 @@ class LaunchBounds(NamedTuple):
 
     @classmethod
     def of(cls, directives: Mapping[str, tuple[int, ...]]) -> Self:
-        """The bounds that the directives of an entry set, by their names without the dot."""
+        """Return the bounds that an entry's directives set, by their names without the dot."""
         threads, rank = directives.get("maxntid"), directives.get("maxclusterrank")
         cluster = _sides(directives.get("reqnctapercluster"))
         return cls(
@@ -72,7 +72,7 @@ class LaunchBounds(NamedTuple):
 
 
 def _sides(numbers: tuple[int, ...] | None) -> Sides | None:
-    """Numbers of x, y and z, of which the last are 1 where they are left out; None where nothing is asked for."""
+    """Return x, y and z, with 1 for numbers left out; None if there are none."""
     if not numbers or not all(numbers):
         return None
     x, y, z = (*numbers, 1, 1)[:3]
@@ -94,18 +94,18 @@ _INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
 
 
 def common_name(lowered: str) -> str:
-    """A mangled name as it is in every compile of one text: what has internal linkage has a part that varies."""
+    """Return a mangled name without the part for internal linkage, which varies between compiles."""
     name, position = lowered, 0
-    while found := _INTERNAL.search(name, position):
-        head, tail = name[: found.start()], name[found.end(1) + int(found[1]) :]
-        name, position = f"{head}{len(found[2])}{found[2]}{tail}", found.end()
+    while match := _INTERNAL.search(name, position):
+        head, tail = name[: match.start()], name[match.end(1) + int(match[1]) :]
+        name, position = f"{head}{len(match[2])}{match[2]}{tail}", match.end()
     return name
 
 
 def is_shared(lowered: str) -> bool:
-    """Whether a variable is the same in every compile of one text, and one that the text may change.
+    """Return whether a variable is the same in every compile of a source, and belongs to the user's source.
 
-    What the compiler made up, such as a text to print, is not; nor are the constants of CUDA's libraries and of the
+    Data that the compiler makes, such as a text to print, does not; nor do constants of CUDA's libraries and of the
     packaged templates.
     """
     made_up = "$" in lowered or lowered.startswith("__unnamed")
@@ -116,7 +116,7 @@ _INLINE_NAMESPACE = re.compile(r"\b(?:__\d+|_V_\w+|(?:CUB|THRUST)_\d\w+|_CUDA_\w
 
 
 def parameter_types(lowered: str) -> tuple[CppType, ...]:
-    """Types of the kernel whose function type is the template argument in the mangled probe name `lowered`.
+    """Return the types of a kernel's parameters, from the mangled name of the probe for its function type.
 
     Raises
     ------
@@ -131,13 +131,13 @@ def parameter_types(lowered: str) -> tuple[CppType, ...]:
 
 
 def types_in(text: str) -> tuple[CppType, ...]:
-    """Types of parameters in a demangled name, from behind their bracket on."""
+    """Return the parameter types in a demangled name; `text` begins after their bracket."""
     inner = _INLINE_NAMESPACE.sub("", text[: closing(f"({text}", 0) - 1])
     return tuple(_meant(parse_type(part)) for part in split_arguments(inner) if part != "void")
 
 
 def variable_type(lowered: str) -> tuple[CppType, tuple[int, ...]]:
-    """Type of a variable, of an array's elements, and its extents; `lowered` is the mangled probe name of its address.
+    """Return the type of a variable, or of an array's elements, and its extents; `lowered` is its mangled probe name.
 
     Raises
     ------
@@ -151,14 +151,14 @@ def variable_type(lowered: str) -> tuple[CppType, tuple[int, ...]]:
 
 
 def variable_name(lowered: str) -> str:
-    """The qualified name of a variable, as its source has it, of a mangled one."""
+    """Return the qualified name of a variable in its source, from its mangled name."""
     if not lowered.startswith("_Z"):
         return lowered
     return re.sub(r"_INTERNAL_\w*::|\(anonymous namespace\)::", "", demangle(lowered))
 
 
 def _meant(cpp: CppType) -> CppType:
-    """`cpp`, where CUDA's names for other types, which no mangled name has, are of types of the user's."""
+    """Make CUDA's names of other types in `cpp` opaque: no mangled name has them, so they are the user's types."""
     match cpp:
         case Named(name, None, const) if is_other_name(name):
             return Opaque(f"::{name}", const)
@@ -170,7 +170,7 @@ def _meant(cpp: CppType) -> CppType:
 
 
 def demangle(name: str) -> str:
-    """The C++ name for an Itanium-mangled one, by the C++ runtime library that is loaded already."""
+    """Demangle an Itanium C++ name, by the C++ runtime library that is loaded."""
     function = system.cxa_demangle()
     if function is None:
         raise TemplateError(
@@ -214,13 +214,13 @@ class Symbol(NamedTuple):
     Attributes
     ----------
     name : str
-        As the compiler mangled it.
+        Mangled name.
     section : str
-        Where it lies: ``.text.…``, ``.nv.global``, ``.nv.constant3`` …
+        Section: ``.text.…``, ``.nv.global``, ``.nv.constant3`` …
     size : int
-        Bytes.
+        Size in bytes.
     shared : bool
-        Whether other code that it is linked with sees it, and may define no other one.
+        Whether other linked code sees it, and may not define it too.
     kernel, variable : bool
         Whether it is a kernel, or a variable in global or constant memory.
     """
@@ -235,7 +235,7 @@ class Symbol(NamedTuple):
 
 @contextlib.contextmanager
 def _reading() -> Iterator[None]:
-    """Say of what cannot be read that it is damaged."""
+    """Report errors in the block as a damaged cubin."""
     try:
         yield
     except (struct.error, IndexError, ValueError, OverflowError) as error:
@@ -244,15 +244,15 @@ def _reading() -> Iterator[None]:
 
 @_reading()
 def symbols(cubin: bytes) -> list[Symbol]:
-    """All symbols that a cubin defines.
+    """Return all symbols that a cubin defines.
 
     Raises
     ------
     TemplateError
-        If it is damaged.
+        If the cubin is damaged.
     """
     sections = _sections(cubin)
-    found = []
+    result = []
     for _, header in sections:
         if header[1] != _SYMBOL_TABLE:
             continue
@@ -261,34 +261,34 @@ def symbols(cubin: bytes) -> list[Symbol]:
             if 0 < index < len(sections) and name:
                 text, section = _text(cubin, texts[4] + name), sections[index][0]
                 variable = info & 15 == _OBJECT and section.startswith(_VARIABLES)
-                found.append(Symbol(text, section, size, info >> 4 == _GLOBAL, bool(other & _ENTRY), variable))
-    return found
+                result.append(Symbol(text, section, size, info >> 4 == _GLOBAL, bool(other & _ENTRY), variable))
+    return result
 
 
 def variables_of(code: bytes) -> tuple[str, ...]:
-    """Names of the variables that the kernels of a cubin share, as the compiler gave them; none of other code."""
+    """Return the mangled names of the variables that the kernels of a cubin share; none for other code."""
     if code[:5] != _ELF:
         return ()
     return tuple(symbol.name for symbol in symbols(code) if symbol.variable and is_shared(symbol.name))
 
 
 def is_executable(cubin: bytes) -> bool:
-    """Whether a cubin has been linked: ``e_type`` is not ``ET_REL``."""
+    """Return whether a cubin has been linked: ``e_type`` is not ``ET_REL``."""
     return cubin[16:18] != b"\x01\0"
 
 
 @_reading()
 def arch(cubin: bytes) -> int:
-    """The compute capability that a cubin is for, as in 90; errors are those of `symbols`."""
+    """Return the compute capability of a cubin, such as 90; errors are those of `symbols`."""
     (flags,) = struct.unpack_from("<I", cubin, 48)
     # The byte that has it has moved with the ABI.
     return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
 
 
 class Resources(NamedTuple):
-    """What a kernel uses: a thread's registers, its stack, to which registers are spilled, a block's shared memory.
+    """The resources of a kernel: registers of a thread, stack of a thread, static shared memory of a block.
 
-    Shared memory is the static one, without the system's part: as ptxas counts it.
+    The stack holds spilled registers. Shared memory is without the system's part, as ptxas counts it.
     """
 
     registers: int
@@ -298,28 +298,28 @@ class Resources(NamedTuple):
 
 @_reading()
 def resources(cubin: bytes, kernel: str) -> Resources:
-    """What a kernel uses, by its mangled name; errors are those of `symbols`."""
+    """Return the resources of a kernel, by its mangled name; errors are those of `symbols`."""
     sections = _sections(cubin)
     names: list[str] = []
     for _, header in sections:
         if header[1] == _SYMBOL_TABLE:
             texts = sections[header[6]][1]
             names = [_text(cubin, texts[4] + row[0]) for row in _SYMBOL.iter_unpack(_content(cubin, header))]
-    found = dict.fromkeys((_REGISTERS, _STACK), 0)
+    numbers = dict.fromkeys((_REGISTERS, _STACK), 0)
     for attribute, value in _attributes(cubin, ".nv.info"):
-        if attribute in found and len(value) == 8:
+        if attribute in numbers and len(value) == 8:
             symbol, number = struct.unpack("<II", value)
             if symbol < len(names) and names[symbol] == kernel:
-                found[attribute] = number
+                numbers[attribute] = number
     # Where the system has a part of a block's shared memory, it comes first.
     reserved = _RESERVED if any(name == _RESERVES for name, _ in sections) else 0
     shared = sum(header[5] - reserved for name, header in sections if name == f".nv.shared.{kernel}")
-    return Resources(found[_REGISTERS], found[_STACK], shared)
+    return Resources(numbers[_REGISTERS], numbers[_STACK], shared)
 
 
 @_reading()
 def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
-    """Bytes of each parameter of a kernel, by its mangled name; errors are those of `symbols`."""
+    """Return the size in bytes of each parameter of a kernel, by its mangled name; errors are those of `symbols`."""
     attributes = _attributes(cubin, f".nv.info.{kernel}")
     rows = (struct.unpack("<IHHI", value) for attribute, value in attributes if attribute == _PARAMETER)
     return tuple(flags >> 18 for _, _, _, flags in sorted(rows, key=lambda row: row[1]))
@@ -327,7 +327,10 @@ def parameter_sizes(cubin: bytes, kernel: str) -> tuple[int, ...]:
 
 @_reading()
 def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
-    """The bounds of a kernel's launches, by its mangled name; none in other code. Errors are those of `symbols`."""
+    """Return the bounds on a kernel's launches, by its mangled name; errors are those of `symbols`.
+
+    Code that is no cubin has no bounds.
+    """
     if code[:5] != _ELF:
         return LaunchBounds()
     return LaunchBounds.of(
@@ -340,7 +343,7 @@ def launch_bounds(code: bytes, kernel: str) -> LaunchBounds:
 
 
 def _attributes(cubin: bytes, section: str) -> Iterator[tuple[int, bytes]]:
-    """Attributes of a section and their values; those of a number that lies in the head have no bytes."""
+    """Yield attributes of a section and their values; a number that lies in the header has no bytes."""
     info = b"".join(_content(cubin, header) for name, header in _sections(cubin) if name == section)
     position = 0
     while position + 4 <= len(info):

@@ -1,7 +1,7 @@
-"""Link: relocatable code of one text, and of what its options link to it, becomes one kernel's code, by nvJitLink.
+"""Link relocatable code of a source and of the inputs in its options to one kernel's code, by nvJitLink.
 
-Of the inputs the bytes themselves are read, hashed and linked, so that a kept result cannot be older than they are.
-PTX for the emulator is put together as it is: the emulator links it when it reads it.
+The inputs' bytes are read, hashed and linked, so that a cached result cannot be older than its inputs. PTX for the
+emulator is only concatenated: the emulator links it when it parses it.
 """
 
 from __future__ import annotations
@@ -41,30 +41,30 @@ _FLAGS = {"ftz": "-ftz", "prec_div": "-prec-div", "prec_sqrt": "-prec-sqrt", "fm
 
 
 class Input(NamedTuple):
-    """Code that is linked: its kind, what messages call it, and its bytes."""
+    """Code that is linked: its format, its name in messages, and its bytes."""
 
-    kind: str
+    code_format: str
     name: str
     code: bytes
 
 
 def to_be_linked(specialization: Specialization) -> Specialization:
-    """The specialization with the options that hold for all that is linked.
+    """Return the specialization with the options that apply to all linked code.
 
     Raises
     ------
     TemplateError
-        For a file that cannot be read, or that holds no code.
+        For a file that cannot be read, or holds no code.
     """
     options = specialization.options
-    codes = [given for given in options.link if isinstance(given, bytes | Path) and not _is_text(given)]
+    codes = [item for item in options.link if isinstance(item, bytes | Path) and not _is_text(item)]
     # Machine code cannot call what is LTO IR: the linker takes that for unused.
-    lto = options.lto or any(_read(given).kind == "ltoir" for given in codes)
+    lto = options.lto or any(_input(code).code_format == "ltoir" for code in codes)
     return specialization._replace(options=options.replace(rdc=True, lto=lto))
 
 
 def text_part(specialization: Specialization) -> Specialization:
-    """What is compiled of the kernel's own text, to be linked."""
+    """Return the specialization of the kernel's own source, to be linked."""
     options = specialization.options
     if specialization.target == "ptx":
         return specialization
@@ -72,7 +72,7 @@ def text_part(specialization: Specialization) -> Specialization:
 
 
 def inputs_of(specialization: Specialization, compile: Callable[[Specialization], Compiled]) -> list[Input]:
-    """What the options link to the kernel; texts are compiled, with the kernel's options.
+    """Return the inputs that the options link to the kernel; sources are compiled with the kernel's options.
 
     Raises
     ------
@@ -80,63 +80,63 @@ def inputs_of(specialization: Specialization, compile: Callable[[Specialization]
         For a file that cannot be read, or holds no code that can be linked to this target.
     CompileError
     """
-    found = []
+    inputs = []
     part = text_part(specialization)
-    for given in specialization.options.link:
-        if _is_text(given):
-            given = source.from_file(given)
-        if isinstance(given, Source):
-            text = Specialization(given, "", (), "", (), (), (), (), part.arch, part.options, part.target)
-            made = compile(text)
-            found.append(Input(kind_of(made.code) or "", given.name, made.code))
+    for item in specialization.options.link:
+        if _is_text(item):
+            item = source.from_file(item)
+        if isinstance(item, Source):
+            text = Specialization(item, "", (), "", (), (), (), (), part.arch, part.options, part.target)
+            compiled = compile(text)
+            inputs.append(Input(kind_of(compiled.code) or "", item.name, compiled.code))
         else:
-            found.append(_read(given))
-    wrong = [f"{one.name} ({one.kind})" for one in found if one.kind != "ptx"]
+            inputs.append(_input(item))
+    wrong = [f"{item.name} ({item.code_format})" for item in inputs if item.code_format != "ptx"]
     if specialization.target == "ptx" and wrong:
         raise TemplateError(
             f"{specialization.name_expression}: PTX, which the emulator runs, is linked with PTX and CUDA C++ text "
             f"only; got {', '.join(wrong)}"
         )
-    return found
+    return inputs
 
 
 def linked_files(options: CompileOptions) -> tuple[str | None, ...]:
-    """What the files that are linked hold now, as digests; None for one that cannot be read."""
-    paths = [given for given in options.link if isinstance(given, Path)]
+    """Return the digests of the linked files' current contents; None for a file that cannot be read."""
+    paths = [item for item in options.link if isinstance(item, Path)]
     return tuple(hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None for path in paths)
 
 
-def _is_text(given: Path | bytes | Source) -> bool:
-    return isinstance(given, Path) and given.suffix in _SOURCES
+def _is_text(item: Path | bytes | Source) -> bool:
+    return isinstance(item, Path) and item.suffix in _SOURCES
 
 
 def _own(options: CompileOptions) -> CompileOptions:
-    """The options of a text alone: not of what is linked to it, whose bytes are hashed when it is linked."""
+    """Return the options of a source alone: linked inputs are left out, because their bytes are hashed at link time."""
     return options.replace(link=(), rdc=True, lto=False)
 
 
-def _read(given: Path | bytes) -> Input:
-    name = "linked code" if isinstance(given, bytes) else str(given)
+def _input(item: Path | bytes) -> Input:
+    name = "linked code" if isinstance(item, bytes) else str(item)
     try:
-        code = given if isinstance(given, bytes) else given.read_bytes()
+        code = item if isinstance(item, bytes) else item.read_bytes()
     except OSError as error:
         raise TemplateError(f"cannot read {name}, which is to be linked: {error.strerror or error}") from error
-    kind = kind_of(code)
-    if kind == "cubin" and elf.is_executable(code):
+    code_format = kind_of(code)
+    if code_format == "cubin" and elf.is_executable(code):
         raise TemplateError(
             f"{name} is linked already, and cannot be linked to other code: take relocatable code, as nvcc -rdc=true "
             'and Kernel.compile(…, target="object") make it'
         )
-    if kind is None:
+    if code_format is None:
         raise TemplateError(
             f"{name} cannot be linked: it is no cubin, PTX, LTO IR, fatbin, object file or library; CUDA C++ is known "
             f"by its name, {', '.join(_SOURCES)}"
         )
-    return Input(kind, name, code.rstrip(b"\0") if kind == "ptx" else code)
+    return Input(code_format, name, code.rstrip(b"\0") if code_format == "ptx" else code)
 
 
 class Link:
-    """Code to be linked as the cache asks for it: its key in readable parts, and how to link it."""
+    """Code to link, as a request to the cache: its key in readable parts, and how to link it."""
 
     key: str
     base: str
@@ -150,13 +150,13 @@ class Link:
         name = f"{specialization.source.name}: {specialization.title}"
         self.label = name
         self._inputs = [Input(kind_of(own.code) or "", name, own.code), *others]
-        self._flags = _flags(specialization, any(one.kind == "ltoir" for one in self._inputs))
+        self._flags = _flags(specialization, any(item.code_format == "ltoir" for item in self._inputs))
         runtime = _device_runtime()
         self.parts: Mapping[str, str] = {
             "format": FORMAT,
             "name": specialization.title,
             "file": specialization.source.name,
-            "linked": " ".join(f"{one.kind}:{hashlib.sha256(one.code).hexdigest()}" for one in self._inputs),
+            "linked": " ".join(f"{item.code_format}:{hashlib.sha256(item.code).hexdigest()}" for item in self._inputs),
             "lowered": repr(sorted(own.lowered.items())),
             "options": " ".join(self._flags),
             "nvjitlink": linker_identity(),
@@ -165,12 +165,12 @@ class Link:
         self.key = self.base = digest_of(self.parts)
 
     def run(self) -> Compiled:
-        """Link now, whatever the cache holds.
+        """Link now, without the cache.
 
         Raises
         ------
         CompileError
-            With the linker's log, and what it means.
+            With the linker's log, and hints.
         """
         self._check()
         code, log = _linked(self._flags, self._inputs)
@@ -181,20 +181,20 @@ class Link:
             code, log = _linked(self._flags, [*self._inputs, library])
         if code is None:
             raise self._failure(log)
-        told = "\n".join(line for line in log.splitlines() if not line.startswith("INFO"))
-        return Compiled(code, self._own.lowered, "\n".join(filter(None, (self._own.log, told))), "cubin")
+        lines = "\n".join(line for line in log.splitlines() if not line.startswith("INFO"))
+        return Compiled(code, self._own.lowered, "\n".join(filter(None, (self._own.log, lines))), "cubin")
 
     def _check(self) -> None:
-        """Check that no two inputs define one name: of that nvJitLink dies, or takes either."""
+        """Check that no two inputs define the same name: nvJitLink would crash, or take either definition."""
         defined: dict[str, Input] = {}
-        for one in self._inputs:
-            for name in _defined(one):
+        for item in self._inputs:
+            for name in _defined(item):
                 if name in defined:
                     raise CompileError(
-                        f"cannot link {self._specialization.title}: {defined[name].name} and {one.name} both "
+                        f"cannot link {self._specialization.title}: {defined[name].name} and {item.name} both "
                         f"define {_shown(name)}; make it static or inline, or link one of them only"
                     )
-                defined[name] = one
+                defined[name] = item
 
     def _failure(self, log: str) -> CompileError:
         undefined = list(dict.fromkeys(_UNDEFINED.findall(log)))
@@ -226,7 +226,7 @@ class Link:
                 f"nvJitLink cannot link {self._specialization.title}",
                 log.strip(),
                 *hints,
-                f"inputs: {', '.join(f'{one.name} ({one.kind})' for one in self._inputs)}",
+                f"inputs: {', '.join(f'{item.name} ({item.code_format})' for item in self._inputs)}",
                 f"options: {' '.join(self._flags)}",
             ]
         )
@@ -234,15 +234,15 @@ class Link:
 
 
 def together(own: Compiled, others: Iterable[Input]) -> Compiled:
-    """PTX of several texts, one after the other, as the emulator takes it."""
-    return own._replace(code=b"\n".join([own.code, *(one.code for one in others)]))
+    """Concatenate the PTX of several sources, as the emulator accepts it."""
+    return own._replace(code=b"\n".join([own.code, *(item.code for item in others)]))
 
 
-def _defined(given: Input) -> set[str]:
-    """Names that code defines for other code, as far as can be seen: of LTO IR the linker tells."""
-    if given.kind == "cubin":
-        return {symbol.name for symbol in elf.symbols(given.code) if symbol.shared}
-    return set(_VISIBLE.findall(given.code.decode(errors="replace"))) if given.kind == "ptx" else set()
+def _defined(item: Input) -> set[str]:
+    """Return the names that code defines for other code, as far as they can be read; the linker checks LTO IR."""
+    if item.code_format == "cubin":
+        return {symbol.name for symbol in elf.symbols(item.code) if symbol.shared}
+    return set(_VISIBLE.findall(item.code.decode(errors="replace"))) if item.code_format == "ptx" else set()
 
 
 def _flags(specialization: Specialization, lto: bool) -> tuple[str, ...]:
@@ -251,15 +251,15 @@ def _flags(specialization: Specialization, lto: bool) -> tuple[str, ...]:
     if options.fast_math:
         extra = {"ftz": True, "prec_div": False, "prec_sqrt": False, **extra}
     flags = [f"-arch={specialization.arch}", *(["-lto"] if lto else [])]
-    flags += [flag for flag, given in (("-lineinfo", options.lineinfo), ("-g", options.debug)) if given]
+    flags += [flag for flag, is_on in (("-lineinfo", options.lineinfo), ("-g", options.debug)) if is_on]
     if options.max_registers is not None:
         flags.append(f"-maxrregcount={options.max_registers}")
     return (*flags, *(f"{_FLAGS[name]}={int(bool(value))}" for name, value in extra.items() if name in _FLAGS))
 
 
 def _linked(flags: tuple[str, ...], inputs: list[Input]) -> tuple[bytes | None, str]:
-    """Code, or None, and the log; in a process of its own, because nvJitLink 13 dies of some wrong inputs."""
-    status, answer, told = worker.apart("link", flags, [tuple(one) for one in inputs])
+    """Link in another process: nvJitLink 13 crashes on some wrong inputs. Return the code, or None, and the log."""
+    status, answer, output = worker.apart("link", flags, [tuple(item) for item in inputs])
     if status == 0:
         code, log = answer
         return code, log
@@ -268,7 +268,7 @@ def _linked(flags: tuple[str, ...], inputs: list[Input]) -> tuple[bytes | None, 
             f"nvJitLink died of these inputs (signal {-status}); most often two of them define one name, or one is "
             "damaged"
         )
-    return None, told.strip().rpartition("\n")[2]
+    return None, output.strip().rpartition("\n")[2]
 
 
 def _shown(name: str) -> str:
@@ -279,7 +279,7 @@ def _shown(name: str) -> str:
 
 
 def _device_runtime() -> str | None:
-    """Where CUDA's device runtime library is."""
+    """Return the path of CUDA's device runtime library, or None."""
     for folder in headers.toolkit_folders():
         for name in ("lib/libcudadevrt.a", "lib64/libcudadevrt.a", "lib/x64/cudadevrt.lib"):
             if os.path.isfile(path := str(folder.parent / name)):
@@ -289,12 +289,12 @@ def _device_runtime() -> str | None:
 
 @cache
 def linker_identity() -> str:
-    """Which nvJitLink would link: of a wheel its exact version.
+    """Return the version of nvJitLink; a wheel's exact version.
 
     Raises
     ------
     CompileError
-        Where there is none.
+        If there is none.
     """
     if wheels := headers.wheel_versions("nvidia_nvjitlink"):
         return wheels

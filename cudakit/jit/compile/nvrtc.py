@@ -1,4 +1,4 @@
-"""Stage 4, compile: a `Specialization` becomes `Compiled` code, by cuda.core's Program or by NVRTC itself."""
+"""Compile a `Specialization` to `Compiled` code, by cuda.core's Program or by NVRTC itself."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ PTXAS_VALUES: Final = frozenset(_PTXAS_VALUES.split())
 
 
 def reads_files(extra: Iterable[tuple[str, Any]]) -> str | None:
-    """Return why code made with further options of the compiler cannot be kept, or None."""
+    """Return the reason why code made with further compiler options cannot be stored, or None."""
     for name, value in extra:
         if name not in FIELDS:
             return f"the option {name} reads or writes other files"
@@ -120,20 +120,20 @@ _REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
 
 
 def type_of(expression: str) -> str:
-    """The name expression whose lowered name has the type of a kernel or variable."""
+    """Return the name expression whose lowered name contains the type of a kernel or variable."""
     # A cast, which chooses an overload, is the pointer already.
     return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
 
 class Request:
-    """One specialization as the cache asks for it: its key in readable parts, and how to compile it.
+    """A specialization to compile, as a request to the cache: its key in readable parts, and how to compile it.
 
     Attributes
     ----------
     closure : Closure or None
-        What the compiler can read beside the text: None until a compile, or the cache, has said it.
+        Closure of the source; None until a compile, or the cache, has found it.
     unstorable : str or None
-        Why the code cannot be kept, as far as it is known.
+        Reason why the code cannot be stored, as far as it is known.
     """
 
     def __init__(self, specialization: Specialization) -> None:
@@ -156,13 +156,13 @@ class Request:
 
     @cached_property
     def written(self) -> str:
-        """The text without what tells its lines."""
+        """The source without line numbers."""
         spec = self.specialization
         return f"{''.join(spec.prelude)}{spec.own_text}\n{''.join(spec.postlude)}"
 
     @cached_property
     def includes(self) -> bool:
-        """Whether the text may include anything: without, nothing of what headers need is looked for."""
+        """True if the source may include anything; otherwise no headers are searched."""
         return b"include" in closure.spliced(self.written.encode()) or any(
             "include" in f"{name}{value}" for name, value in self.flags_given
         )
@@ -173,7 +173,7 @@ class Request:
 
     @cached_property
     def known_parts(self) -> Mapping[str, str]:
-        """Everything that can change the code but headers, by name, in the order in which it is explained."""
+        """All parts of the key but headers, by name, in the order of explanations."""
         spec = self.specialization
         text = "\0".join((self.text, *self.name_expressions))
         return {
@@ -193,12 +193,12 @@ class Request:
 
     @property
     def parts(self) -> Mapping[str, str]:
-        """Everything that can change the code, by name, in the order in which it is explained."""
+        """All parts of the key, by name, in the order of explanations."""
         return {**self.known_parts, "headers": "unknown" if self.closure is None else self.closure.digest}
 
     @cached_property
     def base(self) -> str:
-        """What closures are kept under: the digest of all that can change which headers are read."""
+        """Key of stored closures: the digest of everything that can change which headers are read."""
         return digest_of(self.known_parts)
 
     @property
@@ -209,28 +209,28 @@ class Request:
 
     @cached_property
     def text(self) -> str:
-        """What NVRTC is given: the specialization's text and, where types are asked for, a probe."""
+        """Source for NVRTC: the specialization's source and, if types are requested, a probe."""
         spec = self.specialization
         text = spec.text
         if self.includes and spec.source.folder is None and not (spec.prelude or spec.options.pch):
             text = f'#line 1 "{escaped(spec.source.name)}"\n{text}'
         if any(name.startswith(TYPES_PROBE) for name in self.name_expressions):
-            kind = "__tile_global__" if spec.is_tile else "__global__"
-            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> {kind} void {TYPES_PROBE}() {{}}\n'
+            keyword = "__tile_global__" if spec.is_tile else "__global__"
+            text += f'#line 1 "{GENERATED}"\ntemplate <typename T_> {keyword} void {TYPES_PROBE}() {{}}\n'
         return text
 
     @cached_property
     def name_expressions(self) -> tuple[str, ...]:
         spec = self.specialization
-        unknown = [name for name, is_asked in spec.asked if is_asked]
+        unknown = [name for name, is_asked in spec.requested if is_asked]
         return (
-            *(name for name, _ in spec.asked),
+            *(name for name, _ in spec.requested),
             *(f"&{symbol}" for symbol in spec.symbols),
             *map(type_of, (*unknown, *spec.typed)),
         )
 
     def compile(self) -> Compiled:
-        """Compile now, whatever the cache holds; `closure` and `unstorable` then say what was read.
+        """Compile now, without the cache; `closure` and `unstorable` are then known.
 
         Raises
         ------
@@ -282,25 +282,28 @@ class Request:
             left = tuple(name for name in names if "".join(name.split()) not in refused)
             # Its own is what this is compiled for: no other request would say why there is none.
             own = self.specialization.name_expression
-            if (own and own not in left) or len(self.specialization.asked) < 2 or len(left) in (0, len(names)):
+            if (own and own not in left) or len(self.specialization.requested) < 2 or len(left) in (0, len(names)):
                 raise
         return run(self, options, left)
 
     @property
     def program_name(self) -> str:
-        """What NVRTC takes for the source's path: it searches quoted headers in that folder first."""
+        """Path of the source for NVRTC, which searches quoted headers in that folder first."""
         name = self.specialization.source.name
         # A string has no folder, and the working directory is not one that it asked for.
         return f"{_NOWHERE}{name}" if self.includes and self.specialization.source.folder is None else name
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Fields of cuda.core's options for this specialization: what it makes the compiler's flags of."""
+        """Fields of cuda.core's options for this specialization; cuda.core translates them to the compiler's flags."""
         spec = self.specialization
-        given = spec.options
-        paths = [*([str(spec.source.folder)] if spec.source.folder else []), *map(os.path.abspath, given.include_paths)]
+        options = spec.options
+        paths = [
+            *([str(spec.source.folder)] if spec.source.folder else []),
+            *map(os.path.abspath, options.include_paths),
+        ]
         fields: dict[str, Any] = {}
-        defines = list(given.defines)
+        defines = list(options.defines)
         if self.includes:
             # libcu++ gives NVRTC type lists unrolled to 16 where nvcc gets 10; that costs 0.7 s in each compile that
             # includes CUB, and changes no code.
@@ -314,15 +317,15 @@ class Request:
         fields |= {
             "name": self.program_name,
             "arch": spec.arch.replace("sm_", "compute_") if spec.target in ("ptx", "tileir") else spec.arch,
-            "std": "c++20" if spec.has_tiles and given.std == CompileOptions.std else given.std,
+            "std": "c++20" if spec.has_tiles and options.std == CompileOptions.std else options.std,
             "include_path": paths,
             "define_macro": defines or None,
-            "use_fast_math": given.fast_math or None,
-            "lineinfo": given.lineinfo or None,
-            "debug": given.debug or None,
-            "max_register_count": given.max_registers,
-            "pch": given.pch or None,
-            "relocatable_device_code": given.relocatable or spec.target in ("object", "ltoir") or None,
+            "use_fast_math": options.fast_math or None,
+            "lineinfo": options.lineinfo or None,
+            "debug": options.debug or None,
+            "max_register_count": options.max_registers,
+            "pch": options.pch or None,
+            "relocatable_device_code": options.relocatable or spec.target in ("object", "ltoir") or None,
             "link_time_optimization": spec.target == "ltoir" or None,
         }
         has_lambda = any("cudakit_functor_" in text for text in spec.postlude)
@@ -330,16 +333,16 @@ class Request:
             # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions. To NVRTC
             # before 13.5 generic lambdas are without one, wherever they stand.
             fields["device_as_default_execution_space"] = True
-        if given.extra:
-            fields |= dict(given.extra)
+        if options.extra:
+            fields |= dict(options.extra)
             fields["include_path"] = [os.path.abspath(path) for path in _listed(fields["include_path"])]
             if "pre_include" in fields:
                 folders = fields["include_path"]
-                fields["pre_include"] = [_found(name, folders) for name in _listed(fields["pre_include"])]
+                fields["pre_include"] = [_header_path(name, folders) for name in _listed(fields["pre_include"])]
         return {name: value for name, value in fields.items() if value is not None}
 
     def program_options(self, changes: Mapping[str, Any]) -> ProgramOptions:
-        """cuda.core's options for this specialization, with `changes` to their fields."""
+        """Return cuda.core's options for this specialization, with `changes` to their fields."""
         from cuda.core import ProgramOptions
 
         try:
@@ -349,7 +352,7 @@ class Request:
 
 
 def _check_tiles(spec: Specialization) -> None:
-    """Raise for what tile kernels cannot be compiled to, of which the compiler says nothing."""
+    """Raise for targets and archs that tile kernels cannot be compiled for; the compiler does not report them."""
     if spec.target != "tileir":
         raise CompileError(f"{spec.title}: a tile kernel has no {spec.target}; there is target='cubin', or 'tileir'")
     if int(spec.arch.strip("sm_af")) < _LEAST_TILE_ARCH:
@@ -366,9 +369,9 @@ def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...
     program = Program(request.text, "c++", options)
     failure = ""
     try:
-        kind = "ltoir" if request.specialization.target == "ltoir" else "cubin"
+        output = "ltoir" if request.specialization.target == "ltoir" else "cubin"
         with _nvrtc.inside():
-            code = program.compile(kind, name_expressions=names, logs=log)
+            code = program.compile(output, name_expressions=names, logs=log)
     except Exception as error:
         # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
         if "NVRTC" not in str(error):
@@ -389,19 +392,19 @@ def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...
 def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...]) -> Compiled:
     spec = request.specialization
     target = spec.target
-    kind = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
+    output = {"object": "CUBIN", "tileir": "TileIR"}.get(target, target.upper())
     # cuda.core has no option for tile code.
     flags = [
         *options.as_bytes("nvrtc", "ptx" if target == "tileir" else target.replace("object", "cubin")),
         *([b"--enable-tile"] if spec.has_tiles else []),
     ]
-    program = library_path("nvrtc", "NVRTC, CUDA's compiler,"), request.text, request.program_name, flags, names, kind
+    program = library_path("nvrtc", "NVRTC, CUDA's compiler,"), request.text, request.program_name, flags, names, output
     if spec.has_tiles or _nvrtc.at_fork:
-        answer, told = _apart(program)
+        answer, printed = _apart(program)
     else:
         with _nvrtc.inside():
-            answer, told = worker.compiled(*program), ""
-    told = _PRINTED.sub(lambda found: f"{spec.source.named(found[1])}({found[2]}): error: {found[3]}", told)
+            answer, printed = worker.compiled(*program), ""
+    printed = _PRINTED.sub(lambda match: f"{spec.source.named(match[1])}({match[2]}): error: {match[3]}", printed)
     if answer.code is None:
         if "unrecognized option --enable-tile" in answer.log or answer.failure == worker.NO_TILE_IR:
             from cudakit.jit.compile import pins  # late: it reads packages' metadata
@@ -411,8 +414,8 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
                 f"{pins.tile_nvrtc_advice()}"
             )
         if answer.log:
-            raise _failure(request, f"{told}{answer.log}")
-        raise CompileError(f"NVRTC: {answer.failure}\n{told}".strip())
+            raise _failure(request, f"{printed}{answer.log}")
+        raise CompileError(f"NVRTC: {answer.failure}\n{printed}".strip())
     code = answer.code.rstrip(b"\0") if target == "ptx" else answer.code
     compiled = Compiled(code, answer.lowered, _cleaned(answer.log), target)
     if target == "tileir":
@@ -423,12 +426,12 @@ def _by_nvrtc(request: Request, options: ProgramOptions, names: tuple[str, ...])
 
 
 def library_path(name: str, shown: str) -> str:
-    """Path of the library of CUDA's that cuda.core loads by this name.
+    """Return the path of a CUDA library that cuda.core loads by this name.
 
     Raises
     ------
     CompileError
-        Where there is none.
+        If there is none.
     """
     from cuda import pathfinder
 
@@ -442,19 +445,19 @@ def library_path(name: str, shown: str) -> str:
 
 
 def _apart(program: tuple[Any, ...]) -> tuple[worker.Answer, str]:
-    """NVRTC's answer from a process of its own, and what it printed there.
+    """Run NVRTC in a process of its own; return its answer and the printed text.
 
-    In a child that was forked while another thread compiled, NVRTC's own lock stays locked. Of tile code it prints some
-    errors to the process's own output, and dies of others.
+    In a child that was forked while another thread compiled, NVRTC's own lock stays locked. For tile code, NVRTC prints
+    some errors to the process's output, and crashes on others.
     """
-    status, answer, told = worker.apart("compiled", *program)
+    status, answer, printed = worker.apart("compiled", *program)
     if status == 0:
-        return worker.Answer(*answer), told
-    return worker.Answer(None, {}, "", f"the compiler died of this text (status {status})"), told
+        return worker.Answer(*answer), printed
+    return worker.Answer(None, {}, "", f"the compiler died of this text (status {status})"), printed
 
 
 def _examined(request: Request, compiled: Compiled) -> Compiled:
-    """Tile IR with what it takes for granted; calls in it that tile code cannot make are errors.
+    """Return Tile IR with its promises; calls that tile code cannot make are errors.
 
     Raises
     ------
@@ -475,23 +478,23 @@ def _examined(request: Request, compiled: Compiled) -> Compiled:
 
 
 def _warn_of_hints(request: Request, log: str) -> None:
-    """Say which hints the compiler leaves out of account: without them a kernel is right, and may be slow."""
+    """Warn of hints that the compiler ignores: without them a kernel is correct, and may be slow."""
     if "tile optimization hint" not in log:
         return
     from cudakit.jit.compile.diagnostics import placed_log
 
     spec = request.specialization
-    for each in placed_log(spec.source, log, spec.unnumbered_lines):
-        if "tile optimization hint" in each.message:
-            warnings.warn(f"{each.file}:{each.line}: {each.message}", CompileWarning, stacklevel=2)
+    for diagnostic in placed_log(spec.source, log, spec.unnumbered_lines):
+        if "tile optimization hint" in diagnostic.message:
+            warnings.warn(f"{diagnostic.file}:{diagnostic.line}: {diagnostic.message}", CompileWarning, stacklevel=2)
 
 
 def _failure(request: Request, failure: str) -> CompileError:
     from cudakit.jit.compile.diagnostics import compile_error
 
     spec = request.specialization
-    kind = "cubin" if spec.target == "object" else spec.target
-    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", kind))
+    output = "cubin" if spec.target == "object" else spec.target
+    flags = tuple(flag.decode() for flag in request.program_options({}).as_bytes("nvrtc", output))
     failure = failure.replace(_NOWHERE, "")
     if "--gpu-architecture" in failure and not is_supported(spec.arch):
         message = unknown_arch(spec.name_expression or spec.source.name, spec.arch, supported_archs())
@@ -502,7 +505,7 @@ def _failure(request: Request, failure: str) -> CompileError:
 
 
 def _check_defined(request: Request, compiled: Compiled) -> None:
-    """Raise where there is no code: NVRTC has a name for a prototype too."""
+    """Raise if the kernel has no code: NVRTC has a lowered name for a prototype too."""
     spec = request.specialization
     # LTO IR is compressed.
     if spec.target != "ltoir" and compiled.lowered.get(spec.name_expression, "").encode() not in compiled.code:
@@ -515,7 +518,7 @@ def _check_defined(request: Request, compiled: Compiled) -> None:
 
 
 def is_supported(arch: str) -> bool:
-    """Whether NVRTC compiles for an arch."""
+    """Return whether NVRTC compiles for an arch."""
     return int(arch.strip("sm_af")) in _supported()
 
 
@@ -538,16 +541,16 @@ def _cleaned(log: str) -> str:
 
 
 def digest_of(parts: Mapping[str, str]) -> str:
-    """The key that a cache has for the parts of one."""
+    """Return the cache key of parts."""
     return hashlib.sha256("\0".join(f"{name}\0{value}" for name, value in parts.items()).encode()).hexdigest()
 
 
-def _listed(given: str | Iterable[str]) -> list[str]:
-    return [given] if isinstance(given, str) else list(given)
+def _listed(value: str | Iterable[str]) -> list[str]:
+    return [value] if isinstance(value, str) else list(value)
 
 
-def _found(name: str, folders: Iterable[str]) -> str:
-    """The path of a header named on the command line, which NVRTC would search in the working directory first."""
+def _header_path(name: str, folders: Iterable[str]) -> str:
+    """Return the path of a header named on the command line; NVRTC would search the working directory first."""
     paths = (os.path.join(folder, name) for folder in (*folders, os.getcwd()))
     return next((path for path in paths if os.path.isfile(path)), name)
 
@@ -564,12 +567,12 @@ def _nvrtc_version() -> tuple[int, int]:
 
 @cache
 def compiler_identity() -> str:
-    """Which NVRTC would compile: of a wheel its exact version, read without loading the library.
+    """Return the version of NVRTC; a wheel's exact version, read without loading the library.
 
     Raises
     ------
     CompileError
-        Where there is none.
+        If there is none.
     """
     wheels = headers.compiler_wheels()
     if wheels:

@@ -1,4 +1,4 @@
-"""What compiled code is known by on every machine, whatever compiler made it."""
+"""Keys of compiled code that are the same on every machine, whichever compiler made it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SEARCHED: Final = frozenset(("include_path", "pre_include"))
 
 
 def portable_key(specialization: Specialization, closure: Closure | None) -> str | None:
-    """What code is known by on every machine; None where it depends on files that only this machine has.
+    """Return the key of code on every machine; None if the code depends on files that only this machine has.
 
-    Text, names, options, arch, cudakit's own headers, and, of tile kernels, the host: not compiler and CUDA's headers,
-    which may be others where the code is used, or none.
+    The key covers source, names, options, arch, cudakit's own headers and, for tile kernels, the host. It does not
+    cover the compiler and CUDA's headers: the machine that uses the code may have others, or none.
     """
     if closure is None:
         return None
@@ -34,7 +34,7 @@ def portable_key(specialization: Specialization, closure: Closure | None) -> str
 
 
 def wanted_key(specialization: Specialization) -> str | None:
-    """The key under which imported code of a specialization would be; None where files of this machine have a say."""
+    """Return the key of a specialization's imported code; None if files of this machine can change the code."""
     source, options = specialization.source, specialization.options
     is_searched = not _SEARCHED.isdisjoint(name for name, _ in options.extra)
     if source.code is not None or options.link or options.include_paths or is_searched:
@@ -46,13 +46,13 @@ def wanted_key(specialization: Specialization) -> str | None:
 
 
 def _has_headers(text: bytes, folder: Path | None) -> bool:
-    """Whether a header in the source's folder may be included, directly or in the place of one of CUDA's."""
+    """Return whether a header in the source's folder may be included, directly or in place of one of CUDA's."""
     try:
-        names, asked = list(names_included(text)), any(names_asked_for(text))
+        names, has_include_tests = list(names_included(text)), any(names_asked_for(text))
     except Unsure:
         return True
-    if asked or folder is None or not names:
-        return asked
+    if has_include_tests or folder is None or not names:
+        return has_include_tests
     if folder != headers.templates_folder():
         # Headers of CUDA and of cudakit search the source's folder too.
         names += ["*", *_own_names()]
@@ -60,7 +60,7 @@ def _has_headers(text: bytes, folder: Path | None) -> bool:
 
 
 def written_digest(spec: Specialization) -> str:
-    """What code is known by on every machine, but for cudakit's own headers."""
+    """Return the digest of everything in the portable key but cudakit's own headers."""
     options = spec.options
     parts = (
         _FORMAT,
@@ -68,7 +68,7 @@ def written_digest(spec: Specialization) -> str:
         spec.arch,
         f"{platform.system()} {platform.machine()}" if spec.is_tile else "",
         repr(sorted((name, value) for name, value in vars(options).items() if name not in _LOCAL)),
-        repr((spec.name_expression, spec.asked, spec.symbols, spec.typed)),
+        repr((spec.name_expression, spec.requested, spec.symbols, spec.typed)),
         *spec.prelude,
         spec.own_text,
         *spec.postlude,
@@ -79,7 +79,7 @@ def written_digest(spec: Specialization) -> str:
 
 @cache
 def _own_names() -> frozenset[str]:
-    """What the first part of a name can be that finds one of cudakit's headers."""
+    """Return all possible first parts of names of cudakit's headers."""
     last = headers.fallback_folder()
     names = {path.name for folder in (*headers.own_folders(), last) for path in folder.iterdir()}
     return frozenset(names - {last.name})
@@ -87,10 +87,10 @@ def _own_names() -> frozenset[str]:
 
 @cache
 def _own_headers() -> str:
-    """Digest of cudakit's own headers."""
-    found = hashlib.sha256()
+    """Return the digest of cudakit's own headers."""
+    digest = hashlib.sha256()
     for folder in headers.own_folders():
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                found.update(f"{path.relative_to(folder)}\0".encode() + read(str(path)) + b"\0")
-    return found.hexdigest()
+                digest.update(f"{path.relative_to(folder)}\0".encode() + read(str(path)) + b"\0")
+    return digest.hexdigest()

@@ -1,6 +1,6 @@
-"""Tile IR bytecode of versions 13.1 to 13.5, read into the records of `tile_ir`.
+"""Read Tile IR bytecode of versions 13.1 to 13.5 into the records of `tile_ir`.
 
-Its table has how each operation lies in bytecode: opcode, name and, in order, its parts; as of CUDA 13.5.
+The table has each operation's encoding, as of CUDA 13.5: opcode, name and, in order, its parts.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ PADDINGS: Final = ("zero", "neg_zero", "nan", "pos_inf", "neg_inf")
 
 
 class Part(NamedTuple):
-    """One part of an operation.
+    """A part of an operation.
 
     Attributes
     ----------
-    kind : str
+    category : str
         ``type``, ``types``, ``flags``, ``operand``, ``operands``, ``enum``, ``number``, ``byte``, ``text``,
         ``constant``, ``bytes``, ``numbers``, ``tagged``, ``several``, ``hints`` or ``regions``.
     name : str
-        Of the attribute; of flags, the names of their bits, with commas.
+        Name of the attribute; for flags, the names of the bits, with commas.
     bit : int or None
-        The flag without which it is not there.
+        Flag that says whether the part is present.
     since : tuple of int
-        The version of the bytecode that has it first.
+        First version of the bytecode with this part.
     enumeration : str
-        Which of `ENUMERATIONS` an ``enum`` is of.
+        Name in `ENUMERATIONS` for an ``enum``.
     """
 
-    kind: str
+    category: str
     name: str
     bit: int | None
     since: tuple[int, int]
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 class Form(NamedTuple):
-    """An operation's name, the version that has it first, and its parts."""
+    """An operation's name, the first version that has it, and its parts."""
 
     name: str
     since: tuple[int, int]
@@ -175,7 +175,7 @@ _TEXT: Final = """
 124 multimem_reduce_view_tko@5 R f[token] e:memory e:scope e:reduction l:inbounds o o O o:token?0
 125 multimem_store_view_tko@5 R f[scope,token] e:memory e:scope?0 l:inbounds o o O o:token?1
 """
-_KINDS: Final = {
+_CATEGORIES: Final = {
     "r": "type", "R": "types", "o": "operand", "O": "operands", "e": "enum", "n": "number", "b": "byte", "s": "text",
     "c": "constant", "l": "bytes", "L": "numbers", "t": "tagged", "T": "several", "h": "hints", "G": "regions",
 }  # fmt: skip
@@ -189,7 +189,7 @@ def _part(text: str) -> Part:
         return Part("flags", text[2:-1], None, version)
     letter, _, name = text.partition(":")
     name, _, other = name.partition("=")
-    return Part(_KINDS[letter], name, int(bit) if bit else None, version, other or name)
+    return Part(_CATEGORIES[letter], name, int(bit) if bit else None, version, other or name)
 
 
 #: Forms by opcode.
@@ -215,12 +215,12 @@ _POINTER, _TILE, _TENSOR_VIEW, _PARTITION, _FUNCTION, _TOKEN, _GATHER, _STRIDED 
 
 
 def read(code: bytes) -> tile_ir.TileModule:
-    """The module in Tile IR bytecode.
+    """Read the module in Tile IR bytecode.
 
     Raises
     ------
     CompileError
-        For what is none, is damaged, or is of a version that is not known.
+        For other data, damaged bytecode, or an unknown version.
     """
     if code[:8] != _MAGIC or len(code) < 12:
         raise CompileError("this is no Tile IR bytecode")
@@ -240,7 +240,7 @@ def read(code: bytes) -> tile_ir.TileModule:
 
 
 class _Bytes:
-    """Numbers from bytes, one after the other."""
+    """A reader of numbers from bytes."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
@@ -250,24 +250,24 @@ class _Bytes:
         return self.data[self.at - 1]
 
     def number(self) -> int:
-        found = shift = 0
+        result = shift = 0
         while True:
             byte = self.byte()
-            found |= (byte & 127) << shift
+            result |= (byte & 127) << shift
             shift += 7
             if byte < 128:
-                return found
+                return result
 
     def signed(self) -> int:
-        found = self.number()
-        return ~(found >> 1) if found & 1 else found >> 1
+        number = self.number()
+        return ~(number >> 1) if number & 1 else number >> 1
 
     def take(self, count: int) -> bytes:
-        found = self.data[self.at : self.at + count]
-        if len(found) != count:
+        data = self.data[self.at : self.at + count]
+        if len(data) != count:
             raise IndexError("it ends too early")
         self.at += count
-        return found
+        return data
 
     def integers(self, width: int) -> tuple[int, ...]:
         count = self.number()
@@ -282,12 +282,12 @@ class _Bytes:
 
 
 def _table(data: bytes, width: int) -> list[bytes]:
-    """Pieces of a section that begins with their number and offsets of `width` bytes."""
+    """Return the pieces of a section that begins with their number and their offsets of `width` bytes."""
     return _pieces(_Bytes(data), width) if data else []
 
 
 def _pieces(at: _Bytes, width: int) -> list[bytes]:
-    """All that is left, in pieces, after their number and offsets."""
+    """Return the rest of the data in pieces, after their number and offsets."""
     starts = _offsets(at, width)
     rest = at.data[at.at :]
     return [rest[start:end] for start, end in zip(starts, [*starts[1:], len(rest)], strict=False)]
@@ -299,25 +299,25 @@ def _offsets(at: _Bytes, width: int) -> list[int]:
     return [int.from_bytes(at.take(width), "little") for _ in range(count)]
 
 
-def _tile_shape(given: tuple[int, ...]) -> tuple[int, ...]:
-    if any(extent < 1 or extent & extent - 1 for extent in given) or math.prod(given) > _MOST_ELEMENTS:
-        raise ValueError(f"a tile of shape {given}")
-    return given
+def _tile_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    if any(extent < 1 or extent & extent - 1 for extent in shape) or math.prod(shape) > _MOST_ELEMENTS:
+        raise ValueError(f"a tile of shape {shape}")
+    return shape
 
 
 class _Module:
-    """The sections of bytecode, and what is found in them."""
+    """The sections of bytecode, and their contents."""
 
     def __init__(self, code: bytes, version: tuple[int, int]) -> None:
         self.version = version
         self.sections: dict[int, bytes] = {}
         at = _Bytes(code, 12)
-        while kind := at.byte() & 255:
+        while header := at.byte() & 255:
             size = at.number()
-            if kind & 128:
+            if header & 128:
                 at.align(at.number())
-            self.sections[kind & 127] = at.take(size)
-        self.strings = [each.decode(errors="replace") for each in _table(self.sections.get(_STRINGS, b""), 4)]
+            self.sections[header & 127] = at.take(size)
+        self.strings = [text.decode(errors="replace") for text in _table(self.sections.get(_STRINGS, b""), 4)]
         self.constants = _table(self.sections.get(_CONSTANTS, b""), 8)
         self._types = _table(self.sections.get(_TYPES, b""), 4)
         self.type = functools.cache(self._type)
@@ -325,19 +325,19 @@ class _Module:
         self._read_places()
 
     def module(self) -> tile_ir.TileModule:
-        made = tile_ir.TileModule(self.version)
+        result = tile_ir.TileModule(self.version)
         if section := self.sections.get(_FUNCTIONS):
             at = _Bytes(section)
             for _ in range(at.number()):
                 function = self._function(at)
-                made.functions[function.name] = function
+                result.functions[function.name] = function
         if section := self.sections.get(_GLOBALS):
             at = _Bytes(section)
             for _ in range(at.number()):
                 name, cpp, value, alignment = self.strings[at.number()], at.number(), at.number(), at.number()
                 _, constant = (at.number(), at.number()) if self.version >= (13, 3) else (0, 0)
-                made.globals[name] = tile_ir.Global(self.type(cpp), self.constant(value), alignment, bool(constant))
-        return made
+                result.globals[name] = tile_ir.Global(self.type(cpp), self.constant(value), alignment, bool(constant))
+        return result
 
     def constant(self, number: int) -> bytes:
         at = _Bytes(self.constants[number])
@@ -364,7 +364,7 @@ class _Module:
         return tuple(self.type(at.number()) for _ in range(at.number()))
 
     def _element(self, number: int) -> tuple[str, bool]:
-        """An element's type, and whether it is a pointer to that."""
+        """Return an element's type, and whether it is a pointer to that type."""
         at, tag = self._tagged_type(number)
         if tag != _POINTER:
             return _ELEMENTS[tag], False
@@ -372,7 +372,7 @@ class _Module:
         return self._element(at.number())[0], True
 
     def _flags(self, at: _Bytes, since: tuple[int, int]) -> int:
-        """Which of a type's parts are there that need not be, from a version on."""
+        """Return the flags of a type's optional parts, which exist since a version."""
         return at.number() if self.version >= since else 0
 
     def _tagged_type(self, number: int) -> tuple[_Bytes, int]:
@@ -392,7 +392,7 @@ class _Module:
         if tag == _TENSOR_VIEW:
             self._flags(at, (13, 4))
             element = self._element(at.number())[0]
-            shape, strides = (tuple(None if each < 0 else each for each in at.integers(8)) for _ in range(2))
+            shape, strides = (tuple(None if extent < 0 else extent for extent in at.integers(8)) for _ in range(2))
             return tile_ir.TensorView(shape, strides, element)
         if tag in (_PARTITION, _STRIDED, _GATHER):
             flags = self._flags(at, (13, 3))
@@ -454,7 +454,7 @@ class _Module:
         self._places = _pieces(at, 4)
 
     def _places_of(self, function: int) -> Iterator[tile_ir.Place | None]:
-        """Those of a function's operations, in their order; 0 stands for what has none."""
+        """Yield the places of a function's operations, in order; number 0 means no place."""
         if function == 0 or not self._place_starts:
             while True:
                 yield None
@@ -480,10 +480,10 @@ class _Module:
                 while inner is not None:
                     chain.append(inner)
                     inner = inner.caller
-                found = caller
-                for each in reversed(chain):
-                    found = each._replace(caller=found)
-                return found
+                result = caller
+                for inner_place in reversed(chain):
+                    result = inner_place._replace(caller=result)
+                return result
         return None
 
 
@@ -510,16 +510,16 @@ class _Body:
         self._next = self.most = parameters
 
     def operations(self) -> list[tile_ir.Operation]:
-        found = []
+        result = []
         while self._at.at < len(self._at.data):
-            found.append(self._operation())
-        return found
+            result.append(self._operation())
+        return result
 
     def _numbers(self, count: int) -> tuple[int, ...]:
-        made = tuple(range(self._next, self._next + count))
+        numbers = tuple(range(self._next, self._next + count))
         self._next += count
         self.most = max(self.most, self._next)
-        return made
+        return numbers
 
     def _operation(self) -> tile_ir.Operation:
         module, at = self._module, self._at
@@ -532,7 +532,7 @@ class _Body:
         place = next(self._places)
         types: list[tile_ir.Type] = []
         operands: list[int] = []
-        known = self._next
+        first_new = self._next
         optional: dict[str, int] = {}
         attributes: dict[str, Any] = {}
         regions: list[tile_ir.Region] = []
@@ -540,7 +540,7 @@ class _Body:
         for part in parts:
             if part.since > module.version or (part.bit is not None and not flags >> part.bit & 1):
                 continue
-            match part.kind:
+            match part.category:
                 case "type":
                     types.append(module.type(at.number()))
                 case "types":
@@ -559,7 +559,7 @@ class _Body:
                     regions = [self._region() for _ in range(at.number())]
                 case other:
                     attributes[part.name] = _ATTRIBUTES[other](module, at, part)
-        if any(number >= known for number in (*operands, *optional.values())):
+        if any(number >= first_new for number in (*operands, *optional.values())):
             raise ValueError("an operand that is no value yet")
         results = self._numbers(len(types))
         return tile_ir.Operation(
@@ -572,9 +572,9 @@ class _Body:
             return tile_ir.Region((), (), [])
         if blocks != 1:
             raise ValueError("a region of several blocks")
-        kept = self._next
+        outer_next = self._next
         types = tuple(self._module.type(at.number()) for _ in range(at.number()))
         arguments = self._numbers(len(types))
         operations = [self._operation() for _ in range(at.number())]
-        self._next = kept
+        self._next = outer_next
         return tile_ir.Region(arguments, types, operations)

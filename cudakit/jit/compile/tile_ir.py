@@ -1,21 +1,21 @@
-"""CUDA Tile IR, as NVRTC makes it of tile kernels: types, operations, promises and places, as records.
+"""Records of CUDA Tile IR, which NVRTC makes of tile kernels: types, operations, promises and source places.
 
-It says of a kernel what the compiler does not: promises about its arguments, and calls that would trap.
+Tile IR contains what the compiler does not report: promises about a kernel's arguments, and calls that would trap.
 
-A ``__tile_global__`` kernel takes the same stages as any kernel:
+A ``__tile_global__`` kernel goes through the same stages as any kernel:
 
-- `Signature.is_tile` marks it, and `Specialization.is_tile` keeps it apart from the thread kernels of its source.
+- `Signature.is_tile` marks it, and `Specialization.is_tile` separates it from the thread kernels of its source.
 - `cudakit.jit.compile.worker` compiles it to Tile IR, in a process of its own: NVRTC prints some errors of tile code
   past its log.
-- `cudakit.jit.compile.tile_bytecode` reads the bytecode. `promises` finds in it what the code assumes of its
-  arguments. ``stages.promised`` gives each `Promise` to a `BoundParameter`, and ``bind.bind`` checks it at the call.
-- For a GPU `cudakit.jit.compile.assemble` has ``tileiras`` make machine code, under a key of its own. Where no
-  assembler is installed, ``load.loadable`` gives the Tile IR to a driver that is new enough.
-- On the emulator `cudakit.emulator.ready` prepares kernels of both sorts, and `cudakit.emulator.tile.machine` runs
-  Tile IR, each operation over a whole tile.
+- `cudakit.jit.compile.tile_bytecode` reads the bytecode. `promises` finds the code's assumptions about its arguments.
+  ``stages.promised`` gives each `Promise` to a `BoundParameter`, and ``bind.bind`` checks it at the call.
+- For a GPU, `cudakit.jit.compile.assemble` has ``tileiras`` make machine code, under a key of its own. If no assembler
+  is installed, ``load.loadable`` passes the Tile IR to a driver that is new enough.
+- On the emulator `cudakit.emulator.ready` prepares thread kernels and tile kernels, and
+  `cudakit.emulator.tile.machine` runs Tile IR, each operation over a whole tile.
 - A grid counts tiles (``config.tiled``), and there is no block.
 
-`cudakit.types.tensors` says how whole arrays (``cudakit::tensor``) are passed.
+`cudakit.types.tensors` says how tensors (``cudakit::tensor``) are passed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from cudakit.jit.compile.compiled import Promise
 
 
 class Tile(NamedTuple):
-    """A tile: its shape, and the type of its elements, or of what these point to."""
+    """A tile: its shape, and the type of its elements, or of their targets if they are pointers."""
 
     shape: tuple[int, ...]
     element: str
@@ -45,20 +45,22 @@ class TensorView(NamedTuple):
 
 
 class View(NamedTuple):
-    """How an array is taken as tiles.
+    """The division of an array into tiles.
 
     Attributes
     ----------
     tile : tuple of int
+        Shape of a tile.
     tensor : TensorView
+        The array.
     steps : tuple of int
         Elements from one tile to the next, in each dimension of the tile.
     dimensions : tuple of int
-        Which dimension of the array each of the tile's is.
+        The array's dimension for each of the tile's.
     padding : str or None
-        One of `PADDINGS`, where the tile may reach over the end.
+        One of `PADDINGS`, if the tile may extend past the end.
     sparse : int or None
-        The dimension of which the indices are a tile.
+        Dimension whose indices are a tile.
     """
 
     tile: tuple[int, ...]
@@ -70,14 +72,14 @@ class View(NamedTuple):
 
 
 class Token(NamedTuple):
-    """What orders accesses to memory."""
+    """A token that orders memory accesses."""
 
 
 Type: TypeAlias = Tile | TensorView | View | Token
 
 
 class Place(NamedTuple):
-    """A position in a source; `caller` is where the function that it is in was called from."""
+    """A position in a source; `caller` is the position of the call, if the function is inlined."""
 
     file: str
     line: int
@@ -86,7 +88,7 @@ class Place(NamedTuple):
 
 
 class DivisibleBy(NamedTuple):
-    """A promise: each value is a multiple; with `every`, only each so-manieth along the dimension `along`."""
+    """A promise: each value is a multiple of `divisor`; with `every`, only each `every`-th along dimension `along`."""
 
     divisor: int
     every: int | None = None
@@ -94,14 +96,14 @@ class DivisibleBy(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """A promise: values are not under `low` and not over `high`."""
+    """A promise: no value is below `low` or above `high`."""
 
     low: int | None
     high: int | None
 
 
 class SameElements(NamedTuple):
-    """A promise: within groups of that many elements, in each dimension, all are the same."""
+    """A promise: all elements of a group are equal; `groups` is the size of a group in each dimension."""
 
     groups: tuple[int, ...]
 
@@ -117,14 +119,14 @@ class Region:
 
 @dataclass(slots=True)
 class Operation:
-    """An operation; values are numbers, and inner regions use numbers again that they have left.
+    """An operation. Values are numbers; regions reuse the numbers of regions that have ended.
 
     Attributes
     ----------
     attributes : dict
-        By the names of the table in `tile_bytecode`; flags are among them, as bools.
+        Attributes by the names of the table in `tile_bytecode`; flags are bools.
     optional : dict
-        Operands that need not be there, by name.
+        Optional operands, by name.
     """
 
     name: str
@@ -137,7 +139,7 @@ class Operation:
     place: Place | None
 
     def walk(self) -> Iterator[Operation]:
-        """It and all operations inside it."""
+        """Yield this operation and all operations inside it."""
         yield self
         for region in self.regions:
             for inner in region.operations:
@@ -146,7 +148,7 @@ class Operation:
 
 @dataclass(slots=True)
 class Function:
-    """A tile kernel: `values` is how many numbers of values it uses at a time."""
+    """A tile kernel; `values` is the number of values that it needs at a time."""
 
     name: str
     parameters: tuple[Type, ...]
@@ -155,13 +157,13 @@ class Function:
     values: int
 
     def walk(self) -> Iterator[Operation]:
-        """All operations."""
+        """Yield all operations."""
         for operation in self.operations:
             yield from operation.walk()
 
 
 class Global(NamedTuple):
-    """A variable of a module: its type, the bytes of its first value, and its alignment."""
+    """A variable of a module: its type, the bytes of its initial value, and its alignment."""
 
     type: Type
     data: bytes
@@ -171,7 +173,7 @@ class Global(NamedTuple):
 
 @dataclass(slots=True)
 class TileModule:
-    """What a piece of bytecode holds."""
+    """The contents of a piece of bytecode."""
 
     version: tuple[int, int]
     functions: dict[str, Function] = field(default_factory=dict)
@@ -184,34 +186,35 @@ _HEADERS = ("cuda_tile.h", "/cuda/std/")
 
 
 def promises(module: TileModule) -> tuple[Promise, ...]:
-    """What the kernels take for granted of their arguments, before anything is decided."""
-    return tuple(promise for function in module.functions.values() for promise in _of(function))
+    """Return the kernels' assumptions about their arguments, before the first branch."""
+    return tuple(promise for function in module.functions.values() for promise in _promises_of(function))
 
 
-def _of(function: Function) -> Iterator[Promise]:
+def _promises_of(function: Function) -> Iterator[Promise]:
     origin = {number: number for number in range(len(function.parameters))}
-    found: dict[int, Promise] = {}
+    promises: dict[int, Promise] = {}
     for operation in function.operations:
         if operation.regions:
             break  # what is promised behind a decision need not hold for every call
         if operation.name != "assume" or (position := origin.get(operation.operands[0])) is None:
             continue
         origin[operation.results[0]] = position
-        is_pointer = isinstance(given := function.parameters[position], Tile) and given.is_pointer
-        known = found.get(position, Promise(function.name, position))
+        is_pointer = isinstance(parameter := function.parameters[position], Tile) and parameter.is_pointer
+        promise = promises.get(position, Promise(function.name, position))
         match operation.attributes["predicate"]:
             case DivisibleBy(divisor, None, None):
-                found[position] = known._replace(divisor=math.lcm(known.divisor, divisor))
+                promises[position] = promise._replace(divisor=math.lcm(promise.divisor, divisor))
             case Bounded(low, high) if not is_pointer:
                 lows, highs = (
-                    [each for each in pair if each is not None] for pair in ((known.low, low), (known.high, high))
+                    [bound for bound in pair if bound is not None]
+                    for pair in ((promise.low, low), (promise.high, high))
                 )
-                found[position] = known._replace(low=max(lows, default=None), high=min(highs, default=None))
-    yield from (promise for promise in found.values() if promise[2:] != (1, None, None))
+                promises[position] = promise._replace(low=max(lows, default=None), high=min(highs, default=None))
+    yield from (promise for promise in promises.values() if promise[2:] != (1, None, None))
 
 
 def traps(module: TileModule) -> Iterator[tuple[Operation, Place | None]]:
-    """Calls of functions that tile code cannot call: they compile, and end the kernel when it comes to them."""
+    """Yield calls of functions that tile code cannot call: they compile, and end the kernel when they are reached."""
     for function in module.functions.values():
         for operation in function.walk():
             if operation.name == "assert" and operation.attributes["message"].startswith(_TRAP):
@@ -219,8 +222,8 @@ def traps(module: TileModule) -> Iterator[tuple[Operation, Place | None]]:
 
 
 def source_place(place: Place | None) -> Place | None:
-    """The user's own line: the innermost call that is not in the compiler's headers."""
-    found = place
+    """Return the user's own line: the innermost call outside of the compiler's headers."""
+    outermost = place
     while place is not None and any(header in place.file for header in _HEADERS):
         place = place.caller
-    return place or found
+    return place or outermost

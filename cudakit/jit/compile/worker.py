@@ -1,6 +1,6 @@
-"""NVRTC and nvJitLink themselves: here or, as a script, in a process of its own; and how such processes are started.
+"""Run NVRTC and nvJitLink, in this process or, as a script, in a process of its own; start such processes.
 
-It imports nothing of the package, so that a process starts quickly.
+This module imports nothing of the package, so that a process starts quickly.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ NO_TILE_IR = "this NVRTC makes no Tile IR"
 
 
 class Answer(NamedTuple):
-    """What NVRTC made: no code where it failed.
+    """The result of NVRTC; `code` is None if it failed.
 
     Attributes
     ----------
     code : bytes or None
+        Compiled code.
     lowered : dict of str to str
+        Lowered name of each name expression.
     log : str
-        Its own log.
+        NVRTC's log.
     failure : str
-        What it says of a failure that has no log.
+        Message of a failure without a log.
     """
 
     code: bytes | None
@@ -37,12 +39,12 @@ class Answer(NamedTuple):
 
 
 def compiled(
-    library: str, text: str, name: str, flags: Sequence[bytes], expressions: Sequence[str], kind: str
+    library: str, text: str, name: str, flags: Sequence[bytes], expressions: Sequence[str], output: str
 ) -> Answer:
-    """Compile `text`, called `name`, to a kind of code as NVRTC's functions name it: ``PTX``, ``CUBIN``, ``TileIR``.
+    """Compile `text`, called `name`, to an output of NVRTC: ``PTX``, ``CUBIN``, ``TileIR``.
 
-    `library` is the path of NVRTC. It is called by ctypes: a process that compiles a tile kernel needs 0.08 s of
-    processor time in place of the 0.19 s that it needs with an import of cuda.bindings (NVRTC 13.5, 2026-11-26).
+    `library` is the path of NVRTC, which is called by ctypes. A process that compiles a tile kernel then needs 0.08 s
+    of processor time. With an import of cuda.bindings it would need 0.19 s (NVRTC 13.5, 2026-11-26).
     """
     nvrtc = ctypes.CDLL(library)
 
@@ -62,7 +64,7 @@ def compiled(
         check(nvrtc.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(pointer)))
         return (pointer.value or b"").decode()
 
-    if not hasattr(nvrtc, f"nvrtcGet{kind}Size"):
+    if not hasattr(nvrtc, f"nvrtcGet{output}Size"):
         return Answer(None, {}, "", NO_TILE_IR)
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
     program, log = ctypes.c_void_p(), ""
@@ -75,7 +77,7 @@ def compiled(
             log = result("ProgramLog").decode(errors="replace").strip("\0")
             if status != 0:
                 return Answer(None, {}, log)
-            return Answer(result(kind), {expression: lowered(expression) for expression in expressions}, log)
+            return Answer(result(output), {expression: lowered(expression) for expression in expressions}, log)
         finally:
             nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
     except RuntimeError as error:
@@ -83,14 +85,14 @@ def compiled(
 
 
 def link(flags: list[str], inputs: list[tuple[str, str, bytes]]) -> tuple[bytes | None, str]:
-    """Code and log; by nvJitLink itself: cuda.core's Linker would fall back on the driver, which may not be there."""
+    """Link by nvJitLink: cuda.core's Linker may need a driver. Return the code, or None, and the log."""
     from cuda.bindings import nvjitlink
 
     linker = nvjitlink.create(len(flags), flags)
     code = None
     try:
-        for kind, name, data in inputs:
-            nvjitlink.add_data(linker, getattr(nvjitlink.InputType, kind.upper()), data, len(data), name)
+        for code_format, name, data in inputs:
+            nvjitlink.add_data(linker, getattr(nvjitlink.InputType, code_format.upper()), data, len(data), name)
         nvjitlink.complete(linker)
         code = bytearray(nvjitlink.get_linked_cubin_size(linker))
         nvjitlink.get_linked_cubin(linker, code)
@@ -110,19 +112,19 @@ def link(flags: list[str], inputs: list[tuple[str, str, bytes]]) -> tuple[bytes 
 
 
 def command(script: str) -> list[str]:
-    """What runs a script of the package; neither the working directory nor the script's folder come before the path."""
+    """Return the command of a script; the working directory and the script's folder are not on its path."""
     return [sys.executable, "-P", script]
 
 
 def environment() -> dict[str, str]:
-    """The parent's environment, with its import path, so that an uninstalled checkout works too.
+    """Return this process's environment with its import path, so that an uninstalled checkout works too.
 
-    The working directory, in which anything may lie, is not on it, unless cudakit itself came from there.
+    The working directory, which may hold anything, is not on the path, unless cudakit itself came from there.
     """
-    known = [entry for entry in sys.path if os.path.isabs(entry)]
-    if _ROOT not in known:
-        known.insert(0, _ROOT)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(known)}
+    folders = [entry for entry in sys.path if os.path.isabs(entry)]
+    if _ROOT not in folders:
+        folders.insert(0, _ROOT)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
 
 
 def apart(function: str, *arguments: Any) -> tuple[int, tuple[Any, ...], str]:
@@ -131,23 +133,23 @@ def apart(function: str, *arguments: Any) -> tuple[int, tuple[Any, ...], str]:
     Returns
     -------
     int, tuple, str
-        The process's status, the function's result, empty where the status is not 0, and what was printed.
+        Exit status, the function's result (empty if the status is not 0), and the printed text.
     """
     import subprocess  # most programs compile and link nothing so
 
-    done = subprocess.run(
+    process = subprocess.run(
         command(__file__),
         input=pickle.dumps((function, arguments)),
         capture_output=True,
         env=environment(),
         check=False,
     )
-    result = pickle.loads(done.stdout) if done.returncode == 0 else ()
-    return done.returncode, result, done.stderr.decode(errors="replace")
+    result = pickle.loads(process.stdout) if process.returncode == 0 else ()
+    return process.returncode, result, process.stderr.decode(errors="replace")
 
 
 def answer_channel() -> BinaryIO:
-    """Standard output, for a process's answers alone: what a library prints goes to standard error."""
+    """Reserve standard output for a process's answers; text that a library prints goes to standard error."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers

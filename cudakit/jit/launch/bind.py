@@ -193,7 +193,7 @@ def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: in
         Naming kernel, parameter, expected and got.
     """
     where = f"{callee.kernel}: parameter {parameter.name} ({parameter.cpp})"
-    match parameter.kind:
+    match parameter.category:
         case "pointer":
             return _pointer(parameter, argument, callee, where)
         case "scalar":
@@ -230,7 +230,7 @@ def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, 
     if parameter.dtype is not None and evidence.dtype is not None and not _same_elements(parameter, evidence.dtype):
         expected = (
             f"{parameter.dtype}"
-            if parameter.count == 1 or parameter.kind in ("strided", "tensor")
+            if parameter.count == 1 or parameter.category in ("strided", "tensor")
             else f"{parameter.count} × {parameter.dtype}"
         )
         raise ArgumentError(
@@ -249,7 +249,7 @@ def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, 
 def _same_elements(parameter: BoundParameter, dtype: np.dtype) -> bool:
     if parameter.dtype == dtype:
         return True
-    if parameter.kind == "pointer" and parameter.count > 1 and parameter.dtype is not None:
+    if parameter.category == "pointer" and parameter.count > 1 and parameter.dtype is not None:
         if dtype.names is not None:
             return dtype == np.dtype([(name, parameter.dtype) for name in "xyzw"[: parameter.count]])
         if parameter.count == 2 and dtype.kind == "c":

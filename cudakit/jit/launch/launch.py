@@ -40,9 +40,9 @@ def accesses(parameters: Sequence[BoundParameter], arguments: Sequence[Any]) -> 
     """The arguments that a kernel reads, and those that it may write: a ``T*`` is both, a ``const T*`` read."""
     reads, writes = [], []
     for parameter, argument in zip(parameters, arguments, strict=True):
-        if argument is None or parameter.kind in ("vector", "struct", "functor"):
+        if argument is None or parameter.category in ("vector", "struct", "functor"):
             continue
-        if parameter.kind == "scalar":
+        if parameter.category == "scalar":
             if texture_handle(argument) is not None:
                 reads.append(argument)
                 if type(argument).__name__ == "SurfaceObject":
@@ -258,9 +258,9 @@ class CallShape(_Remembering):
         """Position and family of each argument that is memory, and whether the kernel may write to it."""
         kinds, found = ("cupy", "torch", "memory", "buffer"), []
         for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
-            if family in kinds or (family == "object" and parameter.kind != "tensor_map"):
+            if family in kinds or (family == "object" and parameter.category != "tensor_map"):
                 # Of the objects, raw addresses are memory, and textures of it.
-                found.append((position, family, parameter.kind != "scalar" and not parameter.const))
+                found.append((position, family, parameter.category != "scalar" and not parameter.const))
         return tuple(found)
 
     @cached_property

@@ -300,7 +300,7 @@ def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> It
 
 def parameter_size(parameter: BoundParameter) -> int | None:
     """Bytes of a parameter, or None where only the compiler knows."""
-    match parameter.kind:
+    match parameter.category:
         case "pointer":
             return 8
         case "scalar" | "struct" if parameter.dtype is not None:

@@ -118,7 +118,7 @@ class Signature:
 
     @property
     def is_template(self) -> bool:
-        """Whether the kernel has template parameters."""
+        """True if the kernel has template parameters."""
         return bool(self.template_parameters)
 
     @property
@@ -197,7 +197,7 @@ class Declarations:
 
     @property
     def has_tiles(self) -> bool:
-        """Whether any of the kernels is a tile kernel."""
+        """True if any of the kernels is a tile kernel."""
         return any(kernel.is_tile for kernel in self.kernels)
 
     def to_json(self) -> str:

@@ -110,7 +110,7 @@ class Conditions:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the text at this point is surely not compiled."""
+        """True if the text at this point is surely not compiled."""
         return any(conditional.verdict is False for conditional in self._open)
 
     def verdict(self, word: str, rest: str) -> bool | None:
@@ -234,7 +234,7 @@ class Branching:
 
     @property
     def is_guard(self) -> bool:
-        """Whether this is an include guard, which the guarded text can ignore."""
+        """True if this is an include guard, which the guarded text can ignore."""
         return self.guard is not None and len(self.guard[2].split()) == 1
 
 

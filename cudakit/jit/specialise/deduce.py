@@ -1,4 +1,4 @@
-"""Template arguments: given by the user in brackets, or deduced as in C++ from what is known of the arguments."""
+"""Template arguments: bound by the user in brackets, or deduced from the arguments as in C++."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cudakit.types.cpp import (
 
 Deduced: TypeAlias = str | tuple[str, ...]
 COMPLEX_TEMPLATES = ("cuda::std::complex", "thrust::complex", "std::complex")
-#: dtype of what a Python scalar becomes where nothing else decides, as C++ literals have it.
+#: Dtype of a Python scalar if no other argument decides, as for C++ literals.
 _WEAK: dict[type, np.dtype] = {
     bool: np.dtype("?"),
     int: np.dtype("i4"),
@@ -47,36 +47,37 @@ def deduce(
     evidence: Sequence[Evidence],
     spell: SpellDtype,
 ) -> dict[str, Deduced]:
-    """Template arguments of `signature`, by name: those given, those deduced, and needed defaults.
+    """Return the template arguments of `signature` by name: explicit, deduced, and needed defaults.
 
     Parameters
     ----------
     signature : Signature
+        Signature of the kernel.
     explicit : mapping
-        Arguments given by the user: C++ text by template parameter name.
+        The user's template arguments: C++ source by parameter name.
     evidence : sequence of Evidence
-        One for each argument, in order; empty where none is known.
+        Type information of each argument, in order; empty if there is none.
     spell : callable
-        ``spell(dtype, where)`` → the C++ type a dtype becomes.
+        ``spell(dtype, where)`` returns the C++ type of a dtype.
 
     Raises
     ------
     TemplateError
-        If two arguments disagree (both are named), or a template argument is missing.
+        If two arguments disagree (the message names both), or a template argument is missing.
     """
     state = _Deduction(signature, dict(explicit), spell)
     # Python's numbers come last. The types of a pack are in the order of its arguments, and none depends on another's.
     pairs = sorted(pair_up(signature, evidence), key=lambda pair: pair[1].category == "weak" and not pair[0].pack)
-    for parameter, known in pairs:
-        if known.category == "weak":
-            state.unify_weak(parameter, known)
+    for parameter, item in pairs:
+        if item.category == "weak":
+            state.unify_weak(parameter, item)
         else:
-            state.unify(parameter.type, known, parameter)
+            state.unify(parameter.type, item, parameter)
     return state.finish()
 
 
 def pair_up(signature: Signature, evidence: Sequence[Evidence]) -> list[tuple[Parameter, Evidence]]:
-    """Each argument with its parameter; a pack at the end takes all that is left."""
+    """Pair each argument with its parameter; a pack at the end takes all remaining arguments."""
     parameters = list(signature.parameters or ())
     if parameters and parameters[-1].pack and len(evidence) >= len(parameters) - 1:
         parameters[-1:] = [parameters[-1]] * (len(evidence) - len(parameters) + 1)
@@ -84,91 +85,91 @@ def pair_up(signature: Signature, evidence: Sequence[Evidence]) -> list[tuple[Pa
 
 
 class _Deduction:
-    """The template arguments found so far, and which argument each came from."""
+    """The template arguments deduced so far, and the argument that each came from."""
 
-    def __init__(self, signature: Signature, found: dict[str, Deduced], spell: SpellDtype) -> None:
+    def __init__(self, signature: Signature, arguments: dict[str, Deduced], spell: SpellDtype) -> None:
         self.signature = signature
-        self.explicit = frozenset(found)
-        self.found = found
+        self.explicit = frozenset(arguments)
+        self.arguments = arguments
         self.sources: dict[str, str] = {}
         self.spell = spell
-        self.kinds = {parameter.name: parameter for parameter in signature.template_parameters}
+        self.parameters = {parameter.name: parameter for parameter in signature.template_parameters}
 
-    def bind(self, name: str, text: str, parameter: Parameter, known: Evidence) -> None:
+    def bind(self, name: str, text: str, parameter: Parameter, evidence: Evidence) -> None:
         if name in self.explicit:
             return
-        source = f"{parameter.name or 'an unnamed parameter'} ({known.shown})"
-        if parameter.pack and self.kinds[name].pack:
-            previous = self.found.get(name, ())
-            self.found[name] = (*previous, text)
+        source = f"{parameter.name or 'an unnamed parameter'} ({evidence.shown})"
+        if parameter.pack and self.parameters[name].pack:
+            previous = self.arguments.get(name, ())
+            self.arguments[name] = (*previous, text)
             return
-        if name in self.found and self.found[name] != text:
+        if name in self.arguments and self.arguments[name] != text:
             raise TemplateError(
-                f"{self.signature.name}: template argument {name} is {self.found[name]} from {self.sources[name]}, "
+                f"{self.signature.name}: template argument {name} is {self.arguments[name]} from {self.sources[name]}, "
                 f"but {text} from {source}; convert one of them, or give {name} in brackets"
             )
-        self.found[name] = text
+        self.arguments[name] = text
         self.sources[name] = source
 
-    def unify(self, cpp: CppType, known: Evidence, parameter: Parameter) -> None:
-        """Match a parameter's type with what its argument says; what says nothing is left to the later checks."""
+    def unify(self, cpp: CppType, evidence: Evidence, parameter: Parameter) -> None:
+        """Match a parameter's type with its argument; an argument without information is left to later checks."""
         cpp = without_const(cpp)
         match cpp:
-            case Pointer(target) if known.category == "array" and known.dtype is not None:
-                self.unify_dtype(without_const(target), known.dtype, known, parameter)
-            case Named(name, None) if name in self.kinds:
-                if known.category == "functor":
-                    self.bind(name, known.text, parameter, known)
-                elif known.category == "scalar" and known.dtype is not None:
-                    self.unify_dtype(cpp, known.dtype, known, parameter)
-                elif known.category == "array" and known.dtype is not None:
-                    element = self.spell(known.dtype, f"argument {parameter.name}")
-                    self.bind(name, f"{'const ' if known.readonly else ''}{element}*", parameter, known)
+            case Pointer(target) if evidence.category == "array" and evidence.dtype is not None:
+                self.unify_dtype(without_const(target), evidence.dtype, evidence, parameter)
+            case Named(name, None) if name in self.parameters:
+                if evidence.category == "functor":
+                    self.bind(name, evidence.text, parameter, evidence)
+                elif evidence.category == "scalar" and evidence.dtype is not None:
+                    self.unify_dtype(cpp, evidence.dtype, evidence, parameter)
+                elif evidence.category == "array" and evidence.dtype is not None:
+                    element = self.spell(evidence.dtype, f"argument {parameter.name}")
+                    self.bind(name, f"{'const ' if evidence.readonly else ''}{element}*", parameter, evidence)
             case Named(name, (element, rank)) if (
-                name.split("::")[-1] in ("strided", "tensor") and known.category == "array"
+                name.split("::")[-1] in ("strided", "tensor") and evidence.category == "array"
             ):
-                if isinstance(element, Named | Pointer | Opaque | Reference) and known.dtype is not None:
+                if isinstance(element, Named | Pointer | Opaque | Reference) and evidence.dtype is not None:
                     inner = without_const(element)
-                    spelled = self.spell(known.dtype, f"argument {parameter.name}")
-                    if isinstance(inner, Named) and inner.name in self.kinds and inner.arguments is None:
+                    spelled = self.spell(evidence.dtype, f"argument {parameter.name}")
+                    if isinstance(inner, Named) and inner.name in self.parameters and inner.arguments is None:
                         # A bare `T` may be const, as in C++; a `const T` was asked for by the kernel.
-                        const = "const " if known.readonly and inner is element and not is_tensor(cpp) else ""
-                        self.bind(inner.name, const + spelled, parameter, known)
+                        const = "const " if evidence.readonly and inner is element and not is_tensor(cpp) else ""
+                        self.bind(inner.name, const + spelled, parameter, evidence)
                     else:
-                        self.unify_dtype(inner, known.dtype, known, parameter)
-                if str(rank) in self.kinds:
-                    self.bind(str(rank), str(known.rank), parameter, known)
-            case Named() if known.category == "scalar" and known.dtype is not None:
-                self.unify_dtype(cpp, known.dtype, known, parameter)
+                        self.unify_dtype(inner, evidence.dtype, evidence, parameter)
+                if str(rank) in self.parameters:
+                    self.bind(str(rank), str(evidence.rank), parameter, evidence)
+            case Named() if evidence.category == "scalar" and evidence.dtype is not None:
+                self.unify_dtype(cpp, evidence.dtype, evidence, parameter)
 
-    def unify_dtype(self, cpp: CppType, dtype: np.dtype, known: Evidence, parameter: Parameter) -> None:
+    def unify_dtype(self, cpp: CppType, dtype: np.dtype, evidence: Evidence, parameter: Parameter) -> None:
         match cpp:
-            case Named(name, None) if name in self.kinds:
-                self.bind(name, self.spell(dtype, f"argument {parameter.name}"), parameter, known)
-            case Named(name, (Named(inner, None),)) if name in COMPLEX_TEMPLATES and inner in self.kinds:
+            case Named(name, None) if name in self.parameters:
+                self.bind(name, self.spell(dtype, f"argument {parameter.name}"), parameter, evidence)
+            case Named(name, (Named(inner, None),)) if name in COMPLEX_TEMPLATES and inner in self.parameters:
                 if dtype.kind == "c":
                     real = np.dtype(f"f{dtype.itemsize // 2}")
-                    self.bind(inner, self.spell(real, f"argument {parameter.name}"), parameter, known)
+                    self.bind(inner, self.spell(real, f"argument {parameter.name}"), parameter, evidence)
 
-    def unify_weak(self, parameter: Parameter, known: Evidence) -> None:
-        """A Python number decides only what no typed argument has decided (NumPy's rule for Python scalars)."""
+    def unify_weak(self, parameter: Parameter, evidence: Evidence) -> None:
+        """Let a Python number decide what no typed argument has decided (NumPy's rule for Python scalars)."""
         cpp = without_const(parameter.type)
-        if isinstance(cpp, Named) and cpp.arguments is None and cpp.name in self.kinds:
-            pack = parameter.pack and self.kinds[cpp.name].pack
-            if (cpp.name not in self.found or pack) and known.python_type is not None:
-                dtype = known.dtype or _WEAK[known.python_type]
+        if isinstance(cpp, Named) and cpp.arguments is None and cpp.name in self.parameters:
+            pack = parameter.pack and self.parameters[cpp.name].pack
+            if (cpp.name not in self.arguments or pack) and evidence.python_type is not None:
+                dtype = evidence.dtype or _WEAK[evidence.python_type]
                 self.bind(
-                    cpp.name, self.spell(dtype, f"argument {parameter.name}"), parameter, known._replace(dtype=dtype)
+                    cpp.name, self.spell(dtype, f"argument {parameter.name}"), parameter, evidence._replace(dtype=dtype)
                 )
 
     def finish(self) -> dict[str, Deduced]:
-        """All arguments up to the last one needed, defaults filled in before it."""
+        """Return all template arguments up to the last one that is needed, defaults filled in."""
         parameters = self.signature.template_parameters
-        last = max((i for i, p in enumerate(parameters) if p.name in self.found), default=-1)
+        last = max((i for i, p in enumerate(parameters) if p.name in self.arguments), default=-1)
         result: dict[str, Deduced] = {}
         for index, parameter in enumerate(parameters):
-            if parameter.name in self.found:
-                result[parameter.name] = self.found[parameter.name]
+            if parameter.name in self.arguments:
+                result[parameter.name] = self.arguments[parameter.name]
             elif parameter.pack:
                 result[parameter.name] = ()
             elif parameter.default is None:
@@ -182,7 +183,7 @@ class _Deduction:
 
 
 def substitute_text(text: str, arguments: Mapping[str, Deduced]) -> str:
-    """`text` with each template parameter's name, as a whole word, replaced by its argument."""
+    """Replace each template parameter's name in `text`, as a whole word, by its argument."""
     out, word = [], ""
     for character in text + "\0":
         if character.isalnum() or character == "_":
@@ -197,12 +198,12 @@ def substitute_text(text: str, arguments: Mapping[str, Deduced]) -> str:
 
 
 def substitute(cpp: CppType, arguments: Mapping[str, CppType | str]) -> CppType:
-    """`cpp` with template parameters replaced: a type by its record, a value by its text."""
+    """Replace template parameters in `cpp`: a type by its record, a value by its text."""
     match cpp:
         case Named(name, None, const) if isinstance(arguments.get(name), Named | Pointer | Opaque):
-            found = arguments[name]
-            assert isinstance(found, Named | Pointer | Opaque)
-            return with_const(found, found.const or const)
+            argument = arguments[name]
+            assert isinstance(argument, Named | Pointer | Opaque)
+            return with_const(argument, argument.const or const)
         case Named(name, tuple(inner), const):
             return Named(name, tuple(_substitute_argument(argument, arguments) for argument in inner), const)
         case Pointer(target):
@@ -222,21 +223,22 @@ def _substitute_argument(argument: CppType | Value, arguments: Mapping[str, CppT
     return substitute(argument, arguments)
 
 
-def explicit_arguments(signature: Signature, given: Any, book: TypeBook) -> dict[str, Deduced]:
-    """C++ text of each template argument in `given`, what stands in the brackets of ``kernel[…]``.
+def explicit_arguments(signature: Signature, template_arguments: Any, book: TypeBook) -> dict[str, Deduced]:
+    """Return the C++ source of each template argument in the brackets of ``kernel[…]``.
 
     Parameters
     ----------
     signature : Signature
-    given : object
-        One argument, a tuple of them, and names: a dict ``{"BLOCK": 256}`` or slices ``"BLOCK": 256``.
+        Signature of the kernel.
+    template_arguments : object
+        An argument, a tuple of arguments, and names: a dict ``{"BLOCK": 256}`` or slices ``"BLOCK": 256``.
     book : TypeBook
-        Takes the structs and function objects that the arguments bring.
+        Collects the structs and function objects of the arguments.
 
     Raises
     ------
     TemplateError
-        For too many arguments, an unknown name, one given twice, or an argument of the wrong kind.
+        For too many arguments, an unknown name, a name that is repeated, or an argument of the wrong category.
     """
     parameters = signature.template_parameters
     by_name = {parameter.name: parameter for parameter in parameters}
@@ -253,15 +255,17 @@ def explicit_arguments(signature: Signature, given: Any, book: TypeBook) -> dict
         else:
             result[parameter.name] = text
 
-    for item in given if isinstance(given, tuple) else (given,):
-        named = _by_name(item)
-        if named is not None:
-            for name, value in named.items():
+    for item in template_arguments if isinstance(template_arguments, tuple) else (template_arguments,):
+        names = _by_name(item)
+        if names is not None:
+            for name, value in names.items():
                 if name not in by_name:
-                    known = ", ".join(by_name) or "none; it is not a template"
-                    raise TemplateError(f"{signature.name} has no template parameter {shortened(name)}; it has {known}")
-                for one in value if by_name[name].pack and isinstance(value, tuple | list) else (value,):
-                    put(by_name[name], one)
+                    known_names = ", ".join(by_name) or "none; it is not a template"
+                    raise TemplateError(
+                        f"{signature.name} has no template parameter {shortened(name)}; it has {known_names}"
+                    )
+                for element in value if by_name[name].pack and isinstance(value, tuple | list) else (value,):
+                    put(by_name[name], element)
             continue
         if position >= len(parameters):
             takes = f"takes {len(parameters)} template argument{'s' * (len(parameters) != 1)}"
@@ -280,15 +284,15 @@ def _by_name(item: Any) -> Mapping[str, Any] | None:
 
 
 def argument_text(signature: Signature, parameter: TemplateParameter, value: Any, book: TypeBook) -> str:
-    """C++ text of one template argument."""
+    """Return the C++ source of a template argument."""
     where = f"{signature.name}: template argument {parameter.name}"
     if isinstance(value, str):
         if not value.strip():
             raise TemplateError(f"{where} is an empty string")
         if parameter.category != "type":
             return value.strip()
-        named = _named_dtype(value.strip(), book)
-        return canonical_name(book.functor(value, parameter.name)) if named is None else book.spell(named, where)
+        dtype = _named_dtype(value.strip(), book)
+        return canonical_name(book.functor(value, parameter.name)) if dtype is None else book.spell(dtype, where)
     if parameter.category == "type":
         return _type_text(where, value, book)
     if parameter.category == "template":
@@ -298,26 +302,30 @@ def argument_text(signature: Signature, parameter: TemplateParameter, value: Any
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
     if not isinstance(value, int | np.integer):
-        kind = f" of type {parameter.value_type}" if parameter.value_type else ""
-        raise TemplateError(f"{where} is a value{kind}; give an int, a bool, or C++ text, got {shortened(value)}")
+        of_type = f" of type {parameter.value_type}" if parameter.value_type else ""
+        raise TemplateError(f"{where} is a value{of_type}; give an int, a bool, or C++ text, got {shortened(value)}")
     enums = {name for name, *_ in book.declarations.enums}
     if isinstance(parameter.value_type, Named) and parameter.value_type.name in enums:
         return f"static_cast<{parameter.value_type.name}>({int(value)})"
     number = int(value)
     if not -(2**63) <= number < 2**64:
         raise TemplateError(f"{where} is a value of at most 64 bits, got {shortened(value)}")
-    # Of the least there is no literal: C++ has the number, and takes its opposite.
+    # The least number has no literal: C++ negates a positive literal.
     return f"({number + 1}LL - 1)" if number == -(2**63) else str(number)
 
 
 def _named_dtype(text: str, book: TypeBook) -> np.dtype | None:
-    """The dtype that NumPy calls `text`, where the source has no type of that name."""
-    found = _dtype(text)
-    if found is None or found.name != text or spelling(found) is None:
+    """Return the dtype that NumPy calls `text`, if the source has no type of that name."""
+    dtype = _dtype(text)
+    if dtype is None or dtype.name != text or spelling(dtype) is None:
         return None
-    known = book.declarations
-    names = (*known.structs, *(each.name for each in known.enums), *(name for name, _ in known.aliases))
-    return None if any(name.split("::")[-1] == text for name in names) else found
+    declarations = book.declarations
+    names = (
+        *declarations.structs,
+        *(enum.name for enum in declarations.enums),
+        *(name for name, _ in declarations.aliases),
+    )
+    return None if any(name.split("::")[-1] == text for name in names) else dtype
 
 
 def _type_text(where: str, value: Any, book: TypeBook) -> str:
@@ -328,12 +336,12 @@ def _type_text(where: str, value: Any, book: TypeBook) -> str:
     if structs.is_struct_type(value):
         dtype = structs.struct_dtype(value)
         return book.name_struct(dtype, structs.struct_name(value))
-    known = torch_dtype(value) if type(value).__module__ == "torch" else _dtype(value)
-    if known is None:
+    scalar = torch_dtype(value) if type(value).__module__ == "torch" else _dtype(value)
+    if scalar is None:
         raise TemplateError(
             f"{where} is a type; give a dtype, a NumPy scalar type, a dataclass or C++ text, got {shortened(value)}"
         )
-    return book.spell(known, where)
+    return book.spell(scalar, where)
 
 
 def _dtype(value: Any) -> np.dtype | None:
@@ -341,14 +349,14 @@ def _dtype(value: Any) -> np.dtype | None:
     if value is None or isinstance(value, Mapping):
         return None
     try:
-        found: np.dtype = np.dtype(value)
+        dtype: np.dtype = np.dtype(value)
     except Exception:  # NumPy's, or what the repr of a value raises in its message
         return None
-    return found if found.itemsize else None
+    return dtype if dtype.itemsize else None
 
 
 def hashable(item: Any) -> Any:
-    """A key for a template argument as it was given; equal keys mean the same argument."""
+    """Return a key for a template argument as the user wrote it; equal keys mean the same argument."""
     if isinstance(item, slice):
         return ("slice", item.start, item.stop)
     if isinstance(item, Mapping):

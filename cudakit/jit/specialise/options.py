@@ -1,4 +1,4 @@
-"""Compile options, as one hashable record."""
+"""Compile options, as a hashable record."""
 
 from __future__ import annotations
 
@@ -26,48 +26,47 @@ _NOT_EXTRA = {
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """How a kernel is compiled; every field that can change the code is part of the cache's key.
+    """Options to compile a kernel. Every field that can change the code is part of the cache key.
 
     Attributes
     ----------
     std : str
         C++ dialect.
     fast_math : bool
-        Approximate division, square root and functions; denormals flushed to zero.
+        Approximate division, square root and functions; denormals are flushed to zero.
     lineinfo : bool
         Line numbers in the cubin, for profilers and the sanitizer.
     debug : bool
-        Debug information, optimisation off.
+        Debug information, without optimisation.
     sanitize : bool
-        Tile kernels with checks of memory, for ``compute-sanitizer --tool memcheck``; kernels of threads need none.
+        Memory checks in tile kernels, for ``compute-sanitizer --tool memcheck``; other kernels need no option.
     max_registers : int or None
-        Cap on registers a thread.
+        Maximum of registers a thread.
     defines : mapping or sequence
         Macros: ``{"N": 4}``, or ``["FLAG", ("N", "4")]``.
     include_paths : sequence of path
-        Folders searched for headers, before cudakit's and CUDA's own.
+        Folders that are searched for headers, before cudakit's and CUDA's own.
     pch : bool
-        Automatic precompiled headers, for many specializations of one source with heavy headers (CUB) in one
-        process: the first compile is slower, later ones several times faster.
+        Automatic precompiled headers, for many specializations of a source with heavy headers (CUB) in one process. The
+        first compile is slower, later compiles are several times faster.
     rdc : bool
-        Compiled as relocatable device code and linked, with CUDA's device runtime where the code calls it. Kernels
-        that launch kernels in the text itself need no saying so; those in a header do.
+        Compile to relocatable device code and link it, with CUDA's device runtime if the code calls it. Kernels that
+        launch kernels in the text itself need no option; kernels that do so in a header need it.
     lto : bool
-        The same, optimised across all texts when they are linked.
+        Like `rdc`, with optimisation across all sources at link time.
     link : sequence
-        What is linked to the kernel: CUDA C++ text, or a kernel whose source it is (compiled with these same
-        options), files (``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o``, ``.a``), and compiled code:
-        bytes, or what `Kernel.compile` gives for the targets ``object`` and ``ltoir``. The emulator links texts and
-        PTX; `Kernel.ptx` then is that of all, one after the other. One name that two inputs define is an error,
-        except of fatbins, object files and libraries, in which it is not seen: the linker takes either.
+        Inputs that are linked to the kernel. Source is CUDA C++ text, or a kernel, whose source is compiled with these
+        options. A file is a ``.cu``, ``.ptx``, ``.ltoir``, ``.cubin``, ``.fatbin``, ``.o`` or ``.a``. Compiled code is
+        bytes, or the result of `Kernel.compile` for the targets ``object`` and ``ltoir``. The emulator links sources
+        and PTX; `Kernel.ptx` then returns all of them, one after the other. A name that two inputs define is an error.
+        In fatbins, object files and libraries such a conflict is not detected: the linker takes either definition.
     extra : mapping
-        Any other field of ``cuda.core.ProgramOptions`` by its name. Code made with a field or an option of ptxas that
-        may read a file, such as ``ptxas_options=["--options-file=…"]``, is compiled again in each process.
+        Any other field of ``cuda.core.ProgramOptions``, by its name. If a field or an option of ptxas may read a file,
+        such as ``ptxas_options=["--options-file=…"]``, each process compiles the code again.
     cache : path, optional
-        Folder in which the code is kept, of a package's or a kernel's own, in place of the user's one. It is yours
-        alone, or is not used, as the user's is not. The environment has its size (``CUDAKIT_CACHE_BYTES``), and an
-        empty ``CUDAKIT_CACHE_DIR`` turns it off too. Kernels of one source that name different folders are of
-        different modules.
+        Cache folder of a package or a kernel, in place of the user's cache folder. Like that one, it is used only if no
+        other user can write to it. ``CUDAKIT_CACHE_BYTES`` limits its size, and an empty ``CUDAKIT_CACHE_DIR`` turns it
+        off too. Kernels of one source with different folders belong to different modules.
     """
 
     std: str = "c++17"
@@ -93,100 +92,100 @@ class CompileOptions:
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
         # Fields left out are not looked into: kernels are mostly made without options.
-        for name, made in (("defines", _defines), ("include_paths", _paths), ("link", _links), ("extra", _extra)):
+        for name, convert in (("defines", _defines), ("include_paths", _paths), ("link", _links), ("extra", _extra)):
             value = getattr(self, name)
             if not isinstance(value, tuple) or value:
-                object.__setattr__(self, name, made(value))
+                object.__setattr__(self, name, convert(value))
         if self.cache is not None:
             object.__setattr__(self, "cache", _folder(self.cache))
 
     @property
     def relocatable(self) -> bool:
-        """Whether the code is linked."""
-        named = {name for name, value in self.extra if value}
-        return self.rdc or self.lto or bool(self.link) or "relocatable_device_code" in named
+        """True if the code is linked."""
+        extra_names = {name for name, value in self.extra if value}
+        return self.rdc or self.lto or bool(self.link) or "relocatable_device_code" in extra_names
 
     def replace(self, **changes: Any) -> CompileOptions:
-        """A copy with `changes` to its fields."""
-        known = {field.name for field in dataclasses.fields(self)}
-        if unknown := set(changes) - known:
+        """Return a copy with changed fields."""
+        fields = {field.name for field in dataclasses.fields(self)}
+        if unknown := set(changes) - fields:
             raise TemplateError(
-                f"unknown compile option {', '.join(sorted(unknown))}; the options are {', '.join(sorted(known))}"
+                f"unknown compile option {', '.join(sorted(unknown))}; the options are {', '.join(sorted(fields))}"
             )
         return dataclasses.replace(self, **changes)
 
 
-def _defines(given: Mapping[str, object] | Iterable[str | tuple[str, object]]) -> tuple[tuple[str, str], ...]:
-    if isinstance(given, str):
-        given = (given,)
-    if isinstance(given, Iterable) and not isinstance(given, Mapping):
-        given = [
-            (each, "1") if isinstance(each, str) else each
-            for each in listed("CompileOptions: defines are a mapping, or several names", given)
+def _defines(defines: Mapping[str, object] | Iterable[str | tuple[str, object]]) -> tuple[tuple[str, str], ...]:
+    if isinstance(defines, str):
+        defines = (defines,)
+    if isinstance(defines, Iterable) and not isinstance(defines, Mapping):
+        defines = [
+            (define, "1") if isinstance(define, str) else define
+            for define in listed("CompileOptions: defines are a mapping, or several names", defines)
         ]
-    pairs = _pairs("defines", given)
+    pairs = _pairs("defines", defines)
     return tuple((str(name), str(int(value) if isinstance(value, bool) else value)) for name, value in pairs)
 
 
-def _links(given: Any) -> tuple[Source | Path | bytes, ...]:
+def _links(links: Any) -> tuple[Source | Path | bytes, ...]:
     # Compiled code is a tuple of its own.
-    several = isinstance(given, list | tuple) and not hasattr(given, "code")
-    return tuple(map(_linkable, given if several else (given,)))
+    several = isinstance(links, list | tuple) and not hasattr(links, "code")
+    return tuple(map(_linkable, links if several else (links,)))
 
 
-def _extra(given: Any) -> tuple[tuple[str, Any], ...]:
-    extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", given))
+def _extra(fields: Any) -> tuple[tuple[str, Any], ...]:
+    extra = sorted((str(name), _hashable(str(name), value)) for name, value in _pairs("extra", fields))
     for name in dict(extra).keys() & _NOT_EXTRA:
         raise ArgumentError(f"CompileOptions: extra cannot set {name}; {_NOT_EXTRA[name]}")
     return tuple(extra)
 
 
-def _linkable(given: Any) -> Source | Path | bytes:
-    """What is linked, as a record that has a hash: a text, a file or code."""
-    if isinstance(given, str):
-        return Source(given, "<linked text>") if not {"{", ";", "\n"}.isdisjoint(given) else Path(given)
-    if isinstance(given, Source | bytes):
-        return given
-    if isinstance(given, PathLike):
-        return Path(given)
-    for name, kind in (("code", bytes), ("source", Source)):
-        if isinstance(found := getattr(given, name, None), kind):
-            return found
+def _linkable(item: Any) -> Source | Path | bytes:
+    """Return an input of the linker as a hashable record: a source, a file or code."""
+    if isinstance(item, str):
+        return Source(item, "<linked text>") if not {"{", ";", "\n"}.isdisjoint(item) else Path(item)
+    if isinstance(item, Source | bytes):
+        return item
+    if isinstance(item, PathLike):
+        return Path(item)
+    for name, field_type in (("code", bytes), ("source", Source)):
+        if isinstance(value := getattr(item, name, None), field_type):
+            return value
     raise ArgumentError(
         f'link takes CUDA C++ text, files, kernels and compiled code, as in link=["lib.cu", kernel.compile(...)], got '
-        f"{shortened(given)}"
+        f"{shortened(item)}"
     )
 
 
-def _pairs(field: str, given: Any) -> Iterable[tuple[Any, Any]]:
-    pairs = list(given.items()) if isinstance(given, Mapping) else None
+def _pairs(field: str, value: Any) -> Iterable[tuple[Any, Any]]:
+    pairs = list(value.items()) if isinstance(value, Mapping) else None
     if pairs is None:
         pairs = (
-            listed(f"CompileOptions: {field} is a mapping, or pairs of a name and a value", given)
-            if isinstance(given, Iterable)
-            else [given]
+            listed(f"CompileOptions: {field} is a mapping, or pairs of a name and a value", value)
+            if isinstance(value, Iterable)
+            else [value]
         )
     if all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
         return pairs
-    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {shortened(given)}")
+    raise ArgumentError(f"CompileOptions: {field} is a mapping, or pairs of a name and a value, got {shortened(value)}")
 
 
-def _paths(given: Any) -> tuple[str, ...]:
-    if isinstance(given, str | PathLike) or not isinstance(given, Iterable):
-        given = (given,)
-    paths = listed("CompileOptions: include_paths are several folders", given)
+def _paths(folders: Any) -> tuple[str, ...]:
+    if isinstance(folders, str | PathLike) or not isinstance(folders, Iterable):
+        folders = (folders,)
+    paths = listed("CompileOptions: include_paths are several folders", folders)
     return tuple(str(path_of("CompileOptions: each of include_paths", path)) for path in paths)
 
 
-def _folder(given: Any) -> str:
-    """A folder as it is named whatever the working directory becomes."""
-    text = str(path_of("CompileOptions: cache", given))
-    if not os.fspath(given) or "\0" in text:
-        raise ArgumentError(f"CompileOptions: cache is a folder, got {shortened(given)}")
+def _folder(folder: Any) -> str:
+    """Return the absolute path of a folder, which a change of the working directory does not affect."""
+    text = str(path_of("CompileOptions: cache", folder))
+    if not os.fspath(folder) or "\0" in text:
+        raise ArgumentError(f"CompileOptions: cache is a folder, got {shortened(folder)}")
     try:
         return os.path.abspath(Path(text).expanduser())
     except RuntimeError as error:
-        raise ArgumentError(f"CompileOptions: cache={shortened(given)} cannot be used: {error}") from error
+        raise ArgumentError(f"CompileOptions: cache={shortened(folder)} cannot be used: {error}") from error
 
 
 def _hashable(name: str, value: Any) -> Any:
@@ -200,17 +199,17 @@ def _hashable(name: str, value: Any) -> Any:
 
 
 def is_arch(arch: object) -> bool:
-    """Whether `arch` is the name of an arch, such as ``sm_90`` or ``sm_90a``."""
+    """Return whether `arch` is the name of an arch, such as ``sm_90`` or ``sm_90a``."""
     return isinstance(arch, str) and re.fullmatch(r"sm_\d+[af]?", arch) is not None
 
 
-def unknown_arch(where: str, arch: object, known: str = "a name such as 'sm_90'") -> str:
-    """Return the message for an arch that is not known; `known` says what is expected."""
-    return f"{where}: unknown arch {shortened(arch)}; expected {known}"
+def unknown_arch(where: str, arch: object, expected: str = "a name such as 'sm_90'") -> str:
+    """Return the message for an arch that is not known; `expected` says what is expected."""
+    return f"{where}: unknown arch {shortened(arch)}; expected {expected}"
 
 
 def check_target(kernel: str, arch: Any, target: Any) -> None:
-    """Raise where nothing is compiled for an arch, or to such code.
+    """Raise for an unknown arch or an unknown target.
 
     Raises
     ------
@@ -224,16 +223,16 @@ def check_target(kernel: str, arch: Any, target: Any) -> None:
         )
 
 
-def options_of(kernel: str, given: CompileOptions | None) -> CompileOptions:
-    """The options of a kernel: those that are given, else the usual ones.
+def options_of(kernel: str, options: CompileOptions | None) -> CompileOptions:
+    """Return a kernel's options, or the defaults for None.
 
     Raises
     ------
     ArgumentError
-        For other libraries' forms, such as a list of flags.
+        For the formats of other libraries, such as a list of flags.
     """
-    if given is None or isinstance(given, CompileOptions):
-        return given or CompileOptions()
+    if options is None or isinstance(options, CompileOptions):
+        return options or CompileOptions()
     raise ArgumentError(
-        f"{kernel}: options are a ck.CompileOptions, as in ck.CompileOptions(fast_math=True), got {shortened(given)}"
+        f"{kernel}: options are a ck.CompileOptions, as in ck.CompileOptions(fast_math=True), got {shortened(options)}"
     )

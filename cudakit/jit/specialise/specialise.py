@@ -1,10 +1,10 @@
-"""Stage 3, specialise: a signature and template arguments become one `Specialization`, ready to compile.
+"""Make a `Specialization` of a signature and template arguments, ready to compile.
 
-A `BoundParameter` is what a kernel parameter takes, once its C++ type is known; arguments are checked against it.
+A `BoundParameter` describes a kernel parameter of known C++ type; arguments are checked against it.
 
-Kernels that take whole arrays are compiled with the arrays' parts in the head, and the arrays in the body (`Edit`), for
-Tile C++ passes no structs to kernels. So ``cudakit::tensor<const T, 2> a`` becomes an address, two extents and two
-strides, and the body begins with the ``tensor`` of that name. No line moves.
+Tile C++ passes no structs to kernels. A tensor parameter is therefore compiled as its parts, and the tensor is built in
+the body (`Edit`). ``cudakit::tensor<const T, 2> a`` becomes an address, two extents and two strides, and the body
+begins with a ``tensor`` of that name. Line numbers stay.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ _POINTER_TO_ROWS = re.compile(r"([^\[\]()]+?) ?\(\*\) ?((?:\[[^\[\]]*\])+)")
 
 
 class PartPromise(NamedTuple):
-    """What tile code takes for granted of a part of an array: the address, the extents, the strides.
+    """An assumption of tile code about a part of a tensor: its address, an extent or a stride.
 
     Attributes
     ----------
     part : int
-        Which of them, counted in that order.
+        Index of the part, in that order.
     divisor : int
+        Number that divides the part.
     low, high : int or None
+        Bounds of the part.
     """
 
     part: int
@@ -66,39 +68,39 @@ class PartPromise(NamedTuple):
 
 
 class BoundParameter(NamedTuple):
-    """What one kernel parameter takes, once its template arguments are known.
+    """A kernel parameter whose template arguments are known.
 
     Attributes
     ----------
     name : str
-        Parameter name, or its position where it has none.
+        Name, or the position of an unnamed parameter.
     cpp : str
-        Its C++ type, for errors.
-    kind : str
+        C++ type, for errors.
+    category : str
         ``pointer``, ``scalar``, ``vector``, ``struct``, ``strided``, ``tensor``, ``functor``, ``tensor_map`` or
         ``unknown``.
     dtype : numpy.dtype or None
-        Element dtype of a pointer (None: any), strided array or tensor; dtype of a scalar, of a vector's component, of
-        a struct.
+        Dtype of the elements of a pointer (None: any), strided array or tensor; of a scalar, a vector's component, a
+        struct.
     const : bool
-        Whether a pointer's, strided array's or tensor's elements are only read.
+        Whether the elements of a pointer, strided array or tensor are only read.
     count : int
-        Components of a vector; rank of a strided array or tensor; 1 otherwise.
+        Components of a vector; rank of a strided array or tensor; otherwise 1.
     alignment : int
-        Bytes that an address must be a multiple of, or 1.
+        Required alignment of an address in bytes, or 1.
     divisor : int
-        What a number must be a multiple of.
+        Number that must divide the argument.
     low, high : int or None
-        What a number must not be under, and not over.
+        Bounds of a number.
     layout : TensorLayout or None
-        What the code of a tensor takes for granted of the array.
+        Layout that the code of a tensor assumes.
     promises : tuple of PartPromise
-        What the user's own code takes for granted of its address, extents and strides, by their positions in them.
+        Assumptions of the user's own code about address, extents and strides, by position.
     """
 
     name: str
     cpp: str
-    kind: Literal["pointer", "scalar", "vector", "struct", "strided", "tensor", "functor", "tensor_map", "unknown"]
+    category: Literal["pointer", "scalar", "vector", "struct", "strided", "tensor", "functor", "tensor_map", "unknown"]
     dtype: np.dtype | None = None
     const: bool = False
     count: int = 1  # type: ignore[assignment]  # hides tuple.count, which nobody asks one for
@@ -111,7 +113,7 @@ class BoundParameter(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """How many parameters of the compiled code it is."""
+        """Number of parameters in the compiled code."""
         return 1 if self.layout is None else 1 + 2 * self.count
 
 
@@ -122,7 +124,7 @@ def bound_parameters(
     evidence: tuple[Evidence, ...],
     book: TypeBook,
 ) -> Iterable[BoundParameter]:
-    """Each parameter of `signature` bound to complete template `arguments`, packs spread out."""
+    """Yield each parameter of `signature` bound to complete template `arguments`, with packs expanded."""
     types = {**dict(declarations.aliases), **_arguments(signature, arguments)}
     packs = {name: value for name, value in arguments.items() if isinstance(value, tuple)}
     position = 0
@@ -135,13 +137,13 @@ def bound_parameters(
         for replacement in repeats:
             name = f"{parameter.name or 'parameter'}{f'[{position}]' if parameter.pack or not parameter.name else ''}"
             cpp = resolved(substitute(parameter.type, replacement), declarations)
-            known = evidence[position] if position < len(evidence) else None
-            yield bound_parameter(name, cpp, signature, known, declarations, book)
+            argument = evidence[position] if position < len(evidence) else None
+            yield bound_parameter(name, cpp, signature, argument, declarations, book)
             position += 1
 
 
 def _arguments(signature: Signature, arguments: Mapping[str, Deduced]) -> dict[str, CppType | str]:
-    """Template arguments but packs: types as their records, values as their text."""
+    """Return template arguments without packs: types as records, values as text."""
     parameters = {parameter.name: parameter for parameter in signature.template_parameters}
     return {
         name: parse_type(value) if parameters[name].category == "type" else value
@@ -151,7 +153,7 @@ def _arguments(signature: Signature, arguments: Mapping[str, Deduced]) -> dict[s
 
 
 def resolved(cpp: CppType, declarations: Declarations) -> CppType:
-    """`cpp` with the source's own aliases followed (each once, so that a self-naming alias ends)."""
+    """Replace the source's own aliases in `cpp`, each once, so that an alias of itself ends."""
     aliases: dict[str, CppType | str] = dict(declarations.aliases)
     for _ in range(len(aliases)):
         followed = substitute(cpp, aliases)
@@ -165,11 +167,11 @@ def bound_parameter(
     name: str,
     cpp: CppType,
     signature: Signature | None,
-    known: Evidence | None,
+    evidence: Evidence | None,
     declarations: Declarations,
     book: TypeBook | None,
 ) -> BoundParameter:
-    """A parameter of one concrete type; `known` tells the layout of a struct that only the source names."""
+    """Bind a parameter of a concrete type; `evidence` has the layout of a struct that only the source names."""
     plain = without_const(cpp)
     shown = str(plain)
     if isinstance(plain, Reference):
@@ -182,17 +184,17 @@ def bound_parameter(
         # As the compiler's names have what the signature calls `float[16]*`.
         plain = Pointer(Opaque(f"{rows[1]}{rows[2]}"))
     if isinstance(plain, Pointer):
-        return _pointer_parameter(name, plain, known, declarations, book)
+        return _pointer_parameter(name, plain, evidence, declarations, book)
     if isinstance(plain, Named):
         if (dtype := _number(plain)) is not None:
             return BoundParameter(name, shown, "scalar", dtype)
-        if (found := vector(plain.name)) is not None:
-            component, count, alignment = found
+        if (vector_type := vector(plain.name)) is not None:
+            component, count, alignment = vector_type
             return BoundParameter(name, shown, "vector", component, count=count, alignment=alignment)
         if plain.name.split("::")[-1] == "strided" and plain.arguments and len(plain.arguments) == 2:
             return _strided_parameter(name, plain)
         if is_tensor(plain) and (signature is None or signature.is_tile or plain.name.endswith("cudakit::tensor")):
-            return _tensor_parameter(name, plain, signature, known)
+            return _tensor_parameter(name, plain, signature, evidence)
         if plain.name == "CUtensorMap":
             return BoundParameter(name, shown, "tensor_map", alignment=64)
         if underlying := {enum.underlying for enum in declarations.enums if enum.name == plain.name}:
@@ -202,49 +204,54 @@ def bound_parameter(
             dtype = scalar(str(of_values)) if not underlying else None
             return BoundParameter(name, shown, "unknown" if dtype is None else "scalar", dtype)
         if (
-            known is not None
-            and known.category == "functor"
-            and plain == resolved(parse_type(known.text), declarations)
+            evidence is not None
+            and evidence.category == "functor"
+            and plain == resolved(parse_type(evidence.text), declarations)
         ):
             return BoundParameter(name, shown, "functor")
         if (
-            known is not None
-            and known.category == "scalar"
-            and known.dtype is not None
-            and known.dtype.names is not None
+            evidence is not None
+            and evidence.category == "scalar"
+            and evidence.dtype is not None
+            and evidence.dtype.names is not None
         ):
             if book is not None:
-                book.written.setdefault(shown, known.dtype)
-            return BoundParameter(name, shown, "struct", known.dtype)
+                book.written.setdefault(shown, evidence.dtype)
+            return BoundParameter(name, shown, "struct", evidence.dtype)
         if book is not None and (dtype := book.struct_named(shown)) is not None:
             return BoundParameter(name, shown, "struct", dtype)
     return BoundParameter(name, shown, "unknown")
 
 
-def agreed(read: BoundParameter, told: BoundParameter) -> BoundParameter:
-    """One parameter as the signature was read and as the compiler tells it; where they differ, the compiler is right.
+def agreed(read: BoundParameter, compiled: BoundParameter) -> BoundParameter:
+    """Merge a parameter's description by the signature with the compiler's; the compiler's wins if they differ.
 
-    The signature knows it by the user's own name, and knows complex numbers and function objects, which the compiler
-    calls vectors and classes.
+    The signature knows the user's own name of the type. It also knows complex numbers and function objects, which the
+    compiler calls vectors and classes.
     """
-    if read.kind == "unknown":
-        return read if told.kind == "unknown" and read.dtype is not None else told
-    if read.kind in ("functor", "tensor_map") or (read.kind == "struct" and told.kind == "unknown"):
+    if read.category == "unknown":
+        return read if compiled.category == "unknown" and read.dtype is not None else compiled
+    if read.category in ("functor", "tensor_map") or (read.category == "struct" and compiled.category == "unknown"):
         return read
-    if (read.kind, read.dtype, read.const, read.count) == (told.kind, told.dtype, told.const, told.count):
+    if (read.category, read.dtype, read.const, read.count) == (
+        compiled.category,
+        compiled.dtype,
+        compiled.const,
+        compiled.count,
+    ):
         return read
-    pair = read.dtype is not None and read.dtype.kind == "c" and (told.count, told.const) == (2, read.const)
-    return read if pair and told.dtype == np.zeros(0, read.dtype).real.dtype else told
+    pair = read.dtype is not None and read.dtype.kind == "c" and (compiled.count, compiled.const) == (2, read.const)
+    return read if pair and compiled.dtype == np.zeros(0, read.dtype).real.dtype else compiled
 
 
 def _number(cpp: Named) -> np.dtype | None:
-    """Dtype of a number's type, complex ones by whichever template."""
+    """Return the dtype of a number's type, complex numbers of any library included."""
     is_complex = cpp.name in COMPLEX_TEMPLATES and cpp.arguments
     return scalar(f"cuda::std::complex<{cpp.arguments[0]}>" if is_complex and cpp.arguments else str(cpp))
 
 
 def _pointer_parameter(
-    name: str, cpp: Pointer, known: Evidence | None, declarations: Declarations, book: TypeBook | None
+    name: str, cpp: Pointer, evidence: Evidence | None, declarations: Declarations, book: TypeBook | None
 ) -> BoundParameter:
     target = cpp.target
     const = isinstance(target, Named | Opaque | Pointer) and target.const
@@ -259,16 +266,21 @@ def _pointer_parameter(
     if isinstance(plain, Named):
         if (dtype := _number(plain)) is not None:
             return BoundParameter(name, str(cpp), "pointer", dtype, const)
-        if (found := vector(plain.name)) is not None:
-            component, count, alignment = found
+        if (vector_type := vector(plain.name)) is not None:
+            component, count, alignment = vector_type
             return BoundParameter(name, str(cpp), "pointer", component, const, count, alignment)
         if plain.name in ("void", "std::byte", "cuda::std::byte"):
             return BoundParameter(name, str(cpp), "pointer", None, const)
         if book is not None and (dtype := book.struct_named(text)) is not None:
             return BoundParameter(name, str(cpp), "pointer", dtype, const)
-        if known is not None and known.dtype is not None and known.dtype.names is not None and book is not None:
-            book.written.setdefault(text, known.dtype)
-            return BoundParameter(name, str(cpp), "pointer", known.dtype, const)
+        if (
+            evidence is not None
+            and evidence.dtype is not None
+            and evidence.dtype.names is not None
+            and book is not None
+        ):
+            book.written.setdefault(text, evidence.dtype)
+            return BoundParameter(name, str(cpp), "pointer", evidence.dtype, const)
     return BoundParameter(name, str(cpp), "unknown", None, const)
 
 
@@ -284,40 +296,40 @@ def _strided_parameter(name: str, cpp: Named) -> BoundParameter:
 
 
 def _written(signature: Signature) -> set[str]:
-    """Array parameters that stand as such in all heads of a kernel."""
+    """Return the tensor parameters that are written out in all signatures of a kernel."""
     names = [parameter.name or f"parameter[{k}]" for k, parameter in enumerate(signature.parameters or ())]
-    found = [{names[position] for position, *_ in head.parameters} for head in signature.heads]
-    return set.intersection(*found) if found else set()
+    names_by_head = [{names[position] for position, *_ in head.parameters} for head in signature.heads]
+    return set.intersection(*names_by_head) if names_by_head else set()
 
 
-def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, known: Evidence | None) -> BoundParameter:
-    """An array that a tile kernel takes whole.
+def _tensor_parameter(name: str, cpp: Named, signature: Signature | None, evidence: Evidence | None) -> BoundParameter:
+    """Bind a tensor parameter of a tile kernel.
 
     Raises
     ------
     ArgumentError
         For an array of another rank.
     TemplateError
-        For what stands in the text in another way than the compiler can be given it.
+        For a parameter whose text cannot be replaced by its parts.
     """
     where = f"{signature.name if signature else 'the kernel'}: parameter {name} ({cpp})"
     if signature is not None and not signature.is_tile:
         raise TemplateError(f"{where} is for tile kernels; take cudakit::strided<T, RANK>, from <cudakit/strided.cuh>")
-    found = _strided_parameter(name, cpp)
-    if found.kind == "unknown":
+    parameter = _strided_parameter(name, cpp)
+    if parameter.category == "unknown":
         raise TemplateError(
             f"{where} needs a number type that the text tells, and a RANK that is a number or a template parameter"
         )
     if signature is not None and name not in _written(signature):
         raise TemplateError(f"{where} must stand in the kernel's head as it is: no alias, macro, #if or pack")
-    if known is not None and known.category == "array" and known.rank != found.count:
-        raise ArgumentError(f"{where} takes {found.count} dimensions, got {known.shown}")
-    layout = plain_layout(found.count) if known is None or known.layout is None else known.layout
-    return found._replace(kind="tensor", layout=layout)
+    if evidence is not None and evidence.category == "array" and evidence.rank != parameter.count:
+        raise ArgumentError(f"{where} takes {parameter.count} dimensions, got {evidence.shown}")
+    layout = plain_layout(parameter.count) if evidence is None or evidence.layout is None else evidence.layout
+    return parameter._replace(category="tensor", layout=layout)
 
 
 class Edit(NamedTuple):
-    """What is compiled in the place of a part of the text."""
+    """A replacement for a part of the source."""
 
     start: int
     end: int
@@ -325,7 +337,7 @@ class Edit(NamedTuple):
 
 
 def edited(text: str, edits: Iterable[Edit]) -> str:
-    """`text` with `edits`, which are in their order."""
+    """Apply `edits`, which are in order, to `text`; newlines are kept."""
     pieces, behind = [], 0
     for start, end, new in edits:
         pieces += [text[behind:start], new, "\n" * text.count("\n", start, end)]
@@ -334,37 +346,41 @@ def edited(text: str, edits: Iterable[Edit]) -> str:
 
 
 def edits_of(
-    declarations: Declarations, wanted: Signature | None = None, parameters: Sequence[BoundParameter] = ()
+    declarations: Declarations, kernel: Signature | None = None, parameters: Sequence[BoundParameter] = ()
 ) -> tuple[Edit, ...]:
-    """What is compiled in the place of heads with array parameters; those of the `wanted` kernel are `parameters`."""
-    found: list[Edit] = []
+    """Return the edits of all signatures with tensor parameters; `parameters` are those of `kernel`."""
+    edits: list[Edit] = []
     for signature in declarations.kernels:
-        if signature.heads and wanted is not None and signature.heads == wanted.heads:
-            found += _edits(signature, [(each.count, each.layout or TensorLayout()) for each in parameters])
+        if signature.heads and kernel is not None and signature.heads == kernel.heads:
+            edits += _edits(
+                signature, [(parameter.count, parameter.layout or TensorLayout()) for parameter in parameters]
+            )
         elif signature.heads and signature.parameters is not None:
             types = (parameter.type for parameter in signature.parameters)
             ranks = [str(tensor_arguments(cpp)[1]) if is_tensor(cpp) else "0" for cpp in types]
             # Of others that have a rank to be deduced nothing is compiled.
             if all(rank.isdigit() for rank in ranks):
-                found += _edits(signature, [(int(rank), TensorLayout()) for rank in ranks])
-    return tuple(sorted(found))
+                edits += _edits(signature, [(int(rank), TensorLayout()) for rank in ranks])
+    return tuple(sorted(edits))
 
 
-def _edits(signature: Signature, known: Sequence[tuple[int, TensorLayout]]) -> Iterator[Edit]:
-    """Those of one kernel, by rank and layout of each of its parameters."""
+def _edits(signature: Signature, layouts: Sequence[tuple[int, TensorLayout]]) -> Iterator[Edit]:
+    """Yield the edits of a kernel, by rank and layout of each parameter."""
     assert signature.parameters is not None
     for head in signature.heads:
-        made = []
+        definitions = []
         for position, start, end in head.parameters:
-            parameter, (rank, layout) = signature.parameters[position], known[position]
+            parameter, (rank, layout) = signature.parameters[position], layouts[position]
             names = _names(parameter.name or str(position), rank)
             types = part_types(parameter.type, rank, layout)
             yield Edit(start, end, ", ".join(map(" ".join, zip(types, names, strict=True))))
             if parameter.name:
                 whole = f"::cudakit::tensor<{tensor_arguments(parameter.type)[0]}, {rank}, {layout.cpp}>"
-                made.append(f" [[maybe_unused]] const auto {parameter.name} = {whole}::maker::of({', '.join(names)});")
+                definitions.append(
+                    f" [[maybe_unused]] const auto {parameter.name} = {whole}::maker::of({', '.join(names)});"
+                )
         if head.body >= 0:
-            yield Edit(head.body, head.body, "".join(made))
+            yield Edit(head.body, head.body, "".join(definitions))
 
 
 def _names(name: str, rank: int) -> list[str]:
@@ -377,7 +393,7 @@ def _names(name: str, rank: int) -> list[str]:
 
 
 def part_types(cpp: CppType, rank: int, layout: TensorLayout) -> list[str]:
-    """The C++ types that an array parameter is compiled as."""
+    """Return the C++ types that a tensor parameter is compiled as."""
     return [f"{tensor_arguments(cpp)[0]}* __restrict__", *["int"] * rank, *[layout.stride_type] * rank]
 
 
@@ -386,43 +402,45 @@ GENERATED = "<generated by cudakit>"
 
 
 class Specialization(NamedTuple):
-    """One kernel with its template arguments, options and arch: what is compiled and what the cache keeps.
+    """A kernel with template arguments, options and arch: the unit that is compiled and cached.
 
     Attributes
     ----------
     source : Source
+        Source of the kernel.
     kernel : str
-        Qualified kernel name.
+        Qualified name of the kernel.
     template_arguments : tuple of (str, str)
-        C++ text by template parameter name.
+        C++ source of each template argument, by parameter name.
     name_expression : str
-        What NVRTC is asked for, ``saxpy<float>``.
+        Name expression for NVRTC, ``saxpy<float>``.
     kernels : tuple of (str, bool)
-        Name expressions of all kernels that the code is to hold, those that are no templates always among them; and
-        whether the compiler is asked for the types of its parameters.
+        Name expressions of all kernels in the code, kernels that are no templates included. The bool says whether the
+        compiler is asked for the types of the kernel's parameters.
     parameters : tuple of BoundParameter or None
-        What each parameter takes; None where the head could not be parsed, until the compiler has said it.
+        Parameters; None if the signature cannot be parsed, until the compiler has reported their types.
     prelude, postlude : tuple of str
-        Generated text before and after the source: headers and structs, and function objects.
+        Generated source before and after the user's: headers and structs, and function objects.
     checks : str
-        Assertions about what Python takes types for, after all that; they change no code.
+        Assertions about C++ types at the end of the source; they do not change the code.
     symbols : tuple of str
-        Names of ``__constant__`` and ``__device__`` variables whose addresses are asked for.
+        Names of ``__constant__`` and ``__device__`` variables whose addresses are requested.
     typed : tuple of str
-        Those of variables whose types are asked for.
+        Names of variables whose types are requested.
     arch : str
         ``sm_90`` …
     options : CompileOptions
+        Compile options.
     target : str
-        ``cubin``, or ``ptx`` or, of tile kernels, ``tileir`` for the emulator; ``object`` or ``ltoir`` to be linked.
+        ``cubin``; for the emulator ``ptx``, or ``tileir`` of tile kernels; ``object`` or ``ltoir`` for linking.
     has_tiles : bool
         Whether any kernel of the source is a tile kernel.
     is_tile : bool
-        Whether this one is.
+        Whether this kernel is a tile kernel.
     edits : tuple of Edit
-        What is compiled in the place of array parameters of tile kernels.
+        Replacements of tensor parameters of tile kernels.
     unsure : bool
-        Whether a name in a parameter's type could mean two things, so that the compiler must say which.
+        Whether a name in a parameter's type is ambiguous, so that the compiler must report the type.
     """
 
     source: Source
@@ -446,12 +464,12 @@ class Specialization(NamedTuple):
 
     @property
     def own_text(self) -> str:
-        """The source's text, as it is compiled."""
+        """The user's source with its edits."""
         return edited(self.source.text, self.edits) if self.edits else self.source.text
 
     @property
     def text(self) -> str:
-        """The whole text that is compiled; diagnostics of generated lines are told from the source's by ``#line``."""
+        """The whole source that is compiled; ``#line`` separates generated lines from the user's."""
         name = f'#line 1 "{escaped(self.source.name)}"\n'
         prelude = "".join(self.prelude)
         head = f'#line 1 "{GENERATED}"\n{prelude}{name}' if prelude else ""
@@ -462,42 +480,51 @@ class Specialization(NamedTuple):
 
     @property
     def unnumbered_lines(self) -> int:
-        """Generated lines before the source that no ``#line`` sets apart."""
+        """Number of generated lines before the user's source without a ``#line`` between them."""
         return "".join(self.prelude).count("\n") if self.options.pch else 0
 
     @property
     def needs_types(self) -> bool:
-        """Whether the compiler must be asked for the parameter types."""
-        known = self.parameters is not None and all(parameter.kind != "unknown" for parameter in self.parameters)
-        # Of what is compiled already nobody can be asked more.
-        return self.source.code is None and (self.unsure or not known)
+        """True if the compiler must report the parameter types."""
+        is_known = self.parameters is not None and all(parameter.category != "unknown" for parameter in self.parameters)
+        # Compiled code has no compiler to ask.
+        return self.source.code is None and (self.unsure or not is_known)
 
     @property
-    def asked(self) -> tuple[tuple[str, bool], ...]:
-        """`kernels`; where none are named, its own alone."""
+    def requested(self) -> tuple[tuple[str, bool], ...]:
+        """The `kernels`, or this kernel alone if there are none."""
         own = ((self.name_expression, self.needs_types),) if self.name_expression else ()
         return self.kernels or own
 
     @property
     def title(self) -> str:
-        """All kernels that are asked for."""
-        return ", ".join(name for name, _ in self.asked) or "no kernel"
+        """Names of all requested kernels."""
+        return ", ".join(name for name, _ in self.requested) or "no kernel"
 
     def among(self, others: Iterable[Specialization]) -> Specialization:
-        """What is compiled for all of them: with their kernels and generated text too, without their `checks`.
+        """Return the specialization that holds this one and `others`, without the `checks` of `others`.
 
-        The same for the same ones in any order, but for the checks.
+        The order of the specializations does not matter, but for the checks.
         """
         others = {*others} - {self}
         if not others:
             return self
-        all_of_them = sorted({self, *others}, key=lambda each: (each.name_expression, each.prelude, each.postlude))
+        all_of_them = sorted(
+            {self, *others},
+            key=lambda specialization: (
+                specialization.name_expression,
+                specialization.prelude,
+                specialization.postlude,
+            ),
+        )
         kernels: dict[str, bool] = {}
-        for name, unknown in (kernel for each in all_of_them for kernel in each.asked):
+        for name, unknown in (kernel for specialization in all_of_them for kernel in specialization.requested):
             kernels[name] = unknown or kernels.get(name, False)
-        before = dict.fromkeys(piece for each in all_of_them for piece in each.prelude)
+        before = dict.fromkeys(piece for specialization in all_of_them for piece in specialization.prelude)
         # The same function object may be an argument for parameters of different names.
-        after = {re.sub("#line .*", "", piece): piece for each in all_of_them for piece in each.postlude}
+        after = {
+            re.sub("#line .*", "", piece): piece for specialization in all_of_them for piece in specialization.postlude
+        }
         return self._replace(
             kernels=tuple(kernels.items()),
             prelude=tuple(sorted(before, key=lambda piece: not piece.startswith("#"))),
@@ -516,13 +543,13 @@ def specialise(
     options: CompileOptions,
     target: Target = "cubin",
 ) -> Specialization:
-    """The specialization of `signature` for complete template `arguments`.
+    """Return the specialization of `signature` for complete template `arguments`.
 
     Raises
     ------
     TemplateError
-        If a parameter cannot be a kernel parameter (a reference), or a struct cannot be spelled; and for an arch or a
-        target that there is not.
+        If a parameter cannot be a kernel parameter (a reference), if a struct has no C++ spelling, and for an unknown
+        arch or target.
     """
     check_target(signature.name, arch, target)
     flat = [text for value in arguments.values() for text in ((value,) if isinstance(value, str) else value)]
@@ -535,7 +562,7 @@ def specialise(
     names = names_of(source, declarations, options)
     doubtful = _doubtful(signature, flat, names)
     module = bare(source, declarations, arch, options, names, signature.is_tile)
-    made = module._replace(
+    specialization = module._replace(
         kernel=signature.name,
         template_arguments=tuple(
             (key, value if isinstance(value, str) else ", ".join(value)) for key, value in arguments.items()
@@ -549,8 +576,8 @@ def specialise(
         unsure=doubtful,
         edits=edits_of(declarations, signature, parameters or ()) if signature.heads else module.edits,
     )
-    own = [(name, made.needs_types)] if name not in dict(module.kernels) else []
-    return made._replace(kernels=(*own, *module.kernels))
+    own = [(name, specialization.needs_types)] if name not in dict(module.kernels) else []
+    return specialization._replace(kernels=(*own, *module.kernels))
 
 
 def bare(
@@ -561,19 +588,19 @@ def bare(
     names: Names | None = None,
     is_tile: bool = False,
 ) -> Specialization:
-    """What every specialization of a module holds: its variables, and the kernels of a kind that are no templates."""
+    """Return the part that all specializations of a module contain: variables and plain kernels."""
     names = names or names_of(source, declarations, options)
     counts = Counter(signature.name for signature in declarations.kernels)
     kernels = []
     for signature in declarations.kernels:
-        # The compiler makes code of these, whatever it is asked for; overloads have no names of their own.
+        # The compiler makes code of these, in every compile; overloads have no names of their own.
         plain = counts[signature.name] == 1 and signature.defined and not signature.is_template
         if plain and signature.is_tile == is_tile:
             unknown = signature.parameters is None or _doubtful(signature, (), names)
             if not unknown:
                 try:
-                    found = bound_parameters(declarations, signature, {}, (), TypeBook(declarations))
-                    unknown = any(parameter.kind == "unknown" for parameter in found)
+                    bound = bound_parameters(declarations, signature, {}, (), TypeBook(declarations))
+                    unknown = any(parameter.category == "unknown" for parameter in bound)
                 except TemplateError:
                     continue
             kernels.append((signature.name, unknown))
@@ -603,7 +630,7 @@ def _function_type(
     declarations: Declarations,
     bound: Sequence[BoundParameter],
 ) -> str:
-    """The type of a pointer to the kernel, which tells it from others of its name."""
+    """Return the type of a pointer to the kernel, which distinguishes it from other kernels of its name."""
     types = _arguments(signature, arguments)
     parameters: list[str] = []
     for position, parameter in enumerate(signature.parameters or ()):
@@ -616,21 +643,21 @@ def _function_type(
     scopes = signature.name.split("::")[:-1]
     for depth in range(len(scopes), 0, -1):
         prefix = "::".join(scopes[:depth]) + "::"
-        for known in known_types:
-            if known.startswith(prefix):
-                text = re.sub(rf"(?<![\w:]){re.escape(known.removeprefix(prefix))}\b", known, text)
+        for type_name in known_types:
+            if type_name.startswith(prefix):
+                text = re.sub(rf"(?<![\w:]){re.escape(type_name.removeprefix(prefix))}\b", type_name, text)
     return text
 
 
 def _open(symbol: Symbol, names: Names) -> bool:
-    """Whether only the compiler knows what a variable is."""
+    """Return whether only the compiler can resolve the type of a variable."""
     cpp = without_const(resolved(symbol.type, names.declarations))
     plain = scalar_dtype(cpp) is not None and not names.unsure(symbol.type, ())
     return not (plain and all(extent.isdigit() for extent in symbol.extents))
 
 
 def _doubtful(signature: Signature, arguments: Iterable[str], names: Names) -> bool:
-    """Whether a name in the types of the parameters, or in the template arguments, could mean two things."""
+    """Return whether a name in the parameters' types or in the template arguments is ambiguous."""
     own = {parameter.name for parameter in signature.template_parameters}
     types = [parameter.type for parameter in signature.parameters or ()] + [parse_type(text) for text in arguments]
     return any(names.unsure(cpp, own) for cpp in types)
@@ -639,21 +666,24 @@ def _doubtful(signature: Signature, arguments: Iterable[str], names: Names) -> b
 def _checks(
     expression: str, parameters: tuple[BoundParameter, ...] | None, evidence: tuple[Evidence, ...], doubtful: bool
 ) -> Iterator[str]:
-    """Assertions about the types of parameters, by position, where an argument says what Python takes them for."""
+    """Yield assertions about the types of parameters whose arguments have a dtype."""
     compiled_position = 0
-    for number, found in enumerate(evidence):
-        dtype = found.dtype
-        known = parameters[number] if parameters is not None and number < len(parameters) else None
-        position, compiled_position = compiled_position, compiled_position + (1 if known is None else known.parts)
-        is_tensor = known is not None and known.kind == "tensor"
-        if dtype is None or found.category not in ("array", "scalar") or is_tensor:
+    for number, argument in enumerate(evidence):
+        dtype = argument.dtype
+        parameter = parameters[number] if parameters is not None and number < len(parameters) else None
+        position, compiled_position = (
+            compiled_position,
+            compiled_position + (1 if parameter is None else parameter.parts),
+        )
+        is_tensor = parameter is not None and parameter.category == "tensor"
+        if dtype is None or argument.category not in ("array", "scalar") or is_tensor:
             continue
-        unknown = known is None or known.kind == "unknown"
+        unknown = parameter is None or parameter.category == "unknown"
         cpp = structs.parameter(position, expression)
-        shown = known.cpp.removeprefix("const ").partition("*")[0] if known else f"of parameter {position}"
+        shown = parameter.cpp.removeprefix("const ").partition("*")[0] if parameter else f"of parameter {position}"
         if dtype.names is None:
-            if unknown and found.category == "scalar":
-                name = f"{expression}: parameter {known.name if known else position} ({shown})"
+            if unknown and argument.category == "scalar":
+                name = f"{expression}: parameter {parameter.name if parameter else position} ({shown})"
                 yield structs.number_assertion(cpp, name, dtype)
-        elif doubtful or known is None or unknown or (known.dtype is not None and known.dtype.names):
+        elif doubtful or parameter is None or unknown or (parameter.dtype is not None and parameter.dtype.names):
             yield structs.struct_assertions(str(position), cpp, shown, dtype)

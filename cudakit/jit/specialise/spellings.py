@@ -1,6 +1,6 @@
-"""The C++ spellings of one specialization's dtypes, and the generated text that they need: structs, functors.
+"""C++ types of the dtypes of a specialization, and the generated source that they need: structs, functors.
 
-`Names` has what a source and its own headers declare, and which names they could have given another meaning.
+`Names` has the declarations of a source and its own headers, and finds names that may have another meaning.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _DEFINING: Final = r"#\s*define\s+{0}\b"
 
 
 class Names(NamedTuple):
-    """The names of one source under some options.
+    """The names of a source under some options.
 
     Attributes
     ----------
     declarations : Declarations
-        What the text declares.
+        Declarations of the source.
     texts : tuple of str
-        The text and that of every header of the user's; CUDA's own are left out.
+        The source, and every header of the user's; CUDA's own headers are left out.
     macros : frozenset of str
         Names that the options define.
     complete : bool
-        Whether all headers could be found.
+        Whether all headers were found.
     """
 
     declarations: Declarations
@@ -48,31 +48,32 @@ class Names(NamedTuple):
     complete: bool
 
     def declares(self, name: str) -> bool:
-        """Whether the text or a header declares a type of that qualified name."""
+        """Return whether the source or a header declares a type of this qualified name."""
         return name in self._like(name)
 
     def declares_anywhere(self, name: str) -> bool:
-        """The same, in whatever namespace or class; more than the compiler finds by it, never less."""
+        """Return whether any namespace or class declares a type of this name, or may declare one."""
         return bool(self._like(name)) or not self.complete
 
     def _like(self, name: str) -> set[str]:
-        """Qualified names of the types that are called like `name`; headers without the word are not parsed."""
+        """Return the qualified names of types with the last part of `name`. Headers without the word are not parsed."""
         last = name.rpartition("::")[2]
         parsed = [self.declarations, *(_parsed(text) for text in self.texts[1:] if last in text)]
-        return {known for one in parsed for known in _types_of(one) if known.rpartition("::")[2] == last}
+        names = {type_name for declarations in parsed for type_name in _types_of(declarations)}
+        return {type_name for type_name in names if type_name.rpartition("::")[2] == last}
 
     def unsure(self, cpp: CppType, own: Container[str]) -> bool:
-        """Whether a name in a type, or in what it is an alias of, could mean something else than it seems to.
+        """Return whether a name in a type, or in the type that it is an alias of, is ambiguous.
 
-        Names in `own`, those of template parameters, mean themselves.
+        Names in `own`, the template parameters, are not.
         """
         aliases: Mapping[str, CppType] = dict(self.declarations.aliases)
-        pending, seen = list(names_in(cpp)), set[str]()
+        pending, visited = list(names_in(cpp)), set[str]()
         while pending:
             name = pending.pop()
-            if name in seen or name in own:
+            if name in visited or name in own:
                 continue
-            seen.add(name)
+            visited.add(name)
             last, alias = name.rpartition("::")[2], aliases.get(name)
             if alias is not None:
                 pending += names_in(alias)
@@ -90,11 +91,11 @@ class Names(NamedTuple):
 
 
 def names_of(source: Source, declarations: Declarations, options: CompileOptions) -> Names:
-    """What `source` and the headers that it names declare."""
+    """Return the declarations of `source` and of the headers that it includes."""
     extra = dict(options.extra)
     listed = [*_listed(extra.get("pre_include")), *_listed(extra.get("include_path"))]
     defined = [*(name for name, _ in options.defines), *_listed(extra.get("define_macro"))]
-    macros = frozenset(str(each[0] if isinstance(each, tuple) else each).partition("=")[0] for each in defined)
+    macros = frozenset(str(macro[0] if isinstance(macro, tuple) else macro).partition("=")[0] for macro in defined)
     if "include" not in source.text and not listed:
         return Names(declarations, (source.text,), macros, True)
     folders = [*([str(source.folder)] if source.folder else []), *map(os.path.abspath, options.include_paths)]
@@ -111,8 +112,8 @@ def names_of(source: Source, declarations: Declarations, options: CompileOptions
     return Names(declarations, (source.text, *texts), macros, True)
 
 
-def _listed(given: object) -> list[str]:
-    return [given] if isinstance(given, str) else list(given) if isinstance(given, list | tuple) else []
+def _listed(value: object) -> list[str]:
+    return [value] if isinstance(value, str) else list(value) if isinstance(value, list | tuple) else []
 
 
 @lru_cache(maxsize=256)
@@ -128,10 +129,10 @@ def _types_of(declarations: Declarations) -> set[str]:
 
 
 def _has_meaning(name: str) -> bool:
-    """Whether a name means something here without having been declared; of all others the compiler is asked anyway."""
+    """Return whether a name has a meaning here without a declaration. The compiler resolves all other names anyway."""
     last = name.rpartition("::")[2]
-    known = ("complex", "strided", "byte", "void", "CUtensorMap")
-    return last in known or is_fundamental(name) or vector(name) is not None or scalar(name) is not None
+    names = ("complex", "strided", "byte", "void", "CUtensorMap")
+    return last in names or is_fundamental(name) or vector(name) is not None or scalar(name) is not None
 
 
 @lru_cache(maxsize=1024)
@@ -154,20 +155,21 @@ _TEXT_HEADERS = (
 
 
 class TypeBook:
-    """C++ spellings of the dtypes of one specialization, and the generated text that they need.
+    """C++ types of the dtypes of a specialization, and the generated source that they need.
 
     Parameters
     ----------
     declarations : Declarations
+        Declarations of the source.
     structs : dict, optional
-        Names of the structs met so far, by dtype.
+        Names of the structs so far, by dtype.
     snippets : dict, optional
-        Text of the function objects met so far, by their names.
+        Source of the function objects so far, by name.
 
     Attributes
     ----------
     written : dict of str to numpy.dtype
-        Structs that the kernel's own parameters name, with what an argument says of them.
+        Structs that the kernel's own parameters name, with the layouts that arguments have.
     """
 
     def __init__(
@@ -182,7 +184,7 @@ class TypeBook:
         self.written: dict[str, np.dtype] = {}
 
     def spell(self, dtype: np.dtype, where: str) -> str:
-        """The C++ type that `dtype` becomes; a structured dtype becomes a generated struct."""
+        """Return the C++ type of `dtype`; a structured dtype becomes a generated struct."""
         if dtype.names is None:
             return structs.spelling(dtype, where)
         return self.name_struct(dtype, structs.struct_name(dtype))
@@ -191,7 +193,7 @@ class TypeBook:
         return self.structs.setdefault(dtype, name)
 
     def functor(self, text: str, parameter: str) -> str:
-        """The name of a function-object type given as C++ text: a name as it is, a snippet by its generated name."""
+        """Return the type name of a function object: a name unchanged, or the generated name of a snippet of C++."""
         text = text.strip()
         if "{" not in text:
             return text
@@ -218,20 +220,20 @@ class TypeBook:
         return name
 
     def struct_named(self, name: str) -> np.dtype | None:
-        """Layout of the struct that is called `name` here or in the source, as far as an argument has told it."""
-        told = (dtype for dtype, struct in self.structs.items() if struct == name)
-        return self.written.get(name) or next(told, None)
+        """Return the layout of the struct `name`, if an argument has one."""
+        dtypes = (dtype for dtype, struct in self.structs.items() if struct == name)
+        return self.written.get(name) or next(dtypes, None)
 
     def prelude(self, texts: Iterable[str], names: Names) -> tuple[str, ...]:
-        """Headers that `texts` need and the structs that the source does not declare, one by one."""
-        known: dict[np.dtype, str] = {}
+        """Return the headers that `texts` need, and the structs that the source does not declare, one by one."""
+        names_by_dtype: dict[np.dtype, str] = {}
         definitions = "".join(
-            structs.definition(name, dtype, known)
+            structs.definition(name, dtype, names_by_dtype)
             for dtype, name in self.structs.items()
-            if dtype not in known and not names.declares(name)
+            if dtype not in names_by_dtype and not names.declares(name)
         )
         definitions += "".join(
-            structs.definition(name, dtype, known)
+            structs.definition(name, dtype, names_by_dtype)
             for name, dtype in self.written.items()
             if name.isidentifier() and name not in self.structs.values() and not names.declares_anywhere(name)
         )
@@ -243,7 +245,7 @@ class TypeBook:
         return (*(f"#include <{header}>\n" for header in included), *re.findall(r"struct [^}]*\};\n", definitions))
 
     def checks(self, checks: Iterable[str]) -> str:
-        """Assertions about layouts: of the structs met and those in `checks`."""
+        """Return the assertions about layouts: of the structs so far, and those in `checks`."""
         own = [
             structs.struct_assertions(f"struct_{number}", name, name, dtype)
             for number, (dtype, name) in enumerate(self.structs.items())

@@ -181,12 +181,12 @@ class TestHitAndMiss:
     def test_a_program_that_does_not_log_neither_loads_logging_nor_says_anything(self) -> None:
         program = """
 import sys
-from cudakit.jit.cache.cache import tell
+from cudakit.jit.cache.cache import report
 assert "logging" not in sys.modules
-tell("INFO", None, "nobody listens")
+report("INFO", None, "nobody listens")
 assert "logging" not in sys.modules
 import logging
-tell("INFO", None, "nobody listens")
+report("INFO", None, "nobody listens")
 assert [type(each).__name__ for each in logging.getLogger("cudakit").handlers] == ["NullHandler"]
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -43,7 +43,7 @@ def here(tmp_path: Path) -> Cache:
 @pytest.fixture
 def file(here: Cache, tmp_path: Path) -> Path:
     path = tmp_path / "kernels.zip"
-    assert here.give_out(path) == (1, [])
+    assert here.export_to(path) == (1, [])
     return path
 
 
@@ -63,7 +63,7 @@ def test_what_is_taken_in_is_used(here: Cache, file: Path, tmp_path: Path, no_co
     there = tmp_path / "there"
     with pytest.raises(ck.CompileError, match="no compiler"):
         made(kernel(there))
-    assert cache_at(str(there)).take_in(file) == 1
+    assert cache_at(str(there)).import_from(file) == 1
     assert made(kernel(there)) == made(kernel(tmp_path / "here"))
     ck.prewarm([kernel(there)["float"]], archs=[ARCH])
     assert len(no_compiler) == 1
@@ -84,7 +84,7 @@ def test_what_is_taken_in_is_used(here: Cache, file: Path, tmp_path: Path, no_co
 )
 def test_nothing_else_passes_for_it(other: Any, file: Path, tmp_path: Path, no_compiler: list[str]) -> None:
     there = tmp_path / "there"
-    cache_at(str(there)).take_in(file)
+    cache_at(str(there)).import_from(file)
     with pytest.raises(ck.CompileError, match="no compiler"):
         other(there)
 
@@ -95,7 +95,7 @@ def test_kernels_of_headers_of_this_machine_stay(tmp_path: Path) -> None:
     one = kernel(tmp_path / "cache", text, include_paths=[tmp_path])
     one.compile(arch=ARCH, target="cubin")
     made(kernel(tmp_path / "cache", include_paths=[tmp_path]))  # where a header may lie on another machine
-    count, alone = cache_at(str(tmp_path / "cache")).give_out(tmp_path / "out.zip")
+    count, alone = cache_at(str(tmp_path / "cache")).export_to(tmp_path / "out.zip")
     assert (count, len(alone)) == (0, 2)
     assert any("twice" in label for label in alone)
 
@@ -115,8 +115,8 @@ def test_a_header_there_that_was_not_here(tmp_path: Path, monkeypatch: pytest.Mo
         return found
 
     of("a")
-    assert cache_at(str(tmp_path / "a" / "cache")).give_out(tmp_path / "k.zip") == (1, [])
-    cache_at(str(tmp_path / "b" / "cache")).take_in(tmp_path / "k.zip")
+    assert cache_at(str(tmp_path / "a" / "cache")).export_to(tmp_path / "k.zip") == (1, [])
+    cache_at(str(tmp_path / "b" / "cache")).import_from(tmp_path / "k.zip")
 
     def compile(request: nvrtc.Request) -> Compiled:
         raise ck.CompileError("there is no compiler here")
@@ -178,8 +178,8 @@ def test_layouts_are_compared_before_they_pass(tmp_path: Path) -> None:
     text = "struct P { float a; int b; }; __global__ void k(P p, float* x) { x[0] = p.a; }"
     right = np.dtype([("a", "f4"), ("b", "i4")])
     kernel(tmp_path / "a", text).compile(right, np.float32, arch=ARCH, target="cubin")
-    cache_at(str(tmp_path / "a")).give_out(tmp_path / "k.zip")
-    cache_at(str(tmp_path / "b")).take_in(tmp_path / "k.zip")
+    cache_at(str(tmp_path / "a")).export_to(tmp_path / "k.zip")
+    cache_at(str(tmp_path / "b")).import_from(tmp_path / "k.zip")
     swapped = np.dtype([("b", "i4"), ("a", "f4")])
     with pytest.raises(ck.CompileError):
         kernel(tmp_path / "b", text).compile(swapped, np.float32, arch=ARCH, target="cubin")
@@ -189,13 +189,13 @@ def test_only_what_is_named(tmp_path: Path) -> None:
     for given in ("float", "double"):
         made(kernel(tmp_path / "cache"), given)
     cache = cache_at(str(tmp_path / "cache"))
-    assert cache.give_out(tmp_path / "out.zip", "double")[0] == 1
-    assert cache.give_out(tmp_path / "out.zip", "nothing")[0] == 0
+    assert cache.export_to(tmp_path / "out.zip", "double")[0] == 1
+    assert cache.export_to(tmp_path / "out.zip", "nothing")[0] == 0
 
 
 def test_clearing_forgets_them(file: Path, tmp_path: Path, no_compiler: list[str]) -> None:
     cache = cache_at(str(tmp_path / "there"))
-    cache.take_in(file)
+    cache.import_from(file)
     made(kernel(tmp_path / "there"))
     cache.clear()
     with pytest.raises(ck.CompileError, match="no compiler"):
@@ -224,7 +224,7 @@ def test_damage_is_refused_whole(change: Any, message: str, file: Path, tmp_path
     rewritten(file, change)
     cache = cache_at(str(tmp_path / "there"))
     with pytest.raises(ck.ArgumentError, match=message):
-        cache.take_in(file)
+        cache.import_from(file)
     assert cache.info().blobs == cache.info().entries == 0
 
 
@@ -233,7 +233,7 @@ def test_what_is_no_such_file(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     for path in (tmp_path / "text", tmp_path / "absent"):
         with pytest.raises(ck.ArgumentError, match="no file of compiled kernels"):
-            cache.take_in(path)
+            cache.import_from(path)
 
 
 def test_by_the_command(tmp_path: Path) -> None:
@@ -263,9 +263,9 @@ def test_texts_of_one_tile_ir(tmp_path: Path) -> None:
     texts = [text, text + "// more"]
     for each in texts:
         made(kernel(tmp_path / "here", each))
-    assert cache_at(str(tmp_path / "here")).give_out(tmp_path / "kernels.zip")[1] == []
+    assert cache_at(str(tmp_path / "here")).export_to(tmp_path / "kernels.zip")[1] == []
     there = cache_at(str(tmp_path / "there"))
-    there.take_in(tmp_path / "kernels.zip")
+    there.import_from(tmp_path / "kernels.zip")
     assert all(there.imported(kernel(tmp_path / "there", each)["float"].specialization(arch=ARCH)) for each in texts)
 
 
@@ -275,4 +275,4 @@ def test_what_two_compilers_made_goes_once(here: Cache, tmp_path: Path, monkeypa
         made(kernel(tmp_path / "here"))
     assert here.info().entries == 2
     with warnings.catch_warnings(action="error"):
-        assert here.give_out(tmp_path / "kernels.zip") == (1, [])
+        assert here.export_to(tmp_path / "kernels.zip") == (1, [])

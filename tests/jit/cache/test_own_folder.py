@@ -252,4 +252,4 @@ def test_kernels_that_run_keep_it(own: Path, stream: Any, xp: Any) -> None:
     stream.sync()
     assert x[0] == 3
     assert info(own).entries == 1
-    assert settings.asked()[0] != str(own)
+    assert settings.environment_values()[0] != str(own)

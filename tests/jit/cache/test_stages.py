@@ -45,7 +45,7 @@ def test_what_the_signature_leaves_open_is_what_the_compiler_says() -> None:
     point = Evidence("scalar", "point", POINT)
     others = (Evidence("address", "None"),) * 3
     found = completed(ITS_TYPES, (*others, point))
-    assert [(p.name, p.kind, p.dtype, p.const) for p in found] == [
+    assert [(p.name, p.category, p.dtype, p.const) for p in found] == [
         ("x", "pointer", np.dtype("f4"), True),
         ("y", "pointer", np.dtype("f8"), False),
         ("n", "scalar", np.dtype("i2"), False),
@@ -55,7 +55,7 @@ def test_what_the_signature_leaves_open_is_what_the_compiler_says() -> None:
 
 def test_without_a_struct_the_compiler_alone_does_not_tell_a_layout() -> None:
     found = completed(ITS_TYPES)
-    assert [p.kind for p in found] == ["pointer", "pointer", "scalar", "unknown"]
+    assert [p.category for p in found] == ["pointer", "pointer", "scalar", "unknown"]
     assert found[3].cpp == "Point"
 
 
@@ -65,7 +65,7 @@ def test_an_array_that_is_taken_whole_has_the_types_of_all_its_parts() -> None:
     types = "_Z12cudakit_typeIPFvPfiiiijEEvv"
     found = completed(types, known=(whole, BoundParameter("n", "?", "unknown")))
     assert found[0] == whole
-    assert [(p.name, p.kind, p.dtype) for p in found[1:]] == [("n", "scalar", np.dtype("u4"))]
+    assert [(p.name, p.category, p.dtype) for p in found[1:]] == [("n", "scalar", np.dtype("u4"))]
 
 
 def test_where_the_signature_says_nothing_parameters_have_numbers() -> None:

@@ -364,7 +364,7 @@ def test_explain_names_the_part_that_differs() -> None:
     found = cache.default_cache().explain(compile.Request(kernel.specialization(arch="sm_86")))
     assert found.where == "miss"
     nearest = found.neighbours[0].differences
-    assert [(d.part, d.asked, d.stored) for d in nearest] == [("arch", "sm_86", "sm_80")]
+    assert [(d.part, d.requested, d.stored) for d in nearest] == [("arch", "sm_86", "sm_80")]
 
 
 # ── workers ─────────────────────────────────────────────────────────────────────────────────────────────────────────

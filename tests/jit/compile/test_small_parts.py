@@ -118,7 +118,11 @@ def test_lines_of_a_text_are_told_as_its_files(monkeypatch: pytest.MonkeyPatch) 
 
 
 SPEC: Any = SimpleNamespace(
-    title="k<int>", arch="sm_90", source=SimpleNamespace(text="text"), name_expression="k<int>", asked=[("k<int>", "")]
+    title="k<int>",
+    arch="sm_90",
+    source=SimpleNamespace(text="text"),
+    name_expression="k<int>",
+    requested=[("k<int>", "")],
 )
 
 

@@ -41,7 +41,7 @@ def numbers(parameters: tuple[str, ...], said: list[Any]) -> Dispatcher:
     """A kernel of numbers, one shape of which is settled."""
     fragments = tuple(Fragment("type({a}) is {k}type", "{a}", "q", {"type": int}) for _ in parameters)
     loaded: Any = SimpleNamespace(
-        kernel="the kernel", parameters=tuple(SimpleNamespace(kind="scalar") for _ in parameters)
+        kernel="the kernel", parameters=tuple(SimpleNamespace(category="scalar") for _ in parameters)
     )
     shape = CallShape(loaded, fragments, ("number",) * len(parameters), 0, lambda *given: said.append(given))
     shape.seen = Settled("stream", "config", "core", "resolved", None, None, True, ()).flat()

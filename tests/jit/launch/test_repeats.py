@@ -58,7 +58,7 @@ class BoundParameter:
     """A parameter ``const float*``, ``float*`` or ``int``."""
 
     const: bool = False
-    kind: str = "pointer"
+    category: str = "pointer"
     cpp: str = "float*"
 
 
@@ -69,7 +69,7 @@ class Loaded:
     parameters: tuple[BoundParameter, ...] = (
         BoundParameter(const=True),
         BoundParameter(),
-        BoundParameter(kind="scalar"),
+        BoundParameter(category="scalar"),
     )
     kernel: str = "kernel"
 

@@ -660,7 +660,7 @@ def shape_of(families: tuple[str, ...], ran: list[Any], const: bool = False, nam
         ran.append(("resolved", config, device))
         return ("resolved", config)
 
-    parameters = [SimpleNamespace(kind="pointer", const=const)] * len(families)
+    parameters = [SimpleNamespace(category="pointer", const=const)] * len(families)
     loaded: Any = SimpleNamespace(
         specialization=SimpleNamespace(name_expression=name), kernel="kernel", launch_config=resolve,
         parameters=parameters, holders=set(),
@@ -785,7 +785,7 @@ def test_what_a_shape_knows_of_its_arguments(ordered: Ordered) -> None:
     assert shape.fixed == (0,)
     assert not shape.is_fixed
     assert shape_of(("cupy", "number"), []).is_fixed
-    shape.loaded.parameters[3] = SimpleNamespace(kind="tensor_map", const=False)  # type: ignore[index]
+    shape.loaded.parameters[3] = SimpleNamespace(category="tensor_map", const=False)  # type: ignore[index]
     again = CallShape(shape.loaded, shape.fragments, families, 0, print)
     assert [position for position, *_ in again.memory] == [0, 1, 4, 5]
 

@@ -170,7 +170,7 @@ def test_strided_deduces_type_and_rank() -> None:
         __global__ void f(cudakit::strided<const T, RANK> x, cudakit::strided<T, RANK> y) {}""")
     spec = kernel._calls.specialized((array("f4", 3, readonly=True), array("f4", 3)), "sm_90", "cubin")[0]
     assert spec.name_expression == "f<float, 3>"
-    assert [(parameter.kind, parameter.count, parameter.const) for parameter in spec.parameters] == [
+    assert [(parameter.category, parameter.count, parameter.const) for parameter in spec.parameters] == [
         ("strided", 3, True),
         ("strided", 3, False),
     ]
@@ -212,7 +212,7 @@ def test_structs_by_dataclass_get_cpp_layout() -> None:
 def test_aliases_of_the_source_are_followed() -> None:
     text = "using real = float; typedef const real* input; __global__ void f(input x, real y) {}"
     parameters = ck.Kernel(text).specialization(arch="sm_90").parameters
-    assert [(parameter.kind, parameter.dtype, parameter.const) for parameter in parameters] == [
+    assert [(parameter.category, parameter.dtype, parameter.const) for parameter in parameters] == [
         ("pointer", np.dtype("f4"), True), ("scalar", np.dtype("f4"), False)
     ]  # fmt: skip
 
@@ -230,14 +230,14 @@ def test_pointers_to_rows_take_their_elements() -> None:
     expected = [("f4", False), ("f2", True), ("f8", False), ("f2", False), ("u8", True)]
     by_compiler = [bound_parameter("", cpp, None, None, kernel.module.declarations, None) for cpp in types]
     for parameters in (spec.parameters, by_compiler):
-        assert [(parameter.kind, parameter.dtype, parameter.const) for parameter in parameters] == [
+        assert [(parameter.category, parameter.dtype, parameter.const) for parameter in parameters] == [
             ("pointer", np.dtype(code), const) for code, const in expected
         ]
 
 
 def test_dim3_is_a_vector() -> None:
     (parameter,) = ck.Kernel("__global__ void f(dim3 size) {}").specialization(arch="sm_90").parameters
-    assert (parameter.kind, parameter.dtype, parameter.count) == ("vector", np.dtype("u4"), 3)
+    assert (parameter.category, parameter.dtype, parameter.count) == ("vector", np.dtype("u4"), 3)
 
 
 def memory(dtype: Any) -> Argument:
