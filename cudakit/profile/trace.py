@@ -10,6 +10,7 @@ seen: it shows as idle time, or as a longer wait.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import threading
 import time
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
 
-from cudakit.errors import ArgumentError, CudakitError, raise_launch_error, shortened
+from cudakit.errors import ArgumentError, CudakitError, EmulatorWarning, raise_launch_error, shortened
 from cudakit.places import place_of, refuse_capture
 from cudakit.profile.timeline import (
     COLOURS,
@@ -500,6 +501,17 @@ def _ranges(wanted: bool | None) -> _Ranges | None:
     return _Ranges(nvtx)
 
 
+@functools.cache
+def _warn_of_steps() -> None:
+    """Warn, once in a process, that milliseconds of the emulator are none."""
+    warnings.warn(
+        "ck.Timer: the emulator counts steps and measures no time. elapsed_ms takes a step for a microsecond, and says "
+        "nothing about a GPU; elapsed_steps has the count",
+        EmulatorWarning,
+        stacklevel=4,
+    )
+
+
 class Timer:
     """Time between two points of a stream: ``with ck.Timer(stream) as timer: …``, then ``timer.elapsed_ms``.
 
@@ -518,8 +530,9 @@ class Timer:
 
     Notes
     -----
-    The emulator has no time. It counts steps, as `elapsed_steps` gives them, and `elapsed_ms` takes a step for a
-    microsecond: such numbers compare with each other, and say nothing about a GPU. ``print(timer)`` has the unit.
+    The emulator measures no time. It counts steps: `elapsed_steps` gives their number. `elapsed_ms` takes a step for a
+    microsecond and warns once, with an `EmulatorWarning`: such numbers compare with each other, and say nothing about a
+    GPU. ``print(timer)`` has the unit.
 
     Examples
     --------
@@ -597,6 +610,14 @@ class Timer:
     @property
     def laps_ms(self) -> tuple[float, ...]:
         """Milliseconds of each lap, the last one until the stop; waits for the stream to come there."""
+        self._warn_of_steps()
+        return self._laps()
+
+    def _warn_of_steps(self) -> None:
+        if self._place.unit == "steps":
+            _warn_of_steps()
+
+    def _laps(self) -> tuple[float, ...]:
         marks = self._measured()
         try:
             marks[-1].sync()
@@ -616,7 +637,8 @@ class Timer:
         LaunchError
             The driver reports an error of the stream's work.
         """
-        return sum(self.laps_ms)
+        self._warn_of_steps()
+        return sum(self._laps())
 
     @property
     def laps_steps(self) -> tuple[int, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 from support.places import SLOW, another, one_of
 
 import cudakit as ck
+from cudakit.profile import trace
 
 ONE = ck.config(1, 32)
 
@@ -129,9 +131,28 @@ def test_the_emulator_counts_steps(stream: Any, x: Any, slow: ck.Kernel) -> None
     with ck.Timer(stream) as timer:
         slow(stream, ONE, x, 1000)
     assert timer.elapsed_steps == stream.clock - before >= 1000
-    assert timer.elapsed_ms == timer.elapsed_steps / 1000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert timer.elapsed_ms == timer.elapsed_steps / 1000
     assert timer.laps_steps == (timer.elapsed_steps,)
     assert str(timer) == f"{timer.elapsed_steps} steps"
+
+
+@pytest.mark.emulator
+@pytest.mark.parametrize("name", ["elapsed_ms", "laps_ms"])
+def test_milliseconds_of_the_emulator_warn_once(stream: Any, x: Any, slow: ck.Kernel, name: str) -> None:
+    trace._warn_of_steps.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with ck.Timer(stream) as timer:
+            slow(stream, ONE, x, 0)
+        assert caught == []
+        for _ in range(3):
+            getattr(timer, name)
+    (warning,) = caught
+    assert warning.category is ck.EmulatorWarning
+    assert "counts steps and measures no time" in str(warning.message)
+    assert warning.filename == __file__
 
 
 @pytest.mark.gpu
