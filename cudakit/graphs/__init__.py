@@ -1,4 +1,4 @@
-"""Graphs: calls captured once and launched again and again, as one, with other arguments where they were named."""
+"""Graphs: calls captured once and launched repeatedly as one, with other values of the named arguments."""
 
 from __future__ import annotations
 

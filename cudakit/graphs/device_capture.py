@@ -1,12 +1,14 @@
-"""Capture on a GPU: the driver records what is put on a stream, and cudakit who was given what.
+"""Capture on a GPU: the driver records the work put on a stream, and cudakit records the arguments of its calls.
 
-An address may stand in any parameter of a kernel: a pointer, a strided array, a struct, or the arrays that CuPy passes
-by value. A node's parameters are therefore searched for addresses within the named arrays, eight bytes at a time, but
-for those that cudakit itself passed as numbers. Views of an array are found too, and keep their offset.
+Any parameter of a kernel may contain an address: a pointer, a strided array, a struct, or the arrays that CuPy passes
+by value. A node's parameters are therefore searched for addresses within the named arrays, eight bytes at a time.
+Numbers that cudakit itself passed are excepted. Views of an array are found, too, and keep their offset.
 
-The driver's bindings do it, not cuda.core's nodes: those of 1.2 take all of a kernel's arguments anew, as Python's,
-which are not known of kernels that others launched; refuse kernels of clusters and cooperative ones; and know copies of
-one dimension only.
+The driver's bindings change the nodes, because cuda.core's nodes (1.2) have three limits:
+
+- They take all arguments of a kernel again, as Python objects. For kernels of other libraries these are unknown.
+- They refuse kernels with clusters and cooperative kernels.
+- They support copies of one dimension only.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from cudakit.graphs.recording import (
     ADDRESS,
     VALUES,
     Executable,
-    Named,
+    NamedArguments,
     Recording,
     Step,
     Write,
@@ -54,8 +56,8 @@ if TYPE_CHECKING:
 _MOST_PARAMETERS = 8192
 
 
-def checked(result: tuple[Any, ...], what: str) -> Any:
-    """What a driver call returned beside its status.
+def checked(result: tuple[Any, ...], action: str) -> Any:
+    """Return the results of a driver call without its status.
 
     Raises
     ------
@@ -64,12 +66,12 @@ def checked(result: tuple[Any, ...], what: str) -> Any:
     """
     status, *rest = result
     if int(status) != 0:
-        raise LaunchError(f"graph: the driver refused {what}: {status.name}")
+        raise LaunchError(f"graph: the driver refused {action}: {status.name}")
     return rest[0] if len(rest) == 1 else rest
 
 
 class Node(Step):
-    """A node; where its parameters can be changed, they are kept here."""
+    """A node of a graph. Its parameters are kept here if they can be changed."""
 
     #: What the driver's functions for it have in their names, if there are any.
     family = ""
@@ -83,23 +85,23 @@ class Node(Step):
         self.foreign = True
 
     def push(self, executable: Any) -> None:
-        """Change the node in an executable graph, for its next launches; its device is current."""
+        """Change the node in an executable graph, for its next launches. Its device must be current."""
         if self.family:
             change = getattr(driver, f"cuGraphExec{self.family}NodeSetParams")
             context = (checked(driver.cuCtxGetCurrent(), "the current context"),) if self.in_context else ()
             checked(change(executable, self.handle, self._parameters, *context), self._change)
 
     def define(self) -> None:
-        """Change the node in the graph itself, for graphs that it is put into."""
+        """Change the node in the graph itself, for graphs that embed it."""
         if self.family:
             checked(getattr(driver, f"cuGraph{self.family}NodeSetParams")(self.handle, self._parameters), self._change)
 
-    def _find_place(self, named: Named, field: str, on_host: bool = False) -> None:
-        """Find a named argument where a parameter is an address."""
+    def _find_place(self, arguments: NamedArguments, field: str, on_host: bool = False) -> None:
+        """Find a named argument by an address in a parameter."""
         parameters = self._parameters
-        held = named.holding(int(getattr(parameters, field) or 0))
-        if held is not None:
-            name, distance = held
+        location = arguments.holding(int(getattr(parameters, field) or 0))
+        if location is not None:
+            name, distance = location
 
             def write(address: int) -> None:
                 value = address + distance
@@ -109,17 +111,17 @@ class Node(Step):
 
 
 class KernelNode(Node):
-    """A kernel: of cudakit, whose call is known, or of anyone else."""
+    """A kernel, launched by cudakit (with a known call) or by another library."""
 
     family, in_context = "Kernel", False
 
-    def __init__(self, handle: Any, named: Named, call: Call | None) -> None:
+    def __init__(self, handle: Any, arguments: NamedArguments, call: Call | None) -> None:
         self._parameters = checked(driver.cuGraphKernelNodeGetParams(handle), "a kernel node's parameters")
         kernel, function = self._parameters.kern, self._parameters.func
         name = _kernel_name(kernel, function) if call is None else str(call.target.specialization.name_expression)
         super().__init__(handle, name, f"other arguments for {name}")
         self.foreign = call is None
-        if not named.values or not int(self._parameters.kernelParams or 0):
+        if not arguments.values or not int(self._parameters.kernelParams or 0):
             return
         layout = _layout(kernel, function, self.name)
         if not layout:
@@ -138,26 +140,26 @@ class KernelNode(Node):
         owners = [position for position, parameter in enumerate(parameters) for _ in range(parameter.parts)]
         for number, (offset, width) in enumerate(layout):
             position = owners[number] if number < len(owners) else 0
-            kind = parameters[position].kind if number < len(owners) else None
-            if call is not None and kind in VALUES:
+            category = parameters[position].kind if number < len(owners) else None
+            if call is not None and category in VALUES:
                 if texture_handle(call.arguments[position]) is not None:
-                    named.refuse_inside(span_of(call.arguments[position])[0], self.name, "texture")
-                self._find_number_at(named, call, position, offset)
-            elif kind == "tensor_map":
-                for place, *_ in named.addresses_in(self._view[offset : offset + width]):
-                    named.refuse_inside(ADDRESS.unpack_from(self._view, offset + place)[0], self.name, "tensor map")
+                    arguments.refuse_inside(span_of(call.arguments[position])[0], self.name, "texture")
+                self._find_number_at(arguments, call, position, offset)
+            elif category == "tensor_map":
+                for place, *_ in arguments.addresses_in(self._view[offset : offset + width]):
+                    arguments.refuse_inside(ADDRESS.unpack_from(self._view, offset + place)[0], self.name, "tensor map")
             else:
                 view = self._view[offset : offset + width]
-                self.find_addresses(named, view, functools.partial(ADDRESS.pack_into, view))
+                self.find_addresses(arguments, view, functools.partial(ADDRESS.pack_into, view))
 
-    def _find_number_at(self, named: Named, call: Call, position: int, offset: int) -> None:
+    def _find_number_at(self, arguments: NamedArguments, call: Call, position: int, offset: int) -> None:
         parameter, view = call.target.parameters[position], self._view
 
         def put(value: Any, converted: Any) -> None:
             data = scalars.to_bytes(converted, parameter.dtype)
             view[offset : offset + len(data)] = data
 
-        self.find_number(named, parameter, call.arguments[position], put)
+        self.find_number(arguments, parameter, call.arguments[position], put)
 
 
 class CopyNode(Node):
@@ -165,13 +167,13 @@ class CopyNode(Node):
 
     family = "Memcpy"
 
-    def __init__(self, handle: Any, named: Named) -> None:
+    def __init__(self, handle: Any, arguments: NamedArguments) -> None:
         parameters = self._parameters = checked(driver.cuGraphMemcpyNodeGetParams(handle), "a copy node's parameters")
         size = parameters.WidthInBytes * max(1, parameters.Height)
         super().__init__(handle, f"copy of {size} bytes", "other places for a copy")
         for side in ("src", "dst"):
             on_host = getattr(parameters, f"{side}MemoryType") == driver.CUmemorytype.CU_MEMORYTYPE_HOST
-            self._find_place(named, f"{side}{'Host' if on_host else 'Device'}", on_host)
+            self._find_place(arguments, f"{side}{'Host' if on_host else 'Device'}", on_host)
 
 
 class FillNode(Node):
@@ -179,51 +181,51 @@ class FillNode(Node):
 
     family = "Memset"
 
-    def __init__(self, handle: Any, named: Named) -> None:
+    def __init__(self, handle: Any, arguments: NamedArguments) -> None:
         parameters = self._parameters = checked(driver.cuGraphMemsetNodeGetParams(handle), "a fill node's parameters")
         size = parameters.elementSize * parameters.width * max(1, parameters.height)
         super().__init__(handle, f"fill of {size} bytes", "another place for a fill")
-        self._find_place(named, "dst")
+        self._find_place(arguments, "dst")
 
 
-def nodes_of(graphs: Iterable[Any], named: Named, calls: Mapping[int, Call]) -> list[Node]:
-    """The nodes of some graphs, and of the graphs inside them.
+def nodes_of(graphs: Iterable[Any], arguments: NamedArguments, calls: Mapping[int, Call]) -> list[Node]:
+    """Return the nodes of graphs, and of the graphs inside them.
 
     Parameters
     ----------
     graphs : iterable of CUgraph
-    named : Named
+    arguments : NamedArguments
     calls : mapping
         The calls that cudakit made, by the address of their node.
     """
-    kinds = driver.CUgraphNodeType
-    found: list[Node] = []
+    node_types = driver.CUgraphNodeType
+    result: list[Node] = []
     waiting = list(graphs)
     while waiting:
         for handle in _listed(driver.cuGraphGetNodes, waiting.pop(0), "a graph's nodes"):
-            kind = checked(driver.cuGraphNodeGetType(handle), "a node's type")
-            if kind == kinds.CU_GRAPH_NODE_TYPE_KERNEL:
-                found.append(KernelNode(handle, named, calls.get(int(handle))))
-            elif kind == kinds.CU_GRAPH_NODE_TYPE_MEMCPY:
-                found.append(CopyNode(handle, named))
-            elif kind == kinds.CU_GRAPH_NODE_TYPE_MEMSET:
-                found.append(FillNode(handle, named))
+            node_type = checked(driver.cuGraphNodeGetType(handle), "a node's type")
+            if node_type == node_types.CU_GRAPH_NODE_TYPE_KERNEL:
+                result.append(KernelNode(handle, arguments, calls.get(int(handle))))
+            elif node_type == node_types.CU_GRAPH_NODE_TYPE_MEMCPY:
+                result.append(CopyNode(handle, arguments))
+            elif node_type == node_types.CU_GRAPH_NODE_TYPE_MEMSET:
+                result.append(FillNode(handle, arguments))
             else:
-                found.append(Node(handle, kind.name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()))
-            if kind == kinds.CU_GRAPH_NODE_TYPE_GRAPH:
+                result.append(Node(handle, node_type.name.removeprefix("CU_GRAPH_NODE_TYPE_").lower()))
+            if node_type == node_types.CU_GRAPH_NODE_TYPE_GRAPH:
                 waiting.append(checked(driver.cuGraphChildGraphNodeGetGraph(handle), "a graph inside a graph"))
-    return found
+    return result
 
 
 def _listed(call: Callable[[Any, int], tuple[Any, ...]], owner: Any, words: str) -> list[Any]:
-    """The nodes that a driver call gives, which is asked first how many there are."""
+    """Return the nodes that a driver call lists. Its first call returns their number."""
     *_, count = checked(call(owner, 0), words)
     nodes, *_ = checked(call(owner, count), words)
     return list(nodes)[:count]
 
 
 def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
-    """Offset and size of each parameter of a kernel, in bytes."""
+    """Return offset and size of each parameter of a kernel, in bytes."""
     layout: list[tuple[int, int]] = []
     for position in range(_MOST_PARAMETERS):
         if int(function):
@@ -242,8 +244,8 @@ def _layout(kernel: Any, function: Any, name: str) -> list[tuple[int, int]]:
 
 
 def _kernel_name(kernel: Any, function: Any) -> str:
-    named = driver.cuFuncGetName(function) if int(function) else driver.cuKernelGetName(kernel)
-    return str(checked(named, "a kernel's name").decode())
+    name_result = driver.cuFuncGetName(function) if int(function) else driver.cuKernelGetName(kernel)
+    return str(checked(name_result, "a kernel's name").decode())
 
 
 _LEGACY = 1
@@ -263,28 +265,28 @@ _REASONS = {
 
 
 class DeviceCapture(Recording):
-    """A capture that is open.
+    """An open capture on a GPU.
 
     Parameters
     ----------
     target : Known
         The stream.
-    named : Named
+    arguments : NamedArguments
 
     Attributes
     ----------
     calls : dict
         cudakit's own launches, by the address of their node.
     builders : list of cuda.core.graph.GraphBuilder
-        Whatever is captured: bodies of loops and branches, and the graph, which is the last.
+        Everything that is captured: bodies of loops and branches, and the graph, which is the last.
     """
 
-    def __init__(self, target: Known, named: Named) -> None:
+    def __init__(self, target: Known, arguments: NamedArguments) -> None:
         import cupy
 
         if target.handle == _LEGACY:
             raise ArgumentError("capture: the driver does not capture the legacy default stream; take ck.stream()")
-        super().__init__(named, streams.is_capturing(target.core))
+        super().__init__(arguments, streams.is_capturing(target.core))
         self.target = target
         self.calls: dict[int, Call] = {}
         self.loaded: list[Any] = []  # the kernels in it
@@ -299,7 +301,7 @@ class DeviceCapture(Recording):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """The block whose calls are captured; the stream is usable afterwards, whatever happens in it."""
+        """Capture the calls of a ``with`` block. The stream is usable afterwards in any case."""
         core = self.target.core
         with contextlib.ExitStack() as stack:
             stack.enter_context(devices.on_device(self.target.device_id))
@@ -322,12 +324,12 @@ class DeviceCapture(Recording):
                 streams.end(self)
 
     def finished(self) -> DeviceGraph:
-        """The executable graph, once the block has ended."""
+        """Return the executable graph, after the block has ended."""
         return DeviceGraph(self)
 
     @contextlib.contextmanager
     def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[Stream]:
-        """Capture a loop's or branch's body, on a stream of its own."""
+        """Capture the body of a loop or branch, on a stream of its own."""
         import cupy
 
         try:
@@ -351,21 +353,21 @@ class DeviceCapture(Recording):
             self._end()
 
     def join(self, target: Known) -> None:
-        """Let the order know that a stream is of this capture: it has waited for one that is."""
+        """Record that a stream belongs to this capture: it has waited for a stream that does."""
         if target.handle not in self._joined_handles:
             self._joined_handles.add(target.handle)
             self._joined.enter_context(order().capturing(target.core))
 
     def embed(self, core: Stream, builder: GraphBuilder, loaded: Iterable[Any]) -> None:
-        """Put another graph, and the kernels in it, into this one, on the stream that is captured now."""
+        """Add another graph and its kernels to this graph, on the stream captured now."""
         if handle_of(core) != handle_of(self.builder.stream):
             raise LaunchError(
                 "graph: inside a capture a graph is launched on the captured stream; inside a loop or branch, on "
                 "the one that the with statement yields"
             )
         self.builder.embed(builder)
-        for each in loaded:
-            self._hold(each)
+        for kernel in loaded:
+            self._hold(kernel)
 
     def _hold(self, loaded: Any) -> None:
         self.loaded.append(loaded)
@@ -418,13 +420,13 @@ class DeviceCapture(Recording):
         import cupy
 
         with self._aside():
-            made = cupy.asarray(array)
-        self.kept.append(made)
-        return made
+            result = cupy.asarray(array)
+        self.kept.append(result)
+        return result
 
     @contextlib.contextmanager
     def _aside(self) -> Iterator[Any]:
-        """CuPy on a stream outside of the capture, waited for."""
+        """Run CuPy on a stream outside of the capture, and wait for it."""
         import cupy
 
         if self._side is None:
@@ -447,17 +449,17 @@ class DeviceCapture(Recording):
             self._others[handle] = (work.stream, work.name)
 
     def _check_joined(self, core: Stream) -> None:
-        """Raise where work on another stream of a capture does not come before the end of its first."""
+        """Raise if work on another stream of the capture is not joined before its end."""
         _, number, last = _state(core)
         others = [(stream, name) for stream, name in self._others.values() if _state(stream)[1] == number]
-        seen: set[int] = set()
+        visited: set[int] = set()
         waiting = list(last)
         while waiting and others:
             node = waiting.pop()
-            if int(node) not in seen:
-                seen.add(int(node))
+            if int(node) not in visited:
+                visited.add(int(node))
                 waiting += _listed(driver.cuGraphNodeGetDependencies, node, "what a node depends on")
-        left = [name for stream, name in others if not {int(node) for node in _state(stream)[2]} <= seen]
+        left = [name for stream, name in others if not {int(node) for node in _state(stream)[2]} <= visited]
         if left:
             raise unjoined(left)
 
@@ -474,9 +476,9 @@ class DeviceGraph(Executable):
         self._executable = self._builder.complete()
         self._handle = self._executable.handle
         graphs = [builder.graph_definition.handle for builder in reversed(capture.builders)]
-        super().__init__(capture, nodes_of(graphs, capture.named, capture.calls))
+        super().__init__(capture, nodes_of(graphs, capture.named_arguments, capture.calls))
         for name, uses in self._uses.items():
-            if name in capture.named.arrays and any(node.foreign for node, _ in uses):
+            if name in capture.named_arguments.arrays and any(node.foreign for node, _ in uses):
                 # Who else than cudakit uses a named array may read it and write it.
                 capture.reads[name] = capture.writes[name] = name
         self._spans = {key: span_of(array) for key, array in (*capture.reads.items(), *capture.writes.items())}
@@ -488,12 +490,12 @@ class DeviceGraph(Executable):
         add_shortcut(self)
 
     def watch(self, watched: bool) -> None:
-        """While there are witnesses every launch is told to them."""
+        """Report every launch while there are witnesses."""
         if watched:
             self.unsettle()
 
     def unsettle(self) -> None:
-        """No launch may skip the order any more."""
+        """Make each launch take part in the order between streams again."""
         self._settled = None
 
     def _changed(self, uses: Sequence[tuple[Node, Write]]) -> None:
@@ -502,9 +504,9 @@ class DeviceGraph(Executable):
         self._settled = None
 
     def _order(self) -> None:
-        """Find out what the graph reads and writes, with the named arrays as they are now."""
+        """Compute what the graph reads and writes, with the present named arrays."""
         capture, spans = self._capture, self._spans
-        spans.update((name, (memory.low, memory.high)) for name, memory in capture.named.now.items())
+        spans.update((name, (memory.low, memory.high)) for name, memory in capture.named_arguments.now.items())
         self._read = tuple(spans[key] for key in capture.reads)
         self._written = tuple(spans[key] for key in capture.writes)
 
@@ -557,7 +559,7 @@ class DeviceGraph(Executable):
         self._dirty.clear()
 
     def dot(self) -> str:
-        """The graph as the driver writes it."""
+        """Return the graph in Graphviz' language, as the driver writes it."""
         import tempfile
         from pathlib import Path
 
@@ -568,13 +570,13 @@ class DeviceGraph(Executable):
 
 
 def _state(stream: Any) -> tuple[int, int, list[Any]]:
-    """Whether a stream is captured, the capture's number, and the nodes that the next one will come after."""
-    found = checked(driver.cuStreamGetCaptureInfo(driver.CUstream(handle_of(stream))), "the state of a capture")
-    return int(found[0]), int(found[1]), list(found[3] or ())[: int(found[-1])]
+    """Return whether a stream is captured, the capture's number, and the nodes that precede the next node."""
+    state = checked(driver.cuStreamGetCaptureInfo(driver.CUstream(handle_of(stream))), "the state of a capture")
+    return int(state[0]), int(state[1]), list(state[3] or ())[: int(state[-1])]
 
 
 def _explain(error: BaseException) -> None:
-    """Raise a `LaunchError` where the driver, or CuPy, refused a call because of the capture."""
+    """Raise a `LaunchError` if the driver, or CuPy, refused a call because of the capture."""
     text = str(error)
     own = isinstance(error, CudakitError) and "STREAM_CAPTURE" not in text
     if own or not isinstance(error, Exception) or not re.search("capture|capturing|invalidated", text, re.IGNORECASE):

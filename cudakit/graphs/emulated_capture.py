@@ -1,7 +1,7 @@
-"""Capture on the emulator: launches are recorded, and made again in the same order by each launch of the graph.
+"""Capture on the emulator: launches are recorded, and repeated in the same order by each launch of the graph.
 
-Streams of the capture beside the first one get streams of the graph's own to run on, and events are recorded and waited
-for as they were, so that what could race on a GPU is found here too.
+Further streams of the capture run on streams of the graph's own. Events are recorded and waited for as in the capture.
+So the emulator finds races that could happen on a GPU.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cudakit.graphs.recording import (
     VALUES,
     Executable,
     Memory,
-    Named,
+    NamedArguments,
     Recording,
     Step,
     conditional_child,
@@ -36,7 +36,7 @@ from cudakit.types.arguments import as_numpy
 
 
 class Play:
-    """One launch of a graph: the stream that stands for each captured one, and the events so far."""
+    """A launch of a graph: the stream for each captured stream, and the events so far."""
 
     def __init__(self, streams: dict[int, EmulatedStream]) -> None:
         self.streams = streams
@@ -55,22 +55,30 @@ class Node(Step):
     hidden = False
 
     def run(self, play: Play) -> None:
-        """Do it."""
+        """Run the step."""
 
-    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
-        """The step in another graph, whose streams and named arguments are others; `tag` tells its events apart."""
+    def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
+        """Return the step for another graph with other streams and named arguments. `tag` distinguishes its events."""
         return Node(self.name)
 
     def _find_array(
-        self, named: Named, array: Any, position: int, *slots: list[Any], value: Callable[[int, Any], Any] | None = None
+        self,
+        arguments: NamedArguments,
+        array: Any,
+        position: int,
+        *slots: list[Any],
+        value: Callable[[int, Any], Any] | None = None,
     ) -> bool:
-        """Whether an array is memory, of which a named array's part is taken anew: as the array or a value of it."""
+        """Return whether an array shares memory with a named array.
+
+        If so, launches use the new array's part, as array or value.
+        """
         memory = memory_of(array)
         if memory is None:
             return False
-        held = named.viewed(memory)
-        if held is not None:
-            name, distance = held
+        location = arguments.viewed(memory)
+        if location is not None:
+            name, distance = location
 
             def write(other: Any) -> None:
                 part = _view(as_numpy(other), distance, memory)
@@ -92,26 +100,26 @@ class Launch(Node):
         config: Any,
         values: Sequence[Any],
         arguments: Sequence[Any],
-        named: Named,
+        names: NamedArguments,
     ) -> None:
         super().__init__(shape.name)
         self._stream, self._shape, self._config = stream, shape, config
         self._values, self._arguments = list(values), list(arguments)
         for position, (argument, value) in enumerate(zip(arguments, values, strict=True)):
-            kind = shape.emulated.parameters[position].category
+            category = shape.emulated.parameters[position].category
             if isinstance(argument, EmulatedTensorMap):
-                named.refuse_inside(_address_of(argument.array), self.name, "tensor map")
+                names.refuse_inside(_address_of(argument.array), self.name, "tensor map")
             elif isinstance(argument, TextureObject):
-                named.refuse_inside(_address_of(argument.texels), self.name, "texture")
-            elif self._find_array(named, argument, position, self._values, self._arguments, value=shape.value):
+                names.refuse_inside(_address_of(argument.texels), self.name, "texture")
+            elif self._find_array(names, argument, position, self._values, self._arguments, value=shape.value):
                 continue
-            elif kind not in VALUES and isinstance(value, bytes | int):
-                self._find_addresses_in(position, value, named)
+            elif category not in VALUES and isinstance(value, bytes | int):
+                self._find_addresses_in(position, value, names)
             else:
-                self._find_number_at(position, argument, named)
+                self._find_number_at(position, argument, names)
 
-    def _find_addresses_in(self, position: int, value: bytes | int, named: Named) -> None:
-        """Addresses in a struct, and one that is given as it is."""
+    def _find_addresses_in(self, position: int, value: bytes | int, arguments: NamedArguments) -> None:
+        """Find addresses of named arrays in a struct, and in an address argument."""
         values = self._values
 
         def put(place: int, address: int) -> None:
@@ -122,32 +130,32 @@ class Launch(Node):
                 values[position] = address
 
         data = value if isinstance(value, bytes) else ADDRESS.pack(value)
-        self.find_addresses(named, data, put, lambda array: _address_of(as_numpy(array)))
+        self.find_addresses(arguments, data, put, lambda array: _address_of(as_numpy(array)))
 
-    def _find_number_at(self, position: int, argument: Any, named: Named) -> None:
+    def _find_number_at(self, position: int, argument: Any, names: NamedArguments) -> None:
         shape, values, arguments = self._shape, self._values, self._arguments
 
         def put(value: Any, converted: Any) -> None:
             values[position], arguments[position] = shape.value(position, value), value
 
-        self.find_number(named, shape.emulated.parameters[position], argument, put)
+        self.find_number(names, shape.emulated.parameters[position], argument, put)
 
     def run(self, play: Play) -> None:
         self._shape.run(play.streams[self._stream], self._config, self._values, self._arguments, put_in=False)
 
-    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
-        return Launch(streams[self._stream], self._shape, self._config, self._values, self._arguments, named)
+    def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
+        return Launch(streams[self._stream], self._shape, self._config, self._values, self._arguments, arguments)
 
 
 class Copy(Node):
-    """A copy of elements, of which CuPy makes one on a GPU."""
+    """A copy of elements. On a GPU CuPy captures it as a node."""
 
-    def __init__(self, stream: int, source: Any, target: Any, named: Named) -> None:
+    def __init__(self, stream: int, source: Any, target: Any, arguments: NamedArguments) -> None:
         super().__init__(f"copy of {target.nbytes} bytes")
         self._stream = stream
         self._arrays = [source, target]
         for position, array in enumerate(self._arrays):
-            self._find_array(named, array, position, self._arrays)
+            self._find_array(arguments, array, position, self._arrays)
 
     def run(self, play: Play) -> None:
         source, target = self._arrays
@@ -156,12 +164,12 @@ class Copy(Node):
         with stream.doing(work, put_in=False):
             target[...] = source
 
-    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
-        return Copy(streams[self._stream], self._arrays[0], self._arrays[1], named)
+    def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
+        return Copy(streams[self._stream], self._arrays[0], self._arrays[1], arguments)
 
 
 class Edge(Node):
-    """An event recorded, or waited for."""
+    """An event that is recorded, or waited for."""
 
     hidden = True
 
@@ -176,7 +184,7 @@ class Edge(Node):
         else:
             stream.wait(play.events[self._event])
 
-    def again(self, streams: Mapping[int, int], named: Named, tag: Any) -> Node:
+    def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
         return Edge(self.name, streams[self._stream], (tag, self._event))
 
 
@@ -185,13 +193,15 @@ class Conditional(Node):
 
     inner: int
 
-    def __init__(self, stream: int, inner: int, flag: Any, limit: int | None, again: bool, named: Named) -> None:
+    def __init__(
+        self, stream: int, inner: int, flag: Any, limit: int | None, again: bool, arguments: NamedArguments
+    ) -> None:
         super().__init__("loop" if again else "branch")
         self.body: list[Node] = []
         self._stream, self.inner = stream, inner
         self._limit, self._again = limit, again
         self._flags = [np.asarray(as_numpy(flag))]
-        self._find_array(named, flag, 0, self._flags)
+        self._find_array(arguments, flag, 0, self._flags)
 
     def run(self, play: Play) -> None:
         stream = play.streams[self.inner] = play.streams[self._stream]
@@ -211,7 +221,7 @@ class Conditional(Node):
 
 
 def all_of(nodes: Sequence[Node]) -> Iterator[Node]:
-    """The steps, with those of bodies."""
+    """Yield the steps, with the steps of bodies."""
     for node in nodes:
         yield node
         if isinstance(node, Conditional):
@@ -223,14 +233,14 @@ def _address_of(array: Any) -> int:
 
 
 def _view(array: Any, distance: int, like: Memory) -> np.ndarray:
-    """Elements of another array where those of `like` were in the one that was captured."""
+    """Return elements of another array at the same places as `like` in the captured array."""
     if distance == 0 and (array.dtype, array.shape, array.strides) == (like.dtype, like.shape, like.strides):
         return np.asarray(array)
     return np.asarray(_Part(array, distance, like)).view(like.dtype)
 
 
 class _Part:
-    """Memory of an array, as elements of some bytes each; keeps the array alive."""
+    """Memory of an array as elements of a size in bytes. It keeps the array alive."""
 
     def __init__(self, array: np.ndarray, distance: int, like: Memory) -> None:
         self.tensor = array
@@ -245,7 +255,7 @@ class _Part:
 
 
 class CapturedPoint(NamedTuple):
-    """Where an event of a capture stands.
+    """Position of an event in a capture.
 
     Attributes
     ----------
@@ -273,7 +283,7 @@ class CapturedPoint(NamedTuple):
 
 
 class StreamRecorder:
-    """What a stream of a capture gives its launches, events and waits to."""
+    """The recorder of a captured stream's launches, events and waits."""
 
     capture: EmulatedCapture
 
@@ -296,10 +306,10 @@ class StreamRecorder:
 
 
 class EmulatedCapture(Recording):
-    """A capture that is open on a stream of the emulator."""
+    """An open capture on a stream of the emulator."""
 
-    def __init__(self, stream: EmulatedStream, named: Named) -> None:
-        super().__init__(named, stream.recorder is not None)
+    def __init__(self, stream: EmulatedStream, arguments: NamedArguments) -> None:
+        super().__init__(arguments, stream.recorder is not None)
         self.stream = stream
         self.nodes: list[Node] = []
         self.streams: list[EmulatedStream] = []
@@ -316,7 +326,7 @@ class EmulatedCapture(Recording):
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """The block whose calls are recorded."""
+        """Record the calls of a ``with`` block."""
         self._enter(self.stream, self.nodes)
         try:
             with witnessing(self), using(self.stream):
@@ -329,15 +339,15 @@ class EmulatedCapture(Recording):
                 stream.recorder = None
 
     def finished(self) -> EmulatedGraph:
-        """The graph, once the block has ended."""
+        """Return the graph, after the block has ended."""
         return EmulatedGraph(self)
 
     @contextlib.contextmanager
     def conditional(self, flag: Any, limit: int | None, again: bool) -> Iterator[EmulatedStream]:
-        """Record a loop's or branch's body, on a stream of its own."""
+        """Record the body of a loop or branch, on a stream of its own."""
         outer = next(stream for stream in self.streams if self._body_of[id(stream)] is self._bodies[-1])
         inner = outer.alike()
-        node = Conditional(id(outer), id(inner), flag, limit, again, self.named)
+        node = Conditional(id(outer), id(inner), flag, limit, again, self.named_arguments)
         self._add(outer, node)
         self.touch((flag,))
         self._bodies.append(node.body)
@@ -355,40 +365,40 @@ class EmulatedCapture(Recording):
         self, stream: EmulatedStream, shape: EmulatedShape, config: Any, values: Sequence[Any], arguments: Sequence[Any]
     ) -> None:
         """Record a kernel's launch."""
-        node = Launch(id(stream), shape, config, values, arguments, self.named)
+        node = Launch(id(stream), shape, config, values, arguments, self.named_arguments)
         self.check_place(stream, node.name)
         self._add(stream, node)
         self.touch(*accesses(shape.emulated.parameters, arguments))
 
     def copy(self, stream: EmulatedStream, source: Any, target: Any) -> None:
         """Record a copy of elements."""
-        node = Copy(id(stream), source, target, self.named)
+        node = Copy(id(stream), source, target, self.named_arguments)
         self.check_place(stream, node.name)
         self._add(stream, node)
         self.touch((source,), (target,))
 
     def embed(self, stream: EmulatedStream, graph: EmulatedGraph) -> None:
-        """Record another graph's launch, with the arguments that it has now."""
+        """Record the launch of another graph, with its present arguments."""
         self.check_place(stream, "a graph")
         if any(isinstance(node, Conditional) for node in graph.nodes):
             raise conditional_child()
         self._add(stream, Node("graph"))
         streams = {id(graph.first): id(stream)}
         for key, other in graph.others.items():
-            made = other.alike()
-            self.inner_streams[id(made)], streams[key] = made, id(made)
+            copy = other.alike()
+            self.inner_streams[id(copy)], streams[key] = copy, id(copy)
         tag = next(self._numbers)
-        self._bodies[-1] += [node.again(streams, self.named, tag) for node in graph.steps]
+        self._bodies[-1] += [node.again(streams, self.named_arguments, tag) for node in graph.steps]
 
     def record(self, stream: EmulatedStream) -> CapturedPoint:
-        """Where an event stands after all that the stream was given so far."""
+        """Return the position of an event after the stream's present work."""
         body = self._body_of[id(stream)]
         point = CapturedPoint(self, next(self._numbers), body, dict(self._before[id(stream)]))
         body.append(Edge("record", id(stream), point.number))
         return point
 
     def fork(self, stream: EmulatedStream, point: CapturedPoint) -> None:
-        """A stream that is no part of the capture waits for it, and is one from then on."""
+        """Make a stream part of the capture, as it waits for an event of the capture."""
         if not any(body is point.body for body in self._bodies):
             raise LaunchError(
                 "capture: the event is of a capture, or of a loop or branch, that has ended: it happens inside the "
@@ -398,7 +408,7 @@ class EmulatedCapture(Recording):
         self.wait(stream, point)
 
     def wait(self, stream: EmulatedStream, point: CapturedPoint) -> None:
-        """Let what the stream is given from now on come after an event of the capture."""
+        """Order the stream's future work after an event of the capture."""
         if point.body is not self._body_of[id(stream)]:
             raise LaunchError(
                 "capture: it joins two captures, or a loop or branch and what is outside of it; join streams of one "
@@ -410,7 +420,7 @@ class EmulatedCapture(Recording):
         point.body.append(Edge("wait", id(stream), point.number))
 
     def check_place(self, stream: EmulatedStream, name: str) -> None:
-        """Raise where a stream is not of the body that is captured now."""
+        """Raise if a stream does not belong to the body that is captured now."""
         if self._body_of[id(stream)] is not self._bodies[-1]:
             raise outside_of_body(name)
 
@@ -426,7 +436,7 @@ class EmulatedCapture(Recording):
         stream.recorder = StreamRecorder(self, stream)
 
     def _check_joined(self, first: EmulatedStream) -> None:
-        """Raise where work of a body on another stream does not come before the end of its first one."""
+        """Raise if work of a body on another stream is not joined before the end of its first stream."""
         body, ended = self._body_of[id(first)], self._before[id(first)]
         left = [
             self._names.get(id(stream), "work")
@@ -476,7 +486,7 @@ class EmulatedGraph(Executable):
             self.play(stream)
 
     def play(self, stream: EmulatedStream) -> None:
-        """Run on a stream, after the graph's last launch and what else must come before."""
+        """Run on a stream, after the graph's last launch and all other work that must come before."""
         with order().lock:  # no other thread's work may come between
             order().put_in(stream, self.reads, self.writes)
             if self._last is not None:
@@ -487,7 +497,7 @@ class EmulatedGraph(Executable):
             self._last = stream.record()
 
     def dot(self) -> str:
-        """The nodes, one after the other."""
+        """Return the nodes in Graphviz' language, one after the other."""
         names = [f'  {number} [label="{node.name}"];' for number, node in enumerate(self.nodes)]
         edges = [f"  {number} -> {number + 1};" for number in range(len(names) - 1)]
         return "\n".join(["digraph {", *names, *edges, "}"])

@@ -1,4 +1,4 @@
-"""`capture` and the `Graph` that it makes, the same in both places."""
+"""`capture` and the `Graph` that it makes, for GPUs and the emulator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cudakit.errors import ArgumentError, CudakitError, LaunchError, shortened
-from cudakit.graphs.recording import Executable, Named, is_readonly, memory_of
+from cudakit.graphs.recording import Executable, NamedArguments, is_readonly, memory_of
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.places import DEVICES, place_of
 from cudakit.streams.streams import known
@@ -31,14 +31,14 @@ class Graph(Reported):
 
     Notes
     -----
-    The graph keeps alive what cudakit's calls were given, what was named, and all memory that was allocated inside the
-    block. An array that only CuPy's own operations used, made before the block and not named, is for the caller to keep
-    alive: `keep` does it. Launches of one graph come one after another, whatever streams they are on.
+    The graph keeps alive the arguments of cudakit's calls, the named arguments, and all memory allocated inside the
+    block. Exception: an array that was made before the block, is not named, and was used only by CuPy's own operations.
+    Pass it to `keep`, or keep a reference. Launches of one graph run one after another, on any streams.
     """
 
-    def __init__(self, stream: Any, named: Named, open_capture: DeviceCapture | EmulatedCapture) -> None:
+    def __init__(self, stream: Any, arguments: NamedArguments, open_capture: DeviceCapture | EmulatedCapture) -> None:
         self.stream = stream
-        self._named = named
+        self._named = arguments
         self._capture: DeviceCapture | EmulatedCapture = open_capture
         self._executable: Executable | None = None
         self._failed = False
@@ -47,7 +47,7 @@ class Graph(Reported):
     # ── inside the block ──
 
     def __getitem__(self, name: str) -> Any:
-        """The argument of a name, to be given to calls inside the block; numbers must be taken from here."""
+        """Return the named argument, for calls inside the block. Numbers must be taken from here."""
         return self._named.value(name)
 
     def keep(self, *things: Any) -> None:
@@ -55,25 +55,25 @@ class Graph(Reported):
         self._capture.kept.extend(things)
 
     def loop(self, flag: Any, limit: int | None = None) -> contextlib.AbstractContextManager[Any]:
-        """A loop inside the block: ``while flag[0] != 0``, decided on the device before each round.
+        """Capture a loop inside the block: ``while flag[0] != 0``, decided on the device before each round.
 
         Parameters
         ----------
         flag : array (1,) or ()
-            Of any number's dtype. The body's calls set it; so do calls before the loop, or its launches find what the
-            last one left.
+            Condition of the loop, of any numeric dtype. Calls of the body set it. Calls before the loop should set it,
+            too: otherwise a launch starts with the value that the last launch left.
         limit : int, optional
-            The most rounds. A loop without one that never clears its flag hangs the device.
+            Most rounds of the loop. Without a limit, a loop that never clears its flag hangs the device.
 
         Returns
         -------
         context manager
-            Yields the stream that the calls of the body must be given; inside, it is CuPy's current one too.
+            Yields the stream for the calls of the body. Inside, it is CuPy's current stream, too.
 
         Raises
         ------
         LaunchError
-            Outside of the block, or where the driver has no conditional nodes (CUDA 12.4).
+            Outside of the block, or if the driver has no conditional nodes (CUDA 12.4).
 
         Examples
         --------
@@ -86,42 +86,42 @@ class Graph(Reported):
         return self._conditional("loop", flag, limit, True)
 
     def branch(self, flag: Any) -> contextlib.AbstractContextManager[Any]:
-        """A part of the block that runs where ``flag[0] != 0`` on the device when the launch comes there.
+        """Capture a part of the block that runs only if ``flag[0] != 0`` on the device at its turn.
 
         Parameters and errors are those of `loop`.
         """
         return self._conditional("branch", flag, None, False)
 
     def _conditional(
-        self, what: str, flag: Any, limit: int | None, again: bool
+        self, construct: str, flag: Any, limit: int | None, again: bool
     ) -> contextlib.AbstractContextManager[Any]:
         if self._executable is not None or self._failed:
-            raise LaunchError(f"graph.{what} is for the block in which the graph is captured, and that has ended")
+            raise LaunchError(f"graph.{construct} is for the block in which the graph is captured, and that has ended")
         memory = memory_of(flag)
         if memory is None or math.prod(memory.shape) != 1:
             shown = type(flag).__name__ if memory is None else f"shape {memory.shape}"
-            raise ArgumentError(f"graph.{what}: the flag is an array of one element, got {shown}")
-        if passable(memory.dtype, f"graph.{what}: the flag").kind not in "?biufc":
-            raise ArgumentError(f"graph.{what}: the flag is a number, got {memory.dtype}")
+            raise ArgumentError(f"graph.{construct}: the flag is an array of one element, got {shown}")
+        if passable(memory.dtype, f"graph.{construct}: the flag").kind not in "?biufc":
+            raise ArgumentError(f"graph.{construct}: the flag is a number, got {memory.dtype}")
         opened: contextlib.AbstractContextManager[Any] = self._capture.conditional(flag, limit, again)
         return opened
 
     # ── after it ──
 
     def launch(self, stream: Any = None) -> None:
-        """Launch the graph with the arguments that it has.
+        """Launch the graph with its present arguments.
 
         Parameters
         ----------
         stream : stream, optional
-            Any stream of the device that it was captured on; default: the captured one. While that stream is captured
-            itself, the graph becomes a part of the other graph, with the arguments that it has then.
+            Any stream of the device on which the graph was captured. Default: the captured stream. If the stream is
+            being captured, the graph becomes a part of the other graph, with its present arguments.
 
         Raises
         ------
         LaunchError
-            Before the block's end, and for a stream of another device; and inside a capture, for a graph with loops
-            or branches: they are conditional nodes, which the driver takes in no child graph.
+            Before the end of the block, and for a stream of another device. Inside a capture: for a graph with loops or
+            branches. They are conditional nodes, which the driver does not support in child graphs.
         """
         self(stream)
 
@@ -133,14 +133,14 @@ class Graph(Reported):
         stream : stream, optional
             As for `launch`.
         **changes : array or number
-            By the names given at capture. Arrays have the captured one's dtype, shape, strides and device; views of it
-            that were used inside the block are taken of the new one. Numbers fit the parameters that they go to.
+            New values of named arguments. An array has the captured array's dtype, shape, strides and device. Views
+            that were used inside the block become views of the new array. A number fits its parameters.
 
         Raises
         ------
         ArgumentError
-            For a name that was not given at capture, and for what differs from the captured argument in more than
-            memory or value. The graph is as it was then, and nothing is launched.
+            For an unknown name, and for an argument that differs from the captured argument in more than memory or
+            value. The graph stays unchanged, and nothing is launched.
         LaunchError
         """
         try:
@@ -157,27 +157,27 @@ class Graph(Reported):
             raise
 
     def _change(self, executable: Executable, changes: dict[str, Any]) -> None:
-        named = self._named
-        wanted = [(name, value) for name, value in changes.items() if named.values.get(name) is not value]
-        for name, value in wanted:
+        arguments = self._named
+        new_values = [(name, value) for name, value in changes.items() if arguments.values.get(name) is not value]
+        for name, value in new_values:
             if name in self._capture.writes and is_readonly(value):
                 raise ArgumentError(f"graph: {name} is written by the graph, and what was given is read-only; copy it")
-        checked = [(name, value, named.check(name, value)) for name, value in wanted]
-        former = [(name, named.values[name], named.now.get(name)) for name, _ in wanted]
-        done = 0
+        checked = [(name, value, arguments.check(name, value)) for name, value in new_values]
+        former = [(name, arguments.values[name], arguments.now.get(name)) for name, _ in new_values]
+        changed = 0
         try:
             for name, value, memory in checked:
                 executable.change(name, value, memory)
-                named.put(name, value, memory)
-                done += 1
+                arguments.put(name, value, memory)
+                changed += 1
         except ArgumentError:
-            for name, value, memory in former[:done]:
+            for name, value, memory in former[:changed]:
                 executable.change(name, value, memory)
-                named.put(name, value, memory)
+                arguments.put(name, value, memory)
             raise
 
     def _finish(self, executable: Executable) -> None:
-        """Take the finished graph, if each named argument is used."""
+        """Store the finished graph, after checking that each named argument is used."""
         unused = self._named.unused(name for node in executable.nodes for name, _ in node.uses)
         if unused:
             name = unused[0]
@@ -189,11 +189,11 @@ class Graph(Reported):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """What each node does, in order of capture: a kernel's name, a copy, a fill."""
+        """Description of each node in order of capture: a kernel's name, a copy, a fill."""
         return tuple(node.name for node in self._executable.nodes) if self._executable else ()
 
     def dot(self) -> str:
-        """The graph in Graphviz' language, with its dependencies."""
+        """Return the graph in Graphviz' language, with its dependencies."""
         if self._executable is None:
             raise LaunchError("graph: it has no nodes before the block's end")
         return self._executable.dot()
@@ -216,30 +216,31 @@ class Graph(Reported):
 def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     """Capture the block's calls on `stream` into a graph, instead of running them.
 
-    Kernel calls, plans and ops of cudakit, CuPy's operations (the stream is CuPy's current one inside) and asynchronous
-    copies are captured; what waits for the device is refused. A second stream takes part once it waits for the first
-    (``second.wait(stream.record())``) and is joined before the end (``stream.wait(second.record())``). What allocates
-    inside does so from memory of the graph's own: arrays made in the block are results, valid after each launch.
+    Captured are: kernel calls, plans and ops of cudakit, CuPy's operations (the stream is CuPy's current stream inside)
+    and asynchronous copies. Operations that wait for the device are refused. A second stream takes part once it waits
+    for the first (``second.wait(stream.record())``). Join it before the end (``stream.wait(second.record())``). Arrays
+    made inside the block are in memory of the graph's own. They are results, valid after each launch.
 
-    On the emulator cudakit's calls are recorded, and NumPy's operations run at once: they are no part of the graph.
+    On the emulator cudakit's calls are recorded. NumPy's operations run at once and are no part of the graph.
 
     Parameters
     ----------
     stream : stream
-        Any but the legacy default stream.
+        Any stream but the legacy default stream.
     **named : array or number
-        Arguments that may be others at a launch. Arrays are given to calls as they are; numbers as ``graph["name"]``.
+        Arguments that can be changed at a launch. Pass arrays to calls as usual, and numbers as ``graph["name"]``.
 
     Yields
     ------
     Graph
+        The graph, which can be launched after the block.
 
     Raises
     ------
     ArgumentError
         For a named argument that is neither array nor number, or that nothing in the graph uses.
     LaunchError
-        For a call that cannot be captured, at once where cudakit or the driver sees it. The stream is usable after it.
+        For a call that cannot be captured, as soon as cudakit or the driver detects it. The stream stays usable.
 
     Examples
     --------
@@ -248,10 +249,10 @@ def capture(stream: Any, /, **named: Any) -> Iterator[Graph]:
     >>> graph.launch()
     >>> graph(x=other, a=3.0)
 
-    A pipeline's steady state is such a graph, with an item's buffers named: captured with the first ones, and launched
-    as ``graph(stream, item=buffer)`` for each further item.
+    A loop over items can use one graph: name the item's buffer, capture with the first buffer, and launch
+    ``graph(stream, item=buffer)`` for each further item.
     """
-    names = Named(named)
+    names = NamedArguments(named)
     open_capture: DeviceCapture | EmulatedCapture
     place = place_of(stream)
     place.check(stream)

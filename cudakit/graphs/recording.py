@@ -1,4 +1,4 @@
-"""A captured graph in either place: named arguments, recorded steps, and what a capture keeps and refuses."""
+"""Captured graphs on any execution place: named arguments, recorded steps, objects kept and refused by a capture."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDEST = 16
 
 
 class Memory(NamedTuple):
-    """Where an array lies, and how; strides in bytes, device None for host memory."""
+    """Memory of an array: addresses, dtype, shape, strides in bytes, device (None: host memory)."""
 
     address: int
     low: int
@@ -39,14 +39,14 @@ class Memory(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What a user knows it by."""
+        """Description of the memory for error messages."""
         where = "host memory" if self.device is None else f"memory of device {self.device}"
         steps = "" if self.strides == _row_major(self.shape, self.dtype.itemsize) else f" and strides {self.strides}"
         return f"{self.dtype} with shape {self.shape}{steps} in {where}"
 
 
 class _Int(int):
-    """A named int: an object of its own, as the number 2 is not."""
+    """A named int: a distinct object, unlike the number 2."""
 
 
 class _Float(float):
@@ -58,7 +58,7 @@ class _Complex(complex):
 
 
 class _Bool(int):
-    """A named bool: there are two of Python's own, and no subclasses, so that only `isinstance` takes this for one."""
+    """A named bool. Python's bool has two objects and no subclasses, so only `isinstance` accepts this as one."""
 
     @property  # type: ignore[misc]  # what isinstance asks where the type itself is another
     def __class__(self) -> type:
@@ -69,7 +69,7 @@ class _Bool(int):
 
 
 class _NumpyBool(_Bool):
-    """A named numpy.bool, of which there are two as well."""
+    """A named numpy.bool, which has only two objects, too."""
 
     dtype = np.dtype("?")
 
@@ -79,7 +79,7 @@ class _NumpyBool(_Bool):
 
 
 def memory_of(value: Any) -> Memory | None:
-    """Where `value` lies, or None where it is no array."""
+    """Return the memory of an array, or None for any other value."""
     if type(value).__module__.partition(".")[0] == "cupy" and hasattr(value, "data"):
         # What `describe` finds, for a third of its time.
         data = value.data
@@ -92,18 +92,18 @@ def memory_of(value: Any) -> Memory | None:
     host = as_numpy(value)
     if host is not None:
         return memory_of(host)
-    found = describe(value)
-    if found.family == "buffer":
-        return _memory(found.pointer, np.dtype("u1"), (int(value.size),), (1,), found.device_id)
-    if found.evidence.category != "array" or found.evidence.dtype is None:
+    argument = describe(value)
+    if argument.family == "buffer":
+        return _memory(argument.pointer, np.dtype("u1"), (int(value.size),), (1,), argument.device_id)
+    if argument.evidence.category != "array" or argument.evidence.dtype is None:
         return None
-    size = found.evidence.dtype.itemsize
-    steps = tuple(step * size for step in found.strides)
-    return _memory(found.pointer, found.evidence.dtype, found.shape, steps, found.device_id)
+    size = argument.evidence.dtype.itemsize
+    steps = tuple(step * size for step in argument.strides)
+    return _memory(argument.pointer, argument.evidence.dtype, argument.shape, steps, argument.device_id)
 
 
 def is_readonly(value: Any) -> bool:
-    """Whether `value` is an array that may not be written."""
+    """Return whether `value` is a read-only array."""
     if type(value).__module__.partition(".")[0] == "cupy":
         return False  # which has none
     host = as_numpy(value)
@@ -130,34 +130,34 @@ def _row_major(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-class Named:
+class NamedArguments:
     """The named arguments of a graph.
 
     Parameters
     ----------
-    given : mapping
+    values : mapping
         Arrays and numbers by name, as given to `capture`.
 
     Attributes
     ----------
     values : dict
-        What each name stands for inside the block: an array itself, and for a number an object that is told from
-        every other number.
+        Value of each name inside the block: an array itself, and for a number an object distinct from every other
+        number.
     arrays : dict of str to Memory
-        Where the arrays lay when the graph was captured.
+        Memory of the arrays when the graph was captured.
     now : dict of str to Memory
-        Where they lie now.
+        Present memory of the arrays.
 
     Raises
     ------
     ArgumentError
-        For what is neither array nor number, and for arrays that share memory.
+        For values that are neither arrays nor numbers, and for arrays that share memory.
     """
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any]) -> None:
         self.values: dict[str, Any] = {}
         self.arrays: dict[str, Memory] = {}
-        for name, value in given.items():
+        for name, value in values.items():
             memory = memory_of(value)
             if memory is not None:
                 self.arrays[name], self.values[name] = memory, value
@@ -167,26 +167,26 @@ class Named:
         self.now: dict[str, Memory] = dict(self.arrays)
 
     def value(self, name: str) -> Any:
-        """What a name stands for.
+        """Return the value of a named argument.
 
         Raises
         ------
         UnknownNameError
         """
         if not isinstance(name, str) or name not in self.values:
-            known = ", ".join(self.values) or "none"
-            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {known}")
+            names = ", ".join(self.values) or "none"
+            raise UnknownNameError(f"graph: no argument is named {shortened(name)}; named at capture: {names}")
         return self.values[name]
 
     def put(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Let a name stand for another argument."""
+        """Set the value of a named argument."""
         self.values[name] = value
         if memory is not None:
             self.now[name] = memory
 
     def _check_apart(self) -> None:
-        found = sorted((memory.low, memory.high, name) for name, memory in self.arrays.items())
-        for (_, end, first), (start, _, second) in pairwise(found):
+        ranges = sorted((memory.low, memory.high, name) for name, memory in self.arrays.items())
+        for (_, end, first), (start, _, second) in pairwise(ranges):
             if start < end:
                 raise ArgumentError(
                     f"capture: {first} and {second} share memory, so that nobody could tell which of them a kernel "
@@ -194,47 +194,51 @@ class Named:
                 )
 
     def holding(self, address: int) -> tuple[str, int] | None:
-        """The named array in which a byte lies, and how far from its first element."""
+        """Return the named array that contains a byte, and the byte's distance from its first element."""
         for name, memory in self.arrays.items():
             if memory.low <= address < memory.high:
                 return name, address - memory.address
         return None
 
     def viewed(self, memory: Memory | None) -> tuple[str, int] | None:
-        """The named array of which memory is a part, and how far from its first element the part's first one is."""
-        held = self.holding(memory.low) if memory is not None else None
-        return (held[0], memory.address - self.arrays[held[0]].address) if memory is not None and held else None
+        """Return the named array that contains this memory, and the distance of both first elements."""
+        location = self.holding(memory.low) if memory is not None else None
+        return (
+            (location[0], memory.address - self.arrays[location[0]].address)
+            if memory is not None and location
+            else None
+        )
 
     def addresses_in(self, data: Any) -> Iterator[tuple[int, str, int]]:
-        """Addresses within named arrays in a parameter's bytes: where, the name, how far from the first element."""
+        """Yield addresses within named arrays in a parameter's bytes: position, name, distance to the first element."""
         for place in range(0, len(data) - 7, ADDRESS.size):
-            found = self.holding(ADDRESS.unpack_from(data, place)[0])
-            if found is not None:
-                yield place, *found
+            location = self.holding(ADDRESS.unpack_from(data, place)[0])
+            if location is not None:
+                yield place, *location
 
-    def refuse_inside(self, address: int, kernel: str, what: str) -> None:
-        """Raise where a kernel is given a `what` that holds a named array's address.
+    def refuse_inside(self, address: int, kernel: str, noun: str) -> None:
+        """Raise if a kernel gets a `noun` that holds a named array's address.
 
         Raises
         ------
         ArgumentError
         """
-        held = self.holding(address)
-        if held is not None:
+        location = self.holding(address)
+        if location is not None:
             raise ArgumentError(
-                f"graph: {kernel} is given a {what} of {held[0]}, which holds the array's address for good; do not "
-                f"name {held[0]}"
+                f"graph: {kernel} is given a {noun} of {location[0]}, which holds the array's address for good; do not "
+                f"name {location[0]}"
             )
 
     def number_named(self, value: Any) -> str | None:
-        """The name of a number that a kernel was given, by identity."""
-        for name, named in self.values.items():
-            if named is value and name not in self.arrays:
+        """Return the name of a number that a kernel got, by identity."""
+        for name, candidate in self.values.items():
+            if candidate is value and name not in self.arrays:
                 return name
         return None
 
     def check(self, name: str, value: Any) -> Memory | None:
-        """Check what is given for `name` at a launch; where it lies, if it is an array.
+        """Check the value for `name` at a launch. Return its memory, or None for a number.
 
         Raises
         ------
@@ -243,18 +247,18 @@ class Named:
         """
         self.value(name)
         memory = memory_of(value)
-        wanted = self.arrays.get(name)
-        if wanted is None:
+        captured = self.arrays.get(name)
+        if captured is None:
             if memory is not None or not isinstance(value, int | float | complex | np.generic):
                 raise ArgumentError(f"graph: {name} is a number, got {type(value).__name__}")
             return None
         if memory is None:
-            raise ArgumentError(f"graph: {name} is an array, {wanted.words}, got {type(value).__name__}")
-        if memory[3:] != wanted[3:]:
+            raise ArgumentError(f"graph: {name} is an array, {captured.words}, got {type(value).__name__}")
+        if memory[3:] != captured[3:]:
             raise ArgumentError(
-                f"graph: {name} was captured as {wanted.words}, got {memory.words}; capture another graph for it"
+                f"graph: {name} was captured as {captured.words}, got {memory.words}; capture another graph for it"
             )
-        aligned = min(_WIDEST, wanted.address & -wanted.address)
+        aligned = min(_WIDEST, captured.address & -captured.address)
         if memory.address % max(1, aligned):
             raise ArgumentError(
                 f"graph: {name} was captured at a multiple of {aligned} bytes, which kernels may rely on, got one at "
@@ -263,17 +267,17 @@ class Named:
         return memory
 
     def unused(self, used: Iterable[str]) -> list[str]:
-        """Names that nothing in the graph uses; empty arrays need no use."""
+        """Return the names that nothing in the graph uses. Empty arrays need no use."""
         empty = {name for name, memory in self.arrays.items() if memory.low == memory.high}
         return sorted(set(self.values) - set(used) - empty)
 
 
 def _own(name: str, value: Any) -> Any:
-    """A number as an object that no other argument is."""
-    kinds: tuple[tuple[type, Any], ...] = (
+    """Return a number as an object distinct from all other arguments."""
+    number_types: tuple[tuple[type, Any], ...] = (
         (bool, _Bool), (int, _Int), (float, _Float), (complex, _Complex), (np.bool_, _NumpyBool)
     )  # fmt: skip
-    for plain, own in kinds:
+    for plain, own in number_types:
         if type(value) is plain:
             return own(value)
     if isinstance(value, np.number):
@@ -285,11 +289,11 @@ def _own(name: str, value: Any) -> Any:
 
 
 class Recording(Witness):
-    """A capture that is open: the witness of the work that its thread puts on streams.
+    """An open capture: the witness of the work that its thread puts on streams.
 
     Parameters
     ----------
-    named : Named
+    arguments : NamedArguments
     is_captured : bool
         Whether the stream is of another capture, which is refused.
 
@@ -301,10 +305,10 @@ class Recording(Witness):
         What lives as long as the graph.
     """
 
-    def __init__(self, named: Named, is_captured: bool = False) -> None:
+    def __init__(self, arguments: NamedArguments, is_captured: bool = False) -> None:
         if is_captured:
             raise LaunchError("capture: this stream is being captured already; launch the inner graph on it instead")
-        self.named = named
+        self.named_arguments = arguments
         self.reads: dict[Any, Any] = {}
         self.writes: dict[Any, Any] = {}
         self.kept: list[Any] = []
@@ -320,7 +324,7 @@ class Recording(Witness):
 
     @contextlib.contextmanager
     def body(self) -> Iterator[None]:
-        """A block that captures a loop or branch; without its end there can be no graph."""
+        """Capture the body of a loop or branch. Without its end there is no graph."""
         try:
             yield
         except BaseException as error:
@@ -328,7 +332,7 @@ class Recording(Witness):
             raise
 
     def check_whole(self) -> None:
-        """Raise where a loop or branch has no end, because an error in it was caught outside of it."""
+        """Raise if a loop or branch has no end because an error inside it was caught outside of it."""
         if self._error is not None:
             raise LaunchError(
                 f"capture: a loop or branch ended with an error ({type(self._error).__name__}: {self._error}), so that "
@@ -361,32 +365,32 @@ class Recording(Witness):
         self._note(work)
 
     def touch(self, reads: Iterable[Any], writes: Iterable[Any] = ()) -> None:
-        """The graph reads some arrays, and may write others."""
+        """Record that the graph reads some arrays, and may write others."""
         self.reads.update(self.placed(reads))
         self.writes.update(self.placed(writes))
 
     def placed(self, arrays: Iterable[Any]) -> Iterable[tuple[Any, Any]]:
-        """Each array under its key in `reads` and `writes`: its identity, or the name that it has."""
+        """Yield each array with its key in `reads` and `writes`: its name, or its identity."""
         for array in arrays:
-            memory = memory_of(array) if self.named.arrays else None
-            held = self.named.holding(memory.low) if memory else None
-            yield (held[0], held[0]) if held else (id(array), array)
+            memory = memory_of(array) if self.named_arguments.arrays else None
+            location = self.named_arguments.holding(memory.low) if memory else None
+            yield (location[0], location[0]) if location else (id(array), array)
 
-    def touched(self, found: Mapping[Any, Any]) -> tuple[Any, ...]:
-        """The arrays of `reads` or `writes`, with the named ones as they are now."""
-        values = self.named.values
-        return tuple(values[key] if isinstance(key, str) else array for key, array in found.items())
+    def touched(self, arrays: Mapping[Any, Any]) -> tuple[Any, ...]:
+        """Return the arrays of `reads` or `writes`, with the present named arrays."""
+        values = self.named_arguments.values
+        return tuple(values[key] if isinstance(key, str) else array for key, array in arrays.items())
 
     def _is_inside(self, stream: Any) -> bool:
-        """Whether a stream of the capture is of the graph or body that is captured now."""
+        """Return whether a captured stream belongs to the graph or body that is captured now."""
         return True
 
     def _note(self, work: Work) -> None:
-        """`work` was put on a stream of the capture."""
+        """Record work that was put on a stream of the capture."""
 
 
 def outside_of_body(name: str) -> LaunchError:
-    """The error for work inside a loop or branch that is given a stream from outside of it."""
+    """Return the error for work inside a loop or branch on a stream from outside of it."""
     return LaunchError(
         f"capture: {name} inside a loop or branch was given a stream from outside of it; give it the stream that the "
         "with statement yields"
@@ -394,7 +398,7 @@ def outside_of_body(name: str) -> LaunchError:
 
 
 def conditional_child() -> LaunchError:
-    """The error for a graph inside another that has loops or branches: conditional nodes, which no child may have."""
+    """Return the error for embedding a graph with loops or branches: no child graph may have conditional nodes."""
     return LaunchError(
         "graph: one that has loops or branches cannot become a part of another graph: the driver takes no child graph "
         "with conditional nodes (cuGraphAddChildGraphNode), which loops and branches are; launch it by itself, or "
@@ -403,7 +407,7 @@ def conditional_child() -> LaunchError:
 
 
 def unjoined(names: Iterable[str]) -> LaunchError:
-    """The error for work on another stream after which the captured stream does not come."""
+    """Return the error for work on another stream that the captured stream does not join."""
     return LaunchError(
         f"capture: {', '.join(sorted(set(names)))} on another stream was not joined: let the captured one wait for it, "
         "with stream.wait(other.record()), before the block ends"
@@ -417,17 +421,17 @@ Write: TypeAlias = Callable[[Any], None]
 
 
 class Step:
-    """A recorded step, which a player repeats at each launch: the driver a node of its own, the emulator the call.
+    """A recorded step, which each launch repeats: a node of the driver, or the emulator's call.
 
     Attributes
     ----------
     name : str
         What it does.
     uses : list of (str, callable)
-        For each use of a named argument, its name and what writes a new value in its place. What writes holds the
-        arguments and not the step, lest they hold each other.
+        For each use of a named argument, its name and the function that writes a new value. The function refers to the
+        arguments and not to the step, to avoid a reference cycle.
     foreign : bool
-        Whether others than cudakit put it there.
+        Whether another library than cudakit made the step.
     """
 
     foreign = False
@@ -437,10 +441,14 @@ class Step:
         self.uses: list[tuple[str, Write]] = []
 
     def find_addresses(
-        self, named: Named, data: Any, put: Callable[[int, int], None], address_of: Callable[[Any], int] = int
+        self,
+        arguments: NamedArguments,
+        data: Any,
+        put: Callable[[int, int], None],
+        address_of: Callable[[Any], int] = int,
     ) -> None:
-        """Find named arrays by their addresses in a parameter's bytes; `put` writes at a place another address."""
-        for place, name, distance in named.addresses_in(data):
+        """Find named arrays by their addresses in a parameter's bytes. `put` writes another address at a position."""
+        for place, name, distance in arguments.addresses_in(data):
 
             def write(value: Any, place: int = place, distance: int = distance) -> None:
                 put(place, address_of(value) + distance)
@@ -448,16 +456,16 @@ class Step:
             self.uses.append((name, write))
 
     def find_number(
-        self, named: Named, parameter: BoundParameter, argument: Any, put: Callable[[Any, Any], None]
+        self, arguments: NamedArguments, parameter: BoundParameter, argument: Any, put: Callable[[Any, Any], None]
     ) -> None:
-        """Find the named number that a parameter was given; `put` writes another, as given and as the parameter's type.
+        """Find the named number of a parameter. `put` writes another number, as given and as the parameter's type.
 
         Raises
         ------
         ArgumentError
             For a parameter that is no number.
         """
-        name = named.number_named(argument)
+        name = arguments.number_named(argument)
         if name is None:
             return
         where = f"{self.name}'s parameter {parameter.name} ({parameter.cpp})"
@@ -470,7 +478,7 @@ class Step:
 
 
 class Executable:
-    """A finished graph, launched by its place.
+    """A finished graph, launched by its execution place.
 
     Attributes
     ----------
@@ -491,33 +499,36 @@ class Executable:
 
     @property
     def reads(self) -> tuple[Any, ...]:
-        """Arrays that the graph reads, with the named ones as they are now."""
+        """Arrays that the graph reads, with the present named arrays."""
         return self._capture.touched(self._capture.reads)
 
     @property
     def writes(self) -> tuple[Any, ...]:
-        """Arrays that it may write."""
+        """Arrays that the graph may write."""
         return self._capture.touched(self._capture.writes)
 
     def change(self, name: str, value: Any, memory: Memory | None) -> None:
-        """Let the nodes that use `name` use `value` from the next launch on: all, or none where one refuses it."""
+        """Make the nodes that use `name` use `value` from the next launch on. If a node refuses it, none changes."""
         uses = self._uses.get(name, [])
         try:
             for _, write in uses:
                 write(memory.address if memory is not None and self.by_address else value)
         except ArgumentError:
             for _, write in uses:
-                write(self._capture.named.values[name])
+                write(self._capture.named_arguments.values[name])
             raise
         self._changed(uses)
 
     def _changed(self, uses: Sequence[tuple[Any, Write]]) -> None:
-        """What was written must be known before the next launch."""
+        """Take note of changed uses before the next launch."""
 
     def launch(self, stream: Any, graph: Any) -> None:
-        """Launch on a stream; inside a capture, become a part of that graph, whose user has this as `graph`."""
+        """Launch on a stream.
+
+        Inside a capture, become a part of the captured graph; `graph` is the user's object of this graph.
+        """
         raise NotImplementedError
 
     def dot(self) -> str:
-        """The graph in Graphviz' language."""
+        """Return the graph in Graphviz' language."""
         raise NotImplementedError

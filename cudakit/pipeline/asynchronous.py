@@ -22,7 +22,7 @@ class AsyncSource(Iterator[Any]):
     Attributes
     ----------
     loop : asyncio.AbstractEventLoop or None
-        That which ran where this was made, and runs the source; None: one is started for it, in a thread.
+        Event loop that runs the source: the loop that ran when this object was made. None: a new loop in a thread.
     """
 
     threaded: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class AsyncSource(Iterator[Any]):
         self._ending: asyncio.Task[Any] | None = None
 
     def __next__(self) -> Any:
-        """The next item."""
+        """Return the next item."""
         with self._lock:
             if self._stopped:
                 raise StopIteration
@@ -56,14 +56,14 @@ class AsyncSource(Iterator[Any]):
         return item
 
     def interrupt(self) -> None:
-        """Read no more, and wake whoever waits for an item."""
+        """Stop reading, and wake a thread that waits for an item."""
         with self._lock:
             self._stopped = True
         if self._step is not None:
             self._step.cancel()
 
     def close(self) -> None:
-        """Close the source: its ``finally`` blocks run, in its event loop; that is waited for, except in the loop."""
+        """Close the source: its ``finally`` blocks run in its event loop. Waits for them, except in the loop itself."""
         self.interrupt()
         loop = self._own or self.loop
         if self._step is None or loop is None or not (self._own or loop.is_running()):
@@ -121,7 +121,7 @@ class AsyncSource(Iterator[Any]):
 
 
 def _start(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, Any]], step: Future[Any]) -> None:
-    """Run `work` in this loop, of which `step` tells; to cancel `step` cancels it."""
+    """Run `work` in this loop. `step` is its future; cancelling `step` cancels the work."""
     if step.cancelled():
         return
     task = loop.create_task(work())
@@ -145,7 +145,7 @@ def _start(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, An
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
-    """The loop that runs in this thread."""
+    """Return the event loop that runs in this thread."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""An array's chunks put together again."""
+"""Results of an array's chunks, joined to one array."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _UNDER_WAY = 2
 
 
 def map_chunks(source: Chunks, results: Run, out: Any) -> np.ndarray:
-    """The results of a source's chunks, without their halos, in one array."""
+    """Return the results of a source's chunks, without their halos, in one array."""
     if isinstance(out, (str, os.PathLike)):
         path = Path(out)
         with replacing(path) as part:
-            made = _gather(source, results, lambda shape, dtype: _new_file(part, shape, dtype))
-            if isinstance(made, np.memmap):
-                made.flush()
-            del made
-        found: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-        return found
+            result = _gather(source, results, lambda shape, dtype: _new_file(part, shape, dtype))
+            if isinstance(result, np.memmap):
+                result.flush()
+            del result
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        return mapped
     if out is None:
         return _gather(source, results, np.empty)
     if not isinstance(out, np.ndarray) or not out.flags.writeable:
@@ -38,18 +38,18 @@ def map_chunks(source: Chunks, results: Run, out: Any) -> np.ndarray:
     if source.halo and isinstance(source.array, np.ndarray) and np.may_share_memory(out, source.array):
         raise ArgumentError("map_array: with a halo, out cannot be the array itself: rows are read again later")
 
-    def given(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    def checked_out(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         if out.shape != shape or out.dtype != dtype:
             raise ArgumentError(
                 f"map_array: out is {out.shape} of {out.dtype}; the stages give {shape} of {np.dtype(dtype)}"
             )
         return out
 
-    return _gather(source, results, given)
+    return _gather(source, results, checked_out)
 
 
 def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
-    made: Any = None
+    output: Any = None
     under_way: deque[list[Future[None]]] = deque()
     try:
         for number, (first, start, stop, last) in enumerate(source.spans):
@@ -62,10 +62,10 @@ def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
                     f"map_array: the stages were given {last - first} rows and returned {shape}; they must return as "
                     "many rows. For sums and the like, iterate over pipeline(from_array(array))"
                 )
-            if made is None:
-                made = make((source.array.shape[0], *result.shape[1:]), result.dtype)
+            if output is None:
+                output = make((source.array.shape[0], *result.shape[1:]), result.dtype)
             # Threads put the result in its place while this one feeds the device.
-            under_way.append(transfers.start(made[start:stop], result[start - first : stop - first]))
+            under_way.append(transfers.start(output[start:stop], result[start - first : stop - first]))
             if len(under_way) > _UNDER_WAY:
                 _wait(under_way.popleft())
         for _ in results:
@@ -73,7 +73,7 @@ def _gather(source: Chunks, results: Run, make: Any) -> np.ndarray:
     finally:
         while under_way:
             _wait(under_way.popleft())
-    filled: np.ndarray = made
+    filled: np.ndarray = output
     return filled
 
 

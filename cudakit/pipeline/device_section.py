@@ -1,4 +1,4 @@
-"""Device stages that follow one another: items are copied in, worked on and copied out, several at a time.
+"""Successive device stages: items are copied in, computed and copied out, several at a time.
 
 Each item in flight has a buffer set: device memory and pinned memory for what comes in, and three events. A set is used
 again only after the host has seen its last copy done, so that no stream ever waits for one to be free.
@@ -88,7 +88,7 @@ class Section:
     # ── a node ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, block: bool) -> Parcel:
-        """The next result in order, after as many items as there is room for were put on the device."""
+        """Return the next result in order, after items have been put on the device as far as there is room."""
         if self._several:
             return self._several.popleft()
         flight = self._flight
@@ -118,7 +118,7 @@ class Section:
         self._over = True
 
     def close(self) -> None:
-        """Wait for what is on the device, and give the memory back."""
+        """Wait for work on the device, and give the memory back."""
         self._over = True
         self._lanes.drain()
         self._flight.clear()
@@ -131,7 +131,7 @@ class Section:
     # ── onto the device ──────────────────────────────────────────────────────────────────────────────────────────
 
     def _submit(self, parcel: Parcel) -> BufferSet | None:
-        """Put all of an item's work on the streams; what that takes up, also where a stage failed."""
+        """Put all of an item's work on the streams. Return the buffer set that it occupies, also if a stage failed."""
         self._step = "copy to the device"
         buffers = None
         try:
@@ -164,7 +164,7 @@ class Section:
         return buffers
 
     def _abandoned(self, parcel: Parcel, buffers: BufferSet) -> bool:
-        """Let `done` come after all that was put on the streams for an item that failed."""
+        """Record the event `done` after all work that was put on the streams for a failed item."""
         lane, arriving, leaving = buffers.lane, self._lanes.arriving, self._lanes.leaving
         try:
             with self._contexts[id(lane)]:
@@ -179,7 +179,7 @@ class Section:
         return True
 
     def _through(self, buffers: BufferSet, stages: Sequence[_Called]) -> Outgoing | None:
-        """Call these stages on the value; on each of several results, as it comes, those that are left."""
+        """Call stages on the value. If a stage yields, call the remaining stages on each of its results."""
         value, buffers.value = buffers.value, None
         lane, rest = buffers.lane, iter(stages)
         for name, function in rest:
@@ -210,16 +210,16 @@ class Section:
                     raise ArgumentError(_RETURNED_NONE)
                 further = self._through(buffers, stages)
                 if further is None:
-                    found = self._outbound.settle(buffers, ())
-                    buffers.several.append(_replaced(buffers.value, found))
-                    further = [(source, source) for _, source in found]
+                    pairs = self._outbound.settle(buffers, ())
+                    buffers.several.append(_replaced(buffers.value, pairs))
+                    further = [(source, source) for _, source in pairs]
                 outgoing += further
                 self._step = name
         buffers.value = buffers.several
         return outgoing
 
     def _prepare(self, item: Any) -> None:
-        """Make buffer sets for items like the first, if they are large, before it is worked on.
+        """Make buffer sets for large items like the first, before it is computed.
 
         Memory of the pool may be some that the stages have let go of and their stream still uses: what arrives in it
         waits for that stream. So early there is nothing of this run to wait for.
@@ -241,7 +241,7 @@ class Section:
         return buffers
 
     def _replay(self, buffers: BufferSet) -> Outgoing:
-        """What the stages do, by the set's graph: captured when the set comes to work, but for the first of them.
+        """Replay the stages by the set's graph. The graph is captured at the set's first item.
 
         The first item is worked on as it is without graphs, which compiles and loads what the stages need, and shows
         which results are the stages' own and have to be copied.
@@ -249,12 +249,12 @@ class Section:
         keys = [room.key for room in buffers.rooms[: buffers.used]]
         first_keys = self._keys or keys
         if keys != first_keys or buffers.others:
-            what = ", ".join(f"{dtype} {shape}" for shape, dtype in keys)
+            layouts = ", ".join(f"{dtype} {shape}" for shape, dtype in keys)
             first = ", ".join(f"{dtype} {shape}" for shape, dtype in first_keys)
             others = f" and {buffers.others} that are no arrays" if buffers.others else ""
             raise ArgumentError(
                 f"with graph=True all items are arrays of the shapes and dtypes of the first, {first}; this one has "
-                f"{what}{others}. Give equal items, or leave graph=True out"
+                f"{layouts}{others}. Give equal items, or leave graph=True out"
             )
         if self._lanes.emulated or self._copied is None:
             # NumPy's operations are done when they are called: on the emulator there is nothing to replay.
@@ -279,7 +279,7 @@ class Section:
         return outgoing
 
     def _finish(self, parcel: Parcel, buffers: BufferSet) -> Parcel:
-        """The oldest item with its result, or the first of several; its buffer set is free for another."""
+        """Return the oldest item with its result, or the first of several results. Its buffer set is then free."""
         result: Any = None
         is_several = buffers.several is not None
         try:
@@ -300,14 +300,14 @@ class Section:
         return parcel
 
     def _chosen_depth(self, buffers: BufferSet) -> int:
-        """Items in flight for items like the one in `buffers`."""
+        """Return the number of items in flight for items like the item in `buffers`."""
         if self._lanes.emulated:
             return 2
         size = sum(room.device.nbytes for room in buffers.rooms) + getattr(buffers.value, "nbytes", 0)
         return min(next((depth for most, depth in _DEPTHS if size <= most), _LEAST_DEPTH), self._most(size))
 
     def _most(self, size: int) -> int:
-        """Items in flight that there is device memory for, where each takes up `size` bytes."""
+        """Return the number of items of `size` bytes each that fit in device memory."""
         free, _ = self._lanes.xp.cuda.runtime.memGetInfo()
         pool = self._lanes.xp.get_default_memory_pool()
         if pool.get_limit():
@@ -316,13 +316,13 @@ class Section:
 
 
 def _replaced(value: Any, outgoing: Outgoing) -> Any:
-    """A result with what is copied in the place of its arrays."""
+    """Return a result with the copies in place of its device arrays."""
     own = {id(array): source for array, source in outgoing}
     return mapped(value, lambda part: own.get(id(part), part))
 
 
 class Spread(Side):
-    """The node of the same device stages on several devices, which gives their results in order.
+    """The node of the same device stages on several devices, with results in order.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class Spread(Side):
         self.upstream = upstream
         self.lenient = lenient
         self.taking = threading.Lock()
-        self.taken = 0
+        self.count_taken = 0
         self.over = False
         self._sections = []
         works = []
@@ -353,7 +353,7 @@ class Spread(Side):
         self._start(works)
 
     def stop(self) -> None:
-        """Let the threads end after the items that they have."""
+        """Stop the threads after their present items."""
         self.over = True
         for _, section in self._sections:
             section.stop()
@@ -372,7 +372,7 @@ class Spread(Side):
                 try:
                     parcel = section.take(True)
                 except BaseException as error:  # a thread that ends without a word would leave the consumer waiting
-                    number = share.numbers[0][0] if share.numbers else self.taken
+                    number = share.numbers[0][0] if share.numbers else self.count_taken
                     parcel = Parcel(None, number)
                     parcel.fail("device", error, final=True)
                     self.over = True
@@ -391,7 +391,7 @@ class Spread(Side):
 
 
 class _Share:
-    """The node that a section of several takes from: gives it the next item, whichever that is.
+    """The upstream node of each of several sections: it gives a section the next item.
 
     Attributes
     ----------
@@ -404,7 +404,7 @@ class _Share:
         self.numbers: deque[tuple[int, Parcel]] = deque()
 
     def take(self, block: bool) -> Parcel:
-        """The next item; NOTHING where another section is waiting for it and this one need not."""
+        """Return the next item, or NOTHING if another section waits for it and `block` is False."""
         spread = self._spread
         if not spread.taking.acquire(block):
             return NOTHING
@@ -414,7 +414,7 @@ class _Share:
             parcel = spread.upstream.take(block)
             if parcel is NOTHING:
                 return NOTHING
-            number, spread.taken = spread.taken, spread.taken + 1
+            number, spread.count_taken = spread.count_taken, spread.count_taken + 1
             if parcel is END:
                 spread.over = True
                 spread.results.put(number, END, True)
@@ -427,10 +427,10 @@ class _Share:
             spread.taking.release()
 
     def stop(self) -> None:
-        """The node before is stopped by itself."""
+        """Do nothing: the node before is stopped by itself."""
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Do nothing: it holds nothing."""
 
 
 def _on(device: int | None) -> contextlib.AbstractContextManager[None]:

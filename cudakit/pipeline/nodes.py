@@ -1,4 +1,4 @@
-"""What a running pipeline is made of: nodes, each of which takes items, in order, from the one before it.
+"""Nodes of a running pipeline. Each takes items, in order, from the node before it.
 
 Nothing runs ahead by itself. Whoever wants an item takes it from the last node, which takes from the node before, and
 so on up to the source. A host stage's threads take for themselves; all other nodes work in the thread that takes from
@@ -29,17 +29,17 @@ _BATCH: Final = 8
 
 
 class Gate:
-    """Lets `depth` items be between the source and the consumer at a time.
+    """A limit of `depth` items between the source and the consumer at a time.
 
     Parameters
     ----------
     depth : int
     elastic : bool
-        Let in `_BATCH - 1` more once items pass in less than `_BRISK` seconds each, and tell whoever waits at the gate
-        of `_BATCH` that have left at a time: to wake a thread takes longer than such an item does. What takes so
-        little time cannot take up much memory.
+        Whether to admit `_BATCH - 1` more items, once items pass in less than `_BRISK` seconds each. Waiting threads
+        are then notified once for every `_BATCH` items: waking a thread takes longer than such an item. Such quick
+        items cannot need much memory.
     now : callable
-        Seconds, of a clock that does not go back.
+        Monotonic clock, in seconds.
     """
 
     def __init__(self, depth: int, elastic: bool = False, now: Callable[[], float] = time.perf_counter) -> None:
@@ -54,7 +54,10 @@ class Gate:
         self._stopped = False
 
     def enter(self, block: bool) -> bool:
-        """Take room for one item; False where there is none, or the pipeline was stopped. For one thread at a time."""
+        """Take room for one item.
+
+        Return False if there is none, or the pipeline was stopped. For one thread at a time.
+        """
         if not self._room:
             try:
                 self._room = self._more.get(block)
@@ -64,7 +67,7 @@ class Gate:
         return not self._stopped
 
     def leave(self) -> None:
-        """An item has reached the consumer. For one thread at a time."""
+        """Release the room of an item that has reached the consumer. For one thread at a time."""
         self._left += 1
         if self._left % self._batch == 0:
             self._more.put(self._batch)
@@ -76,7 +79,7 @@ class Gate:
                 self._more.put(_BATCH - 1)
 
     def stop(self) -> None:
-        """Let nobody in any more, and nobody wait."""
+        """Close the gate: `enter` returns False and no thread waits any more."""
         self._stopped = True
         self._more.put(1)
 
@@ -86,16 +89,16 @@ _STOPPED: Final = -1
 
 
 class Node(Protocol):
-    """Something that items are taken from."""
+    """A node of a pipeline, from which items are taken."""
 
     def take(self, block: bool) -> Parcel:
-        """The next item in order; END, which is the last; NOTHING only where not `block`."""
+        """Return the next item in order, END after the last, or NOTHING (only if `block` is False)."""
 
     def stop(self) -> None:
-        """Give END from now on, and wake whoever waits."""
+        """Return END from now on, and wake waiting threads."""
 
     def close(self) -> None:
-        """Give back all that is held, after everyone was stopped."""
+        """Release all resources, after all nodes were stopped."""
 
 
 class Reader:
@@ -109,9 +112,9 @@ class Reader:
 
     def __init__(self, source: Iterable[Any], gate: Gate | None) -> None:
         self._source = source
-        named = getattr(source, "named_items", None)
-        self._is_named = named is not None
-        self._iterator = iter(source if named is None else named())
+        named_items = getattr(source, "named_items", None)
+        self._is_named = named_items is not None
+        self._iterator = iter(source if named_items is None else named_items())
         #: Whether there may be items after one that cannot be read.
         self._goes_on = bool(getattr(self._iterator, "goes_on", False))
         self._gate = gate
@@ -119,7 +122,7 @@ class Reader:
         self.count = 0
 
     def take(self, block: bool) -> Parcel:
-        """The source's next item; waits for the source even where not `block`."""
+        """Return the source's next item. Waits for the source even if `block` is False."""
         if self._over:
             return END
         if self._gate is not None and not self._gate.enter(block):
@@ -141,7 +144,7 @@ class Reader:
         return parcel
 
     def stop(self) -> None:
-        """Take no more from the source, and wake a source that knows how to be woken."""
+        """Take no more from the source, and call its `interrupt` if it has one."""
         self._over = True
         if self._gate is not None:
             self._gate.stop()
@@ -157,7 +160,7 @@ class Reader:
 
 
 class InOrder:
-    """Results of several threads, which come as they come, and are taken in the order of what they came of."""
+    """Results of several threads, put in any order and taken in the order of their items."""
 
     def __init__(self) -> None:
         #: Each with the number of what was taken and whether it is the last of that; those before their turn.
@@ -167,15 +170,15 @@ class InOrder:
         self._ended = False
 
     def put(self, number: int, parcel: Parcel, is_last: bool) -> None:
-        """Give a result of item `number`, of those that the threads took; from any thread."""
+        """Add a result of item `number` of the threads' items, from any thread."""
         self._results.put((number, parcel, is_last))
 
     def stop(self) -> None:
-        """Give END now, whatever else is to come."""
+        """Return END from now on, before all further results."""
         self._results.put((_STOPPED, END, True))
 
     def take(self, block: bool) -> Parcel:
-        """The next result in order; for one thread at a time."""
+        """Return the next result in order; for one thread at a time."""
         early = self._early
         while not self._ended:
             waiting = early.get(self._next) if early else None
@@ -199,7 +202,7 @@ class InOrder:
 
 
 class Side(Node):
-    """A node of threads that work side by side, and give the results in order.
+    """A node of threads that work side by side, with results in order.
 
     Attributes
     ----------
@@ -211,19 +214,19 @@ class Side(Node):
         self._threads: list[threading.Thread] = []
 
     def _start(self, works: Iterable[tuple[str, tuple[Any, ...]]]) -> None:
-        """Have a thread for each of these do `_work`: what it is called, and its arguments."""
-        for name, given in works:
+        """Start a thread for each pair of a name and arguments of `_work`."""
+        for name, arguments in works:
             name = f"cudakit pipeline: {name}"
-            self._threads.append(threading.Thread(target=self._work, args=given, name=name, daemon=True))
+            self._threads.append(threading.Thread(target=self._work, args=arguments, name=name, daemon=True))
         for thread in self._threads:
             thread.start()
 
-    def _work(self, *given: Any) -> None:
+    def _work(self, *arguments: Any) -> None:
         """Take items, and put their results."""
         raise NotImplementedError
 
     def take(self, block: bool) -> Parcel:
-        """The next result in order; for one thread at a time."""
+        """Return the next result in order; for one thread at a time."""
         return self.results.take(block)
 
     def close(self) -> None:
@@ -236,7 +239,7 @@ class Side(Node):
 
 
 class Threads(Side):
-    """A host stage: threads that take items, work on them side by side, and give the results in order.
+    """A host stage: threads that take items, call the stage side by side, and return the results in order.
 
     Parameters
     ----------
@@ -254,13 +257,13 @@ class Threads(Side):
         self._stage = stage
         self._lenient = lenient
         self._taking = threading.Lock()
-        self._taken = 0
+        self._count_taken = 0
         self._over = False
         self._gates = [Gate(depth) for _ in range(stage.threads)]
         self._start((f"{stage.name} {number}", (gate,)) for number, gate in enumerate(self._gates))
 
     def stop(self) -> None:
-        """Let the threads end after the item that each is on."""
+        """Stop each thread after its present item."""
         self._over = True
         for gate in self._gates:
             gate.stop()
@@ -273,18 +276,18 @@ class Threads(Side):
             with self._taking:
                 if self._over:
                     return
-                number = self._taken
+                number = self._count_taken
                 try:
                     parcel = self._upstream.take(True)
                 except BaseException as error:  # a thread that ends without a word would leave the consumer waiting
                     parcel = Parcel(None, number)
                     parcel.fail(self._stage.name, error, final=True)
-                self._taken += 1
+                self._count_taken += 1
                 if parcel is END or (parcel.fate is not None and parcel.ends(self._lenient)):
                     self._over = True
             if parcel.fate is None:
                 try:
-                    result = self._told(function, parcel.value) if witnesses.watched() else function(parcel.value)
+                    result = self._report(function, parcel.value) if witnesses.watched() else function(parcel.value)
                     if type(result) is GeneratorType:
                         self._part(parcel, result, number, gate)
                     else:
@@ -299,10 +302,10 @@ class Threads(Side):
             del parcel
 
     def _part(self, parcel: Parcel, results: Generator[Any, None, None], number: int, gate: Gate) -> None:
-        """Give on what a stage yields, as it comes and as there is room."""
+        """Put the results that a stage yields, as they come and as there is room."""
         count = 0
         try:
-            while (value := self._told(next, results, END)) is not END:
+            while (value := self._report(next, results, END)) is not END:
                 if not gate.enter(True):
                     break
                 self.results.put(number, parcel.part(value, count, gate), False)
@@ -311,11 +314,11 @@ class Threads(Side):
             results.close()
         parcel.split(count)
 
-    def _told(self, function: Any, *given: Any) -> Any:
+    def _report(self, function: Any, *arguments: Any) -> Any:
         with witnesses.doing("host", self._stage.name, None):
-            return function(*given)
+            return function(*arguments)
 
 
 def same(item: Any) -> Any:
-    """The stage of a source that is read on a thread of its own."""
+    """Return the item: the stage of a source that is read on a thread of its own."""
     return item

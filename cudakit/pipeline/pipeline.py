@@ -16,7 +16,7 @@ import numpy as np
 from cudakit.errors import ArgumentError, PipelineError, shortened
 from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
 from cudakit.pipeline.run import Counters, Line, Run, close_all
-from cudakit.pipeline.sinks import Sink, told
+from cudakit.pipeline.sinks import Sink, write_arguments
 from cudakit.pipeline.sources import Chunks, from_array
 from cudakit.pipeline.stages import Stage, as_stages, check_calls
 from cudakit.places import DEVICES, place_of
@@ -33,63 +33,68 @@ _DEPTH_OF_A_SECTION = 8
 
 
 class Pipeline:
-    """Stages that items go through, one after another, with many items under way at a time.
+    """A sequence of stages for a stream of items, with many items in flight at a time.
 
     A bare function is a stage of the device: ``function(item, stream)`` is called with the item's arrays on the device
     and CuPy working on `stream`, and returns the next stage's item. ``pipeline.host(function)`` is a stage of the host:
     ``function(item)`` on a thread of its own, with NumPy arrays. An item is a NumPy array, or a tuple, list or dict
-    that holds some; whatever else it holds goes along untouched. Between stages of the two kinds, arrays are copied
-    through pinned memory, on streams of their own, while other items are computed.
+    with NumPy arrays in it. Other objects in an item are passed on unchanged. Between host and device stages, arrays
+    are copied through pinned memory, on separate streams, while other items are computed.
 
-    All device stages of all items run in order on one stream: a stage may keep the array that it was given, keep state
-    on the device, and return that state each time.
+    All device stages of all items run in order on one stream. A stage may keep the array that it got, keep state on the
+    device, and return this state for each item.
 
-    A stage that yields gives what it yields: nothing for an item that it drops, or several, which go on one by one, in
-    the item's place.
+    A stage may be a generator. It yields nothing to drop an item, or several results. They go on one by one, in the
+    item's place.
 
     Parameters
     ----------
     stages : sequence of callable or Stage
+        Stages in the order of their calls.
     stream : stream, optional
-        What device stages get. Default: a new one; the emulator's where there is no GPU.
+        Stream of the device stages. Default: a new stream; the emulator's stream without a GPU.
     depth : int, optional
-        Most items between the source and the consumer at a time. Default: 4 to 16, by what the first item takes up and
-        by the free memory, and more for each host stage and where items pass quickly.
+        Most items between the source and the consumer at a time. Default: 4 to 16, by the memory of the first item and
+        the free memory; more for each host stage, and if items pass quickly.
     streams : int, optional
-        Streams on which device stages of successive items take turns, beside the two that copy. Default 1. More let
-        kernels too small for the card run side by side; then the device stages of two items have no order.
+        Streams on which device stages of successive items take turns, beside the two streams for copies. Default 1.
+        With more streams, kernels too small for the card run side by side. The device stages of two items then have no
+        order.
     graph : bool
-        Capture the device stages once for each item in flight and replay them: for many small kernels. All items must
-        have the same shapes and dtypes, and hold arrays only; stages are not called again.
+        Whether to capture the device stages once for each item in flight and to replay the graph: for many small
+        kernels. All items must have the same shapes and dtypes, and consist of arrays only. The stages are not called
+        again.
     progress : bool or callable
         True: show a line on standard error. A function is called with the run's `Counters` every tenth of a second, by
-        whoever takes results, and when the run is closed.
+        the thread that takes results, and when the run is closed.
     on_error : {"raise", "skip"} or callable
-        What is done about an item that a stage fails on, or a file that cannot be read. ``"raise"``: the run ends with
-        a `PipelineError`. ``"skip"``: the item is dropped. A function is called with the `PipelineError`, when it is
-        the item's turn; what it returns is delivered in the item's place, where that is not None. A source that fails,
-        a lost device, and what is no `Exception` end the run all the same.
+        Reaction to an item on which a stage fails, or a file that cannot be read. ``"raise"``: the run ends with a
+        `PipelineError`. ``"skip"``: the item is dropped. A function is called with the `PipelineError` at the item's
+        turn. Its result is delivered in the item's place, unless it is None. The run ends in any case if the source
+        fails, the device is lost, or the error is no `Exception`.
     devices : sequence of int, optional
-        GPUs over which items are spread, each to one that has room; results stay in order. `streams` are so many on
-        each. Stages are called by a thread for each device, with a stream of it and it as the current one: what they
-        keep is of one device. On the emulator each number is streams of its own.
+        GPUs over which items are spread: each item goes to a GPU that has room. Results stay in order. Each GPU has
+        `streams` streams, and a thread that calls the stages, with the GPU as the current device. State that a stage
+        keeps belongs to one device. On the emulator each number has streams of its own.
 
     Raises
     ------
     ArgumentError
+        For stages and options that do not fit.
 
     Notes
     -----
-    An array that the source gives in pinned memory (``ck.empty(…, kind="pinned")``) is read where it is, and must stay
-    unchanged until its result is delivered: a ring of them has more than `depth`. Any other may be changed at once
-    where a device stage comes first; a stage of the host is given the source's own array.
+    An array of the source in pinned memory (``ck.empty(…, kind="pinned")``) is read in place. Do not change it until
+    its result is delivered: a ring of such arrays has more than `depth`. Any other array may be changed at once if a
+    device stage comes first. A host stage gets the source's own array.
 
-    The source is read in the thread that asks for results, except sources that read files or sockets, and those
-    wrapped in ``pipeline.ahead(source)``, which have a thread. With `devices` every source has.
+    The thread that takes results reads the source. Exceptions, which have a thread of their own: sources that read
+    files or sockets, sources wrapped in ``ck.pipeline.ahead(source)``, and with `devices` every source.
 
     Examples
     --------
-    >>> pipeline = ck.Pipeline([pipeline.host(decode, threads=4), lambda x, stream: ck.ops.cumsum(x, stream=stream)])
+    >>> decoded = ck.pipeline.host(decode, threads=4)
+    >>> pipeline = ck.Pipeline([decoded, lambda x, stream: ck.ops.cumsum(x, stream=stream)])
     >>> for result in pipeline(paths):
     ...     print(result[-1])
     """
@@ -149,7 +154,9 @@ class Pipeline:
         return f"<cudakit.Pipeline {names}>"
 
     def __call__(self, source: Iterable[Any] | AsyncIterable[Any]) -> Run:
-        """Results for the items of `source`, in order; each is computed when it is asked for, or shortly before.
+        """Return an iterator over the results for the items of `source`, in order.
+
+        Each result is computed when it is requested, or shortly before.
 
         Parameters
         ----------
@@ -207,7 +214,7 @@ class Pipeline:
         return Run(nodes, reader, self.stages, _forget if on_error == "skip" else on_error, progress, loop)
 
     def run(self, source: Iterable[Any], sink: Sink) -> int:
-        """Give every result to `sink`, as in ``pipeline.run(from_images("in"), to_images("out"))``.
+        """Write every result to `sink`, as in ``pipeline.run(from_images("in"), to_images("out"))``.
 
         Returns
         -------
@@ -228,12 +235,12 @@ class Pipeline:
         with self(source) as results, sink:
             for item in results:
                 with witnesses.doing("host", "sink", None):
-                    write(item, *told(sink, results.item, results.name))
+                    write(item, *write_arguments(sink, results.item, results.name))
                 count += 1
         return count
 
     async def arun(self, source: Iterable[Any] | AsyncIterable[Any], sink: Any) -> int:
-        """`run` for event loops, which go on meanwhile.
+        """Do `run` in an event loop, which continues meanwhile.
 
         Parameters
         ----------
@@ -265,16 +272,16 @@ class Pipeline:
                 else:
                     stack.enter_context(sink)
                 async for item in results:
-                    given = item, *told(sink, results.item, results.name)
+                    arguments = item, *write_arguments(sink, results.item, results.name)
                     with witnesses.doing("host", "sink", None):
-                        await (sink.write(*given) if is_async else asyncio.to_thread(sink.write, *given))
+                        await (sink.write(*arguments) if is_async else asyncio.to_thread(sink.write, *arguments))
                     count += 1
         finally:
             await results.aclose()
         return count
 
     def map_array(self, array: Any, out: Any = None, *, chunk: int | None = None, halo: int = 0) -> np.ndarray:
-        """The stages over `array`, chunk by chunk along its first axis: for arrays that the device cannot hold.
+        """Apply the stages to `array`, chunk by chunk along its first axis: for arrays that do not fit on the device.
 
         Parameters
         ----------
@@ -309,7 +316,7 @@ class Pipeline:
             return map_chunks(source, results, out)
 
     def close(self) -> None:
-        """Destroy the streams that the pipeline has made; a later run makes new ones."""
+        """Destroy the streams that the pipeline has made. A later run makes new ones."""
         # Later sections compute on the streams of the first, and wait for those before theirs are gone.
         for lanes in reversed(self._lanes.values()):
             lanes.close()
@@ -324,30 +331,30 @@ class Pipeline:
     def _section(self, upstream: Node, stages: list[Stage], number: int, lenient: bool) -> Node:
         from cudakit.pipeline.device_section import Section
 
-        def made(place: int, device: int | None) -> Callable[[Node], Node]:
+        def section_on(place: int, device: int | None) -> Callable[[Node], Node]:
             lanes = self._lanes_of(number, place, device)
             return lambda upstream: Section(upstream, stages, lanes, self.depth, self.graph, lenient)
 
         if self.devices is None:
-            return made(0, None)(upstream)
+            return section_on(0, None)(upstream)
         from cudakit.pipeline.device_section import Spread  # for those who have several
 
         here = self.devices if has_gpu() else [None] * len(self.devices)
-        return Spread(upstream, [(device, made(place, device)) for place, device in enumerate(here)], lenient)
+        return Spread(upstream, [(device, section_on(place, device)) for place, device in enumerate(here)], lenient)
 
     def _lanes_of(self, number: int, place: int, device: int | None) -> Lanes:
-        """The streams of device section `number`, on the device that is at `place` among those given."""
+        """Return the streams of device section `number` on the device with index `place`."""
         from cudakit.pipeline.streams import Lanes
 
-        found = self._lanes.get((number, place))
-        if found is None:
+        entry = self._lanes.get((number, place))
+        if entry is None:
             # All sections compute on the same stream: a stage's state has one order.
             shared = self._lanes[0, place].computing if number else self.stream
             names = " → ".join(stage.name for stage in self.stages if not stage.on_host)
             with contextlib.nullcontext() if device is None else on_device(device):
-                found = self._lanes[number, place] = Lanes(shared, self.streams or 1, names)
-        found.start()
-        return found
+                entry = self._lanes[number, place] = Lanes(shared, self.streams or 1, names)
+        entry.start()
+        return entry
 
     def _total_depth(self, groups: list[tuple[bool, list[Stage]]]) -> int:
         on_host = sum(stage.threads + 1 for is_host, stages in groups if is_host for stage in stages)
@@ -373,22 +380,22 @@ def _require_sink(sink: Any) -> None:
         )
 
 
-def _checked_devices(given: Any, stream: Any, graph: bool) -> tuple[int, ...]:
-    found = tuple(
+def _checked_devices(devices: Any, stream: Any, graph: bool) -> tuple[int, ...]:
+    result = tuple(
         whole("Pipeline: devices: each", number)
-        for number in listed("Pipeline: devices are numbers, as in devices=[0, 1]", given)
+        for number in listed("Pipeline: devices are numbers, as in devices=[0, 1]", devices)
     )
-    if not found:
+    if not result:
         raise ArgumentError("Pipeline: devices are one at least, as in devices=[0, 1]")
     if stream is not None:
         raise ArgumentError("Pipeline: devices= makes its streams: leave stream= out")
-    if graph and len(found) > 1:
+    if graph and len(result) > 1:
         raise ArgumentError("Pipeline: graph=True is for one device: a capture is of one thread at a time")
     count = device_count()
-    if count and max(found) >= count:
-        raise ArgumentError(f"Pipeline: device {max(found)} is not here; there are {count}, from 0")
-    return found
+    if count and max(result) >= count:
+        raise ArgumentError(f"Pipeline: device {max(result)} is not here; there are {count}, from 0")
+    return result
 
 
 def _forget(error: PipelineError) -> None:
-    """What is done about an item that is skipped."""
+    """Do nothing: the handler of a skipped item."""

@@ -1,4 +1,4 @@
-"""One run of a pipeline over a source: an iterator over the results, which counts how far it has come."""
+"""A run of a pipeline over a source: an iterator over the results, with counters."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 
 class Closing(Iterator[Any]):
-    """An iterator over results that counts how far it has come, and holds what has to be given back."""
+    """An iterator over results with counters, and resources to release."""
 
     #: Until there is something to give back.
     _closed = True
 
     def _begin(self, progress: Callable[[Counters], object] | None) -> None:
-        """Count from here on, for `progress` too."""
+        """Start the counters, and reports of them to `progress`."""
         self._progress = progress
         self._items = self._bytes = self._dropped = self._failed = 0
-        self._start = self._told = time.perf_counter()
+        self._start = self._reported_at = time.perf_counter()
         self._end = self._waited = 0.0
         self._closed = False
 
     @abstractmethod
     def _items_under_way(self) -> int:
-        """How many there are while it is open."""
+        """Return the number of items under way while the iterator is open."""
 
     @property
     def counters(self) -> Counters:
-        """How far it has come; from any thread."""
+        """Counters of the run, from any thread."""
         now = self._end if self._closed and self._end else time.perf_counter()
         return Counters(
             items=self._items,
@@ -60,8 +60,8 @@ class Closing(Iterator[Any]):
         )
 
     def _tell(self, now: float) -> None:
-        """Tell who wants to know of the counters; nobody any more, once that has failed."""
-        self._told = now
+        """Report the counters to `progress`. After an exception of `progress` there are no more reports."""
+        self._reported_at = now
         progress, self._progress = self._progress, None
         if progress is not None:
             progress(self.counters)
@@ -69,7 +69,7 @@ class Closing(Iterator[Any]):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop, and give everything back. More than once does no harm."""
+        """Stop, and release all resources. Further calls do nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,24 +84,24 @@ class Closing(Iterator[Any]):
 
 @dataclass(frozen=True)
 class Counters:
-    """How far a run of a pipeline has come.
+    """Counters of a run of a pipeline.
 
     Attributes
     ----------
     items : int
         Results that were delivered.
     bytes : int
-        Of their arrays.
+        Bytes of the results' arrays.
     dropped : int
-        Items that a stage made nothing of.
+        Items without a result.
     failed : int
-        Items that a stage failed on, or the source.
+        Items on which a stage, or the source, failed.
     under_way : int
-        Items of the source that were read and have not come to their end.
+        Items that were read and are not finished.
     elapsed_s : float
-        Seconds since the run was made; once it is closed, until then.
+        Seconds from the run's creation until now, or until it was closed.
     waited_s : float
-        Seconds that the consumer has been in the run, for results; the rest of `elapsed_s` is the consumer's own.
+        Seconds that the consumer has waited for results. The rest of `elapsed_s` is the consumer's own.
     over : bool
         Whether the run is closed.
     """
@@ -117,17 +117,17 @@ class Counters:
 
     @property
     def items_per_s(self) -> float:
-        """Results a second."""
+        """Results per second."""
         return self.items / max(self.elapsed_s, 1e-9)
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes of results a second."""
+        """Bytes of results per second."""
         return self.bytes / max(self.elapsed_s, 1e-9)
 
 
 class Line:
-    """Shows counters on one line: how many items are done, of how many where that is known, and how many a second.
+    """A progress line: items done, total if known, and items per second.
 
     Parameters
     ----------
@@ -142,19 +142,19 @@ class Line:
         self._output = output if output is not None else sys.stderr
 
     def __call__(self, counters: Counters) -> None:
-        """Show them; for a run that is over, end the line."""
-        done = counters.items + counters.dropped + counters.failed
+        """Show the counters. For a closed run, end the line."""
+        finished = counters.items + counters.dropped + counters.failed
         if self._total:
-            filled = min(20, 20 * done // self._total)
-            text = f"{'█' * filled}{'·' * (20 - filled)} {done}/{self._total}"
+            filled = min(20, 20 * finished // self._total)
+            text = f"{'█' * filled}{'·' * (20 - filled)} {finished}/{self._total}"
         else:
-            text = f"{done} items"
+            text = f"{finished} items"
         self._output.write(f"\r{text}  {counters.items_per_s:.1f}/s{chr(10) if counters.over else ''}")
         self._output.flush()
 
 
 def size_of(item: Any) -> int:
-    """Bytes of an item's arrays."""
+    """Return the bytes of an item's arrays."""
     if type(item) is np.ndarray:
         return item.nbytes
     sizes: list[int] = []
@@ -169,15 +169,15 @@ INTERVAL = 0.1
 class Run(Closing, AsyncIterator[Any]):
     """Results of a pipeline, in order: for ``for``, ``async for``, or item by item with `next`.
 
-    It is a context manager, too. Whoever stops early closes it, by leaving the loop and dropping it, by ``with`` or by
-    `close`: the streams are waited for, threads end, memory is given back.
+    A run is a context manager, too. To stop early, leave the loop and drop the run, use ``with``, or call `close`. The
+    run then waits for its streams, ends its threads, and releases its memory.
 
     Attributes
     ----------
     item : int
-        Which item of the source the result that was given last came of, counted from 0.
+        Number of the source's item, from 0, of the last result.
     name : str or None
-        What the source calls that item.
+        Name of this item in the source.
     """
 
     def __init__(
@@ -210,14 +210,14 @@ class Run(Closing, AsyncIterator[Any]):
         return f"<cudakit.pipeline.Run {'closed' if self._closed else 'open'}: {names}>"
 
     def _repr_html_(self) -> str:
-        """Its counters and stages, in a notebook."""
+        """Return the counters and stages, for a notebook."""
         now = self.counters
         counters = [(field.name, getattr(now, field.name)) for field in dataclasses.fields(now)]
         stages = [(number, stage.name) for number, stage in enumerate(self._stages)]
         return html(repr(self), Table(("counter", ""), counters, (1,)), Table(("", "stage"), stages, (0,)))
 
     def __next__(self) -> Any:
-        """The next result.
+        """Return the next result.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Run(Closing, AsyncIterator[Any]):
         if self._loop is not None:
             _require_outside(self._loop)
         try:
-            if self._progress is not None and start - self._told >= INTERVAL:
+            if self._progress is not None and start - self._reported_at >= INTERVAL:
                 self._tell(start)
             with self._driving:
                 while True:
@@ -252,7 +252,7 @@ class Run(Closing, AsyncIterator[Any]):
         return value
 
     def _passes(self, parcel: Parcel) -> bool:
-        """Whether to go on to the next, past one that has no value; raise where that is not to be done."""
+        """Return whether to skip a parcel without a value. Raise for a failure that ends the run."""
         if parcel is END:
             return False
         self._past = parcel.number + 1
@@ -277,7 +277,7 @@ class Run(Closing, AsyncIterator[Any]):
         return max(0, self._reader.count - max(self._past, self.item + 1))
 
     def close(self) -> None:
-        """Stop: wait for what is under way, end the threads, give all memory back. More than once does no harm."""
+        """Stop: wait for work under way, end the threads, release all memory. Further calls do nothing."""
         if self._closed:
             return
         self._closed = True
@@ -299,7 +299,7 @@ class Run(Closing, AsyncIterator[Any]):
         return self
 
     async def __anext__(self) -> Any:
-        """The next result; the event loop goes on meanwhile, for the waiting is done in a thread."""
+        """Return the next result. The event loop continues meanwhile: a thread waits."""
         import asyncio
 
         if self._pending is None:
@@ -320,7 +320,7 @@ class Run(Closing, AsyncIterator[Any]):
         return token
 
     async def aclose(self) -> None:
-        """`close`, without stopping the event loop for the time it takes."""
+        """Do `close` without blocking the event loop."""
         import asyncio
 
         await asyncio.to_thread(self.close)
@@ -345,7 +345,7 @@ class Run(Closing, AsyncIterator[Any]):
 
 
 def close_all(nodes: Sequence[Node]) -> None:
-    """Close nodes that were stopped, from the last to the first, each whatever another raises."""
+    """Close stopped nodes from the last to the first, each despite exceptions of others."""
     with contextlib.ExitStack() as closing:
         for node in nodes:
             closing.callback(node.close)

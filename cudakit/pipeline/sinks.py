@@ -1,8 +1,8 @@
-"""Where results go: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
+"""Sinks of results: arrays, ``.npy`` files, folders of images, Zarr arrays, sockets.
 
-A sink is a context manager with ``write(item)``. What it writes is there when its block ends well; after an error
-nothing half-written is left: files and Zarr arrays are written beside their place and moved there at the end, images
-one by one.
+A sink is a context manager with ``write(item)``. Its output is complete when its block ends without an error. After an
+error no partial output is left: files and Zarr arrays are written beside their final path and moved there at the end.
+Images are moved one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cudakit.types.checked import dtype_of, flag, path_of, text_of, whole
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, with the same name in a folder beside `path`; it takes its place if the block succeeds."""
+    """Yield a path to write to, in a folder beside `path`. If the block succeeds, it replaces `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     part = folder / path.name
@@ -42,13 +42,16 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 class Sink(Protocol):
-    """Something that takes results.
+    """Protocol of a target for results.
 
-    One with an attribute ``takes_names = True`` is called as ``write(item, name)``, where the name is that of the item
-    of the source, or None; one with ``takes_numbers = True`` as ``write(item, number)``, with the number of the item of
-    the source that the result came of. If that has ``by_workers = True``, too, the workers of `cudakit.scale` write to
-    it, in any order, and where one was lost more than once, with the same. Of one for `Pipeline.arun`, all three
-    methods may be asynchronous.
+    Attributes of a sink select the call of ``write``:
+
+    - ``takes_names = True``: ``write(item, name)``, where `name` is the name of the source's item, or None.
+    - ``takes_numbers = True``: ``write(item, number)``, where `number` is the number of the source's item.
+    - ``by_workers = True`` in addition: the workers of `cudakit.scale` write, in any order. After the loss of a worker
+      they may write the same result again.
+
+    For `Pipeline.arun`, all three methods may be asynchronous.
     """
 
     def write(self, item: Any) -> None:
@@ -57,19 +60,19 @@ class Sink(Protocol):
     def __enter__(self) -> Any: ...
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None: ...
 
 
-def told(sink: Sink, number: int, name: str | None) -> tuple[Any, ...]:
-    """What a sink's ``write`` is given after the result."""
+def write_arguments(sink: Sink, number: int, name: str | None) -> tuple[Any, ...]:
+    """Return the arguments of a sink's ``write`` after the result."""
     if getattr(sink, "takes_numbers", False):
         return (number,)
     return (name,) if getattr(sink, "takes_names", False) else ()
 
 
 class _Sink(contextlib.AbstractContextManager[Any]):
-    """What the sinks share: steps that are undone, or completed, when the block ends."""
+    """Base of the sinks: steps that are undone or completed at the end of the block."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path: Any = path
@@ -82,9 +85,9 @@ class _Sink(contextlib.AbstractContextManager[Any]):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._is_open or self._path is None:
-            what = "one that is open" if self._is_open else "memory or a connection of a process"
+            reason = "one that is open" if self._is_open else "memory or a connection of a process"
             raise ArgumentError(
-                f"a sink cannot be pickled that is {what} ({type(self).__name__}). Workers return results, and one "
+                f"a sink cannot be pickled that is {reason} ({type(self).__name__}). Workers return results, and one "
                 "process writes them; to_zarr(path, like=chunks) is written to by all"
             )
         return {**self.__dict__, "_path": self._path.absolute()}
@@ -98,11 +101,11 @@ class _Sink(contextlib.AbstractContextManager[Any]):
         return None
 
     def _finish(self) -> None:
-        """All was written."""
+        """Complete the output after all results were written."""
 
 
 class ArraySink(_Sink):
-    """See `to_array`."""
+    """The sink of `to_array`."""
 
     def __init__(self, out: np.ndarray) -> None:
         super().__init__()
@@ -110,7 +113,7 @@ class ArraySink(_Sink):
         self._row = 0
 
     def write(self, item: np.ndarray) -> None:
-        """Put the item's rows behind those before."""
+        """Append the item's rows."""
         stop = self._row + len(item)
         if stop > len(self._out) or item.shape[1:] != self._out.shape[1:]:
             raise ArgumentError(
@@ -129,7 +132,7 @@ class ArraySink(_Sink):
 
 
 class _Rows(_Sink):
-    """Results whose rows are appended to a file, which the first of them opens beside its place."""
+    """A sink that appends rows of results to a file, which the first result opens beside its final path."""
 
     _word: str
 
@@ -153,7 +156,7 @@ class _Rows(_Sink):
         raise NotImplementedError
 
     def _append(self, item: np.ndarray) -> None:
-        """Write the rows behind those before."""
+        """Append the rows."""
         raise NotImplementedError
 
     def _finish(self) -> None:
@@ -162,7 +165,7 @@ class _Rows(_Sink):
 
 
 class NpySink(_Rows):
-    """See `to_npy`."""
+    """The sink of `to_npy`."""
 
     _word = "to_npy"
     _rows = 0
@@ -188,7 +191,7 @@ class NpySink(_Rows):
 
 
 class ZarrSink(_Rows):
-    """See `to_zarr`; the rows of the first result are a chunk of the Zarr array."""
+    """The sink of `to_zarr`. The number of rows of the first result is the chunk size of the Zarr array."""
 
     _word = "to_zarr"
 
@@ -200,7 +203,7 @@ class ZarrSink(_Rows):
 
 
 class ImageSink(_Sink):
-    """See `to_images`."""
+    """The sink of `to_images`."""
 
     takes_names: ClassVar[bool] = True
 
@@ -230,7 +233,7 @@ class ImageSink(_Sink):
 
 
 class ZarrParts(_Sink):
-    """See `to_zarr`: each result goes to the place of its chunk, whoever writes it, and in whatever order."""
+    """The sink of `to_zarr` with `like`: each result is written to its chunk, by any process and in any order."""
 
     takes_numbers: ClassVar[bool] = True
     by_workers: ClassVar[bool] = True
@@ -270,13 +273,13 @@ class ZarrParts(_Sink):
 
 
 def _new_zarr(path: Any, shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any) -> Any:
-    """A new Zarr array; no extent of a chunk is 0."""
+    """Return a new Zarr array. No extent of a chunk is 0."""
     chunks = tuple(max(extent, 1) for extent in chunks)
     return zarr_for("to_zarr writes").open_array(str(path), mode="w", shape=shape, chunks=chunks, dtype=dtype)
 
 
 class SocketSink(_Sink):
-    """See `to_socket`."""
+    """The sink of `to_socket`."""
 
     def __init__(self, connection: socket.socket) -> None:
         super().__init__()
@@ -291,7 +294,7 @@ class SocketSink(_Sink):
 
 
 def to_array(out: np.ndarray) -> ArraySink:
-    """Rows of results one behind the other into `out`, such as a memmap, in place.
+    """Return a sink that writes the rows of results one after the other to `out`, such as a memmap, in place.
 
     Raises
     ------
@@ -304,12 +307,17 @@ def to_array(out: np.ndarray) -> ArraySink:
 
 
 def to_npy(path: str | os.PathLike[str], *, stack: bool = False) -> NpySink:
-    """One ``.npy`` file of all results: their rows one behind the other, or, with `stack`, each result a row."""
+    """Return a sink that writes one ``.npy`` file of all results.
+
+    Rows of results follow each other. With `stack` each result is a row.
+    """
     return NpySink(path_of("to_npy: what is written", path), flag("to_npy: stack", stack))
 
 
 def to_images(folder: str | os.PathLike[str], name: str = "{:06d}.png") -> ImageSink:
-    """One image file a result, uint8; `name` is formatted with its number, and its suffix says the format.
+    """Return a sink that writes an image file for each result, uint8.
+
+    `name` is formatted with the result's number. Its suffix selects the format.
 
     ``"{name}.png"`` takes the name of the source's item, such as that of the file that it was read from.
 
@@ -348,7 +356,7 @@ def to_zarr(
     shape: tuple[int, ...] | None = None,
     dtype: Any = None,
 ) -> ZarrSink | ZarrParts:
-    """One Zarr array in a folder of all results, as `to_npy`. Needs the package zarr.
+    """Return a sink that writes all results to one Zarr array in a folder, as `to_npy`. Needs the package zarr.
 
     Parameters
     ----------
@@ -356,12 +364,12 @@ def to_zarr(
     stack : bool
         Each result is a row.
     like : Chunks, optional
-        What `from_array` and `from_zarr` make: each result goes to the rows of its chunk, without the halo, in whatever
-        order they come, and from whatever process (`cudakit.scale`).
+        Chunks of `from_array` or `from_zarr`: each result is written to the rows of its chunk, without the halo, in any
+        order and from any process (`cudakit.scale`).
     shape : tuple of int, optional
-        With `like`: of a result's rows. Default: as those of the chunks.
+        With `like`: shape of a result's rows. Default: shape of the chunks' rows.
     dtype : dtype, optional
-        With `like`: of the results. Default: that of the chunks.
+        With `like`: dtype of the results. Default: dtype of the chunks.
 
     Raises
     ------
@@ -383,12 +391,15 @@ def to_zarr(
 
 
 def to_socket(connection: socket.socket) -> SocketSink:
-    """Frames over a connection, which `from_socket` reads at the other end; it stays the caller's to close."""
+    """Return a sink that sends frames over a connection, for `from_socket` at the other end.
+
+    The caller closes the connection.
+    """
     return SocketSink(connected("to_socket", connection))
 
 
 def write_image(path: Path, pixels: np.ndarray) -> None:
-    """Write an image file, whole or not at all: for a host stage of several threads, as `to_images` is one.
+    """Write an image file, whole or not at all: for a host stage with several threads (`to_images` writes with one).
 
     Parameters
     ----------
@@ -402,8 +413,8 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
     ArgumentError
     """
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.ndim not in (2, 3):
-        got = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
-        raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {got}")
+        actual = f"{pixels.dtype} {pixels.shape}" if isinstance(pixels, np.ndarray) else type(pixels).__name__
+        raise ArgumentError(f"an image is a uint8 array (height, width) or (height, width, 3 or 4); got {actual}")
     refuse_masked(pixels)
     path = path_of("write_image: path", path)
     _check_suffix("write_image", path)
@@ -417,27 +428,27 @@ def write_image(path: Path, pixels: np.ndarray) -> None:
         image.save(part)
 
 
-def _check_suffix(what: str, path: Path) -> None:
-    """Raise where a file's name does not say an image's format."""
-    if not writes_images(what, path.suffix):
+def _check_suffix(caller: str, path: Path) -> None:
+    """Raise if a file's suffix is not that of an image format."""
+    if not writes_images(caller, path.suffix):
         raise ArgumentError(
-            f"{what}: {shortened(str(path))} has an unknown file extension; take .png, .jpg, .tif or the like"
+            f"{caller}: {shortened(str(path))} has an unknown file extension; take .png, .jpg, .tif or the like"
         )
 
 
-def _rows_of(item: Any, stack: bool, what: str) -> np.ndarray:
+def _rows_of(item: Any, stack: bool, caller: str) -> np.ndarray:
     if not isinstance(item, np.ndarray):
-        raise ArgumentError(f"{what}: a result is a NumPy array, got {type(item).__name__}")
+        raise ArgumentError(f"{caller}: a result is a NumPy array, got {type(item).__name__}")
     refuse_masked(item)
     if stack:
         return item[None]
     if item.ndim == 0:
-        raise ArgumentError(f"{what}: a result of no dimension has no rows; give stack=True")
+        raise ArgumentError(f"{caller}: a result of no dimension has no rows; give stack=True")
     return item
 
 
-def _require_like(item: np.ndarray, shape: tuple[int, ...], dtype: Any, what: str) -> None:
+def _require_like(item: np.ndarray, shape: tuple[int, ...], dtype: Any, caller: str) -> None:
     if item.shape[1:] != tuple(shape) or item.dtype != dtype:
         raise ArgumentError(
-            f"{what}: a result has rows of {item.dtype} {item.shape[1:]}, and those before {dtype} {tuple(shape)}"
+            f"{caller}: a result has rows of {item.dtype} {item.shape[1:]}, and those before {dtype} {tuple(shape)}"
         )

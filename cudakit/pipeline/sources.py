@@ -1,4 +1,4 @@
-"""Where items come from: arrays in chunks, files, folders of images, Zarr arrays, sockets.
+"""Sources of items: arrays in chunks, files, folders of images, Zarr arrays, sockets.
 
 Any iterable is a source. Those here know how many items there are, name what cannot be read, and say whether they
 should be read on a thread of their own (`threaded`), because reading takes time.
@@ -30,8 +30,8 @@ from cudakit.types.arguments import refuse_masked
 from cudakit.types.checked import iterated, path_of, text_of, whole
 
 
-def pillow(what: str) -> Any:
-    """Pillow's module of images, for `what`.
+def pillow(caller: str) -> Any:
+    """Return Pillow's module of images. `caller` is named in the error.
 
     Raises
     ------
@@ -41,18 +41,18 @@ def pillow(what: str) -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        raise CudakitError(f"{what} needs Pillow, which is not here: pip install pillow") from error
+        raise CudakitError(f"{caller} needs Pillow, which is not here: pip install pillow") from error
     return Image
 
 
-def writes_images(what: str, suffix: str) -> bool:
-    """Whether Pillow writes files of a suffix, for `what`."""
-    library = pillow(what)
+def writes_images(caller: str, suffix: str) -> bool:
+    """Return whether Pillow writes files with a suffix. `caller` is named in the error."""
+    library = pillow(caller)
     return library.registered_extensions().get(suffix.lower()) in library.SAVE
 
 
-def zarr_for(what: str) -> Any:
-    """The module zarr, for `what`: "from_zarr reads", "to_zarr writes".
+def zarr_for(caller: str) -> Any:
+    """Return the module zarr. `caller` is named in the error: "from_zarr reads", "to_zarr writes".
 
     Raises
     ------
@@ -62,7 +62,7 @@ def zarr_for(what: str) -> Any:
     try:
         import zarr
     except ImportError as error:
-        raise CudakitError(f"{what} with zarr, which is not here: pip install zarr") from error
+        raise CudakitError(f"{caller} with zarr, which is not here: pip install zarr") from error
     return zarr
 
 
@@ -100,12 +100,12 @@ def send(connection: socket.socket, array: np.ndarray) -> None:
 
 
 def send_end(connection: socket.socket) -> None:
-    """Say that there are no more frames."""
+    """Send the end mark: there are no more frames."""
     connection.sendall(npy.magic(*_END))
 
 
 def receive(connection: socket.socket, max_bytes: int = LARGEST_FRAME) -> np.ndarray | None:
-    """The next array, or None at the end.
+    """Return the next array, or None at the end.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def receive(connection: socket.socket, max_bytes: int = LARGEST_FRAME) -> np.nda
             return None
         if version != _VERSION:
             raise ValueError(f"version {version}, and {_VERSION} is known")
-        source.what = "a frame's header"
+        source.part = "a frame's header"
         shape, is_fortran, dtype = npy.read_array_header_1_0(source, max_header_size=_LONGEST_HEADER)
     except OSError:  # the connection's, or a FrameError
         raise
@@ -146,27 +146,27 @@ def _is_number(dtype: np.dtype[Any]) -> bool:
 
 
 class _Source:
-    """A connection as NumPy reads files; no byte beyond what is asked for, which is `what`, for errors."""
+    """A connection as a file for NumPy. It reads no byte beyond those requested."""
 
-    def __init__(self, connection: socket.socket, what: str) -> None:
+    def __init__(self, connection: socket.socket, caller: str) -> None:
         self._connection = connection
-        self.what = what
+        self.part = caller
 
     def read(self, count: int = 0, /) -> bytes:
-        return bytes(_receive_bytes(self._connection, count, self.what))
+        return bytes(_receive_bytes(self._connection, count, self.part))
 
 
-def _receive_bytes(connection: socket.socket, count: int, what: str) -> bytearray:
+def _receive_bytes(connection: socket.socket, count: int, caller: str) -> bytearray:
     received = bytearray(count)
     rest = memoryview(received)
     while rest:
-        got = connection.recv_into(rest)
-        if not got:
+        count_read = connection.recv_into(rest)
+        if not count_read:
             raise FrameError(
-                f"the peer closed the connection after {count - len(rest):,} of the {count:,} bytes of {what}; one "
+                f"the peer closed the connection after {count - len(rest):,} of the {count:,} bytes of {caller}; one "
                 "that is done says so, as to_socket does"
             )
-        rest = rest[got:]
+        rest = rest[count_read:]
     return received
 
 
@@ -175,7 +175,7 @@ _IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".w
 
 
 class Chunks:
-    """The rows of an array in chunks; see `from_array`.
+    """The rows of an array in chunks. See `from_array`.
 
     Attributes
     ----------
@@ -184,8 +184,8 @@ class Chunks:
     is_stored : bool
         Whether it is in files that other processes can read; then it is pickled by their names.
     spans : list of (int, int, int, int)
-        For each chunk the first row that it holds, the first and the last + 1 of its own rows, and the last + 1 that
-        it holds: with the halo on both sides, as far as the array has it.
+        For each chunk (first, start, stop, last): ``start:stop`` are its own rows, ``first:last`` its rows with the
+        halo on both sides, as far as the array has it.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ class Chunks:
         return len(self.spans)
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """Chunk `number`, read now."""
+        """Return chunk `number`, read now."""
         first, _, _, last = self.spans[number]
         return np.asarray(self.array[first:last])
 
@@ -223,7 +223,7 @@ class Chunks:
 
 
 def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
-    """The rows of an array, or of an ``.npy`` file, in chunks along the first axis.
+    """Return a source of the rows of an array, or of an ``.npy`` file, in chunks along the first axis.
 
     Parameters
     ----------
@@ -253,7 +253,7 @@ def from_array(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
 
 
 def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
-    """The rows of a Zarr array, or of the one at a path, in chunks along the first axis, read on a thread.
+    """Return a source of the rows of a Zarr array, or of the array at a path, in chunks, read on a thread.
 
     `rows` is by default that of the array's own chunks. Needs the package zarr.
 
@@ -275,7 +275,7 @@ def from_zarr(array: Any, rows: int | None = None, *, halo: int = 0) -> Chunks:
 
 
 class Files:
-    """One item a file, read on a thread; see `from_npy` and `from_images`."""
+    """A source with one item for each file, read on a thread. See `from_npy` and `from_images`."""
 
     threaded: ClassVar[bool] = True
     is_stored: ClassVar[bool] = True
@@ -291,7 +291,7 @@ class Files:
         return len(self.paths)
 
     def __getitem__(self, number: int) -> np.ndarray:
-        """What file `number` holds, read now."""
+        """Return the item of file `number`, read now."""
         path = self.paths[number]
         with _reading(path):
             if self._mode is None:
@@ -305,12 +305,12 @@ class Files:
             yield item
 
     def named_items(self) -> Iterator[tuple[str, np.ndarray]]:
-        """The items, with their files' names."""
+        """Return the items with their files' names."""
         return _NamedFiles(self)
 
 
 class _NamedFiles(Iterator[tuple[str, np.ndarray]]):
-    """Goes on after a file that cannot be read."""
+    """Iterator over files and names that continues after a file that cannot be read."""
 
     goes_on: ClassVar[bool] = True
 
@@ -323,7 +323,7 @@ class _NamedFiles(Iterator[tuple[str, np.ndarray]]):
 
 
 def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Files:
-    """One array a file: of ``.npy`` files, or of all of a folder in the order of their names.
+    """Return a source of one array for each file: ``.npy`` files, or all of a folder in the order of their names.
 
     Raises
     ------
@@ -334,7 +334,7 @@ def from_npy(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -
 
 
 def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], mode: str = "RGB") -> Files:
-    """One image a file, of a list of files, or of all images of a folder in the order of their names.
+    """Return a source of one image for each file, from a list of files or a folder in the order of names.
 
     Parameters
     ----------
@@ -349,14 +349,14 @@ def from_images(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
     ArgumentError
         If the folder has none. A file that cannot be read is named when it is its turn.
     """
-    known = pillow("from_images").MODES
-    if text_of("from_images: mode", mode) not in known:
-        raise ArgumentError(f"from_images: mode {shortened(mode)}; Pillow has {', '.join(known)}")
+    modes = pillow("from_images").MODES
+    if text_of("from_images: mode", mode) not in modes:
+        raise ArgumentError(f"from_images: mode {shortened(mode)}; Pillow has {', '.join(modes)}")
     return Files(_listed("from_images", paths, _IMAGES), mode)
 
 
 def connected(where: str, connection: Any) -> socket.socket:
-    """`connection`, which is a socket.
+    """Return `connection` after checking that it is a socket.
 
     Raises
     ------
@@ -368,7 +368,7 @@ def connected(where: str, connection: Any) -> socket.socket:
 
 
 class Frames:
-    """Frames from a socket, until the sender says that it was the last; see `from_socket`."""
+    """Frames from a socket, until the sender's end mark. See `from_socket`."""
 
     threaded: ClassVar[bool] = True
 
@@ -381,7 +381,7 @@ class Frames:
             yield frame
 
     def interrupt(self) -> None:
-        """Wake whoever waits for the peer: nothing more is read."""
+        """Wake a thread that waits for the peer. Nothing more is read."""
         try:
             self._connection.shutdown(socket.SHUT_RD)
         except OSError:
@@ -389,7 +389,7 @@ class Frames:
 
 
 def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) -> Frames:
-    """Frames that `to_socket` sends at the other end of a connection.
+    """Return a source of the frames that `to_socket` sends at the other end of a connection.
 
     Parameters
     ----------
@@ -406,13 +406,13 @@ def from_socket(connection: socket.socket, *, max_bytes: int = LARGEST_FRAME) ->
 
 
 class _Wrapped:
-    """A source that hands on what is asked of another."""
+    """A source that delegates to another source."""
 
     def __init__(self, source: Iterable[Any]) -> None:
         self._source = source
 
     def interrupt(self) -> None:
-        """Hand the word on."""
+        """Interrupt the wrapped source."""
         interrupt = getattr(self._source, "interrupt", None)
         if callable(interrupt):
             interrupt()
@@ -422,7 +422,7 @@ class _Wrapped:
 
 
 class Ahead(_Wrapped):
-    """A source that is read on a thread of its own; see `ahead`."""
+    """A source that is read on a thread of its own. See `ahead`."""
 
     threaded: ClassVar[bool] = True
 
@@ -435,14 +435,14 @@ class Ahead(_Wrapped):
 
 
 class Named(_Wrapped):
-    """Items with names; see `named`."""
+    """Items with names. See `named`."""
 
     def __iter__(self) -> Iterator[Any]:
         for _, item in self.named_items():
             yield item
 
     def named_items(self) -> Iterator[tuple[str, Any]]:
-        """The pairs, looked at."""
+        """Yield the pairs, checked."""
         pairs = iterated("named: pairs are several (name, item)", self._source)
         try:
             for pair in pairs:
@@ -456,7 +456,7 @@ class Named(_Wrapped):
 
 
 def named(pairs: Iterable[tuple[str, Any]]) -> Named:
-    """A source of pairs (name, item): stages are given the items, and the names go along.
+    """Return a source of items with names, from pairs (name, item). Stages get the items only.
 
     They are in errors, in ``run.name`` beside each result, and in the names of files, as in
     ``to_images(folder, "{name}.png")``. `from_images` and `from_npy` give the names of the files, without suffixes.
@@ -472,7 +472,7 @@ def named(pairs: Iterable[tuple[str, Any]]) -> Named:
 
 
 def ahead(source: Iterable[Any]) -> Ahead:
-    """Read `source` on a thread, ahead of what is asked for, for one that takes time or waits, such as a camera.
+    """Return a source that is read ahead on a thread: for a slow or waiting source, such as a camera.
 
     Results are then delivered while the source waits. A run that ends early waits for the item that the source is
     just making, unless the source has a method ``interrupt()`` that wakes it.
@@ -487,27 +487,28 @@ def ahead(source: Iterable[Any]) -> Ahead:
 
 
 def _listed(
-    what: str, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], suffixes: tuple[str, ...]
+    caller: str, paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], suffixes: tuple[str, ...]
 ) -> list[Path]:
     if isinstance(paths, Iterable) and not isinstance(paths, (str, bytes, os.PathLike)):
         return [
-            path_of(f"{what}: each of several", path) for path in iterated(f"{what}: paths are one or several", paths)
+            path_of(f"{caller}: each of several", path)
+            for path in iterated(f"{caller}: paths are one or several", paths)
         ]
-    folder = path_of(f"{what}: what is read", paths)
+    folder = path_of(f"{caller}: what is read", paths)
     try:
         if not folder.is_dir():
             return [folder]
     except OSError as error:
-        raise ArgumentError(f"{what}: {shortened(str(folder))} cannot be read: {error.strerror}") from None
-    found = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
-    if not found:
-        raise ArgumentError(f"{what}: {folder} has no file that ends in {', '.join(suffixes)}")
-    return found
+        raise ArgumentError(f"{caller}: {shortened(str(folder))} cannot be read: {error.strerror}") from None
+    result = sorted(path for path in folder.iterdir() if path.suffix.lower() in suffixes)
+    if not result:
+        raise ArgumentError(f"{caller}: {folder} has no file that ends in {', '.join(suffixes)}")
+    return result
 
 
 @contextlib.contextmanager
 def _reading(path: Any) -> Iterator[None]:
-    """A block that reads a file, which is named where it cannot be read."""
+    """Name a file in the error if it cannot be read inside the ``with`` block."""
     try:
         yield
     except (OSError, ValueError) as error:

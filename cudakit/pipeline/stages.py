@@ -1,4 +1,4 @@
-"""Stages: what a pipeline does to each item, on the host or on the device.
+"""Stages: functions that a pipeline calls for each item, on the host or on the device.
 
 An item goes from node to node as a `Parcel`, with its number and name, also where nothing is left of it.
 """
@@ -18,14 +18,14 @@ from cudakit.types.checked import listed, text_of, whole
 
 
 class Failure(NamedTuple):
-    """What became of an item that a stage, or the source, failed on.
+    """The failure of a stage, or of the source, on an item.
 
     Attributes
     ----------
     stage : str
     error : BaseException
     final : bool
-        Nothing comes after it, whatever is to be done about failures.
+        Whether the run ends after it, with any ``on_error``.
     """
 
     stage: str
@@ -34,25 +34,25 @@ class Failure(NamedTuple):
 
 
 class Gone(Enum):
-    """What became of an item of which there is nothing to give on."""
+    """The fate of an item without a result."""
 
     DROPPED = "it had no result"
     SPLIT = "its results came before"
 
 
 class Room(Protocol):
-    """Where there is room for a parcel until it has arrived."""
+    """A place that a parcel occupies until it has arrived."""
 
     def leave(self) -> None:
-        """It has."""
+        """Release the place: the parcel has arrived."""
 
 
 @dataclass(slots=True, eq=False)
 class Parcel:
-    """An item on its way, or one of several results of it.
+    """An item on its way, or one of several results of an item.
 
-    Stages change its value. A parcel whose fate is known passes the other stages by, so that each item of the source
-    reaches the end, in its turn, whatever became of it.
+    Stages change its value. A parcel with a fate skips the other stages. So each item of the source reaches the end, in
+    its turn, with or without a value.
 
     Attributes
     ----------
@@ -75,25 +75,25 @@ class Parcel:
     fate: Failure | Gone | None = None
 
     def fail(self, stage: str, error: BaseException, final: bool = False) -> None:
-        """A stage failed on it; final, too, if that is no Exception or the device is lost."""
+        """Record that a stage failed. Final, too, if the error is no Exception or the device is lost."""
         lost = lost_context(error)
         self.value = None
         self.fate = Failure(stage, lost or error, final or lost is not None or not isinstance(error, Exception))
 
     def part(self, value: Any, count: int, room: Room | None) -> Parcel:
-        """A parcel for one of its results, before which there were `count`."""
-        made = Parcel(value, self.number, room)
+        """Return a parcel for one of the item's results, after `count` earlier results."""
+        result = Parcel(value, self.number, room)
         if self.name is not None:
-            made.name = f"{self.name}-{count}" if count else self.name
-        return made
+            result.name = f"{self.name}-{count}" if count else self.name
+        return result
 
     def split(self, count: int) -> None:
-        """There were `count` results, each in a parcel of its own."""
+        """Record that there were `count` results, each in a parcel of its own."""
         self.value = None
         self.fate = Gone.SPLIT if count else Gone.DROPPED
 
     def ends(self, lenient: bool) -> bool:
-        """Whether nothing comes after it; where failures are forgiven, after one that cannot be."""
+        """Return whether the run ends after this parcel. With `lenient` only failures that cannot be skipped end it."""
         return isinstance(self.fate, Failure) and (self.fate.final or not lenient)
 
 
@@ -105,7 +105,7 @@ NOTHING: Final = Parcel(None, -1, fate=Gone.DROPPED)
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage.
+    """A stage of a pipeline.
 
     Attributes
     ----------
@@ -123,12 +123,12 @@ class Stage:
 
     @property
     def on_host(self) -> bool:
-        """Whether it works on host memory, on threads of its own."""
+        """True if the stage works on host memory, on threads of its own."""
         return self.threads > 0
 
 
 def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None = None) -> Stage:
-    """A stage of the host: ``function(item)``, on threads of its own.
+    """Return a stage of the host: ``function(item)``, on threads of its own.
 
     Parameters
     ----------
@@ -149,12 +149,12 @@ def host(function: Callable[[Any], Any], *, threads: int = 1, name: str | None =
 
 
 def device(function: Callable[[Any, Any], Any], *, name: str | None = None) -> Stage:
-    """A stage of the device, ``function(item, stream)``: what a bare function in a pipeline is; here it gets a name."""
+    """Return a stage of the device, ``function(item, stream)``, with a name. A bare function is such a stage, too."""
     return Stage(_callable(function, "device"), _name("device", function, name))
 
 
 def check_calls(stages: Sequence[Stage]) -> None:
-    """Look whether each stage can be called as it will be, as far as can be seen.
+    """Check that each stage can be called with its arguments, as far as its signature shows.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def check_calls(stages: Sequence[Stage]) -> None:
 
 
 def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
-    """The stages of a pipeline as it was given them.
+    """Return the stages of a pipeline from its argument.
 
     Raises
     ------
@@ -195,31 +195,31 @@ def as_stages(stages: Sequence[Any]) -> tuple[Stage, ...]:
     if callable(stages) or isinstance(stages, Stage):
         raise ArgumentError("Pipeline takes a list of stages, as in Pipeline([stage])")
     words = "Pipeline: stages are a list, as in Pipeline([stage])"
-    given: list[Any] = [stages] if isinstance(stages, str) else listed(words, stages)
-    found = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in given)
-    if not found:
+    items: list[Any] = [stages] if isinstance(stages, str) else listed(words, stages)
+    result = tuple(stage if isinstance(stage, Stage) else device(stage) for stage in items)
+    if not result:
         raise ArgumentError("Pipeline: there is no stage; give at least one function")
-    return found
+    return result
 
 
-def _callable(function: Any, what: str) -> Callable[..., Any]:
+def _callable(function: Any, role: str) -> Callable[..., Any]:
     if isinstance(function, Kernel):
         raise ArgumentError(
-            f"{what}: kernel {function.name} alone is no stage, which must say its configuration and arguments: give "
+            f"{role}: kernel {function.name} alone is no stage, which must say its configuration and arguments: give "
             "a function, as in lambda x, stream: (kernel(stream, ck.cover(x.size), x, x.size), x)[1]"
         )
     if not callable(function):
         hint = "; a sink is given to pipeline.run(source, sink)" if hasattr(function, "write") else ""
-        got = f"got {type(function).__name__}{hint}"
-        raise ArgumentError(f"{what}: a stage is a function or pipeline.host(function), {got}")
+        actual = f"got {type(function).__name__}{hint}"
+        raise ArgumentError(f"{role}: a stage is a function or pipeline.host(function), {actual}")
     result: Callable[..., Any] = function
     return result
 
 
-def _name(what: str, function: Any, name: str | None) -> str:
-    """What a stage is called: `name`, or else the function's."""
+def _name(role: str, function: Any, name: str | None) -> str:
+    """Return the name of a stage: `name`, or the function's name."""
     if name is not None:
-        return text_of(f"{what}: name", name)
+        return text_of(f"{role}: name", name)
     while isinstance(function, partial):
         function = function.func
     name = getattr(function, "__name__", None) or type(function).__name__

@@ -1,4 +1,4 @@
-"""The streams of a pipeline's device stages, and what each item in flight has on them: memory and events.
+"""The streams of a pipeline's device stages, and the memory and events of each item in flight.
 
 On one stream data arrives, some compute, on one it leaves. Copies of both directions and kernels run side by side,
 because each has its own stream. Events between the streams put the three steps of an item in order, and nothing else.
@@ -27,7 +27,7 @@ Outgoing: TypeAlias = "list[tuple[Any, Any]]"
 
 @dataclass(slots=True, eq=False)
 class Room:
-    """Memory of one array in a buffer set, and its twin in pinned memory.
+    """Device memory of one array in a buffer set, and its counterpart in pinned memory.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class Room:
     block: pinned.Block | None = None
 
     def twin(self) -> np.ndarray:
-        """A host array, in pinned memory, of the shape and dtype of the room."""
+        """Return a pinned host array of the same shape and dtype."""
         shape, dtype = self.key
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if self.block is None or self.block.size < size:
@@ -68,7 +68,7 @@ class Room:
 
 @dataclass(slots=True, eq=False)
 class BufferSet:
-    """What an item has while it is in flight.
+    """Memory and events of an item in flight.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class BufferSet:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """`value` with `change` done to it, or to what it holds where it is a tuple, a list or a dict."""
+    """Return `value` with `change` applied to it, or to the elements of a tuple, list or dict."""
     if isinstance(value, tuple):
         parts = [mapped(part, change) for part in value]
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
@@ -128,7 +128,7 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _references_of_one() -> int:
-    """What `sys.getrefcount` says of an attribute that nobody else refers to.
+    """Return `sys.getrefcount` of an attribute that has no other reference.
 
     Counting tells for 33 ns whether a stage has kept the array that it was given. Without it every item would need a
     new array over memory with an owner that is watched weakly, for 1.4 µs (CuPy 14.2, CPython 3.11).
@@ -147,11 +147,11 @@ TO_DEVICE, TO_HOST = 1, 2
 
 
 class Lanes:
-    """The streams, made once for a pipeline.
+    """The streams of a pipeline, made once.
 
     Parameters
     ----------
-    given : stream, list of stream, or None
+    base : stream, list of stream, or None
         What device stages get: all streams, or the first of them; None: new ones.
     count : int
         Streams that the device stages of successive items take turns on.
@@ -174,9 +174,9 @@ class Lanes:
     arriving_handle: int
     leaving_handle: int
 
-    def __init__(self, given: Any, count: int, name: str) -> None:
-        shared = given if isinstance(given, list) else []
-        first = shared[0] if shared else stream() if given is None else given
+    def __init__(self, base: Any, count: int, name: str) -> None:
+        shared = base if isinstance(base, list) else []
+        first = shared[0] if shared else stream() if base is None else base
         place = place_of(first)
         first = place.check(first)
         self.xp: Any = place.module(first)
@@ -184,18 +184,18 @@ class Lanes:
         self.copy_bytes: Any = None if self.emulated else self.xp.cuda.runtime.memcpyAsync
         self.arriving, self.leaving = place.stream(first), place.stream(first)
         self.computing: list[Any] = shared or [first, *(place.stream(first) for _ in range(count - 1))]
-        own = [self.arriving, self.leaving, *([] if shared else self.computing[given is not None :])]
+        own = [self.arriving, self.leaving, *([] if shared else self.computing[base is not None :])]
         computing = [] if shared else [(lane, name) for lane in self.computing]
-        self._named = []
+        self._identities = []
         for lane, called in ((self.arriving, "copy in"), (self.leaving, "copy out"), *computing):
-            self._named.append(place.identity(lane))
-            witnesses.name_stream(self._named[-1], called)
-        # The emulator's streams have done what they were given, and go by themselves.
+            self._identities.append(place.identity(lane))
+            witnesses.name_stream(self._identities[-1], called)
+        # The emulator's streams have done what they were base, and go by themselves.
         self._own = [] if self.emulated else own
         self.arriving_handle, self.leaving_handle = int(self.arriving.handle), int(self.leaving.handle)
 
     def start(self) -> None:
-        """Come after all that this thread's CuPy has been given so far, on its current stream."""
+        """Order the streams after all present work of CuPy's current stream in this thread."""
         if self.emulated:
             return
         devices.make_current(self.computing[0].device.device_id)
@@ -205,13 +205,13 @@ class Lanes:
                 order().join(lane, current)
 
     def inside(self, lane: Any) -> contextlib.AbstractContextManager[Any]:
-        """A block in which CuPy works on `lane`."""
+        """Return a context manager in which CuPy works on `lane`."""
         if self.emulated:
             return contextlib.nullcontext()
         return cupy_stream(lane)
 
     def drain(self) -> None:
-        """Wait for all the streams, as far as the device still answers."""
+        """Wait for all streams, as far as the device still responds."""
         for lane in (self.arriving, *self.computing, self.leaving):
             try:
                 lane.sync()
@@ -221,9 +221,9 @@ class Lanes:
                     raise
 
     def close(self) -> None:
-        """Wait for the streams, and destroy those that were made here."""
-        while self._named:
-            witnesses.name_stream(self._named.pop(), None)
+        """Wait for the streams, and destroy the streams made here."""
+        while self._identities:
+            witnesses.name_stream(self._identities.pop(), None)
         own, self._own = self._own, []
         if own:
             self.drain()
@@ -232,5 +232,5 @@ class Lanes:
 
     def __del__(self) -> None:
         # Of the pipeline and its runs, the last to go takes the streams along.
-        if getattr(self, "_named", None) and not sys.is_finalizing():
+        if getattr(self, "_identities", None) and not sys.is_finalizing():
             self.close()

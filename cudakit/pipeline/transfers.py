@@ -1,4 +1,4 @@
-"""Items on their way to the device, and results on their way to the host.
+"""Copies of items to the device, and of results to the host.
 
 NumPy arrays go through pinned memory into the memory of a buffer set. Small results come by way of the buffer set,
 large ones in pinned memory of their own. Several threads copy large arrays of the host, for one alone does not fill the
@@ -36,7 +36,7 @@ def copy(target: np.ndarray, source: np.ndarray) -> None:
 
 
 def start(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
-    """Begin ``target[...] = source``; it is done once all that is returned is."""
+    """Begin the copy ``target[...] = source``. It is done once all returned futures are."""
     if target.flags.c_contiguous and source.flags.c_contiguous:
         target, source = target.reshape(-1), source.reshape(-1)
     count = MOST_THREADS if source.nbytes >= _LARGE else 1
@@ -46,12 +46,12 @@ def start(target: np.ndarray, source: np.ndarray) -> list[Future[None]]:
 
 
 def ordinary(part: Any) -> Any:
-    """A copy of an array in memory of its own; anything else as it is."""
+    """Return a copy of an array in memory of its own; any other value as it is."""
     if not isinstance(part, np.ndarray):
         return part
-    made = np.empty(part.shape, part.dtype)
-    copy(made, part)
-    return made
+    result = np.empty(part.shape, part.dtype)
+    copy(result, part)
+    return result
 
 
 #: Arrays smaller than this are copied to pinned memory without asking the driver whether they are there: as fast.
@@ -59,13 +59,15 @@ _SMALL_UPLOAD = 1 << 16
 
 
 class Inbound:
-    """Copies items in, on the stream for what arrives."""
+    """Copies of items to the device, on the stream for arrivals."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
 
     def send(self, buffers: BufferSet, item: Any) -> Any:
-        """The item with its NumPy arrays on the device, once the stream for what arrives has come so far.
+        """Return the item with its NumPy arrays on the device.
+
+        They are ready once the stream for arrivals has reached this point.
 
         Raises
         ------
@@ -93,7 +95,7 @@ class Inbound:
         return value
 
     def prepare(self, buffers: BufferSet, item: Any) -> None:
-        """Give a buffer set the memory for an item, before it comes."""
+        """Allocate the memory of a buffer set for an item, before the item arrives."""
         for array in arrays_of(item):
             buffers.rooms.append(Room())
             self._furnish(buffers, buffers.rooms[-1], array)
@@ -126,7 +128,10 @@ class Inbound:
         return room.device
 
     def _furnish(self, buffers: BufferSet, room: Room, array: np.ndarray) -> None:
-        """New device memory: the item is the first, has another shape, or a stage has kept the array it was given."""
+        """Allocate device memory.
+
+        Needed for the first item, for another shape, and if a stage has kept the array it got.
+        """
         if array.dtype.hasobject:
             raise ArgumentError(f"an array of dtype {array.dtype} cannot be on the device: it holds Python objects")
         room.key = room.device = room.host = None
@@ -138,10 +143,10 @@ class Inbound:
 
 
 def arrays_of(item: Any) -> list[np.ndarray]:
-    """The NumPy arrays of an item."""
-    found: list[np.ndarray] = []
-    mapped(item, lambda part: found.append(part) if isinstance(part, np.ndarray) else None)
-    return found
+    """Return the NumPy arrays of an item."""
+    result: list[np.ndarray] = []
+    mapped(item, lambda part: result.append(part) if isinstance(part, np.ndarray) else None)
+    return result
 
 
 #: Results up to so many bytes are copied by the host, which takes less time than lending pinned memory.
@@ -149,7 +154,7 @@ _SMALL_DOWNLOAD = 1 << 15
 
 
 class Outbound:
-    """Copies results out, on the stream for what leaves."""
+    """Copies of results to the host, on the stream for departures."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
@@ -158,7 +163,7 @@ class Outbound:
         self._lent = [0]
 
     def arrays(self, value: Any) -> list[Any]:
-        """The device arrays of a result.
+        """Return the device arrays of a result.
 
         Raises
         ------
@@ -167,51 +172,51 @@ class Outbound:
         """
         if type(value) is self._kind:
             return [value]
-        found: list[Any] = []
+        result: list[Any] = []
 
         def collect(part: Any) -> None:
             if isinstance(part, self._kind):
-                found.append(part)
+                result.append(part)
             elif hasattr(part, "__cuda_array_interface__"):
                 raise ArgumentError(
                     f"a stage returned a {type(part).__name__} on the device; return CuPy arrays, as in cupy.asarray(x)"
                 )
 
         mapped(value, collect)
-        return found
+        return result
 
     def settle(self, buffers: BufferSet, rooms: Sequence[Room]) -> Outgoing:
-        """Device arrays of an item's result, each with what is copied in its place: which no later item changes.
+        """Return the device arrays of an item's result, each with the array to copy, which no later item changes.
 
         Nobody changes the arrays of `rooms` before that.
         """
         if rooms and rooms[0].device is buffers.value:
             return [(buffers.value, buffers.value)]
-        found = self.arrays(buffers.value)
+        arrays = self.arrays(buffers.value)
         outgoing = []
-        for index in range(len(found)):
+        for index in range(len(arrays)):
             # Two refer to it: the result and the list. More are a stage's, which may change it for the next item.
-            kept = sys.getrefcount(found[index]) > ALONE + 1
-            array = found[index]
+            is_kept = sys.getrefcount(arrays[index]) > ALONE + 1
+            array = arrays[index]
             base = array.base
             if base is not None:
                 # A stage may keep the view, or the array that it is of; that is counted without a name for it here.
                 base = None
-                kept = kept or sys.getrefcount(array.base) > ALONE
+                is_kept = is_kept or sys.getrefcount(array.base) > ALONE
                 base = array.base
             for room in rooms:
                 if room.device is array:
                     source = array
                     break
                 if room.device is base:
-                    kept = False
+                    is_kept = False
             else:
-                source = array.copy() if kept or not array.flags.c_contiguous else array
+                source = array.copy() if is_kept or not array.flags.c_contiguous else array
             outgoing.append((array, source))
         return outgoing
 
     def send(self, buffers: BufferSet, outgoing: Outgoing) -> None:
-        """Put the copies of a result to the host on the stream for them; it is complete once they are done."""
+        """Enqueue the copies of a result to the host. The result is complete once they are done."""
         buffers.small = 0
         if len(outgoing) == 1 and outgoing[0][0] is buffers.value:
             buffers.result = self._send(buffers, outgoing[0][1])
@@ -249,7 +254,7 @@ class Outbound:
         return target
 
     def receive(self, buffers: BufferSet, most_lent: int) -> Any:
-        """An item's result, for the consumer to keep, once its last copy is done: waits for that.
+        """Wait for an item's last copy, and return the result for the consumer to keep.
 
         A consumer that keeps its results shall not pin all memory of the machine: beyond `most_lent` arrays in pinned
         memory they are copied to ordinary memory.

@@ -430,7 +430,7 @@ class Results(Closing):
         """
         start = time.perf_counter()
         try:
-            if self._progress is not None and start - self._told >= INTERVAL:
+            if self._progress is not None and start - self._reported_at >= INTERVAL:
                 self._tell(start)
             while not self._ready:
                 if self._closed or not self._advance():
@@ -589,7 +589,7 @@ def run(
         with _start(function, chunks, engine, not by_workers, depth, progress, "raise", given) as results:
             for item in results:
                 if not by_workers:
-                    write(item, *sinks.told(sink, results.item, None))
+                    write(item, *sinks.write_arguments(sink, results.item, None))
                 count += 1
     return count
 

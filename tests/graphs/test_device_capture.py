@@ -14,7 +14,7 @@ import pytest
 import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import DeviceCapture, DeviceGraph
-from cudakit.graphs.recording import Memory, Named
+from cudakit.graphs.recording import Memory, NamedArguments
 from cudakit.streams import devices, streams, witnesses
 from cudakit.streams import order as order_module
 from cudakit.streams.order import Order
@@ -127,7 +127,7 @@ def stream(known_streams: dict[int, Stream], monkeypatch: pytest.MonkeyPatch) ->
 @pytest.fixture
 def open_capture(stream: Stream) -> DeviceCapture:
     """A capture whose outermost graph has begun, on stream 10."""
-    found = DeviceCapture(known(stream), Named({}))
+    found = DeviceCapture(known(stream), NamedArguments({}))
     stream.number, stream.last = GRAPH, (3,)
     found._begin(Builder(stream, []))
     return found
@@ -143,14 +143,14 @@ def work(stream: Stream, name: str = "f<int>", loaded: Loaded | None = None) -> 
 
 def test_the_legacy_default_stream_is_refused(known_streams: dict[int, Stream]) -> None:
     with pytest.raises(ck.ArgumentError, match="does not capture the legacy default stream"):
-        DeviceCapture(known(stream_of(known_streams, 1)), Named({}))
-    assert DeviceCapture(known(stream_of(known_streams, 2)), Named({})).loaded == []
+        DeviceCapture(known(stream_of(known_streams, 1)), NamedArguments({}))
+    assert DeviceCapture(known(stream_of(known_streams, 2)), NamedArguments({})).loaded == []
 
 
 def test_a_stream_that_is_captured_already_is_refused(known_streams: dict[int, Stream]) -> None:
     captured = stream_of(known_streams, 10, GRAPH)
     with pytest.raises(ck.LaunchError, match="captured already; launch the inner graph on it instead"):
-        DeviceCapture(known(captured), Named({}))
+        DeviceCapture(known(captured), NamedArguments({}))
 
 
 def test_a_graph_is_put_into_another_on_the_captured_stream_alone(
@@ -367,7 +367,7 @@ def opening(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[D
         return Builder(stream, ended)
 
     stream.create_graph_builder = builder  # type: ignore[attr-defined]
-    found = DeviceCapture(known(stream), Named({}))
+    found = DeviceCapture(known(stream), NamedArguments({}))
     original = Order.capturing
 
     def capturing(self: Order, given: Any, begun: bool = False) -> Any:
@@ -453,7 +453,7 @@ def test_a_finished_capture_is_a_graph(open_capture: DeviceCapture, monkeypatch:
     assert isinstance(made, DeviceGraph)
     inner, whole = open_capture.builders
     handles = [whole.graph_definition.handle, inner.graph_definition.handle]
-    assert asked == [(handles, open_capture.named, open_capture.calls)]
+    assert asked == [(handles, open_capture.named_arguments, open_capture.calls)]
     streams.end(open_capture)
 
 
@@ -488,7 +488,7 @@ def nodes() -> list[Node]:
 
 @pytest.fixture
 def graph(monkeypatch: pytest.MonkeyPatch, stream: Stream, nodes: list[Node]) -> DeviceGraph:
-    found = DeviceCapture(known(stream), Named({"a": 2.0, "b": 3, "x": np.zeros(4)}))
+    found = DeviceCapture(known(stream), NamedArguments({"a": 2.0, "b": 3, "x": np.zeros(4)}))
     stream.number = GRAPH
     found._begin(Builder(stream, []))
     found._end()
@@ -526,7 +526,7 @@ def test_a_value_that_a_node_refuses_changes_nothing(graph: DeviceGraph, nodes: 
 
 def test_who_else_uses_a_named_array_may_read_and_write_it(graph: DeviceGraph) -> None:
     (read,), (written,) = graph._read, graph._written
-    named = graph._capture.named.now["x"]
+    named = graph._capture.named_arguments.now["x"]
     assert read == written == (named.low, named.high)
 
 
@@ -543,7 +543,7 @@ def test_a_stream_of_another_device_is_refused(
 def test_a_graph_inside_another_has_the_arguments_of_now_and_no_loops(
     graph: DeviceGraph, nodes: list[Node], stream: Stream, stand_in: list[Any]
 ) -> None:
-    outer = DeviceCapture(known(stream), Named({}))
+    outer = DeviceCapture(known(stream), NamedArguments({}))
     stream.number, stream.last = GRAPH, ()
     outer._begin(Builder(stream, []))
     graph.change("b", 9, None)
@@ -602,7 +602,7 @@ def test_witnesses_hear_of_a_launch_with_what_it_touches(graph: DeviceGraph, str
     with witnesses.witnessing(Heard()):
         graph.launch(stream, "the graph")
     ((kind, name, where, reads, writes, size, detail),) = heard
-    named = graph._capture.named.values["x"]
+    named = graph._capture.named_arguments.values["x"]
     assert (kind, name, where, size, detail) == ("graph", "graph", stream, 0, "the graph")
     assert reads[0] is writes[0] is named
     assert (reads[1:], writes[1:]) == (("read",), ("written",))

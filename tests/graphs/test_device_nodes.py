@@ -15,7 +15,7 @@ import pytest
 import cudakit as ck
 from cudakit.graphs import device_capture
 from cudakit.graphs.device_capture import CopyNode, FillNode, KernelNode, Node, nodes_of
-from cudakit.graphs.recording import Named
+from cudakit.graphs.recording import NamedArguments
 from cudakit.jit.specialise.specialise import BoundParameter
 
 driver = pytest.importorskip("cuda.bindings.driver")
@@ -138,7 +138,7 @@ def x() -> np.ndarray:
 def test_addresses_are_found_in_a_foreign_kernels_parameters(here: Driver, x: np.ndarray) -> None:
     struct_ = struct.pack("<I4xQQ", 7, address_of(x) + 40, 5)
     here.add(1, Kernel([struct.pack("<i", 3), pointer(x), struct_], [0, 8, 16]))
-    (node,) = nodes_of(["graph"], Named({"x": x}), {})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x}), {})
     assert isinstance(node, KernelNode)
     assert (node.name, node.foreign, node.handle) == ("kernel 50", True, 1)
     assert [name for name, _ in node.uses] == ["x", "x"]
@@ -160,13 +160,13 @@ def test_addresses_are_found_in_a_foreign_kernels_parameters(here: Driver, x: np
 
 def test_a_kernel_that_is_a_function_is_asked_as_one(here: Driver, x: np.ndarray) -> None:
     here.add(1, Kernel([pointer(x)], function=60))
-    (node,) = nodes_of(["graph"], Named({"x": x}), {})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x}), {})
     assert (node.name, len(node.uses)) == ("function 60", 1)
 
 
 def test_parameters_are_kept_at_multiples_of_64_bytes(here: Driver, x: np.ndarray) -> None:
     here.add(1, Kernel([b"12345678", pointer(x, 4)], [0, 4096]))
-    (node,) = nodes_of(["graph"], Named({"x": x}), {})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x}), {})
     assert isinstance(node, KernelNode)
     assert [name for name, _ in node.uses] == ["x"]
     first, second = (ctypes.c_void_p * 2).from_address(node._parameters.kernelParams)
@@ -179,11 +179,11 @@ def test_parameters_are_kept_at_multiples_of_64_bytes(here: Driver, x: np.ndarra
 
 def test_a_kernel_without_parameters_or_names_is_left_alone(here: Driver, x: np.ndarray) -> None:
     number = here.add(1, Kernel([]))
-    named = Named({"x": x})
+    named = NamedArguments({"x": x})
     assert KernelNode(number, named, None).uses == []
     here.nodes[1] = Kernel([pointer(x)])
     former = here.kernel().kernelParams
-    node = KernelNode(number, Named({}), None)
+    node = KernelNode(number, NamedArguments({}), None)
     assert (node.uses, node._parameters.kernelParams) == ([], former)
     here.kernel().info = lambda position: (INVALID, 0, 0)  # type: ignore[method-assign]
     node = KernelNode(number, named, None)
@@ -194,11 +194,11 @@ def test_a_driver_that_does_not_tell_parameters_is_named(here: Driver, x: np.nda
     here.add(1, Kernel([pointer(x)]))
     here.kernel().info = lambda position: (REFUSED, 0, 0)  # type: ignore[method-assign]
     with pytest.raises(ck.LaunchError, match=r"parameters of kernel 50 \(CUDA_ERROR_NOT_SUPPORTED\).*update it"):
-        nodes_of(["graph"], Named({"x": x}), {})
+        nodes_of(["graph"], NamedArguments({"x": x}), {})
 
 
 def test_numbers_of_a_call_are_found_by_their_objects(here: Driver, x: np.ndarray) -> None:
-    named = Named({"x": x, "n": 100, "a": 2.5})
+    named = NamedArguments({"x": x, "n": 100, "a": 2.5})
     n, a = named.values["n"], named.values["a"]
     arguments = (x, n, 100, a)
     here.add(1, Kernel([pointer(x), *[struct.pack("<i", 100)] * 2, struct.pack("<f", 2.5)], [0, 8, 12, 16]))
@@ -222,7 +222,7 @@ def test_numbers_of_a_call_are_found_by_their_objects(here: Driver, x: np.ndarra
 def test_a_number_that_looks_like_an_address_is_none(here: Driver, x: np.ndarray) -> None:
     here.add(1, Kernel([pointer(x), pointer(x)]))
     parameters = parameter("n", "scalar", "u8"), parameter("p", "pointer", "f4")
-    (node,) = nodes_of(["graph"], Named({"x": x}), {1: call((address_of(x), x), *parameters)})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x}), {1: call((address_of(x), x), *parameters)})
     assert [name for name, _ in node.uses] == ["x"]
     node.uses[0][1](8)
     assert isinstance(node, KernelNode)
@@ -230,7 +230,7 @@ def test_a_number_that_looks_like_an_address_is_none(here: Driver, x: np.ndarray
 
 
 def test_what_is_neither_array_nor_number_cannot_be_named(here: Driver) -> None:
-    named = Named({"z": 1j})
+    named = NamedArguments({"z": 1j})
     here.add(1, Kernel([bytes(8)]))
     z = call((named.values["z"],), parameter("z", "vector", "f4", "float2"))
     with pytest.raises(ck.ArgumentError, match=r"graph: z goes to k<int>'s parameter z \(float2\); what can be"):
@@ -240,7 +240,7 @@ def test_what_is_neither_array_nor_number_cannot_be_named(here: Driver) -> None:
 def test_an_array_that_is_several_parameters_has_one_owner(
     here: Driver, x: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = Named({"x": x, "n": 5})
+    named = NamedArguments({"x": x, "n": 5})
     monkeypatch.setattr(BoundParameter, "parts", property(lambda self: 3 if self.kind == "tensor" else 1))
     words = [pointer(x), struct.pack("<q", 5), struct.pack("<q", 6), struct.pack("<i", 5), pointer(x, 8)]
     here.add(1, Kernel(words))
@@ -266,13 +266,13 @@ def test_textures_and_tensor_maps_of_named_arrays_are_refused(
     here.add(1, Kernel([struct.pack("<Q", 7)]))
     texture = call((TextureObject(),), parameter("t", "scalar", "u8"))
     with pytest.raises(ck.ArgumentError, match="k<int> is given a texture of x, which holds the array's address"):
-        nodes_of(["graph"], Named({"x": x}), {1: texture})
-    assert nodes_of(["graph"], Named({"y": np.zeros(3)}), {1: texture})[0].uses == []
+        nodes_of(["graph"], NamedArguments({"x": x}), {1: texture})
+    assert nodes_of(["graph"], NamedArguments({"y": np.zeros(3)}), {1: texture})[0].uses == []
     here.nodes[1] = Kernel([bytes(8), bytes(8) + pointer(x) + bytes(8)], [0, 64])
     tensor_map = call((1, "map"), parameter("n", "scalar", "i8"), parameter("m", "tensor_map"))
     with pytest.raises(ck.ArgumentError, match="k<int> is given a tensor map of x"):
-        nodes_of(["graph"], Named({"x": x}), {1: tensor_map})
-    assert nodes_of(["graph"], Named({"y": np.zeros(3)}), {1: tensor_map})[0].uses == []
+        nodes_of(["graph"], NamedArguments({"x": x}), {1: tensor_map})
+    assert nodes_of(["graph"], NamedArguments({"y": np.zeros(3)}), {1: tensor_map})[0].uses == []
 
 
 def copy(source: Any, target: Any, width: int = 40, height: int = 0) -> Any:
@@ -289,7 +289,7 @@ def copy(source: Any, target: Any, width: int = 40, height: int = 0) -> Any:
 def test_both_sides_of_a_copy_are_changed(here: Driver, x: np.ndarray, source: Any, target: Any) -> None:
     y = np.zeros(100, "f4")
     here.add(4, copy((source, address_of(x) + 8), (target, address_of(y))))
-    (node,) = nodes_of(["graph"], Named({"x": x, "y": y}), {})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x, "y": y}), {})
     assert isinstance(node, CopyNode)
     assert (node.name, node.foreign) == ("copy of 40 bytes", True)
     assert [name for name, _ in node.uses] == ["x", "y"]
@@ -311,7 +311,7 @@ def test_both_sides_of_a_copy_are_changed(here: Driver, x: np.ndarray, source: A
 
 def test_a_copy_of_other_memory_uses_nothing(here: Driver, x: np.ndarray) -> None:
     here.add(4, copy((DEVICE, 16), (DEVICE, address_of(x)), 10, 3))
-    (node,) = nodes_of(["graph"], Named({"x": x}), {})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x}), {})
     assert (node.name, [name for name, _ in node.uses]) == ("copy of 30 bytes", ["x"])
 
 
@@ -321,7 +321,7 @@ def test_the_place_of_a_fill_is_changed(here: Driver, x: np.ndarray, height: int
         kind=KINDS.CU_GRAPH_NODE_TYPE_MEMSET, dst=address_of(x) + 16, elementSize=4, width=20, height=height
     )
     here.add(5, fill)
-    (node,) = nodes_of(["graph"], Named({"x": x}), {})
+    (node,) = nodes_of(["graph"], NamedArguments({"x": x}), {})
     assert isinstance(node, FillNode)
     assert (node.name, [name for name, _ in node.uses]) == (f"fill of {size} bytes", ["x"])
     node.uses[0][1](4096)
@@ -334,7 +334,7 @@ def test_the_place_of_a_fill_is_changed(here: Driver, x: np.ndarray, height: int
         ("cuGraphMemsetNodeSetParams", 5, fill),
     ]
     fill.dst = 16
-    assert nodes_of(["graph"], Named({"x": x}), {})[0].uses == []
+    assert nodes_of(["graph"], NamedArguments({"x": x}), {})[0].uses == []
 
 
 def test_nodes_of_all_graphs_and_of_those_inside_are_found(here: Driver, x: np.ndarray) -> None:
@@ -342,7 +342,7 @@ def test_nodes_of_all_graphs_and_of_those_inside_are_found(here: Driver, x: np.n
     here.add(2, SimpleNamespace(kind=KINDS.CU_GRAPH_NODE_TYPE_EMPTY), "outer")
     here.add(3, copy((DEVICE, 16), (DEVICE, 16)), "body")
     here.add(4, SimpleNamespace(kind=KINDS.CU_GRAPH_NODE_TYPE_HOST), "inner")
-    found = nodes_of(["outer", "body"], Named({"x": x}), {})
+    found = nodes_of(["outer", "body"], NamedArguments({"x": x}), {})
     assert [(node.handle, node.name) for node in found] == [
         *[(1, "graph"), (2, "empty"), (3, "copy of 40 bytes"), (4, "host")]
     ]
@@ -357,7 +357,7 @@ def test_what_the_driver_refuses_is_said(here: Driver, x: np.ndarray) -> None:
     here.add(1, Kernel([pointer(x)]))
     here.add(4, copy((DEVICE, address_of(x)), (DEVICE, 16)))
     here.add(5, SimpleNamespace(kind=KINDS.CU_GRAPH_NODE_TYPE_MEMSET, dst=16, elementSize=4, width=20, height=1))
-    nodes = nodes_of(["graph"], Named({"x": x}), {})
+    nodes = nodes_of(["graph"], NamedArguments({"x": x}), {})
     here.status = REFUSED
     words = ["other arguments for kernel 50", "other places for a copy", "another place for a fill"]
     for node, what in zip(nodes, words, strict=True):

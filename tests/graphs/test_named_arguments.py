@@ -12,7 +12,7 @@ from support.without_device import Array
 
 import cudakit as ck
 from cudakit.graphs import emulated_capture
-from cudakit.graphs.recording import Memory, Named, is_readonly, memory_of
+from cudakit.graphs.recording import Memory, NamedArguments, is_readonly, memory_of
 from cudakit.types import arguments
 
 pytestmark = pytest.mark.emulator
@@ -111,7 +111,7 @@ def test_which_arrays_may_not_be_written(third_device: None) -> None:
 
 def test_a_byte_lies_in_the_array_whose_range_it_is_in() -> None:
     x, y = host(), host()[::-1]
-    named = Named({"x": x, "y": y, "n": 5})
+    named = NamedArguments({"x": x, "y": y, "n": 5})
     first = x.ctypes.data
     assert named.holding(first) == ("x", 0)
     assert named.holding(first + x.nbytes - 1) == ("x", x.nbytes - 1)
@@ -131,12 +131,12 @@ def test_a_byte_lies_in_the_array_whose_range_it_is_in() -> None:
 def test_arrays_that_share_memory_are_refused_and_neighbours_are_not() -> None:
     x = host()
     with pytest.raises(ck.ArgumentError, match="share memory"):
-        Named({"one": x[:3], "other": x[2:]})
-    assert set(Named({"one": x[:3], "other": x[3:]}).arrays) == {"one", "other"}
+        NamedArguments({"one": x[:3], "other": x[2:]})
+    assert set(NamedArguments({"one": x[:3], "other": x[3:]}).arrays) == {"one", "other"}
 
 
 def test_another_array_must_lie_as_the_captured_one() -> None:
-    named = Named({"x": on_device(host(), BASE), "a": 2.0})
+    named = NamedArguments({"x": on_device(host(), BASE), "a": 2.0})
     other = on_device(host(), BASE + 4096)
     memory = named.check("x", other)
     assert memory is not None
@@ -155,7 +155,7 @@ def test_another_array_must_lie_as_the_captured_one() -> None:
 
 
 def test_an_address_needs_no_more_alignment_than_it_had() -> None:
-    named = Named({"x": on_device(host(), BASE + 8)})
+    named = NamedArguments({"x": on_device(host(), BASE + 8)})
     assert named.check("x", on_device(host(), BASE + 24)) is not None
     with pytest.raises(ck.ArgumentError, match="a multiple of 8 bytes"):
         named.check("x", on_device(host(), BASE + 20))
@@ -163,7 +163,7 @@ def test_an_address_needs_no_more_alignment_than_it_had() -> None:
 
 def test_what_stands_for_a_name_now_is_kept_apart_from_what_was_captured() -> None:
     x, other = host(), host()
-    named = Named({"x": x, "a": 2.0})
+    named = NamedArguments({"x": x, "a": 2.0})
     named.put("x", other, memory_of(other))
     named.put("a", 3.0, None)
     assert named.values == {"x": other, "a": 3.0}
@@ -174,28 +174,28 @@ def test_what_stands_for_a_name_now_is_kept_apart_from_what_was_captured() -> No
 
 def test_a_number_is_known_by_identity_and_an_array_is_none() -> None:
     x = host()
-    named = Named({"x": x, "a": 2.0, "n": 2, "t": np.float32(2)})
+    named = NamedArguments({"x": x, "a": 2.0, "n": 2, "t": np.float32(2)})
     assert [named.number_named(named.values[name]) for name in ("a", "n", "t")] == ["a", "n", "t"]
     assert named.number_named(2) is None
     assert named.number_named(x) is None
     with pytest.raises(ck.ArgumentError, match="d is str; what is named is an array or a number"):
-        Named({"d": "2"})
+        NamedArguments({"d": "2"})
 
 
 def test_names_that_nothing_uses() -> None:
-    named = Named({"x": host(), "a": 2.0, "nothing": host()[:0], "b": 1})
+    named = NamedArguments({"x": host(), "a": 2.0, "nothing": host()[:0], "b": 1})
     assert named.unused(["b"]) == ["a", "x"]
     assert named.unused(["x", "a", "b"]) == []
 
 
 def test_an_empty_array_behind_another_shares_no_memory_with_it() -> None:
     rows = host()
-    assert Named({"x": rows[:2], "nothing": rows[2:][:0]}).unused(["x"]) == []
+    assert NamedArguments({"x": rows[:2], "nothing": rows[2:][:0]}).unused(["x"]) == []
 
 
 def test_an_address_that_is_held_for_good_is_refused() -> None:
     x = host()
-    named = Named({"x": x})
+    named = NamedArguments({"x": x})
     with pytest.raises(ck.ArgumentError, match="kernel f is given a tensor map of x"):
         named.refuse_inside(x.ctypes.data + 8, "kernel f", "tensor map")
     named.refuse_inside(x.ctypes.data + x.nbytes, "kernel f", "tensor map")

@@ -1,4 +1,4 @@
-"""Named bools: a graph's numbers of which Python and NumPy have two objects each."""
+"""NamedArguments bools: a graph's numbers of which Python and NumPy have two objects each."""
 
 from __future__ import annotations
 

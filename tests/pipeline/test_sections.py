@@ -368,7 +368,7 @@ def test_a_section_that_raises_is_told_in_its_turn(taken: int) -> None:
 
 def test_who_need_not_wait_gets_nothing_while_another_waits() -> None:
     node = Spread.__new__(Spread)
-    node.taking, node.taken, node.over, node.lenient = threading.Lock(), 0, False, False
+    node.taking, node.count_taken, node.over, node.lenient = threading.Lock(), 0, False, False
     node.upstream = Upstream(Parcel(1, 0), NOTHING)
     share = spread_module._Share(node)
     node.taking.acquire()
@@ -377,7 +377,7 @@ def test_who_need_not_wait_gets_nothing_while_another_waits() -> None:
     assert share.take(False).number == 0
     assert share.take(True) is NOTHING
     assert [number for number, _ in share.numbers] == [0]
-    assert node.taken == 1
+    assert node.count_taken == 1
     assert not node.taking.locked()
 
 

@@ -118,7 +118,9 @@ def test_cupys_textures_lie_where_their_arrays_do() -> None:
 
 def test_other_arguments_lie_where_they_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
     def argument(kind: str, dtype: Any = None, **given: Any) -> Any:
-        return SimpleNamespace(family="other", pointer=64, evidence=SimpleNamespace(kind=kind, dtype=dtype), **given)
+        return SimpleNamespace(
+            family="other", pointer=64, evidence=SimpleNamespace(category=kind, dtype=dtype), **given
+        )
 
     strided = {"shape": (2, 3), "strides": (8, 2)}
     assert argument_span(argument("array", np.dtype("f4"), **strided)) == (64, 64 + 4 * (8 + 4) + 4)
