@@ -25,7 +25,7 @@ from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import ArgumentError, CudakitError, LaunchError
 from cudakit.jit.compile.elf import common_name
 from cudakit.jit.launch.bind import Callee, Fragment, Mismatch, bind, evaluate
-from cudakit.jit.launch.launch import Plan, accesses, tell_launch
+from cudakit.jit.launch.launch import Plan, accesses, report_launch
 from cudakit.jit.launch.tracebacks import cut
 from cudakit.jit.load.config import Config, Cover, as_config, is_empty
 from cudakit.jit.load.image import Code, Image
@@ -316,7 +316,7 @@ class EmulatedShape:
                 call = Call(emulated, config, tuple(values), tuple(arguments))
                 used = accesses(emulated.parameters, call.arguments) if ordered.asks_for_arrays else ((), ())
                 with Turn(ordered, stream, launch.title, *used, put_in, noted) as turn:
-                    tell_launch(turn.launch, stream, call, launch)
+                    report_launch(turn.launch, stream, call, launch)
             finally:
                 for address in added:
                     memory.remove(address)

@@ -1,3 +1,1 @@
-"""From a source to a launch, a folder for each stage: source → signature → specialise → compile → cache → load →
-launch.
-"""
+"""Stages from a source to a launch: source → signature → specialise → compile → cache → load → launch."""

@@ -78,7 +78,7 @@ def words(page: str) -> Iterator[str]:
 
 
 def in_docstrings(path: Path) -> Iterator[str]:
-    """Modules of cudakit, and attributes of classes, that a module's text names, as ``launch.CallShape.seen``."""
+    """Modules of cudakit, and attributes of classes, that a module's text names, as ``launch.CallShape.fixed``."""
     text = path.read_text(encoding="utf-8")
     for module, rest in re.findall(r"`cudakit((?:\.[a-z_0-9]+)+)((?:\.[A-Z_a-z]\w*)*)[`(]", text):
         folder, *names = PACKAGE, *f"{module}{rest}".split(".")[1:]

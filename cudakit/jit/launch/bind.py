@@ -1,4 +1,4 @@
-"""One argument against one parameter: checked once in full, then frozen into a few expressions of a launch plan."""
+"""Bind an argument to a parameter: one full check, whose result is a few expressions for generated code."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from cudakit.types.tensors import ALIGN, MOST, TensorLayout, fits, layout_of, ov
 # An array that a tile kernel takes whole: whether its code is right for it, and the bytes that are passed.
 
 #: How many shapes and strides are known of one parameter.
-_MOST_KNOWN: Final = 64
+_MOST_LAYOUTS: Final = 64
 
 
-class WholeArray:
-    """What one parameter of one specialization takes.
+class TensorBinding:
+    """The arrays that a tensor parameter of a specialization accepts.
 
     Parameters
     ----------
     parameter : BoundParameter
-        A tensor.
+        The tensor parameter.
     itemsize : int
         Bytes of an element.
     step : int
-        What strides are counted in where they are given to `pack`: 1 for elements, `itemsize` for bytes.
+        Unit of the strides for `pack`: 1 for elements, `itemsize` for bytes.
     """
 
     def __init__(self, parameter: BoundParameter, itemsize: int, step: int) -> None:
@@ -42,10 +42,10 @@ class WholeArray:
         self._packed = packer(parameter.count, self._layout)
         self._promises = [promise for promise in parameter.promises if not self._is_known(promise)]
         self._modulus: int = math.lcm(ALIGN, *(promise.divisor for promise in self._promises if promise.part == 0))
-        self._known: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
+        self._numbers_by_layout: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, ...] | None] = {}
 
     def refusal(self, address: int, shape: Sequence[int], strides: Sequence[int]) -> str:
-        """Why an array cannot be given, in words; empty where it can."""
+        """Return the reason why an array is refused, or an empty text."""
         own = self._refusal(address, shape, strides)
         if own or fits(self._layout, shape, strides, address, self._itemsize):
             return own
@@ -67,36 +67,36 @@ class WholeArray:
             wrong = wrong or (f"at least {low}" if low is not None and number < low else "")
             wrong = wrong or (f"at most {high}" if high is not None and number > high else "")
             if wrong:
-                kind, axis = divmod(part - 1, len(shape))
-                what = f"{('extent', 'stride')[kind]} along axis {axis}" if part else "address"
-                return f"its {what} is {number}: the kernel takes for granted that it is {wrong}"
+                group, axis = divmod(part - 1, len(shape))
+                part_name = f"{('extent', 'stride')[group]} along axis {axis}" if part else "address"
+                return f"its {part_name} is {number}: the kernel takes for granted that it is {wrong}"
         return ""
 
     def _is_known(self, promise: PartPromise) -> bool:
-        """Whether it holds for all arrays of the layout, and all that are not refused."""
+        """Return whether a promise holds for all arrays of the layout that are not refused."""
         part, divisor, low, high = promise
         if high is not None or (low or 0) > 0:
             return False
-        layout, (kind, axis) = self._layout, divmod(part - 1, self._parameter.count)
+        layout, (group, axis) = self._layout, divmod(part - 1, self._parameter.count)
         if part == 0:
             return divisor <= layout.align
-        is_multiple = axis != layout.unit if kind else axis == layout.unit and layout.whole
+        is_multiple = axis != layout.unit if group else axis == layout.unit and layout.whole
         return divisor <= (max(1, layout.align // self._itemsize) if is_multiple else 1)
 
     def pack(self, address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes | None:
-        """What is passed for an array of just this layout; None for others, and for what is refused."""
+        """Return the passed bytes of an array of exactly this layout; None for others, and for refused arrays."""
         key = address % self._modulus, shape, strides
         try:
-            numbers = self._known[key]
+            numbers = self._numbers_by_layout[key]
         except KeyError:
             numbers = self._numbers(address, shape, [stride // self._step for stride in strides])
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[key] = numbers
+            if len(self._numbers_by_layout) >= _MOST_LAYOUTS:
+                self._numbers_by_layout.clear()
+            self._numbers_by_layout[key] = numbers
         return None if numbers is None else self._packed(address, *numbers)
 
     def _numbers(self, address: int, shape: tuple[int, ...], strides: Sequence[int]) -> tuple[int, ...] | None:
-        """What is passed after the address; the same for all arrays that differ in nothing but that."""
+        """Return the numbers that are passed after the address; arrays that differ in the address only share them."""
         if layout_of(shape, strides, address, self._itemsize) != self._layout or self._refusal(address, shape, strides):
             return None
         return *shape, *passed_strides(shape, strides, self._itemsize)
@@ -107,28 +107,28 @@ _FLOAT16 = struct.Struct("<e"), struct.Struct("<h")
 
 
 class Mismatch(AttributeError):
-    """An argument is not of the kind that a plan was made for; the plan is left for the full check."""
+    """An argument differs from the arguments of a call shape; the full check follows."""
 
 
 class Fragment(NamedTuple):
-    """Python expressions for one argument of a plan; ``{a}`` stands for the argument, ``{k}`` for its constants.
+    """Python expressions for an argument of a call shape; ``{a}`` is the argument, ``{k}`` the prefix of its constants.
 
     Attributes
     ----------
     guard : str
-        True where the argument is as it was when it was checked in full. It may give names to what it finds.
+        True if the argument is as in the full check. It may assign names for the value.
     value : str
-        What is passed on.
+        Value that is passed on.
     form : str
         ``q`` (an int), ``d`` (a float) or ``s`` (bytes).
     constants : mapping
         Objects that guard and value name, by suffix of ``{k}``.
     fixed : bool
-        Whether guard and value can never change while the argument lives, so that its identity stands for both.
+        Whether guard and value never change while the argument lives, so that its identity replaces both.
     number : bool
-        The same, of a number, which may be kept.
+        Whether the same holds for a number, which may be kept.
     shaped : bool
-        Whether it is `fixed` only as long as its shape is the same, too.
+        Whether `fixed` holds only while the shape is the same.
     """
 
     guard: str
@@ -139,26 +139,26 @@ class Fragment(NamedTuple):
     number: bool = False
     shaped: bool = False
 
-    def written(self, argument: str, prefix: str, names: dict[str, Any], passed: str = "") -> tuple[str, str]:
-        """Guard and value of an argument in generated code.
+    def written(self, argument: str, prefix: str, names: dict[str, Any], value_argument: str = "") -> tuple[str, str]:
+        """Return guard and value of an argument in generated code.
 
         Parameters
         ----------
         argument : str
-            Expression for the argument.
+            Expression of the argument.
         prefix : str
-            What the names of the constants begin with.
+            Prefix of the constants' names.
         names : dict
-            The code's global names, to which the constants are added.
-        passed : str
-            Expression for the argument in the value, where it is another one.
+            Global names of the code, to which the constants are added.
+        value_argument : str
+            Expression of the argument in the value, if it is another one.
         """
         names.update({f"{prefix}{suffix}": constant for suffix, constant in self.constants.items()})
-        return self.guard.format(a=argument, k=prefix), self.value.format(a=passed or argument, k=prefix)
+        return self.guard.format(a=argument, k=prefix), self.value.format(a=value_argument or argument, k=prefix)
 
 
 class Callee(NamedTuple):
-    """The kernel that is called, and its device: what a binding must know beside the argument and its parameter."""
+    """The called kernel and its device, which a binding needs beside the argument and its parameter."""
 
     kernel: str
     device_id: int
@@ -166,7 +166,7 @@ class Callee(NamedTuple):
 
 
 def evaluate(fragment: Fragment, argument: Any) -> Any:
-    """What a fragment passes on for one argument, outside the generated function."""
+    """Evaluate a fragment for an argument, outside of generated code."""
     names = {"a": argument}
     guard, value = fragment.written("a", "k_", names)
     if ":=" in guard:
@@ -175,17 +175,20 @@ def evaluate(fragment: Fragment, argument: Any) -> Any:
 
 
 def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: int, weak_choice: bool) -> Fragment:
-    """Check `argument` against `parameter` and freeze the check.
+    """Check `argument` against `parameter`, and return the fragment of the check.
 
     Parameters
     ----------
     parameter : BoundParameter
+        Parameter of the kernel.
     argument : Argument
+        Described argument.
     callee : Callee
+        Kernel and device.
     size : int
-        Bytes of the parameter in the compiled kernel.
+        Size of the parameter in the compiled kernel, in bytes.
     weak_choice : bool
-        Whether the parameter's type was chosen by this argument's value (a Python int beyond int).
+        Whether this argument's value chose the parameter's type (a Python int beyond int).
 
     Raises
     ------
@@ -215,7 +218,7 @@ def bind(parameter: BoundParameter, argument: Argument, callee: Callee, size: in
             return _unknown(parameter, argument, callee, where, size)
 
 
-def _got(argument: Argument) -> str:
+def _shown(argument: Argument) -> str:
     return f"got {argument.evidence.shown}"
 
 
@@ -234,14 +237,16 @@ def check_memory(argument: Argument, parameter: BoundParameter, callee: Callee, 
             else f"{parameter.count} × {parameter.dtype}"
         )
         raise ArgumentError(
-            f"{where} takes elements of {expected}, {_got(argument)}; convert it with "
+            f"{where} takes elements of {expected}, {_shown(argument)}; convert it with "
             f"x.astype({shortened(str(parameter.dtype))}), or give other template arguments"
         )
     if evidence.readonly and not parameter.const:
-        raise ArgumentError(f"{where} may be written, {_got(argument)}, which is read-only; copy it, or take const T*")
+        raise ArgumentError(
+            f"{where} may be written, {_shown(argument)}, which is read-only; copy it, or take const T*"
+        )
     if argument.device_id is not None and argument.device_id != callee.device_id:
         raise ArgumentError(
-            f"{where}: the stream is of device {callee.device_id}, {_got(argument)} on device {argument.device_id}; "
+            f"{where}: the stream is of device {callee.device_id}, {_shown(argument)} on device {argument.device_id}; "
             "copy it to the stream's device"
         )
 
@@ -283,11 +288,11 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
         elif isinstance(argument.value, list | tuple):
             array = f"np.array({parameter.name}, {str(parameter.dtype or 'dtype')!r})"
             hint = f"; make one of it with ck.to_device({array}, stream)"
-        raise ArgumentError(f"{where} takes an array, {_got(argument)}{hint}")
+        raise ArgumentError(f"{where} takes an array, {_shown(argument)}{hint}")
     check_memory(argument, parameter, callee, where)
     if not argument.contiguous:
         raise ArgumentError(
-            f"{where} takes contiguous (C-ordered) memory, {_got(argument)} and strides {argument.strides}; "
+            f"{where} takes contiguous (C-ordered) memory, {_shown(argument)} and strides {argument.strides}; "
             "copy it with cupy.ascontiguousarray(x), or let the kernel take cudakit::strided<T, RANK>"
         )
     extra = ""
@@ -299,7 +304,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
         if argument.pointer % parameter.alignment or (np.prod(argument.shape, dtype=int) % parameter.count):
             raise ArgumentError(
                 f"{where} reads {parameter.count} elements at a time: the size must be a multiple of "
-                f"{parameter.count} and the address of {parameter.alignment} bytes, {_got(argument)} at address "
+                f"{parameter.count} and the address of {parameter.alignment} bytes, {_shown(argument)} at address "
                 f"{argument.pointer:#x}"
             )
         extra = f" and not {{size}} % {parameter.count} and not {{pointer}} % {parameter.alignment}"
@@ -309,7 +314,7 @@ def _pointer(parameter: BoundParameter, argument: Argument, callee: Callee, wher
 def _check_address(parameter: BoundParameter, argument: Argument, where: str) -> None:
     if argument.pointer % parameter.alignment:
         raise ArgumentError(
-            f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_got(argument)} at address "
+            f"{where}: its address must be a multiple of {parameter.alignment} bytes, {_shown(argument)} at address "
             f"{argument.pointer:#x}"
         )
 
@@ -320,12 +325,12 @@ def _array(
     extra: str,
     parameter: BoundParameter,
     where: str,
-    passed: tuple[str, Literal["q", "s"]],
+    value_and_form: tuple[str, Literal["q", "s"]],
     reader: Callable[[Argument], Any] | None,
 ) -> Fragment:
-    """The fragment of an array: attribute tests for CuPy and torch, a described look again for other libraries."""
+    """Return the fragment of an array: attribute tests for CuPy and torch, a new description for other libraries."""
     dtype = argument.evidence.dtype
-    value, form = passed
+    value, form = value_and_form
     if argument.family == "cupy":
         same = "is" if dtype is not None and dtype.names is None else "=="
         guard = f"{{a}}.dtype {same} {{k}}dtype"
@@ -342,17 +347,17 @@ def _array(
     else:
 
         def again(value: Any) -> Any:
-            found = describe(value)
-            same = found.evidence.dtype == dtype and found.evidence.rank == argument.evidence.rank
-            if not same or found.evidence.readonly != argument.evidence.readonly:
+            described = describe(value)
+            same = described.evidence.dtype == dtype and described.evidence.rank == argument.evidence.rank
+            if not same or described.evidence.readonly != argument.evidence.readonly:
                 raise Mismatch
-            if extra and found.pointer % parameter.alignment:
+            if extra and described.pointer % parameter.alignment:
                 raise Mismatch
-            if extra and dtype == parameter.dtype and np.prod(found.shape, dtype=int) % parameter.count:
+            if extra and dtype == parameter.dtype and np.prod(described.shape, dtype=int) % parameter.count:
                 raise Mismatch
-            if found.device_id != argument.device_id or not (found.contiguous or reader):
+            if described.device_id != argument.device_id or not (described.contiguous or reader):
                 raise Mismatch
-            return reader(found) if reader else found.pointer
+            return reader(described) if reader else described.pointer
 
         return Fragment("type({a}) is {k}type", "{k}again({a})", form, {"type": type(argument.value), "again": again})
     for name, expression in names.items():
@@ -365,14 +370,14 @@ def _array(
 
 def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.evidence.category != "array":
-        raise ArgumentError(f"{where} takes an array, {_got(argument)}")
+        raise ArgumentError(f"{where} takes an array, {_shown(argument)}")
     check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
-        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
+        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_shown(argument)}")
     pack = struct.Struct(f"<Q{2 * parameter.count}q").pack
 
-    def read(found: Argument) -> bytes:
-        return pack(found.pointer, *found.shape, *found.strides)
+    def read(argument: Argument) -> bytes:
+        return pack(argument.pointer, *argument.shape, *argument.strides)
 
     if argument.family == "cupy" and argument.evidence.dtype is not None:
         size = max(1, argument.evidence.dtype.itemsize)
@@ -387,22 +392,22 @@ def _strided(parameter: BoundParameter, argument: Argument, callee: Callee, wher
 
 def _tensor(parameter: BoundParameter, argument: Argument, callee: Callee, where: str) -> Fragment:
     if argument.evidence.category != "array":
-        raise ArgumentError(f"{where} takes an array, {_got(argument)}")
+        raise ArgumentError(f"{where} takes an array, {_shown(argument)}")
     check_memory(argument, parameter, callee, where)
     if argument.evidence.rank != parameter.count:
-        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_got(argument)}")
+        raise ArgumentError(f"{where} takes {parameter.count} dimensions, {_shown(argument)}")
     size = max(1, argument.evidence.dtype.itemsize) if argument.evidence.dtype is not None else 1
     is_cupy = argument.family == "cupy"
-    whole = WholeArray(parameter, size, size if is_cupy else 1)
+    whole = TensorBinding(parameter, size, size if is_cupy else 1)
     if refusal := whole.refusal(argument.pointer, argument.shape, argument.strides):
-        raise ArgumentError(f"{where}: {refusal}; {_got(argument)}")
+        raise ArgumentError(f"{where}: {refusal}; {_shown(argument)}")
 
-    def read(found: Argument) -> bytes | None:
-        return whole.pack(found.pointer, found.shape, found.strides)
+    def read(array: Argument) -> bytes | None:
+        return whole.pack(array.pointer, array.shape, array.strides)
 
     strides = "{a}.strides" if is_cupy else "{a}.stride()"
-    passed = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
-    fragment = _array(argument, callee, "", parameter, where, (passed, "s"), read)
+    expression = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
+    fragment = _array(argument, callee, "", parameter, where, (expression, "s"), read)
     # An array of another layout is another specialization's.
     guard = f"{fragment.guard} and ({{k}}bytes := {fragment.value}) is not None"
     constants = {**fragment.constants, "pack": whole.pack}
@@ -416,11 +421,11 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
         del handle
         return Fragment("type({a}) is {k}type", "{k}handle({a})", "q", {"type": type(value), "handle": texture_handle})
     if argument.family != "number":
-        raise ArgumentError(f"{where} takes a number, {_got(argument)}")
+        raise ArgumentError(f"{where} takes a number, {_shown(argument)}")
     convert = scalars.converter(dtype, where)
     convert(value)
-    kind = type(value)
-    if kind is int and dtype.kind in "iu":
+    value_class = type(value)
+    if value_class is int and dtype.kind in "iu":
         least, greatest = scalars.integer_range(dtype)
         # CPython compares ints of one digit (30 bits) several times faster: they are tried first.
         wide = f"{least} <= {{a}} <= {min(greatest, 2**63 - 1)}"
@@ -430,11 +435,11 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
             guard += f" and not {-(2**31)} <= {{a}} < {2**31}"
         if greatest < 2**63 or value < 2**63:
             return Fragment(guard, "{a}", "q", number=True)
-    if kind is bool and dtype.kind == "b":
+    if value_class is bool and dtype.kind == "b":
         return Fragment("type({a}) is bool", "{a}", "q", number=True)
-    if kind is float and dtype == np.float64:
+    if value_class is float and dtype == np.float64:
         return Fragment("type({a}) is float", "{a}", "d", number=True)
-    if kind is float and dtype in (np.dtype("f4"), np.dtype("f2")):
+    if value_class is float and dtype in (np.dtype("f4"), np.dtype("f2")):
         # Packing and unpacking by struct is half the cost of making a numpy.float32; too large a number raises.
         real, bits = _FLOAT32 if dtype.itemsize == 4 else _FLOAT16
         constants = {"pack": real.pack, "unpack": bits.unpack}
@@ -443,41 +448,41 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     guard = "type({a}) is {k}type"
     if weak_choice:
         guard += f" and {{a}} >= {2**63}" if dtype.kind == "u" else f" and not {-(2**31)} <= {{a}} < {2**31}"
-    return Fragment(guard, "{k}convert({a})", form, {"type": kind, "convert": convert}, number=True)
+    return Fragment(guard, "{k}convert({a})", form, {"type": value_class, "convert": convert}, number=True)
 
 
 def _promises(parameter: BoundParameter) -> list[tuple[str, str]]:
-    """What tile code takes for granted of a number `{a}`: as an expression, and in words."""
+    """Return the promises of tile code about a number `{a}`: expressions, and words."""
     conditions = [
         (parameter.divisor > 1, f"{{a}} % {parameter.divisor} == 0", f"a multiple of {parameter.divisor}"),
         (parameter.low is not None, f"{{a}} >= {parameter.low}", f"at least {parameter.low}"),
         (parameter.high is not None, f"{{a}} <= {parameter.high}", f"at most {parameter.high}"),
     ]
-    return [(guard, told) for is_there, guard, told in conditions if is_there]
+    return [(guard, words) for is_there, guard, words in conditions if is_there]
 
 
 def converter(parameter: BoundParameter, where: str) -> scalars.Converter:
-    """What makes a number that which a scalar parameter takes, and raises `ArgumentError` for one that it must not be.
+    """Return a function that converts numbers for a scalar parameter, and raises `ArgumentError` for refused numbers.
 
-    That is `scalars.converter`'s, and checks what tile code takes for granted.
+    It is `scalars.converter`'s, with checks of the promises of tile code.
     """
     assert parameter.dtype is not None
     convert, promises = scalars.converter(parameter.dtype, where), _promises(parameter)
 
-    def kept(value: Any) -> Any:
+    def checked(value: Any) -> Any:
         converted = convert(value)
-        for guard, told in promises:
+        for guard, words in promises:
             if not eval(guard.format(a="a"), {"a": converted}):
                 raise ArgumentError(
-                    f"{where.removesuffix(',')} is {value}: the kernel takes for granted that it is {told}"
+                    f"{where.removesuffix(',')} is {value}: the kernel takes for granted that it is {words}"
                 )
         return converted
 
-    return kept if promises else convert
+    return checked if promises else convert
 
 
 def _promised(fragment: Fragment, parameter: BoundParameter, argument: Argument, where: str) -> Fragment:
-    """The fragment of a number of which tile code takes something for granted."""
+    """Return the fragment of a number with promises of tile code."""
     converter(parameter, where)(argument.value)
     return fragment._replace(guard=" and ".join((fragment.guard, *(guard for guard, _ in _promises(parameter)))))
 
@@ -505,7 +510,7 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         except TypeError as error:
             if isinstance(error, ArgumentError):
                 raise
-            raise ArgumentError(f"{where} takes {count} numbers, as in a tuple, {_got(describe(value))}") from None
+            raise ArgumentError(f"{where} takes {count} numbers, as in a tuple, {_shown(describe(value))}") from None
         if len(parts) != count:
             raise ArgumentError(f"{where} takes {count} numbers, got {len(parts)}: {shortened(value)}")
         return b"".join(parts)
@@ -521,7 +526,7 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
         return _raw(argument)
     if argument.family != "struct" or argument.evidence.dtype != dtype:
         fields = ", ".join(dtype.names or ())
-        raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_got(argument)}")
+        raise ArgumentError(f"{where} takes a struct with fields {fields} ({dtype.itemsize} bytes), {_shown(argument)}")
 
     pack = struct_packer(dtype, where)
 
@@ -539,7 +544,7 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
 
 
 def _is_bytes(argument: Argument) -> bool:
-    """Whether an argument is a struct's bytes, without fields."""
+    """Return whether an argument holds a struct's bytes, without fields."""
     return isinstance(argument.value, np.void) and argument.value.dtype.names is None
 
 
@@ -556,24 +561,24 @@ def _raw(argument: Argument) -> Fragment:
 
 
 def _bytes_fragment(argument: Argument, to_bytes: Callable[[Any], bytes], size: int) -> Fragment:
-    kind = type(argument.value)
+    value_class = type(argument.value)
     if size <= 8:
 
         def bits(value: Any) -> int:
             return int.from_bytes(to_bytes(value).ljust(8, b"\0"), "little", signed=True)
 
-        return Fragment("type({a}) is {k}type", "{k}bits({a})", "q", {"type": kind, "bits": bits})
-    return Fragment("type({a}) is {k}type", "{k}bytes({a})", "s", {"type": kind, "bytes": to_bytes})
+        return Fragment("type({a}) is {k}type", "{k}bits({a})", "q", {"type": value_class, "bits": bits})
+    return Fragment("type({a}) is {k}type", "{k}bytes({a})", "s", {"type": value_class, "bytes": to_bytes})
 
 
 def _tensor_map(argument: Argument, where: str) -> Fragment:
     if argument.evidence.text != "CUtensorMap":
-        raise ArgumentError(f"{where} takes a cuda.core TensorMapDescriptor, {_got(argument)}")
+        raise ArgumentError(f"{where} takes a cuda.core TensorMapDescriptor, {_shown(argument)}")
     return Fragment("type({a}) is {k}type", "{a}", "native", {"type": type(argument.value)})
 
 
 def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, where: str, size: int) -> Fragment:
-    """A type that neither the signature nor the compiler's name explains: only exact bytes are taken for it."""
+    """Bind a parameter whose type nobody knows: it accepts exact bytes only."""
     value, dtype = argument.value, argument.evidence.dtype
     if parameter.cpp == "8 bytes" and argument.evidence.category == "array":
         # Of a kernel in compiled code that does not tell its types.
@@ -581,13 +586,13 @@ def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, wher
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.category == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:
             raise ArgumentError(
-                f"{where} points to a type that cudakit does not know, {_got(argument)}; give its bytes, as in "
+                f"{where} points to a type that cudakit does not know, {_shown(argument)}; give its bytes, as in "
                 "x.view('u1'), or a structured dtype of the same layout"
             )
         return _pointer(parameter, argument, callee, where)
     if argument.family == "struct" and dtype is not None:
         if dtype.itemsize != size:
-            raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_got(argument)}")
+            raise ArgumentError(f"{where} takes {size} bytes, got a struct of {dtype.itemsize}: {_shown(argument)}")
         return _struct(BoundParameter(parameter.name, parameter.cpp, "struct", dtype), argument, where)
     if _is_bytes(argument) and value.nbytes == size:
         return _raw(argument)
@@ -595,11 +600,11 @@ def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, wher
     if argument.evidence.category == "scalar" and dtype is not None and size == dtype.itemsize <= widest:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", dtype), argument, where, False)
     if isinstance(value, np.generic):
-        raise ArgumentError(f"{where} takes {size} bytes, {_got(argument)} of {value.dtype.itemsize}")
+        raise ArgumentError(f"{where} takes {size} bytes, {_shown(argument)} of {value.dtype.itemsize}")
     if parameter.dtype is not None and type(value) is int and size == parameter.dtype.itemsize:
         return _scalar(BoundParameter(parameter.name, parameter.cpp, "scalar", parameter.dtype), argument, where, False)
-    told = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
+    advice = "" if parameter.cpp != f"{size} bytes" else ", or tell its type with from_file(…, signature=…)"
     raise ArgumentError(
-        f"{where} is a type that cudakit does not know, {_got(argument)}; give it as a struct or a NumPy scalar of "
-        f"exactly {size} bytes{told}"
+        f"{where} is a type that cudakit does not know, {_shown(argument)}; give it as a struct or a NumPy scalar of "
+        f"exactly {size} bytes{advice}"
     )

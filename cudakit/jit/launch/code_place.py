@@ -1,4 +1,4 @@
-"""Where code runs, as a kernel's specializations see it: what is compiled for it, loaded and bound there."""
+"""Code places: how kernels are compiled, loaded and bound for a GPU or the emulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cudakit.types.tensors import layout_of
 
 
 class Ready(Protocol):
-    """A specialization that can be launched: `Loaded`, or the emulator's."""
+    """A specialization that is ready to launch: `Loaded`, or the emulator's."""
 
     specialization: Specialization
     compiled: Compiled
@@ -35,37 +35,37 @@ class Ready(Protocol):
 
 
 class CodePlace(Protocol):
-    """What runs kernels: a GPU, or the emulator as one arch."""
+    """A place that runs kernels: a GPU, or the emulator of one arch."""
 
     @property
     def target(self) -> Literal["cubin", "ptx"]:
-        """What is compiled."""
+        """Output of the compiler for this place."""
 
     @property
     def arch(self) -> str:
-        """What is compiled for where the kernel names nothing else."""
+        """Arch that is compiled for, if the kernel names no other."""
 
     def describe(self, value: Any) -> Argument:
-        """What an argument is there."""
+        """Describe an argument at this place."""
 
     def entered(self) -> contextlib.AbstractContextManager[None]:
-        """A block in which kernels can be loaded."""
+        """Return a context manager in which kernels can be loaded."""
 
     def check_arch(self, kernel: str, own: str | None) -> None:
-        """Check that code for a kernel's own arch runs there, where that is not seen when it is loaded."""
+        """Check that code for a kernel's own arch runs here, unless loading it checks that."""
 
     def adapted(self, specialization: Specialization) -> Specialization:
-        """What is compiled there for it."""
+        """Return the specialization as it is compiled for this place."""
 
     def image(self) -> Image:
-        """A module that nothing of is loaded there yet."""
+        """Make the image of a module, without any loaded code."""
 
-    def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
-        """Check a call's arguments and freeze the checks."""
+    def bind(self, ready: Any, arguments: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
+        """Check a call's arguments, and make a call shape of the checks."""
 
 
 class DeviceCode(NamedTuple):
-    """A GPU."""
+    """A GPU as a code place."""
 
     device_id: int
     target: Literal["cubin", "ptx"] = "cubin"
@@ -89,7 +89,7 @@ class DeviceCode(NamedTuple):
     def image(self) -> DeviceImage:
         return DeviceImage()
 
-    def bind(self, ready: Any, given: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
+    def bind(self, ready: Any, arguments: Any, described: Sequence[Argument], weak: Sequence[bool]) -> Shape:
         callee = Callee(ready.specialization.name_expression, self.device_id, devices.device_count() > 1)
         rows = zip(ready.parameters, described, ready.sizes, weak, strict=True)
         fragments = tuple(bind(parameter, argument, callee, size, choice) for parameter, argument, size, choice in rows)
@@ -104,44 +104,44 @@ _LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "strea
 
 
 def describe_call(
-    signature: Signature, given: tuple[Any, ...], book: TypeBook, describe: Callable[[Any], Argument] = describe
+    signature: Signature, arguments: tuple[Any, ...], book: TypeBook, describe: Callable[[Any], Argument] = describe
 ) -> tuple[Argument, ...]:
     """Describe every argument of a call, each by `describe`.
 
     Raises
     ------
     ArgumentError
-        For too few or too many, naming those that are missing, and for an object that no kernel can take.
+        For too few or too many arguments, naming missing ones, and for an object that no kernel can take.
     """
-    _check_count(signature, given)
+    _check_count(signature, arguments)
     described = []
-    for (name, cpp), value in zip(_parameters(signature, len(given)), given, strict=True):
+    for (name, cpp), value in zip(_parameters(signature, len(arguments)), arguments, strict=True):
         try:
-            found = describe(value) if not _is_vector(cpp, value) else components(value)
+            argument = describe(value) if not _is_vector(cpp, value) else components(value)
         except ArgumentError as error:
             raise type(error)(f"{signature.name}: argument {name}: {error}") from error
-        if found.family == "text":
-            text = book.functor(found.evidence.text, name)
-            found = found._replace(evidence=found.evidence._replace(text=text))
-        evidence = found.evidence
+        if argument.family == "text":
+            text = book.functor(argument.evidence.text, name)
+            argument = argument._replace(evidence=argument.evidence._replace(text=text))
+        evidence = argument.evidence
         if signature.is_tile and cpp is not None and is_tensor(cpp) and evidence.dtype is not None:
-            layout = layout_of(found.shape, found.strides, found.pointer, evidence.dtype.itemsize)
-            found = found._replace(evidence=evidence._replace(layout=layout))
-        described.append(found)
+            layout = layout_of(argument.shape, argument.strides, argument.pointer, evidence.dtype.itemsize)
+            argument = argument._replace(evidence=evidence._replace(layout=layout))
+        described.append(argument)
     return tuple(described)
 
 
 def defaults_of(signature: Signature) -> dict[str, Any]:
-    """Values of the parameters that C++ gives default arguments, as far as these are constants."""
+    """Return the values of C++ default arguments that are constants, by parameter."""
     read = {p.name: constant(p.default) for p in signature.parameters or () if p.name and p.default is not None}
     return {name: value[0] for name, value in read.items() if value is not None}
 
 
-def with_defaults(signature: Signature, defaults: Mapping[str, Any], given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The arguments of a call, those that are left out by their default values, as far as there are any."""
+def with_defaults(signature: Signature, defaults: Mapping[str, Any], arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a call, with default values for arguments that are left out."""
     names = [parameter.name for parameter in signature.parameters or ()]
-    filled = [defaults.get(names[i], value) if value is MISSING else value for i, value in enumerate(given)]
-    for name in names[len(given) :]:
+    filled = [defaults.get(names[i], value) if value is MISSING else value for i, value in enumerate(arguments)]
+    for name in names[len(arguments) :]:
         if name not in defaults:
             break
         filled.append(defaults[name])
@@ -149,26 +149,26 @@ def with_defaults(signature: Signature, defaults: Mapping[str, Any], given: tupl
 
 
 def _is_vector(cpp: CppType | None, value: Any) -> bool:
-    """Whether a host array stands for a vector type: its components, by value, and not memory."""
+    """Return whether a host array is passed as a vector type: its components, by value, and not its memory."""
     return isinstance(value, np.ndarray) and isinstance(cpp, Named) and vector(cpp.name) is not None
 
 
 def in_order(
-    kernel: str, parameters: Sequence[str], given: tuple[Any, ...], named: Mapping[str, Any]
+    kernel: str, parameters: Sequence[str], arguments: tuple[Any, ...], keywords: Mapping[str, Any]
 ) -> tuple[Any, ...]:
-    """Positional and named arguments of a call in the order of the kernel's parameters."""
-    ordered = dict(zip(parameters, given, strict=False))
-    for name, value in named.items():
+    """Return positional and keyword arguments in the order of the kernel's parameters."""
+    ordered = dict(zip(parameters, arguments, strict=False))
+    for name, value in keywords.items():
         if name not in parameters:
             hint = "; a call is kernel(stream, ck.config(grid, block), *arguments)" if name in _LAUNCH_WORDS else ""
             raise ArgumentError(f"{kernel} has no parameter {shortened(name)}; it has {', '.join(parameters)}{hint}")
         if name in ordered:
             raise ArgumentError(f"{kernel}: argument {name} is given twice")
         ordered[name] = value
-    return (*(ordered.get(name, MISSING) for name in parameters), *given[len(parameters) :])
+    return (*(ordered.get(name, MISSING) for name in parameters), *arguments[len(parameters) :])
 
 
-def _check_count(signature: Signature, given: tuple[Any, ...]) -> None:
+def _check_count(signature: Signature, arguments: tuple[Any, ...]) -> None:
     parameters = signature.parameters
     if parameters is None:
         return
@@ -179,61 +179,65 @@ def _check_count(signature: Signature, given: tuple[Any, ...]) -> None:
     missing = [
         parameter.name or str(position)
         for position, parameter in enumerate(parameters[:least])
-        if (position >= len(given) or given[position] is MISSING) and parameter.name not in readable
+        if (position >= len(arguments) or arguments[position] is MISSING) and parameter.name not in readable
     ]
     if missing:
-        got = sum(value is not MISSING for value in given)
+        count = sum(value is not MISSING for value in arguments)
         are = "is" if len(missing) == 1 else "are"
         more = f": {', '.join(missing)} {are} missing"
         unread = [f"{p.name} = {p.default}" for p in parameters if p.name in missing and p.default is not None]
         if unread:
             more += f"; the default {', '.join(unread)} cannot be read here: give the value"
-        raise wrong_count(signature.name, least, got, f" ({names})", more)
-    if len(given) > least and not pack:
-        raise wrong_count(signature.name, least, len(given), f" ({names})")
+        raise wrong_count(signature.name, least, count, f" ({names})", more)
+    if len(arguments) > least and not pack:
+        raise wrong_count(signature.name, least, len(arguments), f" ({names})")
 
 
-def wrong_count(kernel: str, takes: int, got: int, names: str = "", more: str = "") -> ArgumentError:
-    """The error for a wrong number of arguments."""
+def wrong_count(kernel: str, takes: int, count: int, names: str = "", more: str = "") -> ArgumentError:
+    """Return the error for a wrong number of arguments."""
     arguments = f"{takes} argument{'s' * (takes != 1)}"
-    return ArgumentError(f"{kernel} takes {arguments}{names} after stream and config, got {got}{more}")
+    return ArgumentError(f"{kernel} takes {arguments}{names} after stream and config, got {count}{more}")
 
 
 def _parameters(signature: Signature, count: int) -> list[tuple[str, CppType | None]]:
-    """Name and type of the parameter that each of `count` arguments goes to."""
+    """Return name and type of the parameter for each of `count` arguments."""
     pairs = pair_up(signature, [Evidence("address", "")] * count)
-    named: list[tuple[str, CppType | None]] = [
+    pairs_with_types: list[tuple[str, CppType | None]] = [
         (parameter.name or str(position), parameter.type) for position, (parameter, _) in enumerate(pairs)
     ]
-    return named + [(str(position), None) for position in range(len(named), count)]
+    return pairs_with_types + [(str(position), None) for position in range(len(pairs_with_types), count)]
 
 
 def evidence_of_types(signature: Signature, types: tuple[Any, ...]) -> tuple[Evidence, ...]:
-    """The evidence that the types of arguments give without the arguments; see `Kernel.specialization`."""
+    """Return the type information in types of arguments, without the arguments; see `Kernel.specialization`."""
     parameters = signature.parameters
     if parameters is not None and len(types) > len(parameters) and not (parameters and parameters[-1].pack):
         raise TemplateError(f"{signature.name} has {len(parameters)} parameters, got {len(types)} types of arguments")
     return tuple(
-        _evidence_of_type(name, cpp, given)
-        for (name, cpp), given in zip(_parameters(signature, len(types)), types, strict=True)
+        _evidence_of_type(name, cpp, argument_type)
+        for (name, cpp), argument_type in zip(_parameters(signature, len(types)), types, strict=True)
     )
 
 
-def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
-    if given is None:
+def _evidence_of_type(name: str, cpp: CppType | None, argument_type: Any) -> Evidence:
+    if argument_type is None:
         return Evidence("address", "None")
-    if isinstance(given, np.ndarray) and cpp is not None and is_tensor(cpp):
-        strides = tuple(step // given.itemsize for step in given.strides)
-        layout = layout_of(given.shape, strides, given.ctypes.data, given.itemsize)
-        return Evidence("array", f"{given.dtype}", given.dtype, given.ndim, layout=layout)
-    said = str(tensor_arguments(cpp)[1]) if cpp is not None and is_tensor(cpp) else ""
-    rank = int(said) if said.isdigit() else 1
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], int):
-        given, rank = given
+    if isinstance(argument_type, np.ndarray) and cpp is not None and is_tensor(cpp):
+        strides = tuple(step // argument_type.itemsize for step in argument_type.strides)
+        layout = layout_of(argument_type.shape, strides, argument_type.ctypes.data, argument_type.itemsize)
+        return Evidence("array", f"{argument_type.dtype}", argument_type.dtype, argument_type.ndim, layout=layout)
+    rank_text = str(tensor_arguments(cpp)[1]) if cpp is not None and is_tensor(cpp) else ""
+    rank = int(rank_text) if rank_text.isdigit() else 1
+    if isinstance(argument_type, tuple) and len(argument_type) == 2 and isinstance(argument_type[1], int):
+        argument_type, rank = argument_type
     try:
-        dtype = structs.struct_dtype(given) if structs.is_struct_type(given) else np.dtype(given)
+        dtype = (
+            structs.struct_dtype(argument_type) if structs.is_struct_type(argument_type) else np.dtype(argument_type)
+        )
     except TypeError:
-        raise TemplateError(f"the type of argument {name} must be a dtype or None, got {shortened(given)}") from None
+        raise TemplateError(
+            f"the type of argument {name} must be a dtype or None, got {shortened(argument_type)}"
+        ) from None
     plain = without_const(cpp) if cpp is not None else None
     scalar = isinstance(plain, Named) and plain.name.split("::")[-1] not in ("strided", "tensor")
     return Evidence("scalar" if scalar else "array", f"{dtype}", dtype, rank)
@@ -242,10 +246,10 @@ def _evidence_of_type(name: str, cpp: CppType | None, given: Any) -> Evidence:
 def weak_choices(
     signature: Signature, evidence: tuple[Evidence, ...], explicit: Mapping[str, Deduced]
 ) -> tuple[bool, ...]:
-    """Whether each argument is a Python int whose size alone chose its parameter's type."""
+    """Return for each argument whether it is a Python int whose size alone chose its parameter's type."""
     types = {parameter.name for parameter in signature.template_parameters} - set(explicit)
     chosen = [
-        found.category == "weak" and found.dtype is not None and str(without_const(parameter.type)) in types
-        for parameter, found in pair_up(signature, evidence)
+        argument.category == "weak" and argument.dtype is not None and str(without_const(parameter.type)) in types
+        for parameter, argument in pair_up(signature, evidence)
     ]
     return (*chosen, *[False] * (len(evidence) - len(chosen)))

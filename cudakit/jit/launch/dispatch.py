@@ -1,50 +1,50 @@
-"""Generated functions: the checks of a kernel's call shapes, frozen into Python code.
+"""Generate the function of a kernel: Python code with the checks of its call shapes.
 
-A `Dispatcher` holds one generated function per kernel. The function tries the call shapes seen so far, newest first:
-each is a condition over the arguments' types and dtypes, then one call of ``cuda.core.launch``, or the emulator's run.
-What fits none goes to the full check, which raises or adds a shape.
+A `Dispatcher` owns the generated function of a kernel. The function tries the call shapes so far, newest first. A
+shape is a condition over the arguments' types and dtypes, then one call of ``cuda.core.launch``, or the emulator's run.
+A call that fits no shape goes to the full check, which raises or adds a shape.
 
-Two things make the common call cheap. On the stream and configuration of the last call, while the process has used
-one stream only, nothing is ordered or resolved. And CuPy arrays that were given last time are known by identity, held
-by weak references: their dtype, layout and address cannot have changed.
+Two things make the common call cheap. With the stream and configuration of the last call, while the process has used
+one stream only, nothing is ordered or resolved. CuPy arrays of the last call are recognized by identity, through weak
+references: their dtype, layout and address cannot have changed.
 
-For ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n)`` on a device, after a call with a
+Take ``template <typename T> __global__ void saxpy(T a, const T* x, T* y, size_t n)`` on a device. After a call with a
 Python float, two CuPy arrays and an int, the function is::
 
     def call(stream, config, /, a=MISSING, x=MISSING, y=MISSING, n=MISSING, *extra):
         try:
             (
-                stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
-                x_reference, x_value, y_reference, y_value, a_seen, n_seen, a_value,
-            ) = shape_0.seen
-            if stream is stream_seen and config is config_seen and current_cupy_stream(0) is cupy_stream:
+                stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays,
+                x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
+            ) = shape_0.last_launch
+            if stream is stream_last and config is config_last and current_cupy_stream(0) is cupy_stream:
                 if (
-                    (a is a_seen or type(a) is float)
+                    (a is a_last or type(a) is float)
                     and x_reference() is x is not None
                     and y_reference() is y is not None
-                    and (n is n_seen or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
+                    and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
                     return launch_0(
                         core, resolved_config, kernel_0,
-                        a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0],
+                        a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
                         x_value,
                         y_value,
                         n
                     )
                 if (
                     any_arrays
-                    and (a is a_seen or type(a) is float)
+                    and (a is a_last or type(a) is float)
                     and x.dtype is x_0_dtype and x._c_contiguous
                     and y.dtype is y_0_dtype and y._c_contiguous
-                    and (n is n_seen or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
+                    and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
                     if x_reference() is None:
                         shape_0.renew((a_0_unpack(a_0_pack(a))[0], x.data.ptr, y.data.ptr, n), (a, x, y, n))
                     return launch_0(
                         core, resolved_config, kernel_0,
-                        a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0],
+                        a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
                         x.data.ptr,
                         y.data.ptr,
                         n
@@ -53,27 +53,27 @@ Python float, two CuPy arrays and an int, the function is::
             repeated = repeats.get((id(stream), id(x))) if repeats else None
             if repeated is not None:
                 (
-                    stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
-                    x_reference, x_value, y_reference, y_value, a_seen, n_seen, a_value,
+                    stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again,
+                    x_reference, x_value, y_reference, y_value, a_last, n_last, a_value,
                 ) = repeated
                 if (
-                    config is config_seen and current_cupy_stream(0) is cupy_stream
-                    and (a is a_seen or type(a) is float)
+                    config is config_last and current_cupy_stream(0) is cupy_stream
+                    and (a is a_last or type(a) is float)
                     and x_reference() is x is not None
                     and y_reference() is y is not None
-                    and (n is n_seen or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
+                    and (n is n_last or type(n) is int and (0 <= n <= 1073741823 or 0 <= n <= 9223372036854775807))
                     and not extra
                 ):
                     if again is None:
                         return launch_0(
                             core, resolved_config, kernel_0,
-                            a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0],
+                            a_value if a is a_last else a_0_unpack(a_0_pack(a))[0],
                             x_value,
                             y_value,
                             n
                         )
                     return again(
-                        (a_value if a is a_seen else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
+                        (a_value if a is a_last else a_0_unpack(a_0_pack(a))[0], x_value, y_value, n),
                         (a, x, y, n),
                     )
             fitting = None
@@ -118,7 +118,7 @@ from cudakit.jit.launch.tracebacks import cut
 from cudakit.streams import devices, process
 from cudakit.streams.process import fill, make_function
 
-#: Call shapes tried by the generated function; the oldest is dropped from it, and checked in full when it returns.
+#: Maximum of call shapes in the generated function; the oldest is dropped, and its calls are checked in full again.
 _MOST_SHAPES = 8
 
 
@@ -135,16 +135,16 @@ _NAMES = {"MISSING": MISSING, "CudakitError": CudakitError, "cut": cut}
 
 
 class Shape(Protocol):
-    """One combination of argument types, bound to a specialization for a place: `CallShape`, or the emulator's.
+    """A combination of argument types, bound to a specialization for a place: `CallShape`, or the emulator's.
 
     Attributes
     ----------
     fragments : tuple of Fragment
-        One an argument.
+        A fragment for each argument.
     families : tuple of str
-        What kind of object each argument is, as `describe` names it.
+        Family of each argument, as `describe` names it.
     name : str
-        The specialization's name expression.
+        Name expression of the specialization.
     """
 
     @property
@@ -155,13 +155,13 @@ class Shape(Protocol):
     def families(self) -> tuple[str, ...]: ...
 
     def target(self, stream: Any) -> Any | None:
-        """What it launches on, for a stream of the shape's place; None for others."""
+        """Return the launch target for a stream of the shape's place; None for other streams."""
 
     def launch(self, target: Any, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Launch what the fragments have checked."""
+        """Launch with checked arguments."""
 
     def plan(self, target: Any, config: Any, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
-        """The plan of such a launch."""
+        """Make the plan of a launch."""
 
 
 # In the templates ``«x»`` is an argument, by the name that its parameter has. All other names are the generated code's
@@ -176,7 +176,7 @@ $attempts
         fitting, reason = None, error
     try:
         if fitting is None:
-            return check(stream, config, ($given*extra,), reason)
+            return check(stream, config, ($positional*extra,), reason)
         shape, target, values, arguments = fitting
         return shape.launch(target, config, values, arguments)
     except CudakitError as error:
@@ -187,10 +187,10 @@ $attempts
 # On the stream and configuration of the last launch nothing is ordered.
 _SETTLED = """\
 (
-    stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, any_arrays,
+    stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays,
     $memo
-) = $shape.seen
-if stream is stream_seen and config is config_seen$same_streams:
+) = $shape.last_launch
+if stream is stream_last and config is config_last$same_streams:
     if (
         $same_arrays
     ):
@@ -211,11 +211,11 @@ repeats = $shape.repeats
 repeated = repeats.get((id(stream), id($first))) if repeats else None
 if repeated is not None:
     (
-        stream_seen, config_seen, core, resolved_config, cupy_stream, torch_stream, again,
+        stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, again,
         $memo
     ) = repeated
     if (
-        config is config_seen$same_streams
+        config is config_last$same_streams
         and $same_arrays
     ):
         if again is None:
@@ -234,35 +234,35 @@ ${start}if (
 """
 
 
-def _check_all(stream: Any, config: Any, /, *arguments: Any, **named: Any) -> None:
-    """What a dispatcher runs before there is any shape; its globals are the dispatcher's own."""
+def _check_all(stream: Any, config: Any, /, *arguments: Any, **keywords: Any) -> None:
+    """Check a call in full: the function's body until the first shape is added. Its globals are the dispatcher's."""
     try:
-        return check(stream, config, arguments, None, **named)  # type: ignore[name-defined, no-any-return]  # noqa: F821
+        return check(stream, config, arguments, None, **keywords)  # type: ignore[name-defined, no-any-return]  # noqa: F821
     except CudakitError as error:
         cut(error)
         raise
 
 
 class Dispatcher:
-    """The generated function of one kernel, and the call shapes in it.
+    """The generated function of a kernel, and the call shapes in it.
 
     Parameters
     ----------
     name : str
-        Kernel name, for tracebacks.
+        Name of the kernel, for tracebacks.
     parameters : sequence of str
         Names of the kernel's parameters, which become keywords of the function.
     check : callable
         ``check(stream, config, arguments, reason)``: the full check, for calls that fit no shape.
     defaults : mapping, optional
-        Numbers, or None, that parameters have where they are left out.
+        Default values of parameters: numbers, or None.
 
     Attributes
     ----------
     function : function
-        The same all the time: whoever holds it runs the newest code.
+        Always the same object, which runs the newest code.
     parameters : tuple of str
-        Its keywords.
+        Keywords of the function.
     """
 
     def __init__(
@@ -286,21 +286,21 @@ class Dispatcher:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """Newest first."""
+        """Call shapes, newest first."""
         return tuple([shape for shape, _ in self._shapes.values()])
 
     def add(self, shape: Shape, left_out: tuple[Any, ...] = ()) -> None:
-        """Try `shape` first from now on, for calls without its last arguments where these are `left_out`."""
+        """Try `shape` first from now on; `left_out` are its last arguments, which calls leave out."""
         with self._lock:
             # A number is never used again: a thread that is in the middle of the old code cannot pick up another
             # shape's kernel.
-            kept = list(self._shapes.items())[: _MOST_SHAPES - 1]
-            self._shapes = dict([(next(self._numbers), (shape, left_out)), *kept])
+            older = list(self._shapes.items())[: _MOST_SHAPES - 1]
+            self._shapes = dict([(next(self._numbers), (shape, left_out)), *older])
             names: dict[str, Any] = {**_NAMES, "check": self._names["check"]}
             text = self._text(names)
             self._names.update(names)
-            made = make_function(text, self._title, names)
-            self.function.__defaults__, self.function.__code__ = made.__defaults__, made.__code__
+            function = make_function(text, self._title, names)
+            self.function.__defaults__, self.function.__code__ = function.__defaults__, function.__code__
             for name in self._names.keys() - names.keys():
                 self._names.pop(name, None)
 
@@ -311,7 +311,7 @@ class Dispatcher:
             self.function.__code__, self.function.__defaults__ = _check_all.__code__, None
 
     def _text(self, names: dict[str, Any]) -> str:
-        """The function's text; `names` is given what its global names stand for."""
+        """Return the function's source; its global names are added to `names`."""
         attempts = "".join(
             self._attempt(number, shape, left_out, place == 0, names)
             for place, (number, (shape, left_out)) in enumerate(self._shapes.items())
@@ -319,13 +319,13 @@ class Dispatcher:
         text = fill(
             _CALL,
             parameters="".join(f"«{name}»={self._defaults.get(name, 'MISSING')}, " for name in self.parameters),
-            given="".join(f"«{name}», " for name in self.parameters),
+            positional="".join(f"«{name}», " for name in self.parameters),
             attempts=attempts.removesuffix("\n"),
         )
-        return _named(text, self.parameters, names)
+        return _with_own_names(text, self.parameters, names)
 
     def _attempt(self, number: int, shape: Shape, left_out: tuple[Any, ...], first: bool, names: dict[str, Any]) -> str:
-        """Lines that launch `shape` if the arguments fit it."""
+        """Return lines that launch `shape` if the arguments fit it."""
         surplus = len(shape.fragments) - len(self.parameters)
         titles = [*self.parameters[: len(shape.fragments)], *(f"extra_{i}" for i in range(surplus))]
         arguments = [f"«{name}»" for name in titles[: len(self.parameters)]] + [f"extra[{i}]" for i in range(surplus)]
@@ -367,7 +367,7 @@ def _straight(
     parts: Mapping[str, str],
     names: dict[str, Any],
 ) -> str:
-    """Lines that launch a device's `shape` with no look at the order, where it is known that none is needed."""
+    """Return lines that launch a device's `shape` without the order, if no waits are needed."""
     run, kernel = f"launch_{number}", f"kernel_{number}"
     names.update({run: shape.run, kernel: shape.loaded.kernel})
     same_streams = ""
@@ -380,14 +380,14 @@ def _straight(
     # The answer of a dead reference is None, which is also what a null pointer is given as.
     same = {i: f"{title}_reference() is {arguments[i]} is not None" for i, title in fixed.items()}
     same |= {i: f"{same[i]} and {arguments[i]}.shape == {titles[i]}_shape" for i in shape.shaped}
-    checks, passed = list(guards), list(values)
+    checks, current_values = list(guards), list(values)
     for i in shape.numbers:
-        checks[i] = f"({arguments[i]} is {titles[i]}_seen or {guards[i]})"
+        checks[i] = f"({arguments[i]} is {titles[i]}_last or {guards[i]})"
     for i in shape.converted:
-        passed[i] = known_value_text(f"{titles[i]}_value", arguments[i], f"{titles[i]}_seen", values[i])
-    known = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(passed)]
+        current_values[i] = known_value_text(f"{titles[i]}_value", arguments[i], f"{titles[i]}_last", values[i])
+    remembered = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(current_values)]
     memo = [f"{title}_reference, {title}_value, " for title in fixed.values()]
-    memo += [f"{titles[i]}_seen, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
+    memo += [f"{titles[i]}_last, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
     memo += [f"{titles[i]}_shape, " for i in shape.shaped]
     first = ("core", "resolved_config", kernel)
     parts = {
@@ -396,9 +396,9 @@ def _straight(
         "memo": "".join(memo).rstrip(),
         "same_arrays": "\nand ".join([same.get(i, check) for i, check in enumerate(checks)]),
         "any_arrays": "\nand ".join(checks),
-        "known": _tuple(known),
-        "known_launch": launch_text(run, first, known),
-        "passed_launch": launch_text(run, first, passed),
+        "known": _tuple(remembered),
+        "known_launch": launch_text(run, first, remembered),
+        "passed_launch": launch_text(run, first, current_values),
     }
     text = fill(_SETTLED, 2, **parts)
     if not fixed:
@@ -413,18 +413,18 @@ def _straight(
 
 
 def launch_text(run: str, first: Sequence[str], values: Sequence[str]) -> str:
-    """Lines that call what launches: `first` are stream, configuration and kernel, then the kernel's arguments."""
+    """Return lines that call `run`: with `first` (stream, configuration and kernel), then the kernel's arguments."""
     listed = "".join(f",\n    {value}" for value in values)
     return f"{run}(\n    {', '.join(first)}{listed}\n)"
 
 
-def known_value_text(known: str, argument: str, last: str, value: str) -> str:
-    """What is passed for a number: `known` where it is the `last` one, else the `value` worked out anew."""
-    return f"{known} if {argument} is {last} else {value}"
+def known_value_text(remembered: str, argument: str, last: str, value: str) -> str:
+    """Return the expression of a number's value: `remembered` if the number is the `last` one, else `value`."""
+    return f"{remembered} if {argument} is {last} else {value}"
 
 
 def current_stream_text(device_id: int, names: dict[str, Any]) -> str:
-    """CuPy's current stream; `names` is given what it is asked by."""
+    """Return the expression of CuPy's current stream; its global name is added to `names`."""
     names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
     # Naming the device spares CuPy a question to the runtime; where there are several, the answer must be for the
     # device that is current in this thread, so that a launch with another one current is not let through.
@@ -435,11 +435,11 @@ def _tuple(expressions: Sequence[str]) -> str:
     return f"({', '.join(expressions)}{',' * (len(expressions) == 1)})"
 
 
-def _named(text: str, parameters: Sequence[str], names: dict[str, Any]) -> str:
-    """The text with each ``«argument»`` by its own name, and whatever else has that name by another."""
+def _with_own_names(text: str, parameters: Sequence[str], names: dict[str, Any]) -> str:
+    """Replace each ``«argument»`` by its own name, and rename other names that equal it."""
 
-    def name(found: re.Match[str]) -> str:
-        own, argument = found[0], found[1]
+    def name(match: re.Match[str]) -> str:
+        own, argument = match[0], match[1]
         if argument is not None or own not in parameters:
             return argument or own
         free = f"own_{own}"
@@ -460,7 +460,7 @@ _TAKEN = frozenset(
 
 
 def _keywords(parameters: Sequence[str]) -> tuple[str, ...]:
-    """Parameter names usable as a call's keywords: distinct, no keywords of Python's, and none that mean another."""
+    """Return parameter names usable as keywords: distinct, no Python keywords, and none with another meaning."""
     result: list[str] = []
     for position, name in enumerate(parameters):
         usable = name if name.isidentifier() and not keyword.iskeyword(name) else f"parameter{position}"

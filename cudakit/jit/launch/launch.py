@@ -1,4 +1,4 @@
-"""Stage 7, launch: one combination of argument types on a device, ordered, and then known by what it was given."""
+"""Launch a call shape on a device: in order with other streams, and faster when it repeats."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ if TYPE_CHECKING:
     from cuda.core import LaunchConfig
 
 
-def tell_launch(run: Callable[..., Any], stream: Any, call: Call, *given: Any) -> Any:
-    """``run(*given)``, told as the launch of a kernel on `stream`."""
+def report_launch(run: Callable[..., Any], stream: Any, call: Call, *arguments: Any) -> Any:
+    """Call ``run(*arguments)``, and report it to witnesses as a kernel launch on `stream`."""
     if not watched():
-        return run(*given)
+        return run(*arguments)
     reads, writes = accesses(call.target.parameters, call.arguments)
     with doing("kernel", call.target.specialization.name_expression, stream, reads, writes, 0, call):
-        return run(*given)
+        return run(*arguments)
 
 
 def accesses(parameters: Sequence[BoundParameter], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The arguments that a kernel reads, and those that it may write: a ``T*`` is both, a ``const T*`` read."""
+    """Return the arguments that a kernel reads, and the arguments that it may write.
+
+    A ``T*`` is both, a ``const T*`` is read.
+    """
     reads, writes = [], []
     for parameter, argument in zip(parameters, arguments, strict=True):
         if argument is None or parameter.category in ("vector", "struct", "functor"):
@@ -55,29 +58,31 @@ def accesses(parameters: Sequence[BoundParameter], arguments: Sequence[Any]) -> 
 
 
 class Recipe(NamedTuple):
-    """What makes a plan of a stream and arguments; it can be pickled, where the plan stays in its process.
+    """A kernel and configuration, from which plans are made. A recipe can be pickled; a plan stays in its process.
 
     Attributes
     ----------
     kernel : Kernel
+        Kernel to launch.
     config : Config, Cover or cuda.core.LaunchConfig
+        Launch configuration.
     """
 
     kernel: Any
     config: Any
 
     def plan(self, stream: Any, *arguments: Any) -> Plan:
-        """The plan for these."""
-        made: Plan = self.kernel.plan(stream, self.config, *arguments)
-        return made
+        """Make the plan for a stream and arguments."""
+        result: Plan = self.kernel.plan(stream, self.config, *arguments)
+        return result
 
 
 class Plan(functools.partial[None]):
-    """A launch with everything decided: stream, configuration and arguments. Calling it launches.
+    """A launch with fixed stream, configuration and arguments. Calling the plan launches.
 
-    The arguments are kept alive by the plan, which is to be kept until its work is done. They are checked and ordered
-    once, when it is made: work that touches them on another stream afterwards is the caller's to order. An empty grid
-    makes a plan that does nothing.
+    The plan keeps its arguments alive: keep the plan until its work is done. Arguments are checked and ordered once,
+    when the plan is made. If work on another stream uses the arguments later, the caller must order it. The plan of an
+    empty grid does nothing.
     """
 
     #: The specialization's; none of an empty grid.
@@ -98,35 +103,35 @@ class Plan(functools.partial[None]):
         )
 
     def __repr__(self) -> str:
-        what = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
-        return f"<cudakit.Plan {what}>"
+        contents = f"{self.name}; arguments: {len(self.arguments)}" if self.name else "of an empty grid"
+        return f"<cudakit.Plan {contents}>"
 
     def _repr_html_(self) -> str:
-        """What it launches and with what, in a notebook."""
+        """Return the kernel and the arguments, for a notebook."""
         rows = [(number, words(argument)) for number, argument in enumerate(self.arguments)]
         return html(repr(self), Table(("", "argument"), rows, (0,)))
 
     def watch(self, watched: bool) -> None:
-        """Tell the witnesses of each launch while there are any; see `cudakit.streams.witnesses`.
+        """Report each launch to witnesses while there are any; see `cudakit.streams.witnesses`.
 
-        A partial is given another function as unpickling gives it one, all at once. An object whose ``__call__`` looks
-        its function up takes 1.34 times as long around one that does nothing (92 ns and 69, CPython 3.11).
+        The plan's function is replaced as unpickling does it, in one step. A ``__call__`` that looks up its function
+        would take 1.34 times as long around an empty function (92 ns in place of 69, CPython 3.11).
         """
-        run, call, given = self._unseen
-        route = (tell_launch, (run, given[0], call, *given)) if watched else (run, given)
+        run, call, arguments = self._unseen
+        route = (report_launch, (run, arguments[0], call, *arguments)) if watched else (run, arguments)
         self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
 
 
-def plan_of(run: Callable[..., None], call: Call, *given: Any) -> Plan:
-    """The plan of ``run(stream, *given)``, of which the witnesses are told while there are any."""
-    made = Plan(run, *given)
-    made.arguments, made._unseen = call.arguments, (run, call, given)
-    add_shortcut(made)
-    return made
+def plan_of(run: Callable[..., None], call: Call, *arguments: Any) -> Plan:
+    """Make the plan of ``run(*arguments)``; its launches are reported to witnesses while there are any."""
+    plan = Plan(run, *arguments)
+    plan.arguments, plan._unseen = call.arguments, (run, call, arguments)
+    add_shortcut(plan)
+    return plan
 
 
 def nothing() -> None:
-    """What the plan of an empty grid does."""
+    """Do nothing: the function of an empty grid's plan."""
 
 
 #: What nobody can give.
@@ -138,24 +143,26 @@ _MOST_REPEATS = 32
 
 
 class Settled(NamedTuple):
-    """What a call must be given again to go straight to the driver, and what the driver is given then.
+    """The conditions under which a repeated call goes straight to the driver, and the driver's arguments.
 
     Attributes
     ----------
     stream, config : object
-        As the user gave them.
+        The user's stream and configuration.
     core : cuda.core.Stream
+        The stream.
     resolved_config : cuda.core.LaunchConfig
+        The configuration.
     cupy_stream, torch_stream : object
-        The current streams of the libraries that the shape has arrays of.
+        Current streams of the libraries whose arrays are among the arguments.
     any_arrays : object
-        Whether any arguments that fit may go straight, or those only that are known by identity. Of a repeat: what
-        launches it (see `cudakit.streams.order`), or None where it may go straight.
+        Whether any arguments that fit may go straight, or only the remembered arrays. In a repeat: the function that
+        launches it (see `cudakit.streams.order`), or None if it may go straight.
     arrays : tuple
-        For each argument in `CallShape.fixed` a weak reference to it, and what is passed for it.
+        For each argument in `CallShape.fixed`, a weak reference to it, and its driver argument.
     numbers : tuple
-        Each in `CallShape.numbers` itself; then, for those that are converted, what is passed; then the shapes of the
-        arrays in `CallShape.shaped`.
+        The arguments in `CallShape.numbers`; then the driver arguments of those in `CallShape.converted`; then the
+        shapes of the arrays in `CallShape.shaped`.
     """
 
     stream: Any
@@ -169,7 +176,7 @@ class Settled(NamedTuple):
     numbers: tuple[Any, ...] = ()
 
     def flat(self) -> tuple[Any, ...]:
-        """All in one plain tuple, which is unpacked in half the time of a nested or a named one."""
+        """Return all fields in one plain tuple, which unpacks in half the time of a nested or named tuple."""
         return (*self[:_STATED], *self.arrays, *self.numbers)
 
 
@@ -178,34 +185,36 @@ _STATED = len(Settled.__annotations__) - 2
 
 
 class _Remembering:
-    """What generated code reads at each call, in slots: that is as quick as a global name."""
+    """Fields that generated code reads in each call, in slots, which are as fast as global names."""
 
-    __slots__ = ("repeats", "seen")
+    __slots__ = ("last_launch", "repeats")
 
     def __init__(self) -> None:
-        self.seen: tuple[Any, ...] = ()
+        self.last_launch: tuple[Any, ...] = ()
         self.repeats: dict[tuple[int, int], tuple[Any, ...]] = {}
 
 
 @dataclass(eq=False)
 class CallShape(_Remembering):
-    """One combination of argument types, bound to a loaded specialization.
+    """A combination of argument types, bound to a loaded specialization.
 
     Attributes
     ----------
     loaded : Loaded
+        The loaded specialization.
     fragments : tuple of Fragment
-        One an argument.
+        A fragment for each argument.
     families : tuple of str
-        What kind of object each argument is, as `describe` names it.
+        Family of each argument, as `describe` names it.
     device_id : int
+        Ordinal of the device.
     run : callable
         ``run(stream, launch config, kernel, *values)``: cuda.core's launch, or a `PackedLaunch`.
-    seen : tuple
-        `Settled`, flat: with what it goes straight to the driver. Another one whenever something changes, so that a
-        thread in the middle of a call never sees half of a change.
+    last_launch : tuple
+        `Settled`, flat, of the last launch: calls with these arguments go straight to the driver. It is replaced as a
+        whole, so that a thread in a call never sees a partial change.
     repeats : dict
-        By the identities of a stream and the first array, `Settled`, flat, of launches there.
+        `Settled`, flat, of further launches, by the identities of a stream and the first array.
     """
 
     loaded: Loaded
@@ -225,27 +234,27 @@ class CallShape(_Remembering):
 
     @property
     def name(self) -> str:
-        """The specialization's name expression."""
+        """Name expression of the specialization."""
         return self.loaded.specialization.name_expression
 
     @cached_property
     def fixed(self) -> tuple[int, ...]:
-        """Positions of arguments whose identity stands for their check."""
+        """Positions of arguments that are checked by identity."""
         return tuple(position for position, fragment in enumerate(self.fragments) if fragment.fixed)
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
-        """Positions of numbers, which are looked at no more where they are the same objects again."""
+        """Positions of numbers, which are not checked again if they are the same objects."""
         return tuple(position for position, fragment in enumerate(self.fragments) if fragment.number)
 
     @cached_property
     def converted(self) -> tuple[int, ...]:
-        """Positions of those that are not passed as they are."""
+        """Positions of numbers that are converted for the driver."""
         return tuple(position for position in self.numbers if self.fragments[position].value != "{a}")
 
     @cached_property
     def shaped(self) -> tuple[int, ...]:
-        """Positions of arguments whose identity stands for their check while they keep their shape."""
+        """Positions of arguments that are checked by identity and shape."""
         return tuple(position for position in self.fixed if self.fragments[position].shaped)
 
     @cached_property
@@ -256,16 +265,16 @@ class CallShape(_Remembering):
     @cached_property
     def memory(self) -> tuple[tuple[int, str, bool], ...]:
         """Position and family of each argument that is memory, and whether the kernel may write to it."""
-        kinds, found = ("cupy", "torch", "memory", "buffer"), []
+        families, rows = ("cupy", "torch", "memory", "buffer"), []
         for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
-            if family in kinds or (family == "object" and parameter.category != "tensor_map"):
+            if family in families or (family == "object" and parameter.category != "tensor_map"):
                 # Of the objects, raw addresses are memory, and textures of it.
-                found.append((position, family, parameter.category != "scalar" and not parameter.const))
-        return tuple(found)
+                rows.append((position, family, parameter.category != "scalar" and not parameter.const))
+        return tuple(rows)
 
     @cached_property
     def is_fixed(self) -> bool:
-        """Whether all memory is known by the identity of its arguments."""
+        """True if the identity of the arguments determines all memory."""
         return {position for position, *_ in self.memory} <= set(self.fixed)
 
     @cached_property
@@ -275,24 +284,24 @@ class CallShape(_Remembering):
 
     @property
     def settled(self) -> Settled | None:
-        """With what it goes straight to the driver; None where it does not."""
-        if self.seen[0] is _NOTHING:
+        """The conditions of the last launch, or None if no call goes straight to the driver."""
+        if self.last_launch[0] is _NOTHING:
             return None
         end = _STATED + 2 * len(self.fixed)
-        return Settled._make((*self.seen[:_STATED], self.seen[_STATED:end], self.seen[end:]))
+        return Settled._make((*self.last_launch[:_STATED], self.last_launch[_STATED:end], self.last_launch[end:]))
 
     # ── one launch, looked at in full ────────────────────────────────────────────────────────────────────────────
 
     def target(self, stream: Any) -> Known | None:
-        """What is known of a stream, if it is of the shape's device."""
+        """Return the stream's record if the stream is of the shape's device, else None."""
         try:
-            found = known(stream)
+            known_stream = known(stream)
         except (ArgumentError, LaunchError):
             return None
-        return found if found.device_id == self.device_id and not devices.is_forked() else None
+        return known_stream if known_stream.device_id == self.device_id and not devices.is_forked() else None
 
     def launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Launch on another stream or configuration than the last: ordered, and with limits checked.
+        """Launch with a new stream or configuration: in order, and with limits checked.
 
         Raises
         ------
@@ -309,23 +318,23 @@ class CallShape(_Remembering):
             raise
 
     def plan(self, target: Known, config: Config | Cover, values: Sequence[Any], arguments: tuple[Any, ...]) -> Plan:
-        """The plan of a launch, ordered now: it comes after everything that was launched until now."""
+        """Make the plan of a launch, ordered now: after everything launched until now."""
         with devices.on_device(self.device_id):
             resolved = self.loaded.launch_config(config, self.device_id)
             self._order(target, values, arguments)
         call = Call(self.loaded, resolved, tuple(values), arguments)
-        made = plan_of(self.run, call, target.core, resolved, self.loaded.kernel, *values)
-        made.name = self.name
-        self.loaded.holders.add(made)
-        return made
+        result = plan_of(self.run, call, target.core, resolved, self.loaded.kernel, *values)
+        result.name = self.name
+        self.loaded.holders.add(result)
+        return result
 
     def _launch(self, target: Known, config: Any, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        given, resolved = self.config
-        if given is not config:
-            wanted = as_config(config)
-            if is_empty(wanted):
+        last_config, resolved = self.config
+        if last_config is not config:
+            launch_config = as_config(config)
+            if is_empty(launch_config):
                 return
-            resolved = self.loaded.launch_config(wanted, self.device_id)
+            resolved = self.loaded.launch_config(launch_config, self.device_id)
             # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
             resolved = resolved if isinstance(config, Config | Cover) else config
             self.config = (config, resolved)
@@ -335,7 +344,7 @@ class CallShape(_Remembering):
             use = self._order(target, values, arguments)
             is_watched = watched()
             if is_watched:
-                self._tell(target, resolved, values, arguments, use)
+                self._launch_watched(target, resolved, values, arguments, use)
             else:
                 self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
@@ -352,21 +361,21 @@ class CallShape(_Remembering):
             may_settle = (devices.device_count() == 1 or self.libraries) and (ordered.single or self.is_fixed)
             if may_settle and ordered.settle(use, self):
                 # With several streams it may go straight, unordered, with these very arrays only.
-                self.seen = self._seen(target, config, resolved, ordered.single, values, arguments)
+                self.last_launch = self._settled_flat(target, config, resolved, ordered.single, values, arguments)
                 if not ordered.single:
                     self._repeat(target, config, resolved, values, arguments, settled=True)
 
-    def _tell(
+    def _launch_watched(
         self, target: Known, config: LaunchConfig, values: Sequence[Any], arguments: Sequence[Any], use: Use | None
     ) -> None:
-        """Launch, and tell the witnesses."""
+        """Launch, and report it to the witnesses."""
         call = Call(self.loaded, config, tuple(values), tuple(arguments))
         if use is not None and use.note is not None:
             use.note.tell(call)
-        tell_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
+        report_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
-        """Put in the waits for a launch; for `Order.after`."""
+        """Insert the waits that a launch needs; return the record for `Order.after`."""
         devices.make_current(self.device_id)
         producers = current_streams(self.libraries, self.device_id)
         for position in self.named:
@@ -374,7 +383,7 @@ class CallShape(_Remembering):
         return order().before(target, *self.ranges(values, arguments), producers)
 
     def ranges(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Range, ...], tuple[Range, ...]]:
-        """Memory that a launch reads, and memory that it may write."""
+        """Return the memory that a launch reads, and the memory that it may write."""
         reads: list[Range] = []
         writes: list[Range] = []
         for position, family, written in self.memory:
@@ -390,26 +399,26 @@ class CallShape(_Remembering):
     # ── what is known of the last ones ───────────────────────────────────────────────────────────────────────────
 
     def watch(self, watched: bool) -> None:
-        """While there are witnesses no launch goes straight to the driver: they would not hear of it."""
+        """Stop straight launches while there are witnesses, which would not see them."""
         if watched:
             self.unsettle()
 
     def unsettle(self) -> None:
-        """Never skip the ordering any more, until a launch settles it again that needs none."""
+        """Stop straight launches until a launch that needs no waits settles the shape again."""
         # A stream that nobody gives.
         nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
-        self.seen = nothing.flat()
+        self.last_launch = nothing.flat()
         self.repeats.clear()
 
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
-        """Remember other arrays, once those remembered are gone; arrays that live for one call only end this soon."""
+        """Remember other arrays in place of dead ones; arrays that live for one call only end this soon."""
         self._renewals += 1
         # What another thread unsettles meanwhile must stay so.
         with order().lock:
             settled = self.settled
             if settled is not None:
                 memo = self._memo(values, arguments) if self._renewals < _MOST_RENEWALS else self._no_memo()
-                self.seen = settled._replace(arrays=memo[0], numbers=memo[1]).flat()
+                self.last_launch = settled._replace(arrays=memo[0], numbers=memo[1]).flat()
 
     def _repeat(
         self,
@@ -420,9 +429,9 @@ class CallShape(_Remembering):
         arguments: Sequence[Any],
         settled: bool,
     ) -> None:
-        """Let it go without a full look on this stream too, once the same arrays have come twice.
+        """Allow straight launches on this stream too, once the same arrays have come twice.
 
-        Where it has not `settled` there, it goes with the waits that it needs.
+        If the launch has not `settled` there, it repeats with its waits.
         """
         if not self.fixed or not self.is_fixed or devices.device_count() > 1:
             return
@@ -436,19 +445,19 @@ class CallShape(_Remembering):
             return
         again = None
         if not settled:
-            found = order().repeatable(target, *self.ranges(values, arguments))
-            if found is None:
+            uses = order().repeatable(target, *self.ranges(values, arguments))
+            if uses is None:
                 return
             producers = current_streams(self.libraries, self.device_id)
             foreign = tuple(handle for handle in producers if handle != target.handle)
             look = functools.partial(self.launch, target, config)
             launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
             cool = functools.partial(self.repeats.pop, key, None)
-            again = repeating(order(), Repeat(launch, look, cool, *found, foreign))
+            again = repeating(order(), Repeat(launch, look, cool, *uses, foreign))
         # The stream as given is kept too, so that no other object can have its identity.
-        self.repeats[key] = self._seen(target, config, resolved, again, values, arguments)
+        self.repeats[key] = self._settled_flat(target, config, resolved, again, values, arguments)
 
-    def _seen(
+    def _settled_flat(
         self,
         target: Known,
         config: Any,
@@ -457,12 +466,12 @@ class CallShape(_Remembering):
         values: Sequence[Any],
         arguments: Sequence[Any],
     ) -> tuple[Any, ...]:
-        """`Settled`, flat, of a launch that was made."""
+        """Return `Settled`, flat, of a launch."""
         memo = self._memo(values, arguments)
         return Settled(target.given, config, target.core, resolved, *self._current(), any_arrays, *memo).flat()
 
     def _current(self) -> tuple[Any, Any]:
-        """CuPy's and torch's current streams, where the shape has arrays of theirs."""
+        """Return CuPy's and torch's current streams, if the shape has their arrays."""
         cupy_stream = sys.modules["cupy"].cuda.get_current_stream() if "cupy" in self.families else None
         torch_stream = None
         if "torch" in self.families:
@@ -470,7 +479,7 @@ class CallShape(_Remembering):
         return cupy_stream, torch_stream
 
     def _memo(self, values: Sequence[Any], arguments: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """`Settled.arrays` and `Settled.numbers` of a launch."""
+        """Return `Settled.arrays` and `Settled.numbers` of a launch."""
         arrays = tuple(item for i in self.fixed for item in (weakref.ref(arguments[i]), values[i]))
         numbers = (*(arguments[i] for i in self.numbers), *(values[i] for i in self.converted))
         return arrays, (*numbers, *(arguments[i].shape for i in self.shaped))
@@ -481,12 +490,12 @@ class CallShape(_Remembering):
 
 
 def _nobody() -> object:
-    """Where a memo has no array: the answer of a weak reference that no argument can be."""
+    """Return an object that is no argument, in place of a weak reference's answer."""
     return _NOTHING
 
 
 def make_run(loaded: Loaded, fragments: Sequence[Fragment]) -> Callable[..., None]:
-    """What launches a shape: cuda.core's launch where it can pass every argument, else one that passes raw bytes."""
+    """Return the function that launches a shape: cuda.core's launch, or a `PackedLaunch` if an argument needs it."""
     if any(fragment.form == "s" for fragment in fragments):
         from cudakit.jit.launch.param_buffer import PackedLaunch
 

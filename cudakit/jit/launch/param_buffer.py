@@ -1,4 +1,4 @@
-"""Launches whose parameters cuda.core's launch cannot pass: their bytes go to the driver as they are."""
+"""Launches with parameters that cuda.core's launch cannot pass: the driver gets their bytes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TENSOR_MAP_BYTES: Final = 128
 
 
 class PackedLaunch:
-    """A launch with parameters that cuda.core's launch cannot pass: structs by value, whole arrays, long vectors.
+    """A launch with parameters that cuda.core's launch cannot pass: structs by value, tensors, long vectors.
 
-    All parameters lie in one buffer, made once; a lock keeps two threads from writing it at once, since the driver
-    reads it with the interpreter released.
+    All parameters lie in one buffer, made once. A lock keeps two threads from writing it at once, because the driver
+    reads it while the interpreter is released.
     """
 
     def __init__(self, loaded: Loaded, fragments: Sequence[Fragment]) -> None:
@@ -69,7 +69,7 @@ class PackedLaunch:
             raise LaunchError(f"the driver refused the launch: {status.name}")
 
     def bound(self, stream: Stream, config: LaunchConfig, kernel: Any, values: Sequence[Any]) -> Callable[[], None]:
-        """The launch with these values, whose bytes are written once, into memory of its own."""
+        """Return the launch with these values, whose bytes are written once, into a buffer of its own."""
         from cuda.bindings import driver
 
         own, launch = PackedLaunch(self._loaded, self._fragments), driver.cuLaunchKernelEx
@@ -89,23 +89,23 @@ class PackedLaunch:
 
     def _native_config(self, stream: Stream, config: LaunchConfig) -> Any:
         key = (id(config), handle_of(stream))
-        found = self._native.get(key)
-        if found is None:
-            found = self._native[key] = (native_config(stream, config), config)
-        return found[0]
+        entry = self._native.get(key)
+        if entry is None:
+            entry = self._native[key] = (native_config(stream, config), config)
+        return entry[0]
 
 
 def native_bytes(value: Any) -> bytes:
-    """Bytes of a complex number, or of a tensor map."""
+    """Return the bytes of a complex number, or of a tensor map."""
     return struct.pack("<2d", value.real, value.imag) if isinstance(value, complex) else tensor_map_bytes(value)
 
 
 def tensor_map_bytes(descriptor: Any) -> bytes:
-    """The 128 bytes of the ``CUtensorMap`` in a ``cuda.core.TensorMapDescriptor``.
+    """Return the 128 bytes of the ``CUtensorMap`` in a ``cuda.core.TensorMapDescriptor``.
 
-    Up to cuda.core 1.2 no public way leads to them: only its own `launch` is given them, by a `ParamHolder`, which is
-    private. A kernel with a struct beside its tensor map needs them here. `tests/jit/launch/test_param_buffer.py` tells
-    when a cuda.core comes that has no such class.
+    Up to cuda.core 1.2 there is no public way to them: only its own `launch` uses them, by the private class
+    `ParamHolder`. A kernel with a struct beside its tensor map needs them here. `tests/jit/launch/test_param_buffer.py`
+    fails when a cuda.core without that class comes.
     """
     from cuda.core._kernel_arg_handler import ParamHolder
 
@@ -114,7 +114,7 @@ def tensor_map_bytes(descriptor: Any) -> bytes:
 
 
 def native_config(stream: Stream, config: LaunchConfig) -> Any:
-    """The driver's form of a launch configuration on a stream."""
+    """Return the driver's form of a launch configuration on a stream."""
     from cuda.bindings import driver
 
     native = driver.CUlaunchConfig()

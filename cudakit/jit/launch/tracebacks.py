@@ -34,10 +34,10 @@ def cut(error: BaseException) -> None:
     """
     if settings.full_tracebacks():
         return
-    seen = set[int]()
+    visited = set[int]()
     link: BaseException | None = error
-    while link is not None and id(link) not in seen:
-        seen.add(id(link))
+    while link is not None and id(link) not in visited:
+        visited.add(id(link))
         link.__traceback__ = _outside(link.__traceback__)
         link = link.__cause__ or link.__context__
 
@@ -58,7 +58,7 @@ def raised_from_call(function: _Function) -> _Function:
 
 def _outside(traceback: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames of cudakit, and of the standard library where cudakit called it."""
-    kept: list[TracebackType] = []
+    entries: list[TracebackType] = []
     is_inside = False
     while traceback is not None:
         frame = traceback.tb_frame
@@ -66,9 +66,9 @@ def _outside(traceback: TracebackType | None) -> TracebackType | None:
         is_ours = module == "cudakit" or _OWN_FILE.match(frame.f_code.co_filename) is not None
         is_inside = is_ours or (is_inside and module in sys.stdlib_module_names)
         if not is_inside:
-            kept.append(traceback)
+            entries.append(traceback)
         traceback = traceback.tb_next
     outside: TracebackType | None = None
-    for entry in reversed(kept):
+    for entry in reversed(entries):
         outside = TracebackType(outside, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return outside

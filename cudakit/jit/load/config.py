@@ -1,4 +1,4 @@
-"""Launch configurations: plain records that need no driver, and their check against a kernel and a device."""
+"""Launch configurations: plain records that need no driver."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _THREADS_COVER = 256
 NO_BLOCK = (0, 0, 0)
 _ONLY_INT = frozenset({int})
 #: Configurations that are the same objects when they are made again.
-_MOST_KEPT = 1024
+_MOST_CACHED = 1024
 
 
 class Config(NamedTuple):
-    """Grid (in blocks, also with a cluster), block (in threads), dynamic shared memory (in bytes) and attributes.
+    """A launch configuration: grid (in blocks, also with a cluster), block (in threads), and attributes.
 
-    The grid of a tile kernel counts tiles, and its block is `NO_BLOCK`.
+    The grid of a tile kernel counts tiles, and its block is `NO_BLOCK`. `shared_bytes` is in bytes.
     """
 
     grid: tuple[int, int, int]
@@ -37,7 +37,7 @@ class Config(NamedTuple):
 
 
 class Cover(NamedTuple):
-    """Enough threads, or tiles, for an array's shape; block and grid are chosen for the kernel that is launched."""
+    """Enough threads, or tiles, for an array's shape; block and grid are chosen for the launched kernel."""
 
     shape: tuple[int, ...]
     block: tuple[int, int, int] | None = None
@@ -52,27 +52,27 @@ def config(
     cooperative: bool = False,
     programmatic: bool = False,
 ) -> Config:
-    """A launch configuration.
+    """Make a launch configuration.
 
     Parameters
     ----------
     grid : int or up to three ints (x, y, z)
-        Number of blocks, also where there is a cluster; of tile blocks for a tile kernel. A 0 launches nothing.
+        Number of blocks, also with a cluster; of tile blocks for a tile kernel. A 0 launches nothing.
     block : int or up to three ints (x, y, z)
-        Threads in a block; none for a tile kernel, of which the compiler chooses them.
+        Threads in a block. Leave it out for a tile kernel, whose threads the compiler chooses.
     shared_bytes : int
-        Dynamic shared memory of a block, in bytes; above 48 KB the kernel's limit is raised by itself.
+        Dynamic shared memory of a block, in bytes. Above 48 KB the kernel's limit is raised automatically.
     cluster : int or up to three ints, optional
         Blocks in a cluster (compute capability 9.0 and later); must divide the grid.
     cooperative : bool
-        All blocks run at once, so that they may synchronise over the whole grid.
+        Run all blocks at once, so that they may synchronise over the whole grid.
     programmatic : bool
-        Programmatic dependent launch: may start before the kernel before it on the stream has ended.
+        Programmatic dependent launch: the kernel may start before the stream's previous kernel has ended.
 
     Raises
     ------
     LaunchError
-        If a number is not a whole number, is negative, or the cluster does not divide the grid.
+        If a number is not a whole number or is negative, or if the cluster does not divide the grid.
     """
     flags = _flag("cooperative", cooperative), _flag("programmatic", programmatic)
     is_plain = type(grid) is type(block) is int or (_is_plain(grid) and _is_plain(block))
@@ -90,10 +90,10 @@ def _flag(name: str, value: Any) -> bool:
         raise LaunchError(str(error)) from None
 
 
-def _is_plain(given: Any) -> bool:
-    """Whether it is an int, a tuple of ints, or None: equal ones are one, which is not so of 1, 1.0 and True."""
-    kind = type(given)
-    return kind is int or given is None or (kind is tuple and _ONLY_INT.issuperset(map(type, given)))
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is an int, a tuple of ints, or None. Other equal numbers may mean something else."""
+    value_class = type(value)
+    return value_class is int or value is None or (value_class is tuple and _ONLY_INT.issuperset(map(type, value)))
 
 
 def _config(
@@ -105,35 +105,35 @@ def _config(
         raise LaunchError(f"cluster {cluster3} does not divide grid {grid3}; the grid counts blocks")
     if isinstance(shared_bytes, bool) or not isinstance(shared_bytes, int) or shared_bytes < 0:
         raise LaunchError(f"shared_bytes must be a whole number of bytes, 0 or more, got {shortened(shared_bytes)}")
-    made: Config = _same(Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic))
-    return made
+    record: Config = _same(Config(grid3, block3, shared_bytes, cluster3, cooperative, programmatic))
+    return record
 
 
-_config_of_numbers = functools.lru_cache(_MOST_KEPT)(_config)
+_config_of_numbers = functools.lru_cache(_MOST_CACHED)(_config)
 
 
-@functools.lru_cache(_MOST_KEPT)
-def _check(given: Config) -> None:
-    """Raise for a record of plain numbers that `config` does not take."""
-    _config(given.grid, None if given.block == NO_BLOCK else given.block, *given[2:])
+@functools.lru_cache(_MOST_CACHED)
+def _check(record: Config) -> None:
+    """Raise for a record of plain numbers that `config` refuses."""
+    _config(record.grid, None if record.block == NO_BLOCK else record.block, *record[2:])
 
 
 def cover(shape: Extent, block: Extent | None = None, *, tile: Extent | None = None) -> Cover:
-    """Enough threads for `shape`, one an element, or enough tiles; the last axis runs along x.
+    """Cover a shape with threads, one for each element, or with tiles; the last axis runs along x.
 
     Parameters
     ----------
     shape : int or sequence of at most three ints
-        The array's shape, or its size. A 0 launches nothing.
+        Shape of the array, or its size. A 0 launches nothing.
     block : int or up to three ints (x, y, z), optional
-        Threads in a block; left out, it comes from the kernel's occupancy.
+        Threads in a block. Default: chosen by the kernel's occupancy.
     tile : int or sequence of ints, optional
-        For a tile kernel: the extents of a tile, an int for each of `shape`, in its order.
+        Extents of a tile, for a tile kernel: an int for each extent of `shape`, in the same order.
 
     Raises
     ------
     LaunchError
-        For an array, more than three extents, a negative one, and one that is not a whole number.
+        For an array, more than three extents, and an extent that is negative or no whole number.
     """
     if type(shape) is int and block is None and tile is None:
         return _cover_of_numbers(shape)
@@ -153,83 +153,94 @@ def _cover(shape: Extent, block: Extent | None = None, tile: Extent | None = Non
     if tile is not None and block is not None:
         raise LaunchError("cover takes a block, for threads, or a tile, for tile kernels; got both")
     block3 = None if block is None else _three(block, "block", 1)
-    made: Cover = _same(Cover(tuple(int(e) for e in extents), block3, tile_extents))
-    return made
+    record: Cover = _same(Cover(tuple(int(e) for e in extents), block3, tile_extents))
+    return record
 
 
-_cover_of_numbers = functools.lru_cache(_MOST_KEPT)(_cover)
+_cover_of_numbers = functools.lru_cache(_MOST_CACHED)(_cover)
 
 
-def _extents(given: Extent) -> tuple[int, ...]:
-    if isinstance(given, Sequence) and not isinstance(given, bytes):
-        return tuple(given)
-    extents: tuple[Any, ...] = (given,)
+def _extents(extent: Extent) -> tuple[int, ...]:
+    if isinstance(extent, Sequence) and not isinstance(extent, bytes):
+        return tuple(extent)
+    extents: tuple[Any, ...] = (extent,)
     return extents
 
 
-def _tile(given: Extent, rank: int) -> tuple[int, ...]:
-    extents = _extents(given)
+def _tile(extent: Extent, rank: int) -> tuple[int, ...]:
+    extents = _extents(extent)
     if len(extents) != rank:
-        raise LaunchError(f"cover: the tile has an extent for each of the shape's {rank}, got {shortened(given)}")
+        raise LaunchError(f"cover: the tile has an extent for each of the shape's {rank}, got {shortened(extent)}")
     _three(extents, "tile", 1)
     return tuple(int(extent) for extent in extents)
 
 
-@functools.lru_cache(_MOST_KEPT)
-def _same(made: Any) -> Any:
-    """The first record equal to `made`: a launch knows its configuration by identity, also where a call makes it."""
-    return made
+@functools.lru_cache(_MOST_CACHED)
+def _same(record: Any) -> Any:
+    """Return the first record equal to `record`: launches compare configurations by identity."""
+    return record
 
 
-def _three(given: Extent, what: str, least: int) -> tuple[int, int, int]:
-    values = (given,) if not isinstance(given, list | tuple) else tuple(given)
+def _three(extent: Extent, name: str, least: int) -> tuple[int, int, int]:
+    values = (extent,) if not isinstance(extent, list | tuple) else tuple(extent)
     if not 1 <= len(values) <= 3:
-        raise LaunchError(f"{what} takes one to three numbers (x, y, z), got {shortened(given)}")
+        raise LaunchError(f"{name} takes one to three numbers (x, y, z), got {shortened(extent)}")
     try:
         numbers = [value.__index__() for value in values]
     except (AttributeError, TypeError):
-        raise LaunchError(f"{what} must be whole numbers, got {shortened(given)}") from None
+        raise LaunchError(f"{name} must be whole numbers, got {shortened(extent)}") from None
     if any(isinstance(value, bool) for value in values) or min(numbers) < least:
-        raise LaunchError(f"{what} must be {least} or more in each direction, got {shortened(given)}")
+        raise LaunchError(f"{name} must be {least} or more in each direction, got {shortened(extent)}")
     if max(numbers) >= 2**63:
-        raise LaunchError(f"{what} must be below 2**63 in each direction, got {shortened(given)}")
+        raise LaunchError(f"{name} must be below 2**63 in each direction, got {shortened(extent)}")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
 
 
-def as_config(given: Any) -> Config | Cover:
-    """`given` as one of the two records; the only place that knows what may be given as a configuration.
+def as_config(launch_config: Any) -> Config | Cover:
+    """Return a launch configuration as `Config` or `Cover`; only this function knows the accepted types.
 
     Raises
     ------
     LaunchError
-        If it is none of ``ck.config(…)``, ``ck.cover(…)``, a ``cuda.core.LaunchConfig``.
+        If it is no ``ck.config(…)``, ``ck.cover(…)`` or ``cuda.core.LaunchConfig``.
     """
     # A record may be made by hand, of other numbers than these functions take.
-    if isinstance(given, Config):
-        flags = {type(given.cooperative), type(given.programmatic)}
-        if all(map(_is_plain, given[:4])) and flags == {bool}:
-            _check(given)
-            return given
-        return config(given.grid, None if given.block == NO_BLOCK else given.block, *given[2:])
-    if isinstance(given, Cover):
-        return cover(given.shape, given.block, tile=given.tile)
+    if isinstance(launch_config, Config):
+        flags = {type(launch_config.cooperative), type(launch_config.programmatic)}
+        if all(map(_is_plain, launch_config[:4])) and flags == {bool}:
+            _check(launch_config)
+            return launch_config
+        return config(
+            launch_config.grid, None if launch_config.block == NO_BLOCK else launch_config.block, *launch_config[2:]
+        )
+    if isinstance(launch_config, Cover):
+        return cover(launch_config.shape, launch_config.block, tile=launch_config.tile)
     from cuda.core import LaunchConfig
 
-    if not isinstance(given, LaunchConfig):
+    if not isinstance(launch_config, LaunchConfig):
         raise LaunchError(
             f"expected a launch configuration (ck.config(grid, block), ck.cover(shape) or a cuda.core.LaunchConfig), "
-            f"got {type(given).__name__}; a kernel is called as kernel(stream, config, *arguments)"
+            f"got {type(launch_config).__name__}; a kernel is called as kernel(stream, config, *arguments)"
         )
-    cluster = given.cluster
-    grid = given.grid if cluster is None else tuple(g * c for g, c in zip(given.grid, cluster, strict=True))
+    cluster = launch_config.cluster
+    grid = (
+        launch_config.grid
+        if cluster is None
+        else tuple(g * c for g, c in zip(launch_config.grid, cluster, strict=True))
+    )
     return Config(
-        grid, given.block, given.shmem_size, cluster, given.is_cooperative, given.programmatic_stream_serialization
+        grid,
+        launch_config.block,
+        launch_config.shmem_size,
+        cluster,
+        launch_config.is_cooperative,
+        launch_config.programmatic_stream_serialization,
     )
 
 
 def as_launch_config(resolved: Config) -> LaunchConfig:
-    """cuda.core's form of a checked configuration, whose grid counts clusters where there are any."""
+    """Convert a checked configuration to cuda.core's, whose grid counts clusters if there are any."""
     from cuda.core import LaunchConfig
 
     grid, cluster = resolved.grid, resolved.cluster
@@ -244,7 +255,7 @@ def as_launch_config(resolved: Config) -> LaunchConfig:
 
 
 def spread(covering: Cover, threads: int, bounds: LaunchBounds) -> Config:
-    """The configuration that covers a shape with blocks of about `threads` threads, and whole clusters of them."""
+    """Return the configuration that covers a shape with blocks of about `threads` threads, in whole clusters."""
     if covering.tile is not None:
         raise LaunchError(f"ck.cover(…, tile={covering.tile}) is for tile kernels; threads are covered by a block")
     extents = (*reversed(covering.shape), 1, 1)[:3]
@@ -254,32 +265,32 @@ def spread(covering: Cover, threads: int, bounds: LaunchBounds) -> Config:
     return Config((x, y, z), block)
 
 
-def tiled(name: str, given: Config | Cover) -> Config:
-    """The configuration of a tile kernel: its grid, and no more.
+def tiled(name: str, launch_config: Config | Cover) -> Config:
+    """Return the configuration of a tile kernel: only its grid.
 
     Raises
     ------
     LaunchError
-        For what the compiler chooses there: a block, shared memory, clusters.
+        For settings that the compiler chooses: a block, shared memory, clusters.
     """
-    if isinstance(given, Cover):
-        if given.tile is None:
+    if isinstance(launch_config, Cover):
+        if launch_config.tile is None:
             raise LaunchError(
                 f"{name}: a tile kernel covers a shape with tiles: name them, as in ck.cover(shape, tile=(64, 64))"
             )
-        extents = (*reversed([-(-e // t) for e, t in zip(given.shape, given.tile, strict=True)]), 1, 1)
+        extents = (*reversed([-(-e // t) for e, t in zip(launch_config.shape, launch_config.tile, strict=True)]), 1, 1)
         return Config((extents[0], extents[1], extents[2]), NO_BLOCK)
-    if given.block not in (NO_BLOCK, (1, 1, 1)):
+    if launch_config.block not in (NO_BLOCK, (1, 1, 1)):
         raise LaunchError(
-            f"{name}: a tile kernel has no block of threads, got {given.block}: its grid counts tiles, as in "
+            f"{name}: a tile kernel has no block of threads, got {launch_config.block}: its grid counts tiles, as in "
             "ck.config(grid), and the compiler chooses the threads"
         )
-    if given.shared_bytes or given.cluster or given.cooperative:
+    if launch_config.shared_bytes or launch_config.cluster or launch_config.cooperative:
         raise LaunchError(
             f"{name}: shared memory, clusters and cooperative launches are the compiler's choice in a tile kernel; say "
             "it in the source, as in [[cutile::hint(0, num_cta_in_cga=2)]]"
         )
-    return given._replace(block=NO_BLOCK)
+    return launch_config._replace(block=NO_BLOCK)
 
 
 def _block_for(rank: int, threads: int) -> tuple[int, int, int]:
@@ -290,6 +301,6 @@ def _block_for(rank: int, threads: int) -> tuple[int, int, int]:
     return (32, rows, 1)
 
 
-def is_empty(given: Config | Cover) -> bool:
-    """Whether the configuration launches nothing."""
-    return 0 in given.grid if isinstance(given, Config) else 0 in given.shape
+def is_empty(launch_config: Config | Cover) -> bool:
+    """Return whether the configuration launches nothing."""
+    return 0 in launch_config.grid if isinstance(launch_config, Config) else 0 in launch_config.shape

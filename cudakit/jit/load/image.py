@@ -1,6 +1,6 @@
-"""A module where it runs: the code of it that is loaded there, which kernels are found in that, and its variables.
+"""A module at a place: its loaded code, the kernels in that code, and its variables.
 
-On GPUs of one arch code that shares variables must be one piece, and is loaded anew when it grows (`DeviceImage`).
+On GPUs of one arch, code that shares variables must be one piece, which is loaded again when it grows (`DeviceImage`).
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 
 class Variables(Protocol):
-    """The variables of a module where it runs."""
+    """The variables of a module at a place."""
 
     def names(self) -> Collection[str]:
-        """Those of all variables."""
+        """Return the mangled names of all variables."""
 
     def address(self, name: str) -> tuple[int, int]:
-        """Where a variable lies there, and its bytes."""
+        """Return the address of a variable there, and its size in bytes."""
 
     def read(self, name: str, stream: Any) -> np.ndarray:
-        """The bytes of a variable, after the work of a stream; None: of all."""
+        """Return the bytes of a variable, after the work of a stream; None: of all streams."""
 
     def write(self, name: str, data: np.ndarray, stream: Any) -> None:
-        """Set a variable to as many bytes as it has, after the work of a stream; None: of all."""
+        """Set the bytes of a variable, after the work of a stream; None: of all streams."""
 
 
 class DeviceVariables(NamedTuple):
-    """Those of code on the current device; `known` are their names."""
+    """The variables of code on the current device; `variable_names` are their names."""
 
     code: ObjectCode
-    known: tuple[str, ...]
+    variable_names: tuple[str, ...]
 
     def names(self) -> tuple[str, ...]:
-        return self.known
+        return self.variable_names
 
     def address(self, name: str) -> tuple[int, int]:
         from cuda.bindings import driver
 
-        if self.known.count(name) > 1:
+        if self.variable_names.count(name) > 1:
             raise LaunchError(f"several linked texts have a variable {variable_name(name)}: rename all but one")
         devices.make_current()
         library = driver.CUlibrary(int(self.code.handle))
@@ -79,12 +79,12 @@ class DeviceVariables(NamedTuple):
 
 
 def move(old: Variables, new: Variables) -> None:
-    """Give the variables of a module that is loaded anew the values that they had, on the current device.
+    """Copy the values of a module's variables to its newly loaded code, on the current device.
 
     Raises
     ------
     LaunchError
-        If one cannot be found, or holds the address of one.
+        If a variable is missing, or holds the address of a variable.
     """
     after = {common_name(name): name for name in new.names()}
     if len(after) < len(new.names()):
@@ -95,15 +95,15 @@ def move(old: Variables, new: Variables) -> None:
     values = []
     for name, other in pairs:
         data, fresh = old.read(name, None), new.read(other, None)
-        words, as_initialised = (each[: data.size // 8 * 8].view(np.uint64) for each in (data, fresh))
+        words, as_initialised = (data_bytes[: data.size // 8 * 8].view(np.uint64) for data_bytes in (data, fresh))
         owner = np.searchsorted(starts, words, "right") - 1
         offsets = words - starts[owner]
-        held = (owner >= 0) & (offsets < sizes[owner])
+        is_address = (owner >= 0) & (offsets < sizes[owner])
         moved = targets[owner] + offsets
         # A pointer that is as it was initialised is the new module's; any other may have copies elsewhere.
-        if (held & (moved != as_initialised)).any():
+        if (is_address & (moved != as_initialised)).any():
             raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
-        words[held] = moved[held]
+        words[is_address] = moved[is_address]
         values.append((other, data))
     for other, data in values:
         new.write(other, data, None)
@@ -114,8 +114,8 @@ def _copy(function: str, stream: Any, target: int, source: int, size: int) -> No
 
     if stream is None:
         # A copy from pageable memory may be under way when the driver returns, and is for all streams.
-        done = driver.cuCtxSynchronize
-        for step in (done, lambda: getattr(driver, function)(target, source, size), done):
+        synchronize = driver.cuCtxSynchronize
+        for step in (synchronize, lambda: getattr(driver, function)(target, source, size), synchronize):
             _check(step()[0])  # while anything is captured, the first of them is refused, and nothing is copied
     else:
         core = as_stream(stream)
@@ -130,45 +130,47 @@ def _check(status: Any) -> None:
 
 
 class Code(NamedTuple):
-    """What was compiled in one go, and loaded.
+    """Code that was compiled at once, and loaded.
 
     Attributes
     ----------
     members : tuple of Specialization
-        What it was compiled for.
+        Specializations in the code.
     compiled : Compiled
+        The compiled code.
     loaded : object
-        cuda.core's code, or the emulator's program.
+        The code as cuda.core or the emulator has it.
     """
 
     members: tuple[Specialization, ...]
     compiled: Compiled
     loaded: Any
 
-    def has(self, wanted: Specialization) -> bool:
-        """Whether its kernel is in it, and means the same there."""
-        generated = {piece for each in self.members for piece in (*each.prelude, *each.postlude)}
-        is_there = not wanted.name_expression or wanted.name_expression in self.compiled.lowered
-        same_heads = all(each.edits == wanted.edits for each in self.members)
-        return is_there and same_heads and generated.issuperset((*wanted.prelude, *wanted.postlude))
+    def has(self, specialization: Specialization) -> bool:
+        """Return whether the code contains a specialization's kernel, with the same meaning."""
+        generated = {piece for member in self.members for piece in (*member.prelude, *member.postlude)}
+        is_there = not specialization.name_expression or specialization.name_expression in self.compiled.lowered
+        same_heads = all(member.edits == specialization.edits for member in self.members)
+        return is_there and same_heads and generated.issuperset((*specialization.prelude, *specialization.postlude))
 
 
 class Image(ABC):
-    """A module on GPUs of one arch, or on the emulator of one.
+    """A module on GPUs of one arch, or on the emulator of one arch.
 
     Attributes
     ----------
     codes : list of Code
+        Loaded code.
     ready : dict
-        Kernels by their specializations.
+        Kernels by specialization.
     ahead : sequence of Specialization
-        What is to be loaded with the first that is asked for.
+        Specializations to load with the first one that is requested.
     read : set of Closure or None
-        What the compiler read for them.
+        Closures of the compiled sources.
     entered : dict
-        What makes each device current that it was asked for.
+        Context managers that make each device current, by code place.
     forget : callable
-        Lets all calls of the module's kernels look for their code anew.
+        Makes all calls of the module's kernels look up their code again.
     """
 
     ahead: Sequence[Specialization] = ()
@@ -180,40 +182,40 @@ class Image(ABC):
         self.read: set[Closure | None] = set()
         self.entered: dict[Any, Callable[[], AbstractContextManager[None]]] = {}
 
-    def code(self, wanted: Specialization) -> tuple[Code, Compiled]:
-        """The loaded code that has a kernel; and what was compiled with its `checks` and its types."""
-        code = next((code for code in self.codes if code.has(wanted)), None)
+    def code(self, specialization: Specialization) -> tuple[Code, Compiled]:
+        """Return the loaded code with a kernel, and the compiled code with its `checks` and types."""
+        code = next((code for code in self.codes if code.has(specialization)), None)
         if code is None:
-            code = self.add(wanted)
-            if code.has(wanted):
+            code = self.add(specialization)
+            if code.has(specialization):
                 return code, code.compiled
             # The compiler refused its name among the others'.
-            code = self.add(wanted._replace(kernels=()))
-        unknown = wanted.needs_types and type_of(wanted.name_expression) not in code.compiled.lowered
+            code = self.add(specialization._replace(kernels=()))
+        unknown = specialization.needs_types and type_of(specialization.name_expression) not in code.compiled.lowered
         # What is only checked must not be loaded: it would have variables of its own.
-        return code, self.compiled(wanted) if wanted.checks or unknown else code.compiled
+        return code, self.compiled(specialization) if specialization.checks or unknown else code.compiled
 
-    def compiled(self, wanted: Specialization) -> Compiled:
-        """The code of a specialization, from the cache or by the compiler."""
-        compiled, read = compiled_and_read(wanted)
+    def compiled(self, specialization: Specialization) -> Compiled:
+        """Return the code of a specialization, from the cache or the compiler."""
+        compiled, read = compiled_and_read(specialization)
         self.read |= read
         return compiled
 
     def is_current(self) -> bool:
-        """Whether what was loaded is what would be compiled now; not where that cannot be known."""
+        """Return whether compiling again would give the loaded code; False if that is unknown."""
         return all(closure is not None and closure.holds() for closure in tuple(self.read))
 
     @abstractmethod
-    def add(self, wanted: Specialization) -> Code:
-        """Compile and load what `codes` have not."""
+    def add(self, specialization: Specialization) -> Code:
+        """Compile and load code that `codes` does not contain."""
 
     @abstractmethod
-    def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Any:
-        """A kernel of loaded code."""
+    def load(self, specialization: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Any:
+        """Return a kernel of loaded code."""
 
     @abstractmethod
     def variables(self) -> Variables:
-        """Its variables, once any code is loaded."""
+        """Return the variables, once any code is loaded."""
 
 
 #: A pointer to a function: what it says is not known to be the same in other code.
@@ -221,64 +223,65 @@ _FUNCTION_POINTER = re.compile(r"\(\s*\*[\s\w\[\]]*\)\s*\(")
 
 
 class DeviceImage(Image):
-    """See `Image`. Code that has no variables stays apart: each instance of a template is compiled by itself."""
+    """The image of a module on GPUs. Code without variables stays separate: each instance is compiled by itself."""
 
-    def add(self, wanted: Specialization) -> Code:
-        if wanted.is_tile:  # which shares no variables
-            compiled = self.compiled(wanted)
-            loaded = DeviceVariables(object_code(compiled, wanted.title), ())
-            self.codes.append(Code((wanted,), compiled, loaded))
+    def add(self, specialization: Specialization) -> Code:
+        if specialization.is_tile:  # which shares no variables
+            compiled = self.compiled(specialization)
+            loaded = DeviceVariables(object_code(compiled, specialization.title), ())
+            self.codes.append(Code((specialization,), compiled, loaded))
             return self.codes[-1]
         former = next((code for code in self.codes if code.loaded.names()), None)
         if former is not None:
             # From here on every call comes to the module and waits for it, and who is in the middle of a launch has
             # long made it when the device is waited for.
             self.forget()
-        ahead = (each for each in self.ahead if not each.is_tile)
-        members = dict.fromkeys((*(former.members if former else ()), *ahead, wanted))
-        compiled = self.compiled(wanted.among(members))
-        variables = DeviceVariables(object_code(compiled, wanted.title), variables_of(compiled.code))
+        ahead = (member for member in self.ahead if not member.is_tile)
+        members = dict.fromkeys((*(former.members if former else ()), *ahead, specialization))
+        compiled = self.compiled(specialization.among(members))
+        variables = DeviceVariables(object_code(compiled, specialization.title), variables_of(compiled.code))
         code = Code(tuple(members), compiled, variables)
         if former is not None and variables.names():
             try:
                 self._move(former, code)
             except LaunchError as error:
+                name = specialization.name_expression
                 raise LaunchError(
-                    f"{wanted.name_expression}: its module has variables and is loaded without it; to load it anew and "
+                    f"{name}: its module has variables and is loaded without it; to load it anew and "
                     f"move the variables is not possible: {error}. Name all instances before the first launch: "
-                    f'module.prepare("{wanted.name_expression}", …), or kernel.prepare(…)'
+                    f'module.prepare("{name}", …), or kernel.prepare(…)'
                 ) from error
             self.codes.remove(former)
             self.ready.clear()
         self.codes.append(code)
         return code
 
-    def compiled(self, wanted: Specialization) -> Compiled:
-        return super().compiled(loadable(wanted) if wanted.is_tile else wanted)
+    def compiled(self, specialization: Specialization) -> Compiled:
+        return super().compiled(loadable(specialization) if specialization.is_tile else specialization)
 
-    def load(self, wanted: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Loaded:
-        return load(wanted, code.compiled, code.loaded.code, parameters)
+    def load(self, specialization: Specialization, code: Code, parameters: tuple[BoundParameter, ...]) -> Loaded:
+        return load(specialization, code.compiled, code.loaded.code, parameters)
 
     def variables(self) -> DeviceVariables:
         shared: DeviceVariables = next((code for code in self.codes if code.loaded.names()), self.codes[-1]).loaded
         return shared
 
     def _move(self, former: Code, code: Code) -> None:
-        """Give the variables of new code the values that they have."""
+        """Copy the current values of the variables to new code."""
         if self._holders():
             gc.collect()
-        if held := self._holders():
-            raise LaunchError(f"a plan, a captured graph or a frozen call holds {', '.join(held)} as it is")
+        if holders := self._holders():
+            raise LaunchError(f"a plan, a captured graph or a frozen call holds {', '.join(holders)} as it is")
         if streams.is_any_open():
             raise LaunchError("a graph is being captured, and moving waits for the device")
         any_member, lowered = former.members[0], former.compiled.lowered
         types = (lowered.get(type_of(variable), "") for variable in any_member.typed)
-        if _FUNCTION_POINTER.search(any_member.source.text) or any("PF" in each for each in types):
+        if _FUNCTION_POINTER.search(any_member.source.text) or any("PF" in type_text for type_text in types):
             raise LaunchError("a variable may hold a pointer to a function, which other code may have elsewhere")
         for entered in self.entered.values():
             with entered():
                 move(former.loaded, code.loaded)
 
     def _holders(self) -> list[str]:
-        """Kernels that somebody can launch without a call to the module."""
+        """Return the kernels that a plan, a graph or a replay can launch without a call to the module."""
         return sorted({ready.specialization.name_expression for ready in self.ready.values() if len(ready.holders)})

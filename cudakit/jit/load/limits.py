@@ -1,4 +1,4 @@
-"""A configuration checked against what a device and the kernel allow one launch."""
+"""Check a launch configuration against the limits of a device and a kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
 
 
 def bounded(name: str, config: Config, bounds: LaunchBounds) -> Config:
-    """A configuration with the cluster that the kernel's source sets, where it sets one.
+    """Return a configuration with the cluster that the kernel's source sets, if it sets one.
 
     Raises
     ------
     LaunchError
-        For another block or cluster than the source's, and a grid that is no multiple of its cluster.
+        For another block or cluster than the source's, and for a grid that is no multiple of its cluster.
     """
     if bounds.counts_clusters:
         raise LaunchError(
@@ -58,20 +58,22 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
     Parameters
     ----------
     name : str
-        The kernel's, for messages.
+        Name of the kernel, for messages.
     config : Config
+        Configuration to check.
     limits : Limits
+        Limits of the device.
     own_threads : int
-        Most threads in a block of this kernel.
+        Maximum of threads in a block of this kernel.
     own_reason : str
-        What sets that limit.
+        Reason for that maximum.
     static : int
-        Static shared memory of the kernel a block, in bytes.
+        Static shared memory of a block, in bytes.
 
     Raises
     ------
     LaunchError
-        Naming the limit that `config` is over.
+        Naming the limit that `config` exceeds.
     """
     if config.block == NO_BLOCK:
         raise LaunchError(f"{name}: ck.config(grid, block) needs the number of threads in a block")
@@ -80,8 +82,8 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
             raise over(name, f"block.{axis}", size, most, limits)
     threads = prod(config.block)
     if threads > limits.threads_per_block:
-        got = f"{threads} {config.block}"
-        raise over(name, "the number of threads in a block", got, limits.threads_per_block, limits)
+        total = f"{threads} {config.block}"
+        raise over(name, "the number of threads in a block", total, limits.threads_per_block, limits)
     if threads > own_threads:
         raise LaunchError(
             f"{name}: a block of {threads} threads {config.block} is over this kernel's own limit {own_threads}, "
@@ -89,8 +91,8 @@ def check_launch(name: str, config: Config, limits: Limits, own_threads: int, ow
         )
     check_grid(name, config, limits)
     if static + config.shared_bytes > limits.shared_bytes:
-        got = f"{static + config.shared_bytes} bytes ({static} static, {config.shared_bytes} dynamic)"
-        raise over(name, "shared memory a block", got, f"{limits.shared_bytes} bytes", limits)
+        total = f"{static + config.shared_bytes} bytes ({static} static, {config.shared_bytes} dynamic)"
+        raise over(name, "shared memory a block", total, f"{limits.shared_bytes} bytes", limits)
     if config.cluster:
         _check_cluster(name, config, config.cluster, limits)
     if config.cooperative and not limits.cooperative:
@@ -110,7 +112,7 @@ def check_grid(name: str, config: Config, limits: Limits) -> None:
 
 
 def check_cooperative(name: str, config: Config, limits: Limits, resident: int) -> None:
-    """Check that all blocks of a cooperative grid run at once, where a multiprocessor holds `resident` of them.
+    """Check that all blocks of a cooperative grid fit at once, `resident` on each multiprocessor.
 
     Raises
     ------
@@ -118,13 +120,13 @@ def check_cooperative(name: str, config: Config, limits: Limits, resident: int) 
     """
     most = resident * limits.multiprocessors
     if prod(config.grid) > most:
-        got = f"{prod(config.grid)} blocks"
-        raise over(name, "a cooperative grid", got, f"{most} blocks that can run at once on it", limits)
+        total = f"{prod(config.grid)} blocks"
+        raise over(name, "a cooperative grid", total, f"{most} blocks that can run at once on it", limits)
 
 
-def over(name: str, what: str, got: object, most: object, limits: Limits) -> LaunchError:
-    """The error of a configuration that is over a limit."""
-    return LaunchError(f"{name}: {what} is {got}, over the limit {most} of {limits.name}")
+def over(name: str, quantity: str, value: object, most: object, limits: Limits) -> LaunchError:
+    """Return the error for a configuration that exceeds a limit."""
+    return LaunchError(f"{name}: {quantity} is {value}, over the limit {most} of {limits.name}")
 
 
 def _check_cluster(name: str, config: Config, cluster: tuple[int, int, int], limits: Limits) -> None:

@@ -1,4 +1,4 @@
-"""Stage 6, load: `Compiled` code becomes a kernel that a device can run, and its limits are known."""
+"""Load `Compiled` code: find a kernel that a device can run, and its limits."""
 
 from __future__ import annotations
 
@@ -29,18 +29,22 @@ if TYPE_CHECKING:
 _WRITTEN: Final = 13, 5
 
 
-def loadable(wanted: Specialization) -> Specialization:
-    """What a driver is given for a tile kernel: machine code, where there is any; else Tile IR, if it takes that."""
+def loadable(specialization: Specialization) -> Specialization:
+    """Return the specialization that a driver can load for a tile kernel: machine code if possible, else Tile IR."""
     from cudakit.jit.compile import assemble  # starts programs: most never load it
 
-    if wanted.target != "cubin" or assemble.is_here() or cache_at(wanted.options.cache).imported(wanted) is not None:
-        return wanted
-    return wanted._replace(target="tileir") if driver_version() >= _WRITTEN else wanted
+    if (
+        specialization.target != "cubin"
+        or assemble.is_here()
+        or cache_at(specialization.options.cache).imported(specialization) is not None
+    ):
+        return specialization
+    return specialization._replace(target="tileir") if driver_version() >= _WRITTEN else specialization
 
 
 @cache
 def driver_version() -> tuple[int, int]:
-    """Which CUDA the driver is for; (0, 0) where it does not say."""
+    """Return the CUDA version of the driver; (0, 0) if it is unknown."""
     from cuda.bindings import driver
 
     status, version = driver.cuDriverGetVersion()
@@ -53,24 +57,26 @@ _TILE_DRIVER = 13, 0
 
 
 class Attributes(NamedTuple):
-    """What a specialization uses on a device.
+    """The resources of a specialization on a device.
 
     Attributes
     ----------
     registers : int
-        Registers a thread.
+        Registers of a thread.
     spill_bytes : int
-        Local memory a thread, in bytes: spilled registers and arrays that are indexed at run time.
+        Local memory of a thread, in bytes: spilled registers, and arrays that are indexed at run time.
     shared_bytes : int
-        Static shared memory a block, in bytes.
+        Static shared memory of a block, in bytes.
     constant_bytes : int
         ``__constant__`` memory, in bytes.
     max_threads_per_block : int
+        Maximum of threads in a block.
     block : int
-        Block size that `blocks_per_multiprocessor` and `occupancy` are for, in threads.
+        Block size for `blocks_per_multiprocessor` and `occupancy`, in threads.
     blocks_per_multiprocessor : int
+        Resident blocks of a multiprocessor.
     occupancy : float
-        Resident threads over the most that a multiprocessor holds, 0 to 1.
+        Resident threads divided by the maximum of a multiprocessor, 0 to 1.
     """
 
     registers: int
@@ -84,16 +90,16 @@ class Attributes(NamedTuple):
 
 
 class EmulatedAttributes(NamedTuple):
-    """What a specialization used at its last launch on the emulator.
+    """The back-end and resources of a specialization's last launch on the emulator.
 
     Attributes
     ----------
     machine : str
-        What ran it: ``"compiled"``, machine code of the processor, or ``"numpy"``.
+        Back-end that ran it: ``"compiled"``, machine code of the processor, or ``"numpy"``.
     why : str
-        Why it was not compiled, where that was asked.
+        Reason why it was not compiled, if compiling was requested.
     shared_bytes : int
-        Static shared memory a block, in bytes.
+        Static shared memory of a block, in bytes.
     """
 
     machine: str
@@ -102,23 +108,27 @@ class EmulatedAttributes(NamedTuple):
 
 
 class Loaded:
-    """A loaded specialization: cuda.core's kernel and the checked configurations it has been launched with.
+    """A loaded specialization: cuda.core's kernel, and the checked configurations of its launches.
 
     Parameters
     ----------
     specialization : Specialization
+        The specialization.
     compiled : Compiled
+        Its compiled code.
     code : cuda.core.ObjectCode
+        Its loaded code.
     kernel : cuda.core.Kernel
+        Its kernel.
     parameters : tuple of BoundParameter
-        What each parameter takes.
+        Its parameters.
     sizes : tuple of int
-        Bytes of each parameter in the compiled kernel.
+        Size of each parameter in the compiled kernel, in bytes.
 
     Attributes
     ----------
     holders : weakref.WeakSet
-        Who launches it again without asking for it.
+        Objects that launch the kernel without a call to the module.
     """
 
     def __init__(
@@ -141,39 +151,39 @@ class Loaded:
         self._lock = process.renewed(self, "_lock", threading.Lock)
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def launch_config(self, given: Config | Cover, device_id: int) -> LaunchConfig:
-        """`given` checked against this kernel and a device; a `Cover` is resolved by occupancy, once.
+    def launch_config(self, config: Config | Cover, device_id: int) -> LaunchConfig:
+        """Check a configuration against this kernel and a device; a `Cover` is resolved by occupancy, once.
 
         Raises
         ------
         LaunchError
-            Naming the limit that `given` is over.
+            Naming the limit that `config` exceeds.
         """
-        key = (given, device_id)
-        found = self._configs.get(key)
-        if found is None:
+        key = (config, device_id)
+        resolved = self._configs.get(key)
+        if resolved is None:
             with self._lock:
-                found = self._configs[key] = self._resolve(given, device_id)
-        return found
+                resolved = self._configs[key] = self._resolve(config, device_id)
+        return resolved
 
-    def _resolve(self, given: Config | Cover, device_id: int) -> LaunchConfig:
+    def _resolve(self, config: Config | Cover, device_id: int) -> LaunchConfig:
         if self.specialization.is_tile:
             name = self.specialization.name_expression
-            given = tiled(name, given)
-            check_grid(name, given, devices.limits(device_id))
-            return as_launch_config(given)
-        if isinstance(given, Cover):
+            config = tiled(name, config)
+            check_grid(name, config, devices.limits(device_id))
+            return as_launch_config(config)
+        if isinstance(config, Cover):
             threads = 0
-            if given.block is None:
+            if config.block is None:
                 threads = int(self.kernel.occupancy.max_potential_block_size(0, 0).max_block_size)
-            given = spread(given, threads, self.bounds)
-        self._check(bounded(self.specialization.name_expression, given, self.bounds), device_id)
+            config = spread(config, threads, self.bounds)
+        self._check(bounded(self.specialization.name_expression, config, self.bounds), device_id)
         # The driver knows the cluster of the source itself.
-        return as_launch_config(given)
+        return as_launch_config(config)
 
     @cached_property
     def bounds(self) -> LaunchBounds:
-        """What the source says of the kernel's launches."""
+        """Launch bounds of the kernel's source."""
         symbol = self.compiled.lowered[self.specialization.name_expression]
         return elf.launch_bounds(self.compiled.code, symbol)
 
@@ -206,7 +216,7 @@ class Loaded:
             )
 
     def attributes(self, device_id: int, block: int | None, shared_bytes: int) -> Attributes:
-        """What the kernel uses on a device, and its occupancy at a block size (default: the best)."""
+        """Return the kernel's resources on a device, and its occupancy at a block size (default: the best)."""
         own = self.kernel.attributes[device_id]
         occupancy = self.kernel.occupancy
         block = block or int(occupancy.max_potential_block_size(shared_bytes, 0).max_block_size)
@@ -227,7 +237,7 @@ class Loaded:
 
 
 def object_code(compiled: Compiled, name: str) -> ObjectCode:
-    """`compiled` as cuda.core has it, which loads it when it is asked for a kernel or a variable."""
+    """Return `compiled` as cuda.core's code, which is loaded when a kernel or a variable is requested."""
     from cuda.core import ObjectCode
 
     mapping: Any = {name: symbol.encode() for name, symbol in compiled.lowered.items()}
@@ -244,7 +254,7 @@ def load(
     LaunchError
         If the driver cannot load code for this arch.
     ArgumentError
-        If the code's parameters are not those of the signature.
+        If the code's parameters differ from the signature's.
     """
     try:
         kernel = code.get_kernel(specialization.name_expression)
@@ -263,7 +273,7 @@ def load(
 def check_sizes(
     specialization: Specialization, parameters: tuple[BoundParameter, ...], compiled: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Bytes of each parameter, of those that the compiled code has, which are checked against the signature's.
+    """Return the size of each parameter in compiled code, checked against the signature.
 
     Raises
     ------
@@ -287,7 +297,7 @@ def check_sizes(
 
 
 def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> Iterator[int]:
-    """Bytes of each parameter, those of an array together; and of what is left over."""
+    """Yield the size of each parameter, the parts of a tensor together; then the sizes of further parameters."""
     left = iter(compiled)
     for parameter in parameters:
         parts = tuple(itertools.islice(left, parameter.parts))
@@ -299,7 +309,7 @@ def _joined(parameters: Iterable[BoundParameter], compiled: Iterable[int]) -> It
 
 
 def parameter_size(parameter: BoundParameter) -> int | None:
-    """Bytes of a parameter, or None where only the compiler knows."""
+    """Return the size of a parameter in bytes, or None if only the compiler knows it."""
     match parameter.category:
         case "pointer":
             return 8
@@ -321,21 +331,21 @@ def parameter_size(parameter: BoundParameter) -> int | None:
 def _load_failure(specialization: Specialization, compiled: Compiled, reason: str) -> str:
     limits = devices.limits(devices.current_device().device_id)
     version = driver_version()
-    told = "unknown" if version == (0, 0) else ".".join(map(str, version))
+    cuda_version = "unknown" if version == (0, 0) else ".".join(map(str, version))
     if specialization.is_tile and (0, 0) < version < _TILE_DRIVER:
         return (
             f"cannot load {specialization.name_expression}: tile kernels need driver r580 or newer (CUDA 13.0), and "
-            f"{limits.name} has one for CUDA {told}: update it, or write the kernel for threads"
+            f"{limits.name} has one for CUDA {cuda_version}: update it, or write the kernel for threads"
         )
     if compiled.target == "tileir":
         return (
-            f"the driver, for CUDA {told}, does not make machine code of {specialization.name_expression}: "
+            f"the driver, for CUDA {cuda_version}, does not make machine code of {specialization.name_expression}: "
             f"{reason.splitlines()[0]}. Let CUDA's assembler do it: pip install 'cudakit[cu13,tile]'; the driver needs "
             "libnvidia-tileiras of its own version beside it"
         )
     return (
         f"cannot load {specialization.name_expression}, compiled for {specialization.arch}, on {limits.name} "
-        f"({limits.arch}) with a driver for CUDA {told}: {reason.splitlines()[0]}. Compile for "
+        f"({limits.arch}) with a driver for CUDA {cuda_version}: {reason.splitlines()[0]}. Compile for "
         f"{limits.arch}; if that is the arch already, the driver is older than the compiler: update it, or install "
         "the cudakit extra for its CUDA major (cu12, cu13)"
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cudakit.jit.launch.bind import Callee, WholeArray, bind, evaluate
+from cudakit.jit.launch.bind import Callee, TensorBinding, bind, evaluate
 from cudakit.jit.launch.dispatch import Dispatcher
 from cudakit.jit.launch.launch import CallShape, Settled
 from cudakit.jit.launch.param_buffer import PackedLaunch
@@ -59,7 +59,7 @@ def shape_for(array: Array, said: list[Any], promises: tuple[PartPromise, ...] =
     fragment = bind(parameter, described(array), Callee("f", 0, False), 24, False)
     loaded: Any = SimpleNamespace(kernel=layout(array), parameters=(parameter,))
     shape = CallShape(loaded, (fragment,), ("cupy",), 0, lambda *given: said.append(given[2:]))
-    shape.seen = Settled(
+    shape.last_launch = Settled(
         "stream", "config", "core", "config", None, None, True, *shape._memo([evaluate(fragment, array)], [array])
     ).flat()
     return shape
@@ -194,9 +194,9 @@ def test_arrays_whose_elements_overlap(shape: tuple[int, ...], strides: tuple[in
 
 def test_an_output_whose_elements_overlap_is_refused() -> None:
     parameter = BoundParameter("x", "x", "tensor", F4, False, 2, layout=TensorLayout(1))
-    window = WholeArray(parameter, 4, 1)
+    window = TensorBinding(parameter, 4, 1)
     assert "its elements overlap (strides (1, 1)): copy it" in window.refusal(4096, (3, 3), (1, 1))
     assert window.refusal(4096, (3, 3), (3, 1)) == ""
     assert window.pack(4096, (3, 3), (1, 1)) is None
-    read = WholeArray(parameter._replace(const=True), 4, 1)
+    read = TensorBinding(parameter._replace(const=True), 4, 1)
     assert read.refusal(4096, (3, 3), (1, 1)) == ""

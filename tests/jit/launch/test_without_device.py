@@ -420,7 +420,7 @@ def test_variables_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     code: Any = SimpleNamespace(handle=3)
     own = DeviceVariables(code, ("a", "m", "none", "twice", "twice"))
-    assert own.names() == own.known
+    assert own.names() == own.variable_names
     assert (own.address("a"), own.address("m"), calls) == ((4096, 8), (512, 4), ["current"] * 2)
     found["none"] = (WRONG, 0, 0)
     with pytest.raises(
