@@ -172,6 +172,22 @@ def test_code_is_copied_whole(browser: Any, address: str) -> None:
     assert copied.strip() == re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0].strip()
 
 
+def test_each_code_block_has_a_button_that_copies_it(browser: Any, address: str) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(address + "from-pycuda.html")
+    section = page.locator("section#memcpy-htod")
+    code = section.locator("div.highlight").last
+    code.hover()
+    code.locator("button.copybtn").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    blocks, buttons = page.locator("div.highlight").count(), page.locator("div.highlight button.copybtn").count()
+    context.close()
+    assert buttons == blocks > 100
+    source = (DOCS / "from-pycuda.md").read_text(encoding="utf-8").partition("### memcpy_htod\n")[2]
+    assert copied.strip() == re.findall(r"```python\n(.*?)```", source, re.DOTALL)[1].strip()
+
+
 @pytest.mark.parametrize("by_server", [True, False], ids=["served", "from files"])
 @pytest.mark.parametrize(
     ("word", "entry"),
