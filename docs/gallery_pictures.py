@@ -72,13 +72,13 @@ def side_by_side(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 def box_blur(names: Names) -> Image.Image:
     """A photograph, and blurred."""
     given = gray_photo()
-    return painted(side_by_side(given, names["blur"](given, 4, repeated=False)))
+    return painted(side_by_side(given, names["blur"](given, 4, repeat_edge=False)))
 
 
 def own_weights(names: Names) -> Image.Image:
     """Edges of a photograph by Sobel's weights."""
     given = gray_photo()
-    edges = [names["run"](given, weights, flipped=False) for weights in (names["sobel"], names["sobel"].T)]
+    edges = [names["weigh"](given, weights, flipped=False) for weights in (names["sobel"], names["sobel"].T)]
     return painted(np.minimum(np.hypot(*edges), 400))
 
 
@@ -120,7 +120,7 @@ def texture_sampling(names: Names) -> Image.Image:
 def n_body(names: Names) -> Figure:
     """The bodies before and after, as the program draws them."""
     made, axes = figure(ncols=2)
-    for each, points, title in zip(axes, (names["start"], names["end"]), ("before", "after"), strict=True):
+    for each, points, title in zip(axes, (names["start_body"], names["end_body"]), ("before", "after"), strict=True):
         each.scatter(points[:, 0], points[:, 1], s=2)
         each.set(aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
         each.set_title(title, fontsize=8)
@@ -130,9 +130,9 @@ def n_body(names: Names) -> Figure:
 def heat_equation(names: Names) -> Figure:
     """A sine that decays."""
     made, axes = figure()
-    axes.plot(names["place"], np.sin(np.pi * names["place"]), color="0.6", label="t = 0")
-    axes.plot(names["place"], names["found"], color="tab:red", label=f"t = {names['time']:.3f}")
-    axes.plot(names["place"][::8], names["exact"][::8], "k.", markersize=3, label="exact")
+    axes.plot(names["position"], np.sin(np.pi * names["position"]), color="0.6", label="t = 0")
+    axes.plot(names["position"], names["result"], color="tab:red", label=f"t = {names['time']:.3f}")
+    axes.plot(names["position"][::8], names["exact"][::8], "k.", markersize=3, label="exact")
     axes.legend(fontsize=7)
     return made
 

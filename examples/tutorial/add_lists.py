@@ -1,4 +1,7 @@
-"""Add two Python lists: lists become arrays, arrays go to the device, the sum comes back as a list.
+"""Add two Python lists on the device.
+
+The lists become arrays. `ck.In` copies an array to the device before the kernel, and `ck.Out` copies one back after it.
+Look at `stream.sync()`: the result is there only after it. The ready-made op is `ck.ops.add`.
 
 Prints::
 
@@ -19,7 +22,7 @@ __global__ void add(const T* a, const T* b, T* sum, int n) {
 
 
 def add_lists(a: list[int], b: list[int]) -> list[int]:
-    """The sums of a and b, element by element, computed on the device."""
+    """Return the sums of the elements of `a` and `b`."""
     if len(a) != len(b):
         raise ValueError(f"the lists have {len(a)} and {len(b)} elements")
     stream = ck.stream()

@@ -1,11 +1,12 @@
-"""Columns of Arrow: DLPack shows a column's memory, and a kernel takes it without conversion.
+"""Columns of Arrow as arguments of a kernel, without conversion.
 
-Arrow's columns are in the host's memory; `ck.In` sends them to a GPU, and copies nothing where there is none.
+DLPack gives access to a column's memory. Arrow's columns are in the host's memory: `ck.In` copies them to a GPU, and
+copies nothing on the emulator. Look at the second line: a column with nulls must be filled first.
 
 Prints::
 
-    1000 prices times quantities, in 3 chunks: as Arrow computes them
-    a column with nulls, filled by Arrow first: as Arrow computes them
+    1000 prices times quantities, in 3 chunks: agree with Arrow
+    a column with nulls, filled by Arrow: agrees with Arrow
 """
 
 import sys
@@ -32,11 +33,11 @@ stream = ck.stream()
 
 
 def products(a: pyarrow.Array, b: pyarrow.Array) -> pyarrow.Array:
-    """The products of two columns, computed on the stream."""
-    found = np.full(len(a), np.nan)
-    multiply(stream, ck.cover(len(a)), ck.In(a), ck.In(b), ck.Out(found), len(a))
+    """Return the products of two columns, computed on the stream."""
+    product = np.full(len(a), np.nan)
+    multiply(stream, ck.cover(len(a)), ck.In(a), ck.In(b), ck.Out(product), len(a))
     stream.sync()
-    return pyarrow.Array.from_buffers(pyarrow.float64(), len(found), [None, pyarrow.py_buffer(found)])  # no copy
+    return pyarrow.Array.from_buffers(pyarrow.float64(), len(product), [None, pyarrow.py_buffer(product)])  # no copy
 
 
 rng = np.random.default_rng(7)
@@ -44,9 +45,9 @@ table = pyarrow.table({"price": rng.integers(1, 1000, 1000) / 4, "quantity": rng
 batches = table.to_batches(max_chunksize=400)
 chunks = [products(batch["price"], batch["quantity"]) for batch in batches]
 assert pyarrow.chunked_array(chunks).equals(pyarrow.compute.multiply(table["price"], table["quantity"]))
-print(f"{table.num_rows} prices times quantities, in {len(chunks)} chunks: as Arrow computes them")
+print(f"{table.num_rows} prices times quantities, in {len(chunks)} chunks: agree with Arrow")
 
-gaps = pyarrow.array([1.5, None, 2.5])  # DLPack knows no nulls: what has some is refused
-filled = gaps.fill_null(3)
+with_nulls = pyarrow.array([1.5, None, 2.5])  # DLPack has no nulls: a column with nulls is refused
+filled = with_nulls.fill_null(3)
 assert products(filled, filled).equals(pyarrow.compute.multiply(filled, filled))
-print("a column with nulls, filled by Arrow first: as Arrow computes them")
+print("a column with nulls, filled by Arrow: agrees with Arrow")

@@ -1,6 +1,8 @@
-"""A box blur in two dimensions: each pixel becomes the mean of its neighbourhood, which at an edge is in part missing.
+"""A box blur: each pixel becomes the mean of its neighbourhood, with two rules at the edges.
 
-Beyond an edge there are no pixels. One takes the mean of those that exist, or repeats those of the edge.
+At an edge, part of the neighbourhood is missing. The kernel takes the mean of the pixels that exist, or repeats the
+pixels of the edge; a template argument chooses. Look at the two printed corners. The ready-made op is
+`ck.ops.box_blur`.
 
 Prints::
 
@@ -12,7 +14,7 @@ Prints::
     [[16.  8.  0.]
      [ 8.  4.  0.]
      [ 0.  0.  0.]]
-    random images of 61 × 83, radius 3 and 0: as NumPy has them, both ways
+    random image of 61 × 83, radius 3 and 0, both rules: agree with NumPy
 """
 
 import numpy as np
@@ -40,39 +42,39 @@ __global__ void box_blur(const T* __restrict__ image, T* __restrict__ out, int r
 stream = ck.stream()
 
 
-def blur(image: np.ndarray, radius: int, repeated: bool) -> np.ndarray:
-    """The blurred image; a radius is a template argument, so that its loops are unrolled."""
+def blur(image: np.ndarray, radius: int, repeat_edge: bool) -> np.ndarray:
+    """Return the blurred image; the radius is a template argument, so that its loops are unrolled."""
     x = ck.to_device(image, stream)
     with ck.using(stream) as xp:
         out = xp.empty_like(x)
-        kernel = box_blur["RADIUS":radius, "REPEATED":repeated]
+        kernel = box_blur["RADIUS":radius, "REPEATED":repeat_edge]
         kernel(stream, ck.cover(image.shape, (16, 16)), x, out, *image.shape)
     return ck.to_host(out, stream)
 
 
-def means(image: np.ndarray, radius: int) -> np.ndarray:
-    """The mean of each whole neighbourhood, in float64."""
+def window_means(image: np.ndarray, radius: int) -> np.ndarray:
+    """Return the mean of each whole neighbourhood, in float64."""
     width = 2 * radius + 1
     return np.lib.stride_tricks.sliding_window_view(image.astype(float), (width, width)).mean(axis=(2, 3))
 
 
-def expected(image: np.ndarray, radius: int, repeated: bool) -> np.ndarray:
-    """The blurred image by NumPy."""
-    if repeated:
-        return means(np.pad(image, radius, mode="edge"), radius)
-    exists = np.pad(np.ones_like(image), radius)  # zeros around: the share of each neighbourhood that exists
-    return means(np.pad(image, radius), radius) / means(exists, radius)
+def expected(image: np.ndarray, radius: int, repeat_edge: bool) -> np.ndarray:
+    """Return the blurred image, by NumPy."""
+    if repeat_edge:
+        return window_means(np.pad(image, radius, mode="edge"), radius)
+    shares = np.pad(np.ones_like(image), radius)  # zeros around: the mean is the share of pixels that exist
+    return window_means(np.pad(image, radius), radius) / window_means(shares, radius)
 
 
 corner = np.zeros((3, 3), np.float32)
 corner[0, 0] = 36
 print("radius 1, a bright corner, the mean of the pixels that exist:")
-print(blur(corner, 1, repeated=False))
+print(blur(corner, 1, repeat_edge=False))
 print("radius 1, a bright corner, the edge repeated:")
-print(blur(corner, 1, repeated=True))
+print(blur(corner, 1, repeat_edge=True))
 
 image = np.random.default_rng(3).random((61, 83), np.float32)
 for radius in (3, 0):
-    for repeated in (False, True):
-        np.testing.assert_allclose(blur(image, radius, repeated), expected(image, radius, repeated), rtol=1e-5)
-print("random images of 61 × 83, radius 3 and 0: as NumPy has them, both ways")
+    for repeat_edge in (False, True):
+        np.testing.assert_allclose(blur(image, radius, repeat_edge), expected(image, radius, repeat_edge), rtol=1e-5)
+print("random image of 61 × 83, radius 3 and 0, both rules: agree with NumPy")

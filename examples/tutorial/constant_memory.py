@@ -1,4 +1,7 @@
-"""Constant memory: a table that every thread reads at the same place, written from Python by its name.
+"""Constant memory: a small table that all threads read at the same place.
+
+A `__constant__` variable is written from Python by its name, `kernel.globals.write`. Look at the two polynomials: the
+same kernel computes both, after the table is written anew.
 
 Prints::
 
@@ -24,7 +27,7 @@ __global__ void polynomial(const float* x, float* y, int n) {
 
 
 def padded(*coefficients: float) -> np.ndarray:
-    """Eight coefficients, the highest ones zero."""
+    """Return eight coefficients, zeros for the highest powers."""
     return np.pad(np.array(coefficients, np.float32), (0, 8 - len(coefficients)))
 
 
@@ -32,8 +35,8 @@ stream = ck.stream()
 with ck.using(stream) as xp:
     x = xp.arange(4, dtype=xp.float32)
     y = xp.empty_like(x)
-    for words, coefficients in (("1 + 2 x + 3 x²:", padded(1, 2, 3)), ("4 - x:         ", padded(4, -1))):
+    for label, coefficients in (("1 + 2 x + 3 x²:", padded(1, 2, 3)), ("4 - x:         ", padded(4, -1))):
         polynomial.globals.write("coefficients", coefficients, stream)
         polynomial(stream, ck.cover(x.size), x, y, x.size)
         np.testing.assert_array_equal(ck.to_host(y, stream), np.polyval(coefficients[::-1], np.arange(4)))
-        print(f"polynomial {words} {y}")
+        print(f"polynomial {label} {y}")

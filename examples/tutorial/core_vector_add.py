@@ -1,10 +1,12 @@
-"""The vector addition of bare cuda.core, beside its cudakit form: what each line is for.
+"""A vector addition by cuda.core alone, and by cudakit.
 
-cuda.core gives compiler, launch, streams and memory; the arguments it passes on as they are. The raw half needs a GPU.
+cuda.core compiles, launches, and has streams and memory, but passes arguments as they are: pointers and numbers of the
+right size are up to you. cudakit deduces T, checks the arguments, and keeps the compiled code. Look at the two
+functions side by side; the first one needs a GPU.
 
 Prints::
 
-    cuda.core: needs a GPU, and there is none here
+    cuda.core: needs a GPU
     cudakit:   the same numbers, in 3 lines
 """
 
@@ -24,7 +26,7 @@ a, b = (rng.random(50_000, dtype=np.float32) for _ in range(2))
 
 
 def by_cuda_core() -> np.ndarray:
-    """Compile by name expression, fetch the kernel, pass pointers and sized integers, synchronise."""
+    """Add by cuda.core: compile by name, get the kernel, pass pointers and sized integers, synchronise."""
     import cupy
     from cuda.core import Device, LaunchConfig, Program, ProgramOptions, launch
 
@@ -44,7 +46,7 @@ def by_cuda_core() -> np.ndarray:
 
 
 def by_cudakit(threads: ck.Config | ck.Cover) -> np.ndarray:
-    """The same template: T deduced, arguments checked, code kept in memory and on disk."""
+    """Add by cudakit, with the same template."""
     stream, c = ck.stream(), np.empty_like(a)
     ck.Kernel(SOURCE)(stream, threads, ck.In(a), ck.In(b), ck.Out(c), a.size)
     stream.sync()
@@ -55,7 +57,7 @@ if ck.has_gpu():
     np.testing.assert_array_equal(by_cuda_core(), a + b)
     print("cuda.core: a + b, in 13 lines")
 else:
-    print("cuda.core: needs a GPU, and there is none here")
-for threads in (ck.cover(a.size), ck.config(1, 512)):  # one block goes on until all is done
+    print("cuda.core: needs a GPU")
+for threads in (ck.cover(a.size), ck.config(1, 512)):  # one block is enough: its threads go on
     np.testing.assert_array_equal(by_cudakit(threads), a + b)
 print("cudakit:   the same numbers, in 3 lines")

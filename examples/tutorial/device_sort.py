@@ -1,10 +1,14 @@
-"""Sort over the whole device: a bitonic network, whose steps are launches that all blocks have finished.
+"""Sort a whole array by a bitonic network: each step is a launch of its own.
+
+A step compares pairs of elements at one distance. The next step starts when all blocks are done, because launches of a
+stream run one after the other. Look at the number of launches: 78 for 4096 elements. The ready-made ops are
+`ck.ops.sort` and `ck.ops.sort_by_key`, which need far fewer.
 
 Prints::
 
-    3000 random numbers, padded to 4096, 78 launches: as NumPy sorts them
-    1 number, 5, and 8: as NumPy sorts them
-    by keys, with where they came from: the same order as NumPy's
+    3000 random numbers, padded to 4096, 78 launches: agree with NumPy
+    1 number, 5 numbers and 8 numbers: agree with NumPy
+    positions of the sorted keys: agree with NumPy
 """
 
 import numpy as np
@@ -15,7 +19,7 @@ compare = ck.Kernel("""
 template <typename T>
 __global__ void compare(T* keys, int* values, int n, int run, int distance) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, other = i ^ distance;
-    if (i >= n || other < i) return;  // the lower one of two does it
+    if (i >= n || other < i) return;  // the lower thread of the pair does the work
     bool ascending = (i & run) == 0;
     if ((keys[i] > keys[other]) == ascending) {
         T key = keys[i];
@@ -30,11 +34,11 @@ __global__ void compare(T* keys, int* values, int n, int run, int distance) {
 stream = ck.stream()
 
 
-def sort(given: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
-    """The sorted keys, where each came from, and how many launches it took."""
-    n = 1 << (given.size - 1).bit_length()  # a network has a power of two
-    padded = np.full(n, np.inf, given.dtype)  # what is added ends up last
-    padded[: given.size] = given
+def sort(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return the sorted keys, the position that each had before, and the number of launches."""
+    n = 1 << (numbers.size - 1).bit_length()  # the network needs a power of two
+    padded = np.full(n, np.inf, numbers.dtype)  # the padding is sorted to the end
+    padded[: numbers.size] = numbers
     keys, values = ck.to_device(padded, stream), ck.to_device(np.arange(n, dtype=np.int32), stream)
     launches, run = 0, 2
     while run <= n:
@@ -43,20 +47,20 @@ def sort(given: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
             compare(stream, ck.cover(n, 256), keys, values, n, run, distance)
             launches, distance = launches + 1, distance // 2
         run *= 2
-    return ck.to_host(keys, stream)[: given.size], ck.to_host(values, stream)[: given.size], launches
+    return ck.to_host(keys, stream)[: numbers.size], ck.to_host(values, stream)[: numbers.size], launches
 
 
-given = np.random.default_rng(11).permutation(3000).astype(np.float32)
-keys, order, launches = sort(given)
-np.testing.assert_array_equal(keys, np.sort(given))
-print(f"{given.size} random numbers, padded to 4096, {launches} launches: as NumPy sorts them")
+numbers = np.random.default_rng(11).permutation(3000).astype(np.float32)
+keys, order, launches = sort(numbers)
+np.testing.assert_array_equal(keys, np.sort(numbers))
+print(f"{numbers.size} random numbers, padded to 4096, {launches} launches: agree with NumPy")
 assert launches == 12 * 13 // 2  # a merge of 2, of 4 … of 4096, with 1, 2 … 12 steps
 
-for few, steps in ((1, 0), (5, 6), (8, 6)):
-    keys, _, launches = sort(given[:few])
-    np.testing.assert_array_equal(keys, np.sort(given[:few]))
+for count, steps in ((1, 0), (5, 6), (8, 6)):
+    keys, _, launches = sort(numbers[:count])
+    np.testing.assert_array_equal(keys, np.sort(numbers[:count]))
     assert launches == steps
-print("1 number, 5, and 8: as NumPy sorts them")
+print("1 number, 5 numbers and 8 numbers: agree with NumPy")
 
-np.testing.assert_array_equal(order, np.argsort(given))
-print("by keys, with where they came from: the same order as NumPy's")
+np.testing.assert_array_equal(order, np.argsort(numbers))
+print("positions of the sorted keys: agree with NumPy")

@@ -1,4 +1,7 @@
-"""Double an array in four ways: explicit copies, InOut, In and Out, and an expression of an array on the device.
+"""Double an array in four ways: explicit copies, InOut, In and Out, and an expression of arrays.
+
+Explicit copies keep the array on the device between kernels. `ck.In`, `ck.Out` and `ck.InOut` copy around one call.
+Look at which copies each way makes; an expression of an array on the device needs no kernel of your own.
 
 Prints::
 
@@ -28,36 +31,36 @@ __global__ void multiply_in_place(T* x, T factor, int n) {
 """)
 stream = ck.stream()
 n, factor = 1 << 20, 2.0
-threads = ck.config(n // 256 + 1, 256)  # a block too many: the kernels leave its threads without work
-given = np.arange(1, n + 1, dtype=np.float32)
-expected = given + given
+config = ck.config(n // 256 + 1, 256)  # one block more than needed: its threads find no element
+host_x = np.arange(1, n + 1, dtype=np.float32)
+expected = host_x + host_x
 
 
-def check(words: str, found: np.ndarray) -> None:
-    """Every element is doubled, and here are some."""
-    np.testing.assert_array_equal(found, expected)
-    print(f"{words:16} {found[:4]} … {found[-1]:.0f}")
+def check(label: str, result: np.ndarray) -> None:
+    """Check that every element is doubled, and print some of them."""
+    np.testing.assert_array_equal(result, expected)
+    print(f"{label:16} {result[:4]} … {result[-1]:.0f}")
 
 
-# 1. Copy in, launch, copy back: each step is yours. Another array goes into the same memory.
-x = ck.to_device(np.zeros_like(given), stream)
-ck.to_device(given, stream, out=x)
-multiply_in_place(stream, threads, x, factor, n)
+# 1. Copy in, launch, copy back. With out=, an array goes into memory that is there already.
+x = ck.to_device(np.zeros_like(host_x), stream)
+ck.to_device(host_x, stream, out=x)
+multiply_in_place(stream, config, x, factor, n)
 check("explicit copies:", ck.to_host(x, stream))
 
-# 2. InOut: a NumPy array, copied before and after the kernel.
-both_ways = given.copy()
-multiply_in_place(stream, threads, ck.InOut(both_ways), factor, n)
+# 2. InOut: a NumPy array, copied to the device before the kernel and back after it.
+both_ways = host_x.copy()
+multiply_in_place(stream, config, ck.InOut(both_ways), factor, n)
 stream.sync()  # the copy back is queued too
 check("InOut:", both_ways)
 
-# 3. In and Out: each copied in its own direction only.
-result = np.empty_like(given)
-multiply(stream, threads, ck.In(given), ck.Out(result), factor, n)
+# 3. In and Out: one array is copied to the device, the other one back.
+result = np.empty_like(host_x)
+multiply(stream, config, ck.In(host_x), ck.Out(result), factor, n)
 stream.sync()
 check("In and Out:", result)
 
-# 4. An array on the device takes part in expressions, without a kernel of ours.
+# 4. An expression of an array on the device.
 with ck.using(stream):
-    doubled = factor * ck.to_device(given, stream)
+    doubled = factor * ck.to_device(host_x, stream)
     check("an expression:", ck.to_host(doubled, stream))

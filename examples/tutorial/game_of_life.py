@@ -1,14 +1,18 @@
-"""Conway's Game of Life on a torus: a stencil of neighbours, two boards that take turns.
+"""Conway's Game of Life: a stencil on a torus, with two boards that take turns.
+
+Each thread counts the living neighbours of one cell and writes the cell's next state to the other board. Look at the
+glider: after 4 generations it has moved by one cell down and one to the right. Without a kernel, `ck.stencil` with
+`mode="wrap"` does the same (stencil.py).
 
 Prints::
 
-    a glider, and the same one 4 generations on, one cell down and one to the right:
+    a glider, and the same glider after 4 generations:
     . # . . . . . .    . . . . . . . .
     . . # . . . . .    . . # . . . . .
     # # # . . . . .    . . . # . . . .
     . . . . . . . .    . # # # . . . .
     . . . . . . . .    . . . . . . . .
-    a random board of 61 × 83 after 10 generations: as NumPy has it
+    a random board of 61 × 83 after 10 generations: agrees with NumPy
 """
 
 import numpy as np
@@ -30,7 +34,7 @@ stream = ck.stream()
 
 
 def play(board: np.ndarray, generations: int) -> np.ndarray:
-    """The board after some generations."""
+    """Return the board after a number of generations."""
     now = ck.to_device(board, stream)
     with ck.using(stream) as xp:
         following = xp.empty_like(now)
@@ -41,7 +45,7 @@ def play(board: np.ndarray, generations: int) -> np.ndarray:
 
 
 def by_numpy(board: np.ndarray) -> np.ndarray:
-    """The next generation, on the host."""
+    """Return the next generation, by NumPy."""
     shifts = [(dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if dy or dx]
     neighbours = sum(np.roll(board, shift, (0, 1)) for shift in shifts)
     return ((neighbours == 3) | ((neighbours == 2) & (board == 1))).astype(np.uint8)
@@ -51,7 +55,7 @@ glider = np.zeros((8, 8), np.uint8)
 glider[0, 1] = glider[1, 2] = glider[2, :3] = 1
 later = play(glider, 4)
 np.testing.assert_array_equal(later, np.roll(glider, (1, 1), (0, 1)))
-print("a glider, and the same one 4 generations on, one cell down and one to the right:")
+print("a glider, and the same glider after 4 generations:")
 for before, after in zip(glider[:5], later[:5], strict=True):
     print("    ".join(" ".join(".#"[cell] for cell in line) for line in (before, after)))
 
@@ -60,4 +64,4 @@ expected = board
 for _ in range(10):
     expected = by_numpy(expected)
 np.testing.assert_array_equal(play(board, 10), expected)
-print("a random board of 61 × 83 after 10 generations: as NumPy has it")
+print("a random board of 61 × 83 after 10 generations: agrees with NumPy")

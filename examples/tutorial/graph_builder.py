@@ -1,12 +1,13 @@
-"""A `GraphBuilder` of cuda.core in a stream's place: what is written for a stream is recorded, and launched as a graph.
+"""A graph builder of cuda.core: calls are recorded when the builder takes the place of the stream.
 
-The builder is cuda.core's, of a stream that nothing else uses meanwhile; `ck.capture` (graph_capture.py) does more: it
-holds the arrays, takes others at a launch, and works on the emulator, which has no builders: there a stream it is.
+The same function launches on a stream or is recorded into a graph. Look at the values: recording runs nothing. The
+emulator has no builders. `ck.capture` (graph_capture.py) does more: it keeps arrays alive, takes other arrays at a
+launch, and works on the emulator.
 
 Prints::
 
     on the stream: 3 15
-    as a graph: needs a GPU, and there is none here
+    as a graph: needs a GPU
 """
 
 from typing import Any
@@ -27,21 +28,21 @@ size = 1000
 x = ck.to_device(np.zeros(size, np.float32), stream)
 
 
-def two_steps(where: Any) -> None:
-    """Twice x = 2 x + 1: on a stream, or into a graph."""
+def two_steps(target: Any) -> None:
+    """Compute x = 2 x + 1 twice: on a stream, or in a graph."""
     for _ in range(2):
-        step(where, ck.cover(size), x, 2.0, size)
+        step(target, ck.cover(size), x, 2.0, size)
 
 
-def values(times: int, put: Any) -> list[int]:
-    """What all elements are after each time."""
-    found = []
-    for _ in range(times):
-        put(stream)
-        array = ck.to_host(x, stream)
-        assert (array == array[0]).all()
-        found.append(int(array[0]))
-    return found
+def values(count: int, launch: Any) -> list[int]:
+    """Launch `count` times; return the value of all elements after each launch."""
+    results = []
+    for _ in range(count):
+        launch(stream)
+        host_x = ck.to_host(x, stream)
+        assert (host_x == host_x[0]).all()
+        results.append(int(host_x[0]))
+    return results
 
 
 on_stream = values(2, two_steps)
@@ -51,12 +52,12 @@ print("on the stream:", *on_stream)
 if ck.has_gpu():
     ck.to_device(np.zeros(size, np.float32), stream, out=x)
     stream.sync()
-    with ck.using(stream):  # or x, which is CuPy's, were that library's current stream's, of which no graph can wait
+    with ck.using(stream):  # makes it CuPy's current stream: a graph cannot wait for another stream's work on x
         builder = stream.create_graph_builder().begin_building()
         two_steps(builder)
         graph = builder.end_building().complete()
-    assert (ck.to_host(x, stream) == 0).all()  # recorded, not run
+    assert (ck.to_host(x, stream) == 0).all()  # recorded, and not run
     assert values(3, graph.launch) == [3, 15, 63]
-    print("as a graph, launched three times: 3 15 63")
+    print("as a graph: 3 15 63")
 else:
-    print("as a graph: needs a GPU, and there is none here")
+    print("as a graph: needs a GPU")

@@ -1,11 +1,14 @@
-"""A graph: many launches captured once, launched as one, with another array at each launch.
+"""A graph: 100 launches captured once, then launched as one.
+
+`ck.capture` records the calls and runs nothing. Look at the last line: `x=x` names an array, and a launch of the graph
+may replace it by another one.
 
 Prints::
 
-    captured, nothing has run yet: [0. 0. 0.]
-    launched:                      [100. 100. 100.]
-    launched again:                [200. 200. 200.]
-    with another array:            [100. 100. 100.]
+    captured, not run:  [0. 0. 0.]
+    launched:           [100. 100. 100.]
+    launched again:     [200. 200. 200.]
+    with another array: [100. 100. 100.]
 """
 
 import cudakit as ck
@@ -23,12 +26,12 @@ with ck.using(stream) as xp:
     with ck.capture(stream, x=x) as graph:
         for _ in range(100):
             increment(stream, ck.cover(3), x, 3)
-    print(f"captured, nothing has run yet: {x}")
+    print(f"captured, not run:  {x}")
     graph.launch(stream)
-    print(f"launched:                      {x}")
+    print(f"launched:           {x}")
     graph.launch(stream)
-    print(f"launched again:                {x}")
+    print(f"launched again:     {x}")
     graph(stream, x=other)
-    print(f"with another array:            {other}")
+    print(f"with another array: {other}")
     assert float(x[0]) == 200
     assert float(other[2]) == 100

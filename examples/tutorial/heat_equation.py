@@ -1,6 +1,8 @@
-"""The heat equation in one dimension: a stencil, steps in time, against the exact solution.
+"""The heat equation in one dimension: a stencil, 2000 steps in time, and the exact solution.
 
-u_t = u_xx on [0, 1] with u = 0 at both ends; a sine decays as exp(-π² t).
+u_t = u_xx on [0, 1], with u = 0 at both ends: a sine decays as exp(-π² t). Look at the middle of the rod, where the
+result agrees with the exact solution. On a GPU two steps are captured as a graph, which saves launches. Without a
+kernel, `ck.stencil` does the same (stencil.py).
 
 Prints::
 
@@ -27,13 +29,13 @@ n, steps = 129, 2000
 dx = 1 / (n - 1)
 ratio = 0.25  # dt / dx², at most 0.5
 time = steps * ratio * dx**2
-place = np.linspace(0, 1, n)
+position = np.linspace(0, 1, n)
 
 stream = ck.stream()
 with ck.using(stream) as xp:
-    now = ck.to_device(np.sin(np.pi * place), stream)
+    now = ck.to_device(np.sin(np.pi * position), stream)
     following = xp.empty_like(now)
-    if ck.has_gpu():  # two steps as a graph: they end in the array in which they began
+    if ck.has_gpu():  # two steps as a graph: it ends with the array that it began with
         with ck.capture(stream) as two_steps:
             step(stream, ck.cover(n), now, following, n, ratio)
             step(stream, ck.cover(n), following, now, n, ratio)
@@ -43,8 +45,8 @@ with ck.using(stream) as xp:
         for _ in range(steps):
             step(stream, ck.cover(n), now, following, n, ratio)
             now, following = following, now
-found = ck.to_host(now, stream)
-exact = np.sin(np.pi * place) * math.exp(-(math.pi**2) * time)
-assert np.abs(found - exact).max() < 1e-4
+result = ck.to_host(now, stream)
+exact = np.sin(np.pi * position) * math.exp(-(math.pi**2) * time)
+assert np.abs(result - exact).max() < 1e-4
 print(f"{n} points, {steps} steps: t = {time:.4f}")
-print(f"middle: {found[n // 2]:.4f}, exact {exact[n // 2]:.4f}")
+print(f"middle: {result[n // 2]:.4f}, exact {exact[n // 2]:.4f}")

@@ -1,7 +1,8 @@
-"""A histogram by atomic additions, into an output that starts at zero.
+"""A histogram by atomic additions, in an array that starts at zero.
 
-The well-known bug: counters that the host only made room for start with whatever lay there before. `ck.Out` hands the
-kernel zeros, so that the bug cannot happen.
+Many threads add to one counter; `atomicAdd` makes each addition count. A common mistake is a counter that starts with
+whatever the memory held before: `ck.Out` passes zeros to the kernel. The ready-made ops are `ck.ops.bincount` and
+`ck.ops.histogram`.
 
 Prints::
 
@@ -16,7 +17,7 @@ import cudakit as ck
 count_letters = ck.Kernel("""
 __global__ void count_letters(const unsigned char* text, unsigned int* counts, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i < n) atomicAdd(&counts[text[i] - 'a'], 1u);  // many threads, one counter: each addition counts
+    if (i < n) atomicAdd(&counts[text[i] - 'a'], 1u);  // right although many threads add to one counter
 }
 """)
 
@@ -25,7 +26,7 @@ weights[4] = 5  # e
 text = np.random.default_rng(5).choice(np.arange(97, 123, dtype=np.uint8), 10_000, p=weights / weights.sum())
 
 stream = ck.stream()
-counts = np.full(26, 12345, np.uint32)  # whatever stood there
+counts = np.full(26, 12345, np.uint32)  # ck.Out does not copy these in: the kernel starts from zeros
 count_letters(stream, ck.cover(text.size), ck.In(text), ck.Out(counts), text.size)
 stream.sync()
 np.testing.assert_array_equal(counts, np.bincount(text - 97, minlength=26))

@@ -1,11 +1,14 @@
-"""A linear combination from an expression: no kernel, no grid, no types to write down.
+"""A linear combination from an expression: no kernel, no grid and no dtypes to write.
+
+`ck.elementwise` makes a function of arrays from a C++ expression. Look at the dtypes and shapes: the result's dtype
+follows NumPy's rules, rows are broadcast, and `out=` takes an array that is there already.
 
 Prints::
 
-    5 x + 6 y of random x and y, made on the device: as NumPy has it
-    into an array that is there: the same
-    of float64 and int32: float64
-    with rows broadcast: shape (3, 4)
+    5 x + 6 y, float32: agrees with NumPy
+    with out=: the same result in an array that was there
+    5 x + 6 y, float64 and int32: float64
+    2 x + 3 y, a matrix and a row: shape (3, 4)
 """
 
 import numpy as np
@@ -22,21 +25,21 @@ with ck.using(stream) as xp:
     z = combine(5, x, 6, y, stream=stream)
     assert z.dtype == np.float32
     np.testing.assert_allclose(ck.to_host(z, stream), expected, rtol=1e-6)
-    print("5 x + 6 y of random x and y, made on the device: as NumPy has it")
+    print("5 x + 6 y, float32: agrees with NumPy")
 
-    there = xp.zeros(400, dtype=xp.float32)
-    assert combine(5, x, 6, y, out=there, stream=stream) is there
-    np.testing.assert_array_equal(ck.to_host(there, stream), ck.to_host(z, stream))
-    print("into an array that is there: the same")
+    out = xp.zeros(400, dtype=xp.float32)
+    assert combine(5, x, 6, y, out=out, stream=stream) is out
+    np.testing.assert_array_equal(ck.to_host(out, stream), ck.to_host(z, stream))
+    print("with out=: the same result in an array that was there")
 
-    whole = rng.integers(-100, 100, size=400, dtype=xp.int32)
-    mixed = combine(5, x.astype(xp.float64), 6, whole, stream=stream)
-    expected = 5 * ck.to_host(x, stream).astype(np.float64) + 6 * ck.to_host(whole, stream)
+    integers = rng.integers(-100, 100, size=400, dtype=xp.int32)
+    mixed = combine(5, x.astype(xp.float64), 6, integers, stream=stream)
+    expected = 5 * ck.to_host(x, stream).astype(np.float64) + 6 * ck.to_host(integers, stream)
     np.testing.assert_allclose(ck.to_host(mixed, stream), expected, rtol=1e-14, atol=1e-12)
-    print(f"of float64 and int32: {mixed.dtype}")
+    print(f"5 x + 6 y, float64 and int32: {mixed.dtype}")
     assert mixed.dtype == np.float64
 
     rows = xp.arange(12, dtype=xp.float32).reshape(3, 4)
     table = combine(2, rows, 3, xp.arange(4, dtype=xp.float32), stream=stream)
     np.testing.assert_array_equal(ck.to_host(table, stream), 2 * np.arange(12).reshape(3, 4) + 3 * np.arange(4))
-    print(f"with rows broadcast: shape {table.shape}")
+    print(f"2 x + 3 y, a matrix and a row: shape {table.shape}")

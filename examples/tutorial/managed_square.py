@@ -1,4 +1,7 @@
-"""Managed memory: one array that the host writes, the device squares, and the host reads, with no copy in between.
+"""Managed memory: one array that host and device both read and write, without copies.
+
+The host writes the array, the device squares it, and the host reads it. Look at the two `stream.sync()`: the host waits
+before it touches what the device may still use.
 
 Prints::
 
@@ -19,11 +22,11 @@ __global__ void square(float* x, int n) {
 
 stream = ck.stream()
 x = ck.empty(5, np.float32, kind="managed", stream=stream)
-on_host = ck.memory.host_view(x)  # the same memory, as NumPy sees it
-stream.sync()  # the memory is there once the stream has come to it
+on_host = ck.memory.host_view(x)  # the same memory as a NumPy array
+stream.sync()  # waits until the memory is allocated
 on_host[:] = np.arange(5)
 print(on_host)
 square(stream, ck.cover(x.size), x, x.size)
-stream.sync()  # the host reads what the device wrote: it must have done so
+stream.sync()  # waits until the device has written
 print(on_host)
 np.testing.assert_array_equal(on_host, np.arange(5) ** 2)

@@ -1,12 +1,15 @@
-"""Leaks, and how not to have them: what a program holds, memory of a block's own, and a limit.
+"""Memory in use: what keeps an array alive, memory for one block of code, and a limit.
+
+Memory of the device is freed when the last reference to its array is gone. Look at the list: a program that appends to
+a list keeps all arrays, and one name is enough to keep one. `ck.memory.limit` turns a leak into an error.
 
 Prints::
 
-    1 MiB for a block's time, and none after it
-    a list that grows holds all that it was given: 8 MiB
-    a name that still refers to one of them: 1 MiB
-    dropped: held no more
-    1 GiB over a limit of 4 MiB: 1,073,741,824 bytes of device memory were asked for; the emulator holds 0 in use, and
+    ck.allocated:            1 MiB in the block, 0 MiB after it
+    a list of 8 arrays:      8 MiB
+    one name is left:        1 MiB
+    no name is left:         0 MiB
+    over the limit of 4 MiB: 1,073,741,824 bytes of device memory were asked for; the emulator holds 0 in use, and
         ↳ ck.memory.limit allows 4,194,304; let go of arrays, or work in chunks
     memory            used  free in pool        peak  limit
     pinned               0             0           0   none
@@ -22,42 +25,41 @@ MIB = 1 << 20
 stream = ck.stream()
 
 
-def held() -> int:
-    """MiB of device memory that arrays hold, beside what was held at the start."""
-    stream.sync()  # what work still needs is held for it
-    return (ck.memory.report().of("device").used - at_start) // MIB
+def used_mib() -> int:
+    """Return the device memory in use, less what was in use at the start, in MiB."""
+    stream.sync()  # memory stays in use until the work that needs it is done
+    return (ck.memory.report().of("device").used - used_at_start) // MIB
 
 
-at_start = 0
-at_start = ck.memory.report().of("device").used
+used_at_start = ck.memory.report().of("device").used
 
 with ck.allocated(MIB, np.uint8, stream=stream) as scratch:
     assert scratch.nbytes == MIB
-    inside = held()
-assert scratch.size == 0  # the name is still there, the memory is not
-assert (inside, held()) == (1, 0)
-print(f"{inside} MiB for a block's time, and none after it")
+    within = used_mib()
+assert scratch.size == 0  # the name is still there, and the memory is free
+assert (within, used_mib()) == (1, 0)
+print(f"ck.allocated:            {within} MiB in the block, 0 MiB after it")
 
 frames = [ck.empty(MIB, np.uint8, stream=stream) for _ in range(8)]
-assert held() == 8
-print(f"a list that grows holds all that it was given: {held()} MiB")
-first = frames[0]
-frames.clear()  # arrays die with their last name, as everywhere in Python
-assert held() == 1
-print(f"a name that still refers to one of them: {held()} MiB")
-del first
-assert held() == 0
-print("dropped: held no more")
+assert used_mib() == 8
+print(f"a list of 8 arrays:      {used_mib()} MiB")
+first_frame = frames[0]
+frames.clear()  # an array is freed with its last reference
+assert used_mib() == 1
+print(f"one name is left:        {used_mib()} MiB")
+del first_frame
+assert used_mib() == 0
+print(f"no name is left:         {used_mib()} MiB")
 
-ck.memory.trim()  # a limit counts what the pool keeps free, too
+ck.memory.trim()  # a limit also counts memory that the pool keeps free
 pool = ck.memory.report().of("device")
 with ck.memory.limit(pool.used + pool.free + 4 * MIB):
-    ck.empty(2 * MIB, np.uint8, stream=stream)  # below it
+    ck.empty(2 * MIB, np.uint8, stream=stream)  # within the limit
     try:
         ck.empty(1024 * MIB, np.uint8, stream=stream)
     except ck.LaunchError as error:
-        print(f"1 GiB over a limit of 4 MiB: {error}")
+        print(f"over the limit of 4 MiB: {error}")
     else:
         raise AssertionError("the limit does not hold")
-ck.empty(64 * MIB, np.uint8, stream=stream)  # after the block there is none
+ck.empty(64 * MIB, np.uint8, stream=stream)  # no limit after the block
 print(ck.memory.report())

@@ -55,7 +55,7 @@ with ck.hazards.trace() as report, ck.hazards.manual():
     try:
         double_twice(wait=False)
         error = str(report.missing[0])
-    except ck.EmulationError as found:
-        error = str(found)
+    except ck.EmulationError as raised:
+        error = str(raised)
 assert "double_it" in error
 print(f"without the wait:   {' '.join(error.split()).replace(f'{Path(__file__).parent}/', '')}")

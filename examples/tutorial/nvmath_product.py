@@ -1,10 +1,11 @@
-"""A matrix product of nvmath-python between kernels of ours: the same arrays, the same stream, nothing waits.
+"""A matrix product of nvmath-python between two kernels of cudakit, on one stream.
 
-nvmath needs a GPU; without one NumPy's product stands in its place.
+All three work on the same arrays, in order, and nothing waits. nvmath needs a GPU; without one NumPy computes the
+product. Look at `stream.handle`, by which nvmath takes the stream. The ready-made op is `ck.ops.matmul`.
 
 Prints::
 
-    ours, NumPy's product, ours: ReLU(A B + bias) of 60 × 40 and 40 × 50
+    kernel, product by NumPy, kernel: ReLU(A B + bias) of 60 × 40 and 40 × 50
 """
 
 import sys
@@ -39,7 +40,7 @@ stream = ck.stream()
 
 
 def product(a: Any, b: Any) -> Any:
-    """A B, put on the stream."""
+    """Return the matrix product of `a` and `b`."""
     return matmul(a, b, stream=int(stream.handle)) if ck.has_gpu() else a @ b
 
 
@@ -49,9 +50,9 @@ with ck.using(stream) as xp:
     a, b = xp.full((rows, inner), -9, dtype=xp.float32), xp.full((inner, columns), -9, dtype=xp.float32)
     for matrix in (a, b):
         fill(stream, ck.cover(matrix.size), matrix, matrix.size)
-    found = product(a, b)
-    add_bias(stream, ck.cover(found.shape, (16, 16)), found, ck.to_device(bias, stream), rows, columns)
-    result = ck.to_host(found, stream)
+    c = product(a, b)
+    add_bias(stream, ck.cover(c.shape, (16, 16)), c, ck.to_device(bias, stream), rows, columns)
+    result = ck.to_host(c, stream)
 left, right = (np.resize(np.arange(count) % 11 - 5, shape) for count, shape in ((2400, (60, 40)), (2000, (40, 50))))
-np.testing.assert_array_equal(result, np.maximum(left @ right + bias, 0))  # whole numbers: exact
-print(f"ours, {'nvmath' if ck.has_gpu() else 'NumPy'}'s product, ours: ReLU(A B + bias) of 60 × 40 and 40 × 50")
+np.testing.assert_array_equal(result, np.maximum(left @ right + bias, 0))  # integers: exact
+print(f"kernel, product by {'nvmath' if ck.has_gpu() else 'NumPy'}, kernel: ReLU(A B + bias) of 60 × 40 and 40 × 50")

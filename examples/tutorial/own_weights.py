@@ -1,9 +1,12 @@
-"""Convolution with weights of one's own: a small table beside the image, flipped as mathematics has it, or not.
+"""A convolution with weights of your own: a small table of numbers that weighs the neighbours of a pixel.
+
+A convolution flips the weights, a correlation does not; a template argument chooses. Zeros stand for pixels outside.
+Look at how the kernel's two indices change sign. The ready-made op is `ck.ops.convolve2d`.
 
 Prints::
 
-    Sobel's weights, a convolution: as sums of shifted images have it
-    weights of 5 × 7, a correlation: the convolution with the weights flipped
+    convolution with Sobel's weights: agrees with a sum of shifted images
+    correlation with 5 × 7 weights: agrees with a convolution with flipped weights
 """
 
 import numpy as np
@@ -30,29 +33,29 @@ __global__ void convolve(const float* __restrict__ image, const float* __restric
 stream = ck.stream()
 
 
-def run(image: np.ndarray, weights: np.ndarray, flipped: bool) -> np.ndarray:
-    """The image with the weights' middle put on each pixel."""
+def weigh(image: np.ndarray, weights: np.ndarray, flipped: bool) -> np.ndarray:
+    """Return the weighted sum around each pixel, by the kernel."""
     x, w, out = (ck.to_device(array.astype(np.float32), stream) for array in (image, weights, np.zeros(image.shape)))
     convolve[flipped](stream, ck.cover(image.shape, (16, 16)), x, w, out, *image.shape, *weights.shape)
     return ck.to_host(out, stream)
 
 
 def shifted_sums(image: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The convolution, as the sum of the image shifted by each weight's place."""
+    """Return the convolution, as a sum of shifted images, by NumPy."""
     (rows, columns), (height, width) = image.shape, weights.shape
-    whole = np.zeros((rows + height - 1, columns + width - 1))
+    full = np.zeros((rows + height - 1, columns + width - 1))
     for (i, j), weight in np.ndenumerate(weights):
-        whole[i : i + rows, j : j + columns] += weight * image
-    return whole[height // 2 :, width // 2 :][:rows, :columns]
+        full[i : i + rows, j : j + columns] += weight * image
+    return full[height // 2 :, width // 2 :][:rows, :columns]
 
 
 rng = np.random.default_rng(10)
-image = rng.integers(0, 256, (37, 50))  # whole numbers: sums are exact
+image = rng.integers(0, 256, (37, 50))  # integers: sums are exact
 sobel = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]])
-np.testing.assert_array_equal(run(image, sobel, flipped=True), shifted_sums(image, sobel))
-print("Sobel's weights, a convolution: as sums of shifted images have it")
+np.testing.assert_array_equal(weigh(image, sobel, flipped=True), shifted_sums(image, sobel))
+print("convolution with Sobel's weights: agrees with a sum of shifted images")
 
 weights = rng.integers(-9, 10, (5, 7))
-np.testing.assert_array_equal(run(image, weights, flipped=True), shifted_sums(image, weights))
-np.testing.assert_array_equal(run(image, weights, flipped=False), shifted_sums(image, weights[::-1, ::-1]))
-print("weights of 5 × 7, a correlation: the convolution with the weights flipped")
+np.testing.assert_array_equal(weigh(image, weights, flipped=True), shifted_sums(image, weights))
+np.testing.assert_array_equal(weigh(image, weights, flipped=False), shifted_sums(image, weights[::-1, ::-1]))
+print("correlation with 5 × 7 weights: agrees with a convolution with flipped weights")

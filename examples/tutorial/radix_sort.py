@@ -1,9 +1,13 @@
-"""Sort within one block by CUB's radix sort: a header of NVIDIA's, found without your help.
+"""Sort within one block by a radix sort of CUB.
+
+cudakit finds the headers of CUB by itself. Each thread holds four neighbouring keys, and `cub::BlockRadixSort` sorts
+the keys of the block. Look at the second kernel: it sorts keys together with their positions. The ready-made op for
+whole arrays is `ck.ops.sort`.
 
 Prints::
 
     512 floats, sorted: -2.80 to 3.13
-    512 ints with their places: the order is stable
+    512 ints with their positions: equal keys keep their order
 """
 
 import numpy as np
@@ -17,32 +21,32 @@ template <typename K, int THREADS, int ITEMS>
 __global__ void sort_block(K* keys) {
     using Sort = cub::BlockRadixSort<K, THREADS, ITEMS>;
     __shared__ typename Sort::TempStorage storage;
-    K own[ITEMS];  // ITEMS neighbours a thread
-    for (int i = 0; i < ITEMS; ++i) own[i] = keys[threadIdx.x * ITEMS + i];
-    Sort(storage).Sort(own);
-    for (int i = 0; i < ITEMS; ++i) keys[threadIdx.x * ITEMS + i] = own[i];
+    K keys_of_thread[ITEMS];  // ITEMS neighbouring keys
+    for (int i = 0; i < ITEMS; ++i) keys_of_thread[i] = keys[threadIdx.x * ITEMS + i];
+    Sort(storage).Sort(keys_of_thread);
+    for (int i = 0; i < ITEMS; ++i) keys[threadIdx.x * ITEMS + i] = keys_of_thread[i];
 }
 
 template <typename K, int THREADS, int ITEMS>
-__global__ void sort_pairs(K* keys, int* places) {
+__global__ void sort_pairs(K* keys, int* positions) {
     using Sort = cub::BlockRadixSort<K, THREADS, ITEMS, int>;
     __shared__ typename Sort::TempStorage storage;
-    K own[ITEMS];
-    int place[ITEMS];
+    K keys_of_thread[ITEMS];
+    int position[ITEMS];
     for (int i = 0; i < ITEMS; ++i) {
-        own[i] = keys[threadIdx.x * ITEMS + i];
-        place[i] = threadIdx.x * ITEMS + i;
+        keys_of_thread[i] = keys[threadIdx.x * ITEMS + i];
+        position[i] = threadIdx.x * ITEMS + i;
     }
-    Sort(storage).Sort(own, place);
+    Sort(storage).Sort(keys_of_thread, position);
     for (int i = 0; i < ITEMS; ++i) {
-        keys[threadIdx.x * ITEMS + i] = own[i];
-        places[threadIdx.x * ITEMS + i] = place[i];
+        keys[threadIdx.x * ITEMS + i] = keys_of_thread[i];
+        positions[threadIdx.x * ITEMS + i] = position[i];
     }
 }
 """
 THREADS, ITEMS = 128, 4
-sizes = {"THREADS": THREADS, "ITEMS": ITEMS}
-sort_block, sort_pairs = (ck.Kernel(SOURCE, name)[sizes] for name in ("sort_block", "sort_pairs"))
+template_arguments = {"THREADS": THREADS, "ITEMS": ITEMS}
+sort_block, sort_pairs = (ck.Kernel(SOURCE, name)[template_arguments] for name in ("sort_block", "sort_pairs"))
 rng = np.random.default_rng(6)
 stream = ck.stream()
 
@@ -54,9 +58,9 @@ np.testing.assert_array_equal(result, np.sort(floats))
 print(f"{result.size} floats, sorted: {result[0]:.2f} to {result[-1]:.2f}")
 
 ints = rng.integers(-5, 5, THREADS * ITEMS, np.int32)
-keys, places = ints.copy(), np.empty(ints.size, np.int32)
-sort_pairs(stream, ck.config(1, THREADS), ck.InOut(keys), ck.Out(places))
+keys, positions = ints.copy(), np.empty(ints.size, np.int32)
+sort_pairs(stream, ck.config(1, THREADS), ck.InOut(keys), ck.Out(positions))
 stream.sync()
 np.testing.assert_array_equal(keys, np.sort(ints))
-np.testing.assert_array_equal(places, np.argsort(ints, kind="stable"))
-print(f"{keys.size} ints with their places: the order is stable")
+np.testing.assert_array_equal(positions, np.argsort(ints, kind="stable"))
+print(f"{keys.size} ints with their positions: equal keys keep their order")

@@ -1,12 +1,13 @@
-"""Raw pointers: an address as it is, for a part of an array, for an array of arrays, and for memory of others.
+"""Raw pointers: pass an address for a part of an array, or an array of addresses.
 
-`ctypes.c_void_p` says that you mean it: there is no dtype, size or device to check. Keep the memory alive yourself.
+`ctypes.c_void_p(address)` passes the address as it is: dtype, size and device are not checked, and you keep the memory
+alive. Look at the last line: a plain number is refused. For a part of an array, a slice such as `x[10:]` is safer.
 
 Prints::
 
-    from the eleventh element on: doubled
-    an array of pointers to rows of three lengths: [  6. 105.   7.]
-    a plain number: double_it: parameter x (float*) takes an array, got 94731126272592, a Python int; a raw address is
+    address of element 10: the elements from there on are doubled
+    array of addresses of rows of three lengths: sums [  6. 105.   7.]
+    a plain number: double_it: parameter x (float*) takes an array, got 94072224929152, a Python int; a raw address is
         ↳ given as ctypes.c_void_p(address)
 """
 
@@ -37,16 +38,16 @@ stream = ck.stream()
 
 
 def address(array: Any) -> int:
-    """Where a CuPy array begins, or a NumPy array where there is no GPU."""
+    """Return the address of the first element of a CuPy array, or of a NumPy array without a GPU."""
     return array.data.ptr if ck.has_gpu() else array.ctypes.data
 
 
-given = np.arange(1, 101, dtype=np.float32)
-x = ck.to_device(given, stream)
+host_x = np.arange(1, 101, dtype=np.float32)
+x = ck.to_device(host_x, stream)
 part = ctypes.c_void_p(address(x) + 10 * x.itemsize)
 double_it(stream, ck.cover(90), part, 90)
-np.testing.assert_array_equal(ck.to_host(x, stream), np.where(np.arange(100) < 10, given, given + given))
-print("from the eleventh element on: doubled")
+np.testing.assert_array_equal(ck.to_host(x, stream), np.where(np.arange(100) < 10, host_x, host_x + host_x))
+print("address of element 10: the elements from there on are doubled")
 
 ragged = [np.arange(1, 4), np.arange(15), np.array([7])]
 rows = [ck.to_device(row.astype(np.float32), stream) for row in ragged]
@@ -54,14 +55,14 @@ pointers = ck.to_device(np.array([address(row) for row in rows], np.uint64), str
 lengths = ck.to_device(np.array([row.size for row in rows], np.int32), stream)
 sums = ck.to_device(np.zeros(3, np.float32), stream)
 sum_rows(stream, ck.cover(3), pointers, lengths, sums, 3)
-found = ck.to_host(sums, stream)
-np.testing.assert_array_equal(found, [row.sum() for row in ragged])
-print(f"an array of pointers to rows of three lengths: {found}")
+host_sums = ck.to_host(sums, stream)
+np.testing.assert_array_equal(host_sums, [row.sum() for row in ragged])
+print(f"array of addresses of rows of three lengths: sums {host_sums}")
 
-said = ""
+message = ""
 try:
     double_it(stream, ck.cover(90), address(x), 90)
 except ck.ArgumentError as error:
-    said = str(error)
-assert "double_it: parameter x" in said
-print(f"a plain number: {said}")
+    message = str(error)
+assert "double_it: parameter x" in message
+print(f"a plain number: {message}")

@@ -1,4 +1,7 @@
-"""Reductions: maximum, dot product, the sum of a subset, and one of your own with several results in one pass.
+"""Reductions: ready-made ones, and one of your own with two results in one pass.
+
+`ck.ops` has NumPy's reductions, such as `max`, `sum` and `dot`. `ck.reduction` makes others from C++ expressions: `map`
+for each element, `reduce` for two values, `post` for the result. Look at `moments`: it returns mean and variance.
 
 Prints::
 
@@ -42,9 +45,9 @@ with ck.using(stream) as xp:
         "sum of x[10:20]:": (ck.ops.sum(x[10:20], stream=stream), host[10:20].sum()),
         "sum of x > 40:": (sum_above(x, 40.0, stream=stream), host[host > 40].sum()),
     }
-    for words, (found, expected) in results.items():
-        assert float(found) == expected
-        print(f"{words:20} {float(found)}")
+    for label, (result, expected) in results.items():
+        assert float(result) == expected
+        print(f"{label:20} {float(result)}")
     mean, variance = moments(x, stream=stream)
     assert (float(mean), float(variance)) == (host.mean(), host.var())
     print(f"mean and variance:   {float(mean)} {float(variance)}")

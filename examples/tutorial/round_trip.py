@@ -1,4 +1,7 @@
-"""To the device and back: a transfer changes nothing.
+"""Copy an array to the device and back.
+
+`ck.to_device` returns an array on the device, and `ck.to_host` a NumPy array. Look at the type in between: on a GPU the
+array is CuPy's, on the emulator NumPy's.
 
 Prints::
 
@@ -12,13 +15,13 @@ import numpy as np
 import cudakit as ck
 
 stream = ck.stream()
-there = np.random.default_rng(0).normal(size=1_000_000)
-print(f"on the host:   {type(there).__name__} of {there.dtype}, {there.nbytes} bytes")
+host_x = np.random.default_rng(0).normal(size=1_000_000)
+print(f"on the host:   {type(host_x).__name__} of {host_x.dtype}, {host_x.nbytes} bytes")
 
-on_device = ck.to_device(there, stream)
+on_device = ck.to_device(host_x, stream)
 print(f"on the device: {type(on_device).__module__.split('.')[0]}.{type(on_device).__name__}")
 
-back = ck.to_host(on_device, stream)
-assert back is not there
-np.testing.assert_array_equal(back, there)
-print(f"back again:    the same {back.size} numbers")
+result = ck.to_host(on_device, stream)
+assert result is not host_x
+np.testing.assert_array_equal(result, host_x)
+print(f"back again:    the same {result.size} numbers")

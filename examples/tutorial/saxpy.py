@@ -1,4 +1,8 @@
-"""y = a x + y: a scalar beside arrays. The Python float becomes exactly the parameter's type, or an error.
+"""y = a x + y: a number beside arrays.
+
+The Python float is converted to the type of the parameter, here float or half, or refused if the type cannot hold it.
+Look at the two dtypes: the same call serves both. Without a kernel, `ck.elementwise` does the same
+(linear_combination.py).
 
 Prints::
 
@@ -18,7 +22,7 @@ __global__ void saxpy(T a, const T* __restrict__ x, T* __restrict__ y, size_t n)
 
 stream = ck.stream()
 with ck.using(stream) as xp:
-    # One block does it, too: each thread goes on to further elements.
+    # One block is enough: each thread goes on to further elements.
     for dtype, label, threads in (
         (xp.float32, "y[:4] =", ck.cover(1000)),
         (xp.float16, "as float16:", ck.config(1, 128)),

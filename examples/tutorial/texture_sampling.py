@@ -1,10 +1,13 @@
-"""A texture: lookups between the texels, with interpolation and edges done by the hardware.
+"""A texture: values between the pixels of an image, interpolated by the hardware.
+
+`ck.texture` takes an array, a filter and a rule for the edges. Look at the enlarged image: a texel's centre is at its
+index + 0.5, and beyond the outer centres the edge's value is repeated. The ready-made op is `ck.ops.resize`.
 
 Prints::
 
     on the texels:      [[0. 1.]
      [2. 3.]]
-    half way between:   1.5
+    in the middle:      1.5
     enlarged to 4 × 4:
     [[0.   0.25 0.75 1.  ]
      [0.5  0.75 1.25 1.5 ]
@@ -28,12 +31,12 @@ stream = ck.stream()
 with ck.using(stream) as xp:
     image = xp.arange(4, dtype=xp.float32).reshape(2, 2)
     texture = ck.texture(image, filter="linear", address="clamp")
-    same, one, large = (xp.empty((n, n), dtype=xp.float32) for n in (2, 1, 4))
-    for out, scale in ((same, 1.0), (one, 2.0), (large, 0.5)):
+    texels, middle, enlarged = (xp.empty((n, n), dtype=xp.float32) for n in (2, 1, 4))
+    for out, scale in ((texels, 1.0), (middle, 2.0), (enlarged, 0.5)):
         enlarge(stream, ck.cover(out.shape), texture, out, *out.shape, scale)
-    print(f"on the texels:      {same}")
-    print(f"half way between:   {float(one[0, 0])}")
+    print(f"on the texels:      {texels}")
+    print(f"in the middle:      {float(middle[0, 0])}")
     print("enlarged to 4 × 4:")
-    print(large)
+    print(enlarged)
     lines = np.array([0, 0.25, 0.75, 1])
-    np.testing.assert_allclose(ck.to_host(large, stream), 2 * lines[:, None] + lines, atol=1 / 256)
+    np.testing.assert_allclose(ck.to_host(enlarged, stream), 2 * lines[:, None] + lines, atol=1 / 256)

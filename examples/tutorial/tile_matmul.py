@@ -1,16 +1,16 @@
-"""A product by threads, one an element, and by tiles, on tensor cores, with all the rest left to the compiler.
+"""A matrix product by threads, and by tiles on tensor cores.
 
-The tile kernel takes whole arrays and says what is multiplied, and no more: shared memory, barriers and instructions
-are the compiler's. It is compiled for the way in which the arrays lie, so that the card's engine for copies reads them
-where it can, and a transposed array is as good as another. Needs NVRTC 13.5 and, on a GPU, the extra `tile`.
+The tile kernel says which tiles are multiplied; shared memory, barriers and instructions are up to the compiler. It is
+compiled for the strides of the arrays. Look at the transposed array: it needs no other kernel. The ready-made op is
+`ck.ops.matmul`.
 
 Prints::
 
-    (90, 72) × (72, 56), threads: as NumPy has it
-    (90, 72) × (72, 56), tiles: as NumPy has it
-    (90, 72) × (72, 56), tiles of a transposed array: as NumPy has it
-    what is no matrix: mm: parameter b (cudakit::tensor<const __half, 2>) takes 2 dimensions, got numpy array of float16
-        ↳ with shape (4032,)
+    (90, 72) × (72, 56), threads: agrees with NumPy
+    (90, 72) × (72, 56), tiles: agrees with NumPy
+    (90, 72) × (72, 56), tiles, B transposed: agrees with NumPy
+    an array that is no matrix: mm: parameter b (cudakit::tensor<const __half, 2>) takes 2 dimensions, got numpy array
+        ↳ of float16 with shape (4032,)
 """
 
 import sys
@@ -55,20 +55,20 @@ except ck.CompileError as error:
 m, n, k = 90, 56, 72
 rng = np.random.default_rng(0)
 A, B = rng.random((m, k), np.float32).astype(np.float16), rng.random((k, n), np.float32).astype(np.float16)
-a, b, turned = (ck.to_device(each, stream) for each in (A, B, B.T.copy()))
+a, b, b_transposed = (ck.to_device(matrix, stream) for matrix in (A, B, B.T.copy()))
 by_threads, by_tiles = ck.cover((m, n), (16, 16)), ck.cover((m, n), tile=(BM, BN))
-for name, kernel, config, right, sizes in (
+for name, kernel, config, second, sizes in (
     ("threads", threads, by_threads, b, (m, n, k)),
     ("tiles", mm, by_tiles, b, ()),
-    ("tiles of a transposed array", mm, by_tiles, turned.T, ()),
+    ("tiles, B transposed", mm, by_tiles, b_transposed.T, ()),
 ):
     C = np.full((m, n), np.nan, np.float32)
-    kernel(stream, config, a, right, ck.Out(C), *sizes)
+    kernel(stream, config, a, second, ck.Out(C), *sizes)
     stream.sync()
     np.testing.assert_allclose(C, A.astype(np.float32) @ B.astype(np.float32), rtol=1e-5)
-    print(f"({m}, {k}) × ({k}, {n}), {name}: as NumPy has it")
+    print(f"({m}, {k}) × ({k}, {n}), {name}: agrees with NumPy")
 
 try:
     mm(stream, by_tiles, a, b.ravel(), ck.Out(C))
 except ck.ArgumentError as error:
-    print(f"what is no matrix: {error}")
+    print(f"an array that is no matrix: {error}")

@@ -1,13 +1,13 @@
-"""A tile kernel: whole blocks of elements are loaded, added and stored, and no thread is named.
+"""A tile kernel: blocks of elements are loaded, added and stored, and no thread is named.
 
-The grid counts tiles. The last tile is cut off by the masked load and store. Needs NVRTC 13.5 and, on a GPU, the extra
-`tile`.
+The grid counts tiles. Look at the masked load and store: they cut off the part of the last tile that is beyond the
+array. The ready-made op is `ck.ops.add`.
 
 Prints::
 
-    1000 elements in tiles of 256: as NumPy has it
-    1 elements in tiles of 256: as NumPy has it
-    4096 elements in tiles of 256: as NumPy has it
+    1000 elements in tiles of 256: agrees with NumPy
+    1 elements in tiles of 256: agrees with NumPy
+    4096 elements in tiles of 256: agrees with NumPy
 """
 
 import sys
@@ -41,4 +41,4 @@ for n in (1000, 1, 4096):
     add["TILE":TILE](stream, ck.cover(n, tile=TILE), ck.In(a), ck.In(b), ck.Out(c), n)
     stream.sync()
     assert (c == a + b).all()
-    print(f"{n} elements in tiles of {TILE}: as NumPy has it")
+    print(f"{n} elements in tiles of {TILE}: agrees with NumPy")

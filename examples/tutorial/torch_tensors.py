@@ -1,14 +1,15 @@
-"""torch's tensors as they are: a kernel reads and writes them where they lie, on torch's stream, and is differentiated.
+"""torch tensors as arguments of a kernel, and a kernel as a differentiable op of torch.
 
-`ck.torch.op` makes an op of torch of the kernel. On a GPU it works on torch's current stream, in order with torch's
-work before and after. Without a GPU the tensors are the host's, and the emulator runs the kernel.
+`ck.torch.op` makes an op from a kernel and its derivative. On a GPU the op runs on torch's current stream, in order
+with torch's own work. Without a GPU the tensors are in the host's memory, and the emulator runs the kernel. Look at the
+gradient, which passes through the kernel.
 
 Prints::
 
-    forward:  torch.float32, as torch.nn.functional.leaky_relu has it
-    forward:  torch.float64, as torch.nn.functional.leaky_relu has it
-    backward: the gradient is torch's, through our kernel
-    an op's result as a tensor: the same memory, 1000 sums
+    forward:  torch.float32, agrees with torch.nn.functional.leaky_relu
+    forward:  torch.float64, agrees with torch.nn.functional.leaky_relu
+    backward: the gradient agrees with torch's
+    result of an op as a tensor: the same memory, 1000 sums
 """
 
 import sys
@@ -26,40 +27,40 @@ if ck.has_gpu() and not torch.cuda.is_available():
     print("this torch is not built for CUDA")
     sys.exit()
 
-#: y = given where x > 0, else slope * given. With given = x that is the function, with given = dy its derivative.
+#: y = value where x > 0, else slope * value. The function has value = x, its derivative value = dy.
 leaky = ck.torch.op(
     "tutorial::leaky",
     ck.Kernel("""
 template <typename T>
-__global__ void leaky(const T* x, const T* given, T* y, T slope, size_t n) {
+__global__ void leaky(const T* x, const T* value, T* y, T slope, size_t n) {
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
-    if (i < n) y[i] = x[i] > T(0) ? given[i] : slope * given[i];
+    if (i < n) y[i] = x[i] > T(0) ? value[i] : slope * value[i];
 }
 """),
-    out=lambda x, given: torch.full_like(x, -7),
+    out=lambda x, value: torch.full_like(x, -7),
     backward=lambda x, slope, dy: (None, leaky(x, dy.contiguous(), slope)),
 )
-place = "cuda" if ck.has_gpu() else "cpu"
+device = "cuda" if ck.has_gpu() else "cpu"
 slope = 0.1
 
 torch.manual_seed(3)
 for dtype in (torch.float32, torch.float64):
-    x = torch.randn(1000, device=place, dtype=dtype)
+    x = torch.randn(1000, device=device, dtype=dtype)
     torch.testing.assert_close(leaky(x, x, slope), torch.nn.functional.leaky_relu(x, slope))
-    print(f"forward:  {dtype}, as torch.nn.functional.leaky_relu has it")
+    print(f"forward:  {dtype}, agrees with torch.nn.functional.leaky_relu")
 
-ours = torch.randn(1000, device=place, requires_grad=True)
+ours = torch.randn(1000, device=device, requires_grad=True)
 theirs = ours.detach().clone().requires_grad_()
 leaky(ours, ours, slope).square().sum().backward()
 torch.nn.functional.leaky_relu(theirs, slope).square().sum().backward()
 torch.testing.assert_close(ours.grad, theirs.grad)
-print("backward: the gradient is torch's, through our kernel")
+print("backward: the gradient agrees with torch's")
 
-# Ops return arrays of CuPy, or of NumPy on the emulator, which torch takes over where they lie.
+# Ops return arrays of CuPy, or of NumPy on the emulator. torch uses their memory by DLPack.
 stream = torch.cuda.current_stream() if ck.has_gpu() else ck.stream()
 sums = ck.ops.cumsum(x, stream=stream)
 as_tensor = torch.from_dlpack(sums)
 assert as_tensor.data_ptr() == (sums.data.ptr if ck.has_gpu() else sums.ctypes.data)
 torch.testing.assert_close(as_tensor, x.cumsum(0))
 np.testing.assert_array_equal(as_tensor.cpu().numpy(), ck.to_host(sums, stream))
-print(f"an op's result as a tensor: the same memory, {as_tensor.numel()} sums")
+print(f"result of an op as a tensor: the same memory, {as_tensor.numel()} sums")

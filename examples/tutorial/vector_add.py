@@ -1,4 +1,8 @@
-"""Vector addition in three dtypes from one template: T is deduced from the arrays, as C++ deduces it.
+"""Add two vectors: one template for three dtypes.
+
+The template parameter T is deduced from the arrays, as C++ deduces it, and the kernel is compiled once for each dtype.
+Look at the loop in the kernel: a thread goes on to further elements, so any number of blocks is right. The ready-made
+op is `ck.ops.add`.
 
 Prints::
 
@@ -21,7 +25,7 @@ __global__ void vector_add(const T* __restrict__ a, const T* __restrict__ b, T* 
 
 stream = ck.stream()
 rng = np.random.default_rng(7)
-covered, one_block = ck.cover(50_000), ck.config(1, 1024)  # whose threads go on until all is done
+covered, one_block = ck.cover(50_000), ck.config(1, 1024)  # one block: its threads go on to further elements
 for dtype, threads in ((np.float32, covered), (np.float64, one_block), (np.int16, covered)):
     a, b = (rng.integers(-100, 100, 50_000).astype(dtype) for _ in range(2))
     on_device = ck.to_device(a, stream), ck.to_device(b, stream)

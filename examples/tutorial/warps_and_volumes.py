@@ -1,10 +1,14 @@
-"""Warps and volumes: 32 threads that exchange registers, and grids of three dimensions.
+"""Warps and volumes: 32 threads that exchange registers, and a grid of three dimensions.
+
+The first kernel gives each row of a matrix to a warp, whose lanes add up by `__shfl_down_sync` and vote by
+`__ballot_sync`. The second one computes a Laplacian of a volume. Look at how a thread gets its row, and its place in
+three dimensions. Ready-made are `ck.ops.sum` with `axis=`, and `ck.stencil`.
 
 Prints::
 
-    sums of the rows of 3 × 5 × 100 numbers, a warp a row: as NumPy has them
-    lanes that vote: the first positive of each row, as NumPy has it
-    a Laplacian in three dimensions, 6 × 9 × 20: as NumPy has it
+    a warp for each row, sums of 15 rows of 100 numbers: agree with NumPy
+    a vote of the lanes, first positive number of each row: agrees with NumPy
+    a grid of three dimensions, Laplacian of 6 × 9 × 20 numbers: agrees with NumPy
 """
 
 import numpy as np
@@ -21,7 +25,7 @@ __global__ void rows(const float* x, float* sums, int* first_positive, int count
     for (int start = 0; start < length; start += warpSize) {
         float value = start + lane < length ? x[(size_t)row * length + start + lane] : 0;
         sum += value;
-        unsigned int positive = __ballot_sync(0xffffffff, value > 0);  // a bit a lane
+        unsigned int positive = __ballot_sync(0xffffffff, value > 0);  // one bit for each lane
         if (first < 0 && positive) first = start + __ffs(positive) - 1;
     }
     for (int distance = warpSize / 2; distance; distance /= 2) sum += __shfl_down_sync(0xffffffff, sum, distance);
@@ -48,20 +52,20 @@ rows, laplacian = ck.Kernel(SOURCE, "rows"), ck.Kernel(SOURCE, "laplacian")
 stream = ck.stream()
 rng = np.random.default_rng(9)
 
-given = rng.integers(-50, 2, (3, 5, 100)).astype(np.float32)  # whole numbers: sums are exact; few are positive
-given[0, 0] = -1  # and in one row none is
-given[0, 1, [0, 99]] = 1  # in another the first one is, and the last
-count, length = 15, given.shape[-1]
-x = ck.to_device(given, stream)
+matrix = rng.integers(-50, 2, (3, 5, 100)).astype(np.float32)  # integers: sums are exact; few are positive
+matrix[0, 0] = -1  # a row without a positive number
+matrix[0, 1, [0, 99]] = 1  # a row that starts and ends with one
+count, length = 15, matrix.shape[-1]
+x = ck.to_device(matrix, stream)
 sums = ck.to_device(np.zeros((3, 5), np.float32), stream)
 first = ck.to_device(np.zeros((3, 5), np.int32), stream)
 rows(stream, ck.cover(count * 32, 64), x, sums, first, count, length)
-np.testing.assert_array_equal(ck.to_host(sums, stream), given.sum(axis=-1))
-print("sums of the rows of 3 × 5 × 100 numbers, a warp a row: as NumPy has them")
-positive = given > 0
+np.testing.assert_array_equal(ck.to_host(sums, stream), matrix.sum(axis=-1))
+print("a warp for each row, sums of 15 rows of 100 numbers: agree with NumPy")
+positive = matrix > 0
 assert positive.any(axis=-1).sum() > 5
 np.testing.assert_array_equal(ck.to_host(first, stream), np.where(positive.any(axis=-1), positive.argmax(axis=-1), -1))
-print("lanes that vote: the first positive of each row, as NumPy has it")
+print("a vote of the lanes, first positive number of each row: agrees with NumPy")
 
 volume = rng.integers(0, 100, (6, 9, 20)).astype(np.float32)
 y = ck.to_device(np.zeros_like(volume), stream)
@@ -70,4 +74,4 @@ padded = np.pad(volume, 1)
 core = (slice(1, -1),) * 3
 neighbours = sum(np.roll(padded, step, axis)[core] for axis in range(3) for step in (-1, 1))
 np.testing.assert_array_equal(ck.to_host(y, stream), neighbours - 6 * volume)
-print("a Laplacian in three dimensions, 6 × 9 × 20: as NumPy has it")
+print("a grid of three dimensions, Laplacian of 6 × 9 × 20 numbers: agrees with NumPy")

@@ -1,14 +1,14 @@
-"""Too few threads leave elements undone, too many write where nothing is: both are found.
+"""Too few threads and too many: elements left undone, and a write past the end of the array.
 
-Without a bounds check in the kernel, a grid that is rounded up writes past the end of the array. On a GPU nobody may
-notice; on the emulator it is an error that names the array and the line.
+A grid that is rounded up has more threads than elements. Without the check `i < n` they write past the end. On a GPU
+this may go unnoticed. Look at the emulator's error: it names the array, the element and the line.
 
 Prints::
 
-    too few threads: 768 of 1000 done
-    too many threads: fill: st.global.u32 (PTX line 34, wrong_dimensions.py:18): 4 bytes at 0x55e289115350 are outside
+    too few threads:  768 of 1000 elements written
+    too many threads: fill: st.global.u32 (PTX line 34, wrong_dimensions.py:19): 4 bytes at 0x55e3f5e52830 are outside
         ↳ every array; the nearest is x, of which this would be element 1000 of 1000
-    ck.cover and a bounds check: 1000 of 1000 done
+    ck.cover and a bounds check: 1000 of 1000 elements written
 """
 
 import numpy as np
@@ -25,14 +25,14 @@ __global__ void fill(float* x, int n) {
 }
 """)
 
-stream = ck.emulator.stream()  # on purpose, also where there is a GPU: here mistakes are named
+stream = ck.emulator.stream()  # also where there is a GPU: the emulator reports the mistake
 x = np.zeros(1000, np.float32)
 unchecked(stream, ck.config(3, 256), x)
-print(f"too few threads: {int(x.sum())} of {x.size} done")
+print(f"too few threads:  {int(x.sum())} of {x.size} elements written")
 try:
     unchecked(stream, ck.config(4, 256), x)
 except ck.EmulationError as error:
     print(f"too many threads: {str(error).splitlines()[0]}")
 checked(stream, ck.cover(x.size), x, x.size)
-print(f"ck.cover and a bounds check: {(x == 2).sum()} of {x.size} done")
+print(f"ck.cover and a bounds check: {(x == 2).sum()} of {x.size} elements written")
 assert (x == 2).all()

@@ -89,7 +89,16 @@ def difference(name: str, text: str, output: str) -> str:
 
 
 def record(program: Path) -> None:
-    """Run a program on the emulator, and write its output into its docstring, until the lines that it names agree."""
+    """Run a program on the emulator, and write its output into its docstring.
+
+    A longer docstring moves the lines that an output may name: the program is then run once more.
+    """
+    if _record_once(program):
+        _record_once(program)
+
+
+def _record_once(program: Path) -> bool:
+    """Run a program, and write its output; return whether it was another one."""
     text = program.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "TMPDIR": folder}
@@ -99,9 +108,8 @@ def record(program: Path) -> None:
     block = textwrap.indent("\n".join(map(wrapped, output.rstrip().splitlines())), "    ").replace("\\", "\\\\")
     start, end = text.index(HEAD) + len(HEAD), text.index('"""', 3)
     renewed = f"{text[:start]}\n{block}\n{text[end:]}"
-    if renewed != text:
-        program.write_text(renewed, encoding="utf-8")
-        record(program)
+    program.write_text(renewed, encoding="utf-8")
+    return renewed != text
 
 
 if __name__ == "__main__":
