@@ -1,8 +1,8 @@
-"""The compiled machine: a program's PTX as LLVM IR, run as machine code of the processor at hand.
+"""Compiled back-end of the emulator: PTX as LLVM IR, run as machine code of the CPU.
 
-It stands beside the NumPy machine behind the same launch; a `Refusal` says why a kernel is left to that one.
-A *vector* is a part of a warp, `width` lanes that run as one; registers are vectors of values, or one value where it is
-the same in all lanes, or a base with a stride. Where lanes part, masks say which of them a block runs for.
+It runs the same launches as the NumPy interpreter. A `Refusal` says why a kernel is left to the interpreter. A *vector*
+is a part of a warp: `width` lanes that run as one. A register is a vector of values, or one value where it is the same
+in all lanes, or a base with a stride. Where lanes diverge, masks hold the lanes that a block runs for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What is known of a kernel before its code is written: of threads' numbers, of waits, and in all.
+"""Analysis of a kernel before its code is written: thread numbers, barriers, saved registers, traits.
 
-A vector begins at a multiple of its width along x, so that a shift of a thread's number by as many bits, or a mask of
-the bits above, gives all its lanes the same, as the number of their warp is, and the bits below count them.
+A vector begins at a multiple of its width along x. The bits of the thread number above that width are therefore the
+same in all its lanes, as the warp's number is. The lower bits count the lanes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Opera
 # ── numbers of threads ──
 
 _INTEGERS = frozenset({"u32", "s32", "b32", "u64", "s64", "b64"})
-#: Comparisons with a bound, by whether what equals it counts as below.
+#: Comparisons with a bound: by whether a number equal to the bound counts as below it.
 _BELOW, _UP_TO = frozenset({"lt", "ge", "lo", "hs"}), frozenset({"le", "gt", "ls", "hi"})
 _COMPARED = {
     **{"lt": "ult", "lo": "ult", "le": "ule", "ls": "ule"},
@@ -34,7 +34,7 @@ _COMPARED = {
 
 
 def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
-    """Registers that hold the threads' x, which is never negative."""
+    """Return the registers that hold the threads' x, which is never negative."""
     if not layout.rows:
         return frozenset()
     written = [name for instr in function.code for name in targets(instr)]
@@ -53,7 +53,7 @@ def thread_numbers(function: Function, layout: Layout) -> frozenset[str]:
 
 
 def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Shape:
-    """The shape of what an instruction makes of such a number; None where that is nothing of its own."""
+    """Return the shape of a result computed from a thread number, or None where no special rule holds."""
     if instr.guard is not None or len(instr.operands) != 3 or instr.modifiers[-1] not in _INTEGERS:
         return None
     _, source, by = instr.operands
@@ -74,7 +74,7 @@ def thread_shape(instr: Instruction, numbers: frozenset[str], width: int) -> Sha
 
 
 def emit_of_threads(instr: Instruction, b: Builder, shape: Shape) -> None:
-    """What it makes of the first lane's, which the others follow from."""
+    """Write a result computed from a thread number, from the first lane's."""
     type_name, text = instr.modifiers[-1], b.text
     target, _, by = instr.operands
     assert isinstance(by, Immediate)
@@ -88,19 +88,19 @@ def emit_of_threads(instr: Instruction, b: Builder, shape: Shape) -> None:
     b.write(target, type_name, Value(shape, text.binary(opcode, first, amount)))
 
 
-# ── what a vector saves where it waits, and loads where it goes on ──
-# That is what was written since, and what is asked for before it waits again.
+# ── registers that a vector saves before a barrier, and loads behind it ──
+# It saves registers written since the last barrier, and loads registers read before the next.
 
 
 class Saves:
-    """The registers to save before each wait of a kernel, and to load behind it, by the block that ends in the wait.
+    """Registers to save before each barrier of a kernel and to load behind it, by the block that ends in the barrier.
 
     Parameters
     ----------
     flow : Flow
     shapes : Shapes
     whole : bool
-        Whether all that lives is to be saved and loaded at each: where some lanes of a vector wait without the others.
+        Whether all live registers are saved and loaded at each barrier: where lanes of a vector may wait divergently.
     """
 
     def __init__(self, flow: Flow, shapes: Shapes, whole: bool) -> None:
@@ -109,17 +109,17 @@ class Saves:
         live = {n: shapes.live_in[after] if after != flow.end else set[str]() for n, after in ends.items()}
         self.stores: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
         self.loads: dict[int, set[str]] = {n: set(names) for n, names in live.items()}
-        #: What is saved on the way from a block into a loop.
+        #: Registers saved on the way from a block into a loop.
         self.entries: dict[tuple[int, int], set[str]] = {}
         if whole or any(targets(code[flow.blocks[n].last - 1]) for n in ends):
             return
         used = [read | (written & shapes.preserved) for read, written in shapes.uses]
-        # What an instruction with a guard may write is to be saved too.
+        # Registers that a guarded instruction may write are saved too.
         written = [
             {name for instr in code[block.first : block.last] for name in targets(instr)} for block in flow.blocks
         ]
         changed = {0: set(shapes.live_in[0])}
-        # Before a loop that waits all is saved, so that in the loop only what changes in it is.
+        # Before a loop with barriers all is saved, so that the loop saves only the registers that it changes.
         entered: set[tuple[int, int]] = set()
         for header, body in flow.loops.items():
             if header not in shapes.divergent and not body.isdisjoint(ends):
@@ -141,7 +141,7 @@ class Saves:
         ends: dict[int, int],
         entered: set[tuple[int, int]],
     ) -> None:
-        """What may have been written since the last wait, at the beginning of each block."""
+        """Compute the registers that may have been written since the last barrier, at the beginning of each block."""
         open_ = list(flow.order)
         while open_:
             number = open_.pop(0)
@@ -156,7 +156,7 @@ class Saves:
     def _needed(
         self, flow: Flow, used: list[set[str]], written: list[set[str]], ends: dict[int, int]
     ) -> dict[int, set[str]]:
-        """What is read, or saved, before the next wait, at the beginning of each block."""
+        """Return the registers that are read or saved before the next barrier, at the beginning of each block."""
         needed: dict[int, set[str]] = {}
         moved = True
         while moved:
@@ -174,14 +174,14 @@ class Saves:
 
 
 class States:
-    """Where the vectors of a block save what they hold: bytes for each, the first eight of which say where it goes on.
+    """Memory in which the vectors of a block save their registers; the first eight bytes say where a vector resumes.
 
     Attributes
     ----------
     at : X
-        Where those of the vector at hand are.
+        Address of the current vector's state.
     bytes : int
-        How many a vector takes, known once all code is written (`end`).
+        Bytes of a vector's state, known once all code is written (`end`).
     """
 
     at: str
@@ -192,24 +192,24 @@ class States:
         self.bytes = 64
 
     def of(self, states: X, vector: X) -> str:
-        """The address of a vector's state."""
+        """Return the address of a vector's state."""
         return self._text.at(states, self._text.binary("mul", vector, X("i64", "%state.bytes")))
 
     def begin(self, states: X, vector: X) -> None:
-        """Take the state of a vector for that at hand."""
+        """Make a vector's state the current one."""
         self.at = self.of(states, vector)
 
     def end(self) -> None:
-        """Put in how many bytes a state takes."""
+        """Put the size of a state into the written code."""
         self.bytes = -(-self.bytes // 64) * 64
         self._text.lines = [line.replace("%state.bytes", str(self.bytes)) for line in self._text.lines]
 
     def resume_at(self, number: int) -> None:
-        """Write where the vector is to go on."""
+        """Write the number of the place where the vector resumes."""
         self._text.store(constant("i64", number), self.at)
 
     def place(self, name: str, part: str, type_: str) -> str:
-        """Where a part of a register is saved, or something else with a name."""
+        """Return the address where a part of a register, or another named value, is saved."""
         offset = self._places.get((name, part))
         if offset is None:
             element = X(type_, "").element
@@ -225,7 +225,7 @@ class States:
         self._move_all(names, load=False)
 
     def load(self, names: Iterable[str]) -> None:
-        """Load registers as they were saved."""
+        """Load saved registers."""
         self._move_all(names, load=True)
 
     def _move_all(self, names: Iterable[str], load: bool) -> None:
@@ -234,7 +234,7 @@ class States:
                 self.move(type_, self.place(name, part, type_), self._b.place_of(name, part), load)
 
     def move(self, type_: str, saved: str, place: str, load: bool) -> None:
-        """A value between where it is saved and where it lives; masks as bits."""
+        """Move a value between its saved place and its register; masks are saved as bits."""
         text, b = self._text, self._b
         if X(type_, "").element == "i1":
             bits = f"i{b.width}" if type_[0] == "<" else "i8"
@@ -256,21 +256,21 @@ class States:
 
 
 class Traits(NamedTuple):
-    """What of a kernel decides how it is compiled, and when."""
+    """Traits of a kernel that decide how it is compiled, and when."""
 
-    #: Whether lanes of a warp meet in it.
+    #: Whether it has warp collectives.
     uses_warps: bool
-    #: Whether it adds floats atomically, in whose sums the order of the lanes is seen: it stays on the machine that has
-    #: begun it.
+    #: Whether it adds floats atomically. The sums depend on the order of the lanes, so the kernel stays on the back-end
+    #: that ran it first.
     adds_floats: bool
-    #: Whether its vectors may run in any order, those of a block too: none waits, none sees what others do.
+    #: Whether its vectors may run in any order, even in a block: they do not wait or read each other's memory.
     is_free: bool
     #: Instructions.
     size: int
 
 
 def traits_of(contexts: Sequence[Context]) -> Traits:
-    """The traits of a kernel: its function, and those that it calls."""
+    """Return the traits of a kernel: its function, and the functions that it calls."""
     code = [instr for context in contexts for instr in context.function.code]
     return Traits(
         any(facts_of(instr).warp or any(name.startswith("%lanemask") for name in sources(instr)) for instr in code),
@@ -290,7 +290,7 @@ def _is_free(context: Context) -> bool:
 
 
 def _uses_shared(context: Context) -> bool:
-    """Whether a kernel can come to shared memory."""
+    """Return whether a kernel may access shared memory."""
     shared = context.symbols.shared
     return bool(shared) and any(
         any(modifier.startswith("shared") for modifier in instr.modifiers)
@@ -300,33 +300,37 @@ def _uses_shared(context: Context) -> bool:
 
 
 class Analysis:
-    """What is known of a kernel that is to run in vectors of a layout.
+    """Analysis of a kernel that runs in vectors of a layout.
 
     Attributes
     ----------
     flow : Flow
+        Control flow of the kernel.
     shapes : Shapes
+        Shapes of its registers.
     threads : frozenset of str
         Registers that hold the threads' x.
     raw : set of str
         Registers of float32 that only arithmetic writes: their NaN are made canonical when they are read.
     lasting : set of str
-        Predicates of which what is known holds where they do.
+        Predicates written once, whose `Verdict` holds in all later blocks.
     uses_shared : bool
-    waiting, divergent_barriers, divergent_polls, convergent_polls : list of int
-        Blocks that end at a barrier, and those of them that a part of a vector's lanes may come to; headers of loops
-        that wait for what others write, by whether a part of a vector's lanes may be in them.
-    counted : bool
+        Whether the kernel may access shared memory.
+    barriers, divergent_barriers : list of int
+        Blocks that end at a barrier, and those of them in divergent code.
+    divergent_polls, convergent_polls : list of int
+        Headers of polling loops in divergent code, and in convergent code.
+    has_counted_barriers : bool
         Whether vectors wait at barriers for a part of the block.
     suspends : bool
-        Whether vectors wait.
+        Whether vectors wait for others.
     has_divergent_collectives : bool
-        Whether lanes of a warp meet where a part of them may come to.
+        Whether divergent code has warp collectives.
 
     Raises
     ------
     Refusal
-        Where an instruction has no entry.
+        Where the table has no entry for an instruction.
     """
 
     def __init__(self, context: Context, layout: Layout) -> None:
@@ -340,7 +344,7 @@ class Analysis:
         flow = self.flow = Flow(function)
         self.polling: set[int] = polling(flow)
         self.threads: frozenset[str] = thread_numbers(function, layout)
-        # Of no method of its own: what holds itself lives until a garbage collection.
+        # No bound methods: an object that refers to itself lives until a garbage collection.
         special, transfer = partial(_special_shape, layout), partial(_transfer, context, layout, self.threads)
         shapes = self.shapes = Shapes(function, flow, special, transfer, self.polling)
         self.raw: set[str] = self._raw()
@@ -361,7 +365,7 @@ class Analysis:
         self.has_divergent_collectives: bool = any(flow.blocks[number].has_collective for number in shapes.divergent)
 
     def last_of(self, number: int) -> Instruction:
-        """The instruction that a block ends with."""
+        """Return the last instruction of a block."""
         return self.function.code[self.flow.blocks[number].last - 1]
 
     def _raw(self) -> set[str]:
@@ -391,7 +395,7 @@ class Analysis:
 
 
 def _special_shape(layout: Layout, name: str) -> Shape:
-    """The shape of a special register."""
+    """Return the shape of a special register."""
     base, _, axis = name.removeprefix("%").partition(".")
     if base == "tid":
         return VARYING if not layout.rows else Affine(1) if axis == "x" else UNIFORM
@@ -403,7 +407,7 @@ def _special_shape(layout: Layout, name: str) -> Shape:
 def _transfer(
     context: Context, layout: Layout, numbers: frozenset[str], instr: Instruction, shape: Callable[[Operand], Shape]
 ) -> Shape:
-    """The shape of an instruction's result."""
+    """Return the shape of an instruction's result."""
     entry = entry_of(instr)
     if entry is None:
         return VARYING  # a barrier's result
@@ -424,5 +428,5 @@ def _transfer(
 
 
 def _is_number(operand: Immediate) -> bool:
-    """Whether the bits of a constant, as float32, are no NaN."""
+    """Return whether a constant's bits, as float32, are no NaN."""
     return operand.value & 0x7F80_0000 != 0x7F80_0000 or not operand.value & 0x7F_FFFF

@@ -1,6 +1,6 @@
-"""A kernel's LLVM IR in the making: its text; registers, operands, masks, and where errors go.
+"""Builder of a kernel's LLVM IR: its text, registers, operands, masks, and jumps to errors.
 
-What an emitter needs: `read` and `write` of operands, and `mask`.
+Emitters use its `read` and `write` of operands, and its `mask`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cudakit.emulator.ptx.program import Group, Immediate, Instruction, Operand,
 
 
 class X(NamedTuple):
-    """A value of the IR: its type and its name, or a constant."""
+    """A value of the IR: its type, and its name or a constant."""
 
     type: str
     name: str
@@ -34,7 +34,7 @@ class X(NamedTuple):
 
     @property
     def element(self) -> str:
-        """The type of its elements, or its own."""
+        """Type of a vector's elements, or the type itself."""
         return self.type[self.type.index("x ") + 2 : -1] if self.type[0] == "<" else self.type
 
     @property
@@ -43,7 +43,7 @@ class X(NamedTuple):
 
 
 class Text:
-    """The lines of a function's body."""
+    """Lines of a function's body in LLVM IR."""
 
     here: str
 
@@ -51,16 +51,16 @@ class Text:
         self.lines: list[str] = []
         self._count = 0
         self.declared: set[str] = set()
-        #: The label of the block at hand.
+        #: Label of the current block.
         self.here = "entry"
 
     def fresh(self, stem: str = "v") -> str:
-        """A name that is not taken."""
+        """Return an unused name."""
         self._count += 1
         return f"{stem}.{self._count}"
 
     def make(self, code: str, type_: str) -> X:
-        """A value made by an instruction."""
+        """Append an instruction; return its value."""
         self._count += 1
         name = f"%v{self._count}"
         self.lines.append(f"  {name} = {code}")
@@ -76,11 +76,11 @@ class Text:
     # ── the usual instructions ──
 
     def binary(self, opcode: str, a: X, b: X | int) -> X:
-        """An instruction of two operands; a number stands for a constant of the first one's type."""
+        """Append an instruction of two operands; an integer stands for a constant of the first one's type."""
         return self.make(f"{opcode} {a}, {_operand(a, b)}", a.type)
 
     def compare(self, how: str, a: X, b: X | int) -> X:
-        """``icmp`` or ``fcmp`` by the types."""
+        """Append ``icmp`` or ``fcmp``, by the types."""
         opcode = "fcmp" if a.element in ("float", "double", "half") else "icmp"
         return self.make(f"{opcode} {how} {a}, {_operand(a, b)}", like(a, "i1"))
 
@@ -92,15 +92,15 @@ class Text:
         return self.make(f"select {chosen}, {a}, {b}", a.type)
 
     def call(self, name: str, type_: str, *arguments: X | int | str) -> X:
-        """Call a function: a number stands for one of 64 bits, a name for a pointer."""
+        """Call a function; an integer argument has 64 bits, a name is a pointer."""
         return self.make(self._called(f"@{name}", type_, arguments), type_)
 
     def run(self, name: str, *arguments: X | int | str) -> None:
-        """Call a function that gives nothing."""
+        """Call a function that returns nothing."""
         self.do(self._called(f"@{name}", "void", arguments))
 
     def call_through(self, pointer: X, *arguments: X | int | str) -> X:
-        """Call a function that gives 64 bits by its address."""
+        """Call a function that returns 64 bits by its address."""
         return self.make(self._called(pointer.name, "i64", arguments), "i64")
 
     def _called(self, callee: str, type_: str, arguments: Sequence[X | int | str]) -> str:
@@ -118,7 +118,7 @@ class Text:
         self.do(f"store {value}, ptr {_name(pointer)}{more}")
 
     def shuffled(self, x: X, places: Iterable[int], other: X | None = None) -> X:
-        """Elements of a vector, and of another that follows it, by their numbers."""
+        """Shuffle elements of a vector, and of `other` behind it, by their numbers."""
         items = [f"i32 {place}" for place in places]
         order = f"<{len(items)} x i32> <{', '.join(items)}>"
         type_ = f"<{len(items)} x {x.element}>"
@@ -126,7 +126,7 @@ class Text:
 
     @contextmanager
     def when(self, chosen: X, do: str = "do", skip: str = "skip") -> Iterator[None]:
-        """What is done where a condition holds."""
+        """Append code that runs where a condition holds."""
         do, skip = self.fresh(do), self.fresh(skip)
         self.branch(chosen, do, skip)
         self.label(do)
@@ -135,11 +135,11 @@ class Text:
         self.label(skip)
 
     def fence(self) -> None:
-        """Keep accesses in their order."""
+        """Append a fence that keeps accesses in order."""
         self.do('fence syncscope("singlethread") seq_cst')
 
     def phi(self, type_: str, *ways: tuple[X, str]) -> X:
-        """A value that depends on the block one comes from."""
+        """Append a value that depends on the preceding block."""
         return self.make(f"phi {type_} " + ", ".join(f"[ {x.name}, %{label} ]" for x, label in ways), type_)
 
     def branch(self, chosen: X, then: str, otherwise: str) -> None:
@@ -149,7 +149,7 @@ class Text:
         self.do(f"br label %{to}")
 
     def at(self, base: X | str, offset: X | int, element: str = "i8") -> str:
-        """A pointer so many bytes, or elements, behind another."""
+        """Return a pointer `offset` bytes, or elements, behind another."""
         offset = constant("i64", offset) if isinstance(offset, int) else offset
         return self.make(f"getelementptr {element}, ptr {_name(base)}, {offset}", "ptr").name
 
@@ -163,17 +163,17 @@ def _operand(a: X, b: X | int) -> str:
 
 
 def like(a: X, element: str) -> str:
-    """The type of `element` with as many elements as `a` has."""
+    """Return the type of `element` with as many elements as `a` has."""
     return f"{a.type[: a.type.index('x ') + 2]}{element}>" if a.is_vector else element
 
 
 def lanes_of(type_: str) -> int:
-    """How many elements a vector type has; 1 for others."""
+    """Return the number of a vector type's elements; 1 for other types."""
     return int(type_[1 : type_.index(" ")]) if type_[0] == "<" else 1
 
 
 def constant(type_: str, value: int) -> X:
-    """An integer, or the float whose bits it is, in a type or in all elements of a vector type."""
+    """Return a constant of a type, or of all elements of a vector type; `value` is an integer, or a float's bits."""
     element = X(type_, "").element
     if element == "i1":
         text = "true" if value else "false"
@@ -193,7 +193,7 @@ def constant(type_: str, value: int) -> X:
 
 
 def _double_bits(single: int) -> int:
-    """The bits of float64 by which LLVM writes the float32 of some bits."""
+    """Return the float64 bits by which LLVM writes a float32."""
     if single & 0x7F80_0000 == 0x7F80_0000:  # infinity and NaN, whose payload is kept
         return (single >> 31) << 63 | 0x7FF0_0000_0000_0000 | (single & 0x7F_FFFF) << 29
     (value,) = struct.unpack("<f", struct.pack("<I", single))
@@ -201,16 +201,17 @@ def _double_bits(single: int) -> int:
     return int(bits)
 
 
-#: LLVM's types of what is computed with.
+#: LLVM's types of floats.
 FLOATS = {"f32": "float", "f64": "double"}
 
 
 @dataclass(slots=True)
 class Value:
-    """What an operand holds over the lanes of a vector.
+    """Value of an operand over the lanes of a vector.
 
-    `x` is the one value, the base of an affine one, or the vector; `narrow` is what the base of an affine one that came
-    of fewer bits was in these.
+    `x` is the one value, the base of an affine value, or the vector. `narrow` is the base in fewer bits, of an affine
+    value
+    extended from these.
     """
 
     shape: Shape
@@ -219,23 +220,23 @@ class Value:
 
 
 def value_of(x: X) -> Value:
-    """One value for all lanes, or a vector of any values."""
+    """Return an IR value as a value for all lanes, or as a vector of any values."""
     return Value(VARYING if x.is_vector else UNIFORM, x)
 
 
 class LaneAccess(NamedTuple):
-    """What an access of a lane touches: elements of a size, and how memory notes it."""
+    """A lane's access to memory: space, elements of a size, and the mode that memory notes."""
 
     space: str
     size: int
     elements: int
     mark: int
-    #: Bytes that an error tells of at once, at most.
+    #: Most bytes of an access that an error reports as one.
     piece: int = 16
 
 
 class Site(NamedTuple):
-    """Where an error can be: an instruction by its number, and the access that it does there."""
+    """A place where an error can occur: number of the instruction, and its access to memory."""
 
     number: int
     lane_access: LaneAccess | None
@@ -243,25 +244,26 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """That accesses by a register were found to lie in a range ("" in shared memory); what it holds, in 64 bits."""
+    """Range that accesses by a register are inside ("" for shared memory), and the register's value in 64 bits."""
 
     range: str
     base: X
 
 
 def bits_of(type_name: str) -> int:
-    """Bits of a register of a PTX type."""
+    """Return the bits of a register of a PTX type."""
     return 1 if type_name == "pred" else 8 * STORAGE[type_name].itemsize
 
 
 class Builder:
-    """The IR of one kernel for one layout.
+    """IR of one kernel for one layout.
 
     Attributes
     ----------
     text : Text
+        Lines of the function.
     mask : X or None
-        The lanes that the instruction at hand runs for; None for all of the vector.
+        Lanes that the current instruction runs for; None for all of the vector.
     """
 
     context: Context
@@ -274,10 +276,10 @@ class Builder:
         self.context, self.shapes, self.layout, self.raw = context, shapes, layout, raw
         self.function = context.function
         self.text = Text()
-        #: Whether blocks have one body, and none beside it for vectors all of whose lanes are there.
+        #: Whether blocks have one body only, and no second one for vectors with all lanes active.
         self.single = single
         self.width: int = layout.width
-        #: Of a set of lanes: an integer with a bit for each.
+        #: Type of a set of lanes: an integer with a bit a lane.
         self.mask_type = f"i{layout.width}"
         self.mask: X | None = None
         self.guarded = False
@@ -285,17 +287,17 @@ class Builder:
         self.sites: list[Site] = []
         self._places = {id(instruction): number for number, instruction in enumerate(self.function.code)}
         self._carry: str | None = None
-        #: Where lanes that take turns have their values, and where those go that take no part.
+        #: Places for the values of lanes that take turns, and for the writes of inactive lanes.
         self.turns: tuple[str, str] | None = None
-        #: Where lanes hand their registers over to NumPy's machine; none yet.
+        #: Place of the registers that lanes hand over to the interpreter; empty: none yet.
         self.handed = ""
         self.allocas: list[str] = []
         self.symbols: dict[str, int] = {}
         self.numbers: dict[str, int] = {}
         self.specials: dict[str, Value] = {}
-        #: The ranges that accesses were checked against, by what accesses share one.
+        #: Ranges that accesses were last checked against, by the key of accesses that share a range.
         self.ranges: dict[tuple[object, ...], str] = {}
-        #: Of the access at hand: that it was checked before; whether it is on a way that is hardly ever taken.
+        #: The check made before the current access; and whether the access is on a path that is hardly ever taken.
         self.checked: Checked | None = None
         self.unlikely = False
         #: The instructions that write each register.
@@ -307,17 +309,17 @@ class Builder:
         read = [(name, instr.opcode) for instr in self.function.code for name in sources(instr)]
         times = Counter(name for name, _ in read)
         self.for_branch: set[str] = {name for name, opcode in read if opcode == "bra" and times[name] == 1}
-        #: Predicates of which what is known holds where they do: they are written once.
+        #: Predicates written once, whose verdict holds in all later blocks.
         self.lasting: set[str] = set()
-        #: Where it is kept what is known of predicates (`verdicts`), and of which ones in the block at hand.
+        #: Places of the predicates' verdicts, and predicates with a verdict in the current block.
         self.verdicts: dict[str, tuple[str, str]] = {}
         self.known_here: set[str] = set()
-        #: What is done when the function begins.
+        #: Lines at the function's begin.
         self.starts: list[str] = []
         for number, (name, _type) in enumerate(self.function.registers.items()):
             self.numbers[name] = number
 
-    # ── what the scaffold sets ──
+    # ── set by the scaffold ──
 
     parameters: X
     shared_base: X
@@ -335,15 +337,15 @@ class Builder:
         return f"<{self.width} x {element}>"
 
     def iota(self, element: str, stride: int = 1) -> X:
-        """0, stride, 2 · stride, … over the lanes."""
+        """Return 0, stride, 2 · stride, … over the lanes."""
         return self.lane_constants(element, (lane * stride for lane in range(self.width)))
 
     def lane_constants(self, element: str, values: Iterable[int]) -> X:
-        """A constant for each lane."""
+        """Return a vector with a constant for each lane."""
         return X(self.vector(element), f"<{', '.join(str(constant(element, value)) for value in values)}>")
 
     def spread(self, x: X) -> X:
-        """The same in all lanes."""
+        """Return the same value in all lanes."""
         if x.is_vector:
             return x
         if x.name[0] not in "%@":
@@ -353,7 +355,7 @@ class Builder:
         return self.text.make(f"shufflevector {inserted}, {type_} poison, <{self.width} x i32> zeroinitializer", type_)
 
     def lanes(self, value: Value) -> X:
-        """A value as a vector."""
+        """Return a value as a vector."""
         if not isinstance(value.shape, Affine):
             return self.spread(value.x)
         of, type_ = value.shape.of, value.x.type
@@ -367,7 +369,7 @@ class Builder:
         return self.text.binary("add", scaled, self.spread(self.text.binary("sub", value.x, first)))
 
     def valid(self, value: Value) -> X | None:
-        """Whether an affine value is so for all lanes of the vector; None where it always is."""
+        """Return whether no lane of an affine value has wrapped around; None where none can."""
         if not isinstance(value.shape, Affine) or value.shape.of is None or value.narrow is None:
             return None
         of, first = value.shape.of, value.narrow
@@ -384,11 +386,11 @@ class Builder:
         return name
 
     def slot(self, slot: int) -> str:
-        """The address of a word of the launch's."""
+        """Return the address of a word of the launch."""
         return self.text.at("%ctx", int(slot), "i64")
 
     def word(self, slot: int, type_: str = "i64") -> X:
-        """A word that does not change during a launch."""
+        """Return a word of the launch that does not change during the launch."""
         return self.text.load(type_, self.slot(slot), ", !invariant.load !0")
 
     # ── registers ──
@@ -397,7 +399,7 @@ class Builder:
         return f"%r{self.numbers[name]}{part}"
 
     def types_of(self, name: str) -> list[tuple[str, str]]:
-        """The parts of a register, each with its type."""
+        """Return the parts of a register, each with its type."""
         element = f"i{bits_of(self.function.registers[name])}"
         shape = self.shapes.of.get(name)
         if shape in (None, UNIFORM):
@@ -407,13 +409,13 @@ class Builder:
         return [("", self.vector(element))]
 
     def register_value(self, name: str) -> Value:
-        """What a register holds."""
+        """Return the value of a register."""
         parts = [self.text.load(type_, self.place_of(name, part)) for part, type_ in self.types_of(name)]
         shape = self.shapes.of.get(name) or UNIFORM
         return Value(shape, *parts)
 
     def read(self, operand: Operand, type_name: str, raw: bool = False) -> Value:
-        """An operand as a PTX type, in the bits of that type; with `raw`, NaN may have any payload."""
+        """Read an operand as a PTX type, in the bits of the type; with `raw`, NaN may have any payload."""
         bits = bits_of(type_name)
         match operand:
             case Register(name) if name in self.function.registers:
@@ -436,7 +438,7 @@ class Builder:
         raise Refusal(f"an operand {operand} read as {type_name}")
 
     def constant_value(self, operand: Operand | None) -> int | None:
-        """The number that an operand is, or a register that only one ``mov`` writes; None for others."""
+        """Return the value of a constant, or of a register that only one ``mov`` of a constant writes; else None."""
         if isinstance(operand, Register):
             writers = self.made_by.get(operand.name, ())
             if (
@@ -450,19 +452,19 @@ class Builder:
         return operand.value if isinstance(operand, Immediate) else None
 
     def holds(self, guard: tuple[Register, bool]) -> Value:
-        """Whether a guard holds."""
+        """Return whether a guard holds."""
         register, negated = guard
         chosen = self.read(register, "pred")
         return Value(chosen.shape, self.text.binary("xor", chosen.x, 1)) if negated else chosen
 
     def canonical(self, value: Value) -> Value:
-        """A value of float32 whose NaN are the one that the hardware gives."""
+        """Replace every float32 NaN by the hardware's."""
         as_float = self.text.cast("bitcast", value.x, "float")
         nan = self.text.compare("uno", as_float, as_float)
         return Value(value.shape, self.text.select(nan, constant(value.x.type, 0x7FFF_FFFF), value.x))
 
     def resized(self, value: Value, bits: int, signed: bool) -> Value:
-        """A value in another number of bits; an affine one stays so where none of its lanes has wrapped around."""
+        """Return a value in another number of bits; an affine value stays affine where no lane has wrapped around."""
         has = int(value.x.element[1:])
         if has == bits or bits == 1 or has == 1:
             return value
@@ -496,7 +498,7 @@ class Builder:
         if isinstance(shape, Affine) and shape.of is not None:
             self.text.store(value.narrow or constant(f"i{shape.of.bits}", 0), f"{place}.narrow")
 
-    # ── what is no register ──
+    # ── special registers and symbols ──
 
     def special(self, name: str) -> Value:
         entry = self.specials.get(name)
@@ -505,7 +507,7 @@ class Builder:
         return replace(entry)
 
     def symbol(self, name: str, offset: int) -> Value:
-        """The address of a variable in its own state space."""
+        """Return the address of a variable in its own state space."""
         context = self.context
         if name in context.local:
             return Value(UNIFORM, constant("i64", context.local[name] + offset))
@@ -523,41 +525,41 @@ class Builder:
         return Value(UNIFORM, self.text.binary("add", address, offset))
 
     def untyped(self, x: X) -> X:
-        """A float as the integer of its bits."""
+        """Return a float as the integer of its bits."""
         element = {"float": "i32", "double": "i64", "half": "i16", "bfloat": "i16"}.get(x.element)
         return self.text.cast("bitcast", x, element) if element else x
 
     # ── lanes ──
 
     def all_lanes(self) -> X:
-        """The mask, where there is one, else of all lanes."""
+        """Return the mask, or a mask of all lanes where there is none."""
         return self.mask if self.mask is not None else constant(self.vector("i1"), 1)
 
     def lane_bits(self, mask: X | None = None) -> X:
-        """A mask, or that at hand, as 64 bits of a bit a lane."""
+        """Return `mask`, or the current mask, as 64 bits with a bit a lane."""
         return self.text.cast("zext", self.bits(self.all_lanes() if mask is None else mask), "i64")
 
     def among(self, lanes: X) -> X:
-        """Of lanes those of the mask."""
+        """Return the lanes that are in the mask too."""
         return lanes if self.mask is None else self.text.binary("and", lanes, self.mask)
 
     def all_of(self, conditions: Sequence[X]) -> X:
-        """Whether all of some conditions hold."""
+        """Return whether all conditions hold."""
         return reduce(lambda left, other: self.text.binary("and", left, other), conditions)
 
     def any_of(self, mask: X) -> X:
-        """Whether a mask has any lane."""
+        """Return whether a mask has any lane."""
         return self.text.compare("ne", self.bits(mask), 0)
 
     def bits(self, mask: X) -> X:
-        """A mask as an integer of a bit a lane."""
+        """Return a mask as an integer with a bit a lane."""
         return self.text.make(f"bitcast {mask} to {self.mask_type}", self.mask_type)
 
     def from_bits(self, bits: X) -> X:
         return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
 
     def carry(self) -> str:
-        """Where the carry of each lane is kept."""
+        """Return the place of the lanes' carry flags."""
         if self._carry is None:
             self._carry = self.alloca(self.vector("i1"), "carry")
             self.starts.append(f"  store {constant(self.vector('i1'), 0)}, ptr {self._carry}")
@@ -566,7 +568,7 @@ class Builder:
     # ── errors ──
 
     def site(self, lane_access: LaneAccess | None = None) -> int:
-        """The number by which an error names the instruction at hand, and what it touches."""
+        """Return the number by which an error names the current instruction and its access."""
         assert self.instr is not None
         site = Site(self._places[id(self.instr)], lane_access)
         if not self.sites or self.sites[-1] != site:
@@ -574,7 +576,7 @@ class Builder:
         return len(self.sites) - 1
 
     def stop_where(self, bad: X, numbers: X, lane_access: LaneAccess | None = None) -> None:
-        """Leave the kernel at the first lane where something is wrong, with what the error is to tell of it."""
+        """Leave the kernel with an error at the first of the `bad` lanes; `numbers` has each lane's for the message."""
         text, lanes = self.text, self.bits(bad)
         wrong, well = text.fresh("wrong"), text.fresh("well")
         text.do(f"br {text.compare('ne', lanes, 0)}, label %{wrong}, label %{well}, !prof !1")
@@ -588,13 +590,13 @@ class Builder:
         text.label(well)
 
     def call_back(self, mask: X, values: str) -> None:
-        """Call Python for the instruction at hand, for lanes as 64 bits, with where these have their values."""
+        """Call Python for the current instruction, for lanes as 64 bits, with the place of their values."""
         back = self.text.load("ptr", self.slot(Slot.CALL))
         failed = self.text.call_through(back, "%ctx", self.site(), self.first_thread, self.block_number, mask, values)
         self.fail_if(self.text.compare("ne", failed, 0))
 
     def fail_if(self, failed: X) -> None:
-        """Leave the kernel with an error that a helper has written down."""
+        """Leave the kernel with an error that a helper has recorded."""
         after = self.text.fresh("fine")
         self.text.do(f"br {failed}, label %failed, label %{after}, !prof !1")
         self.text.label(after)

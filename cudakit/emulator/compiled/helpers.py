@@ -1,6 +1,6 @@
-"""The functions that compiled kernels call where an access leaves the way that is checked at once.
+"""Helper functions that compiled kernels call where an access leaves the fast path.
 
-Each is written as IR once, when the first kernel is loaded, with Python's operators and `with` blocks.
+Each helper is written as IR once, when the first kernel is loaded, with Python's operators and `with` blocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cudakit.emulator.compiled.builder import Text, X, constant
 from cudakit.emulator.compiled.layout import Slot
 from cudakit.emulator.machine.memory import LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BITS
 
-# ── how they are written ──
+# ── writing helpers ──
 
 
 def _binary(opcode: str) -> Callable[[Word, Word | int], Word]:
@@ -30,13 +30,13 @@ def _value(word: Word | int) -> X | int:
 
 
 class Word:
-    """A number of 64 bits without a sign, or a truth, that a routine computes. ``address[n]`` is a word in memory."""
+    """An unsigned number of 64 bits, or a truth, that a routine computes. ``address[n]`` is a word in memory."""
 
     def __init__(self, text: Text, x: X) -> None:
         self.text, self.x = text, x
 
     def word(self, x: X) -> Word:
-        """Another word of the routine."""
+        """Return another word of the routine."""
         return Word(self.text, x)
 
     __add__, __sub__, __mul__ = _binary("add"), _binary("sub"), _binary("mul")
@@ -46,17 +46,17 @@ class Word:
     equals, differs = _compare("eq"), _compare("ne")
 
     def select(self, then: Word | int, otherwise: Word | int) -> Word:
-        """One of two words, by this truth."""
+        """Return one of two words, by this truth."""
         words = [constant("i64", word) if isinstance(word, int) else word.x for word in (then, otherwise)]
         return self.word(self.text.select(self.x, *words))
 
     def load(self, bits: int) -> Word:
-        """A number in memory, at this address, of so many bits."""
+        """Load a number of `bits` from memory at this address."""
         value = self.text.load(f"i{bits}", self.pointer, ", align 1")
         return self.word(self.text.cast("zext", value, "i64"))
 
     def store(self, value: Word, bits: int) -> None:
-        """Write the lower bits of a number to memory."""
+        """Store the lower bits of a number to memory at this address."""
         self.text.store(self.text.cast("trunc", value.x, f"i{bits}"), self.pointer, ", align 1")
 
     def __getitem__(self, number: Word | int) -> Word:
@@ -73,7 +73,7 @@ class Word:
 
 
 class Variable:
-    """A word that changes: what it is `now`."""
+    """A word that changes; `now` is its current value."""
 
     def __init__(self, text: Text, place: str) -> None:
         self._text, self._place = text, place
@@ -88,14 +88,14 @@ class Variable:
 
 
 class Routine:
-    """A function in the making.
+    """A function of IR in the making.
 
     Parameters
     ----------
     name, result : str
-        Its name, and LLVM's type of what it gives.
+        Name, and LLVM type of the result.
     parameters : dict of str to str
-        LLVM's types of these, by name.
+        LLVM types of the parameters, by name.
     """
 
     def __init__(self, name: str, result: str, parameters: dict[str, str]) -> None:
@@ -105,7 +105,7 @@ class Routine:
         self._has_left = False
 
     def arguments(self) -> list[Word]:
-        """What it is called with."""
+        """Return the arguments as words."""
         return [
             Word(
                 self.text,
@@ -115,19 +115,19 @@ class Routine:
         ]
 
     def source(self, attributes: str) -> str:
-        """The function as LLVM's assembler has it."""
+        """Return the function in LLVM assembly."""
         parameters = ", ".join(f"{type_} %{name}" for name, type_ in self.parameters.items())
         body = "\n".join(["entry:", *self._allocas, *self.text.lines])
         return f"define {self.result} @{self.name}({parameters}) {attributes} {{\n{body}\n}}"
 
     def variable(self, value: Word | int) -> Variable:
-        """A word that may be changed, with what it is at first."""
+        """Return a word that can change, with its first value."""
         result = Variable(self.text, self._room())
         result.now = value
         return result
 
     def room(self) -> Word:
-        """The address of a word in memory."""
+        """Return the address of a new word in memory."""
         return Word(self.text, self.text.make(f"ptrtoint ptr {self._room()} to i64", "i64"))
 
     def _room(self) -> str:
@@ -136,13 +136,13 @@ class Routine:
         return name
 
     def give(self, value: Word | int | None = None) -> None:
-        """Return."""
+        """Return from the function, with a value if there is one."""
         x = constant(self.result, value) if isinstance(value, int) else value and value.x
         self.text.do(f"ret {x or 'void'}")
         self._has_left = True
 
     def call(self, callee: Routine | Word, *arguments: Word | int) -> Word:
-        """Call a routine, or what lies at an address and takes a pointer first and gives a number."""
+        """Call a routine, or a function at an address that takes a pointer first and returns a number."""
         pointer = callee.pointer if isinstance(callee, Word) else None
         types = callee.parameters.values() if isinstance(callee, Routine) else ["ptr", *["i64"] * (len(arguments) - 1)]
         words = [
@@ -158,7 +158,7 @@ class Routine:
         return Word(self.text, self.text.call_through(pointer, *words))
 
     def move(self, to: Word, of: Word, size: Word) -> None:
-        """Copy bytes, which may overlap."""
+        """Copy `size` bytes; the ranges may overlap."""
         self.text.run("llvm.memmove.p0.p0.i64", to.pointer, of.pointer, size.x, X("i1", "false"))
 
     def first_lane(self, mask: Word) -> Word:
@@ -166,7 +166,7 @@ class Routine:
 
     @contextmanager
     def when(self, condition: Word, holds: bool = True) -> Iterator[None]:
-        """Do what follows if a condition holds, or does not."""
+        """Write code that runs if a condition holds, or does not hold."""
         inside, behind = self.text.fresh("inside"), self.text.fresh("behind")
         self.text.branch(condition.x, *((inside, behind) if holds else (behind, inside)))
         self.text.label(inside)
@@ -176,7 +176,7 @@ class Routine:
 
     @contextmanager
     def loop(self, condition: Callable[[], Word] | None = None) -> Iterator[None]:
-        """Do what follows while a condition holds, or until it returns."""
+        """Write a loop that runs while a condition holds, or until it returns."""
         again, inside, behind = (self.text.fresh(stem) for stem in ("again", "inside", "behind"))
         self.text.jump(again)
         self.text.label(again)
@@ -190,7 +190,7 @@ class Routine:
 
     @contextmanager
     def repeat(self, count: Word) -> Iterator[Word]:
-        """Do what follows for each number below a count."""
+        """Write a loop over the numbers below a count."""
         number = self.variable(0)
         with self.loop(lambda: number.now < count):
             yield number.now
@@ -198,7 +198,7 @@ class Routine:
 
     @contextmanager
     def each_lane(self, mask: Word) -> Iterator[Word]:
-        """Do what follows for each lane of a mask."""
+        """Write a loop over the lanes of a mask."""
         left = self.variable(mask)
         with self.loop(lambda: left.now.differs(0)):
             lane = self.first_lane(left.now)
@@ -206,25 +206,25 @@ class Routine:
             yield lane
 
     def _end(self, following: str) -> None:
-        """End a block: go on, unless it has returned."""
+        """End a block: jump to the following one, unless the block has returned."""
         if not self._has_left:
             self.text.jump(following)
         self._has_left = False
 
 
 READ, WRITE = 0, 1
-#: Where a range begins that holds for no address: with a span of 0, at one that no pointer has.
+#: Begin of an empty range, which has a span of 0: an address that no pointer has.
 NOWHERE = -(1 << 63) + 1
 GLOBAL, GENERIC, SHARED = 0, 1, 2
 #: Parameters that are pointers; all others are numbers of 64 bits.
 _POINTERS = frozenset({"ctx", "addresses", "values", "range", "token"})
-#: The helpers, and how each is written; and what kernels are told of those that they call.
+#: Helpers with the functions that write them; and the declarations of helpers that kernels call.
 _TABLE: dict[str, tuple[Routine, Callable[..., None]]] = {}
 _KNOWN: list[str] = []
 
 
 def _helper(result: str, attributes: str = "") -> Callable[[Callable[..., None]], Routine]:
-    """A helper that gives a result; `attributes` are the attributes by which kernels know it, if they call it."""
+    """Register a helper with its result type; `attributes` are for its declaration in kernels that call it."""
 
     def enter(write: Callable[..., None]) -> Routine:
         name, (_, *names) = write.__name__.strip("_"), inspect.signature(write).parameters
@@ -240,7 +240,7 @@ def _helper(result: str, attributes: str = "") -> Callable[[Callable[..., None]]
 
 @cache
 def helpers() -> str:
-    """The module of all of them."""
+    """Return the IR module of all helpers."""
     declared = set[str]()
     for routine, write in _TABLE.values():
         write(routine, *routine.arguments())
@@ -251,7 +251,7 @@ def helpers() -> str:
 
 @_helper("void", "cold nounwind")
 def blame(f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Word, addresses: Word) -> None:
-    """Write an error of a mask's first lane down."""
+    """Record an error of a mask's first lane."""
     lane = f.first_lane(mask)
     _write_down(ctx, site, addresses[lane], first + lane, block)
     f.give()
@@ -265,7 +265,7 @@ def _write_down(ctx: Word, site: Word, address: Word, thread: Word, block: Word)
 
 @_helper("i64")
 def _row_of(f: Routine, ctx: Word, address: Word, size: Word) -> None:
-    """The row of the table of allocations that has an access; 0: none. Start, end, whether it is read only, flags."""
+    """Return the row of the allocation table for an access: start, end, whether it is read-only, flags. 0: none."""
     number = f.variable(ctx[Slot.TABLE_COUNT])
     with f.loop(lambda: number.now.differs(0)):
         number.now -= 1
@@ -277,10 +277,11 @@ def _row_of(f: Routine, ctx: Word, address: Word, size: Word) -> None:
 
 @_helper("i64")
 def _find(f: Routine, ctx: Word, thread: Word, address: Word, size: Word, use: Word, space: Word, row: Word) -> None:
-    """The host's address of an access; 0: it is refused.
+    """Return the host address of an access; 0: the access is refused.
 
-    LOW, HIGH (the span), SHIFT and FLAGS (0: none) of the launch's words say for which addresses the same holds: for
-    none, a span of 0 at the highest address.
+    LOW, HIGH (the span), SHIFT and FLAGS (0: none) of the launch's words are set to the range of addresses for which
+    the
+    answer holds. For an empty range the span is 0 and LOW is an address that no pointer has.
     """
     low, span, shift, flags = range(Slot.LOW, Slot.FLAGS + 1)
     ctx[low], ctx[span], ctx[shift], ctx[flags] = NOWHERE, 0, 0, 0
@@ -322,7 +323,7 @@ def locate(
     f: Routine, ctx: Word, site: Word, thread: Word, block: Word, address: Word, size: Word, use: Word, space: Word,
     row: Word,
 ) -> None:  # fmt: skip
-    """The host's address of a lane's access, and where the same holds; 0 with the error written down."""
+    """Return the host address of a lane's access, and set its range; 0 with the error recorded."""
     host = f.call(_find, ctx, thread, address, size, use, space, row)
     with f.when(host.equals(0)):
         _write_down(ctx, site, address, thread, block)
@@ -342,7 +343,7 @@ def _copy(f: Routine, to: Word, of: Word, size: Word) -> None:
 
 @_helper("void")
 def _note(f: Routine, host: Word, flags: Word, count: Word, mark: Word) -> None:
-    """Set the flags of bytes, where they have some."""
+    """Set the flags of bytes, where they have flags."""
     with f.when(flags.differs(0)), f.repeat(count) as number:
         flag = host + flags + number
         flag.store(flag.load(8) | mark, 8)
@@ -354,9 +355,9 @@ def lanes(
     f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Word, size: Word, count: Word, use: Word,
     space: Word, width: Word, addresses: Word, values: Word, row: Word, mark: Word, range: Word,
 ) -> None:  # fmt: skip
-    """Do an access of elements lane by lane; whether one has failed, with its error written down.
+    """Perform an access of elements lane by lane; return whether one has failed, with its error recorded.
 
-    `range` is where it is kept what addresses were checked against last, or null.
+    `range` is the place of the range that addresses were last checked against, or null.
     """
     whole, keeps = size * count, range.differs(0)
     low, span, shift, flags = range_words = [f.variable(word) for word in (NOWHERE, 0, 0, 0)]
@@ -388,7 +389,7 @@ def lanes(
 
 @_helper("i1", "cold nounwind")
 def place(f: Routine, ctx: Word, range: Word, address: Word, need: Word, extent: Word, use: Word, space: Word) -> None:
-    """Whether accesses from an address on, over as many bytes as they `need`, lie in one allocation, which is kept."""
+    """Return whether `need` bytes from an address are in one allocation, and keep its range for `extent` bytes."""
     low, end, shift, flags = (f.variable(0) for _ in "1234")
     in_window = space.equals(GENERIC) & (address >> WINDOW_BITS).equals(SHARED_WINDOW >> WINDOW_BITS)
     with f.when(in_window):
@@ -408,15 +409,15 @@ def place(f: Routine, ctx: Word, range: Word, address: Word, need: Word, extent:
     f.give(fits)
 
 
-#: The bits of a count in an mbarrier's word; whether it is one; its phase.
+#: Bits of a count in an mbarrier's word, its valid mark, and its phase.
 _COUNT, _MADE, _PHASE = (1 << 20) - 1, 1 << 62, -(1 << 63)
 
 
 @_helper("i1", "nounwind")
 def arrive(f: Routine, ctx: Word, space: Word, address: Word, comes: Word, owed: Word, gone: Word, token: Word) -> None:
-    """Count arrivals, bytes and threads that have left at an mbarrier; false where that is wrong.
+    """Count arrivals, owed bytes and exited threads at an mbarrier; return false for an error.
 
-    Its word: threads expected, 20 bits; threads that have not come, 20; bytes that are owed, 22 with a sign.
+    Fields of its word: expected threads, 20 bits; pending threads, 20 bits; owed bytes, 22 bits with a sign.
     """
     at, whole = address - space.equals(SHARED).select(0, SHARED_WINDOW), ctx[Slot.SHARED_BYTES]
     with f.when((at & 7).equals(0) & (at < whole) & (at + 8 <= whole), False):
@@ -438,7 +439,7 @@ def arrive(f: Routine, ctx: Word, space: Word, address: Word, comes: Word, owed:
 def _bytes(
     f: Routine, ctx: Word, thread: Word, block: Word, address: Word, count: Word, use: Word, space: Word
 ) -> None:
-    """The host's address of bytes that lie in one allocation; 0: they do not."""
+    """Return the host address of bytes in one allocation; 0 where they are not."""
     host = f.call(locate, ctx, 0, thread, block, address, 16, use, space, 0)
     inside = address - ctx[Slot.LOW] + count - 16 <= ctx[Slot.HIGH]
     f.give((host.differs(0) & inside).select(host, 0))
@@ -449,7 +450,7 @@ def bulk(
     f: Routine, ctx: Word, thread: Word, block: Word, tospace: Word, ofspace: Word, to: Word, of: Word, count: Word,
     barrier: Word, tomark: Word, ofmark: Word,
 ) -> None:  # fmt: skip
-    """Copy bytes, and take them off what an mbarrier is owed, if there is one (-1: none); false where that is wrong."""
+    """Copy bytes, and subtract them from the bytes owed at an mbarrier (-1: none); return false for an error."""
     with f.when(((to | of | count) & 15).equals(0) & count.differs(0), False):
         f.give(0)
     source = f.call(_bytes, ctx, thread, block, of, count, READ, ofspace)
@@ -468,5 +469,5 @@ def bulk(
     f.give(1)
 
 
-#: As what kernels know those that they call.
+#: Declarations of the helpers that kernels call.
 DECLARED = "\n".join(_KNOWN)

@@ -1,14 +1,12 @@
-"""A kernel as LLVM IR: its blocks one after the other, run for each vector of each block of threads.
+"""Kernels as LLVM IR: their blocks one after the other, run for each vector of each block of threads.
 
-Where lanes part
-    Each basic block that some lanes may come to without the others has a mask of those that wait for it. These blocks
-    are gone through in one order, and each runs for the lanes that wait there. A loop goes round until none waits at
-    its header.
+Divergent lanes
+    Each divergent basic block has a mask of the lanes that wait for it. These blocks are passed in one order, and each
+    runs for the lanes that wait there. A loop repeats until none waits at its header.
 Accesses that are checked together
-    The same lanes run each instruction of a block, so what their addresses come to is known before it begins: those of
-    one register lie between two bounds, which are held against one allocation. Where they lie in it, the block runs
-    with no further checks of these accesses; else it runs with each checked for itself, lane by lane, which finds the
-    error.
+    The same lanes run each instruction of a block, so their addresses are known before it begins. The addresses of one
+    register lie between two bounds, which are checked against one allocation. If they are inside, the block runs
+    without further checks of these accesses. Else it runs with each access checked lane by lane, which finds the error.
 """
 
 from __future__ import annotations
@@ -35,45 +33,45 @@ from cudakit.emulator.ptx.program import Address, Immediate, Instruction, Regist
 
 # ── accesses that are checked together ──
 
-#: Bytes of a line of the cache, and how far behind a row is fetched: about as far as a vector's time takes to arrive.
+#: Bytes of a cache line, and the prefetch distance: memory arrives in about the time of one vector.
 _LINE, _AHEAD = 64, 512
-#: Of accesses to a row: where more neighbours of each lane are read, computing takes longer than what comes to arrive.
+#: Limit of accesses to a row for prefetching: with more, computing takes longer than memory.
 _MOST_READ = 3
 
 
 @dataclass
 class Reach:
-    """The accesses by one register: their bounds around what it holds, and how they are aligned."""
+    """Accesses of a block by one register: their bounds around its value, and their alignment."""
 
     base: Register
     code: int
-    #: Whether the lanes lie in a row.
+    #: Whether the lanes' addresses are adjacent.
     row: bool
     use: int = READ
     low: int = 0
     high: int = 0
-    #: The largest size of an access, and the offset of one that has it.
+    #: Largest size of an access, and the offset of an access with this size.
     size: int = 1
     anchor: int = 0
-    #: Their places in the block.
+    #: Places of the accesses in the block.
     accesses: list[int] = field(default_factory=list)
 
 
 @dataclass
 class Guarded:
-    """The instructions of a block: those that may come first, the others, and which accesses are checked together."""
+    """Instructions of a block: early ones, which can run first, the rest, and the accesses checked together."""
 
     early: list[Instruction]
     rest: list[Instruction]
     reaches: list[Reach]
 
     def reach_of(self, place: int) -> int | None:
-        """The number of what the access at a place of `rest` is checked with."""
+        """Return the number of the `Reach` with the access at a place of `rest`, or None."""
         return next((number for number, reach in enumerate(self.reaches) if place in reach.accesses), None)
 
 
 def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
-    """The instructions of a block, with what of its accesses can be checked before them."""
+    """Split the instructions of a block so that accesses can be checked before them."""
     first = next((at for at, instr in enumerate(inside) if _copies(instr) or _touches(instr)), len(inside))
     early, rest = inside[:first], list[Instruction]()
     read, written = set[str](), set[str]()
@@ -105,7 +103,7 @@ def _copies(instruction: Instruction) -> bool:
 
 
 def _may_be_early(instr: Instruction) -> bool:
-    """Whether it may be done earlier than it is written, as far as it reads and writes nothing that others do."""
+    """Return whether an instruction may run before earlier ones, if they share no registers."""
     if instr.guard is not None:
         return False
     if instr.opcode == "ld":
@@ -119,7 +117,7 @@ def _may_be_early(instr: Instruction) -> bool:
 
 
 def _reach(b: Builder, instr: Instruction, place: int) -> Reach | None:
-    """What an access comes to, if that can be said before."""
+    """Return the bounds of an access, if they are known before the block runs, else None."""
     if not _touches(instr) or instr.guard is not None:
         return None
     space = space_of(instr)
@@ -142,7 +140,7 @@ def _reach(b: Builder, instr: Instruction, place: int) -> Reach | None:
 
 
 def _join(into: Reach, reach: Reach) -> None:
-    """Take an access into those that are checked with one register."""
+    """Merge an access into the accesses that are checked with the same register."""
     if into is reach or into.row != reach.row:
         return
     if reach.size > into.size:
@@ -158,7 +156,10 @@ def _join(into: Reach, reach: Reach) -> None:
 
 
 def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Checked]:
-    """Go on where all accesses of the lanes of the mask are inside, else to a label; where they lie, by the reach."""
+    """Check the accesses of all active lanes; jump to a label where one is outside.
+
+    Return the range of each register.
+    """
     text, good = b.text, list[X]()
     values = [b.read(reach.base, f"u{bits_of(b.function.registers[reach.base.name])}") for reach in reaches]
     for reach, value in zip(reaches, values, strict=True):
@@ -183,7 +184,7 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
 
 
 def _fetch_ahead(b: Builder, reach: Reach, checked: Checked) -> None:
-    """Have what comes behind a row brought nearer: the next vectors have it, most of the time."""
+    """Prefetch memory behind a row, which the next vectors mostly read."""
     text = b.text
     place = checked.base
     if reach.code == GENERIC:
@@ -195,7 +196,7 @@ def _fetch_ahead(b: Builder, reach: Reach, checked: Checked) -> None:
 
 
 def _ends(b: Builder) -> tuple[X | None, X]:
-    """The numbers of the first lane of the mask, None for 0, and of its last."""
+    """Return the numbers of the mask's first lane, None for 0, and of its last lane."""
     if b.mask is None:
         return None, constant("i64", b.width - 1)
     text, bits = b.text, b.bits(b.mask)
@@ -206,12 +207,12 @@ def _ends(b: Builder) -> tuple[X | None, X]:
 
 
 def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
-    """Check that what is lane_access by a register lies in one piece of memory, from a first lane to a last."""
+    """Check that a register's accesses, from a first lane to a last, are inside one piece of memory."""
     text, size = b.text, constant("i64", reach.size)
     ahead = constant("i64", reach.low)
     if first is not None:
         ahead = text.binary("add", ahead, text.binary("mul", first, size))
-    # In the register's own bits, where lanes that take no part may lie below nothing.
+    # In the register's own bits, where the addresses of inactive lanes may wrap below zero.
     start = text.binary("add", x, text.cast("trunc", ahead, x.type))
     start = text.cast("zext", start, "i64")
     base = text.binary("sub", start, ahead)
@@ -228,7 +229,7 @@ def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: 
         fits = [text.compare("ule", end, room) for end in ends]
         _on_if(b, [text.compare("sge", room, 0), *fits], otherwise)
         return Checked("", base)
-    # Its own, for what is checked next to it, and what is not, may lie in other allocations, though it looks alike.
+    # A range of its own: other accesses with an equal key may be in other allocations.
     range_ = new_range(b, ("together", number, root_of(b, reach.base), reach.code, extent, reach.use))
     low, span = held_range(b, range_, 0), held_range(b, range_, 1)
     inside = b.all_of([text.compare("ule", text.binary("sub", end, low), span) for end in ends])
@@ -245,7 +246,7 @@ def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: 
 
 
 def _on_if(b: Builder, good: list[X], otherwise: str) -> None:
-    """Go on where all hold, else to a label."""
+    """Continue where all conditions hold, else jump to a label."""
     if good:
         on = b.text.fresh("on")
         b.text.do(f"br {b.all_of(good)}, label %{on}, label %{otherwise}, !prof !2")
@@ -253,25 +254,25 @@ def _on_if(b: Builder, good: list[X], otherwise: str) -> None:
 
 
 class Facts(NamedTuple):
-    """What a launch needs to know of a kernel's code. Instructions are named by their numbers."""
+    """Facts of a kernel's code for its launches. Instructions are named by their numbers."""
 
-    #: Where errors can be, which they name by number.
+    #: Places where errors can occur, by number.
     sites: tuple[Site, ...]
-    #: Variables whose addresses it asks for, in their order.
+    #: Variables whose addresses the code reads, in order.
     symbols: tuple[str, ...]
-    #: Bytes that a vector's saved registers take; 0 where none waits. And those of a lane's local memory.
+    #: Bytes of a vector's saved registers, 0 where none waits; and bytes of a lane's local memory.
     state_bytes: int
     local_bytes: int
-    #: Whether blocks may change what others read, so that their order is to be kept.
+    #: Whether blocks may write memory that other blocks read, so that they run in order.
     ordered: bool
-    #: Barriers, each with the number that a vector's state begins with where it waits.
+    #: Number in the state of a vector that waits at a barrier, with the barrier's instruction.
     barriers: tuple[tuple[int, int], ...]
     #: Instructions.
     size: int
 
     @classmethod
     def of(cls, values: Sequence[Any]) -> Facts:
-        """The facts in lists, as JSON gives them."""
+        """Return the facts from lists, as JSON stores them."""
         sites, symbols, state_bytes, local_bytes, ordered, waits, size = values
         places = tuple(Site(number, lane_access and LaneAccess(*lane_access)) for number, lane_access in sites)
         barriers = tuple((state, number) for state, number in waits)
@@ -279,14 +280,14 @@ class Facts(NamedTuple):
 
 
 class KernelIR(NamedTuple):
-    """A kernel's IR, and what a launch of it needs to know."""
+    """IR of a kernel, and the facts for its launches."""
 
     text: str
     facts: Facts
 
 
 def make(context: Context, layout: Layout, baseline: bool = False) -> KernelIR:
-    """The IR of a kernel for a layout: as it runs quickest, or to be compiled quickly.
+    """Write the IR of a kernel for a layout, for the optimized or the baseline tier.
 
     Raises
     ------
@@ -320,7 +321,7 @@ class _Kernel:
         head = "\n".join(scaffold.entry())
         body = "\n".join(text.lines)
         declared = "\n".join(sorted(text.declared))
-        # Nothing unwinds: there are no tables that would have to be registered, and to be taken back.
+        # No unwinding: unwind tables would have to be registered and removed again.
         whole = (
             f"{DECLARED}\ndefine i64 @kernel(ptr noalias %ctx, i64 %first, i64 %last) #0 {{\n"
             f"{head}\n{body}\n}}\n{declared}\n"
@@ -376,7 +377,7 @@ class _Kernel:
         self._behind(place, block)
 
     def _behind(self, place: int, block: Block) -> None:
-        """What comes behind a block: of the loops that end here, round again while lanes wait at the header."""
+        """Write the code behind a block: loops that end there go round again while lanes wait at the header."""
         b, text, scaffold, flow = self.b, self.text, self.scaffold, self.flow
         text.label(scaffold.behind(place))
         none = constant(b.mask_type, 0)
@@ -402,9 +403,9 @@ class _Kernel:
         text.jump(scaffold.chain(place + 1))
 
     def _ways(self, place: int, number: int, inside: Guarded, mask: X | None, masked: bool) -> None:
-        """A block for the lanes of a mask, or of the vector: accesses checked before, or each.
+        """Write a block for the lanes of a mask, or of the vector, with accesses checked together or each by itself.
 
-        Where a block is there for both, `masked`, that with each checked is there once.
+        With `masked` a block is written for both; the variant with each access checked is written once.
         """
         b, text, scaffold = self.b, self.text, self.scaffold
         b.known_here.clear()
@@ -444,11 +445,11 @@ class _Kernel:
             text.jump(each_label)
 
     def _same_mask(self, instr: Instruction) -> bool:
-        """Whether all lanes that come to an instruction name the same lanes."""
+        """Return whether all lanes name the same member mask at a collective."""
         return "sync" not in instr.modifiers or self.analysis.shapes.shape(member_mask(instr)) in (UNIFORM, None)
 
     def _come_together(self, instr: Instruction, here: X) -> X:
-        """Of lanes, as bits, those of which all that they name have come to an instruction, or have left."""
+        """Return the lanes, as bits, whose members have all come to a collective or have left."""
         b, text, scaffold = self.b, self.text, self.scaffold
         if "sync" not in instr.modifiers:
             return here
@@ -457,7 +458,7 @@ class _Kernel:
         value = b.read(member_mask(instr), "b32")
         members = value.x if value.shape == UNIFORM else b.lanes(value)
         if instr.guard is not None:
-            # Lanes that the guard leaves out wait for none.
+            # Lanes whose guard does not hold wait for no others.
             register, negated = instr.guard
             chosen = b.read(register, "pred")
             members = members if chosen.shape == UNIFORM else b.spread(members) if not members.is_vector else members
@@ -473,7 +474,7 @@ class _Kernel:
         )
 
     def _named_by_itself(self, instr: Instruction) -> None:
-        """Stop at a lane that is not in the mask of those that it waits for."""
+        """Stop at a lane that is not in its own member mask."""
         b, text = self.b, self.text
         operand = member_mask(instr)
         if isinstance(operand, Immediate) and operand.value & 0xFFFF_FFFF == 0xFFFF_FFFF:
@@ -516,7 +517,7 @@ class _Kernel:
             emit()
 
     def _leave(self, place: int, number: int, mask: X | None) -> None:
-        """How a block ends."""
+        """Write the end of a block."""
         b, text, scaffold, flow = self.b, self.text, self.scaffold, self.flow
         block = flow.blocks[number]
         instr = self.analysis.last_of(number)
@@ -527,7 +528,7 @@ class _Kernel:
             return
         if instr.opcode == "brx":
             raise Refusal(f"instruction {instr}")
-        if len(set(block.successors)) == 1:  # a branch to what comes next parts no lanes
+        if len(set(block.successors)) == 1:  # a branch to the following block: no lanes diverge
             self._go(place, number, block.successors[0], mask)
             return
         assert instr.guard is not None
@@ -551,7 +552,7 @@ class _Kernel:
         text.jump(scaffold.behind(place))
 
     def _either(self, condition: X, place: int, number: int, to: int, mask: X | None) -> None:
-        """All lanes of a block go to another where a condition holds; else what follows is done."""
+        """Send all lanes of a block to another block if a condition holds, else continue."""
         there, here = self.text.fresh("there"), self.text.fresh("here")
         self.text.branch(condition, there, here)
         self.text.label(there)
@@ -559,7 +560,7 @@ class _Kernel:
         self.text.label(here)
 
     def _go(self, place: int, number: int, to: int, mask: X | None) -> None:
-        """All lanes of a block go to another: those of a mask, or of the vector."""
+        """Send all lanes of a block, those of a mask or of the vector, to another block."""
         text, flow, is_divergent = self.text, self.flow, number in self.divergent
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)
         around = to != flow.end and flow.place[to] <= place

@@ -1,4 +1,4 @@
-"""How a launch's threads are cut into vectors, and what compiled code is given and comes back with."""
+"""Layout of a launch's threads in vectors, and the words that a launch and its compiled code share."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from cudakit.emulator.machine.state import Geometry
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What of a block's shape the code is made for."""
+    """Properties of a block's shape and of the CPU for which code is made."""
 
     #: Lanes of a vector.
     width: int
-    #: Whether the lanes of a vector lie along x, one after the other, with one y and z.
+    #: Whether the lanes of a vector are adjacent in x, with the same y and z.
     rows: bool
     #: Whether a block is a whole number of vectors.
     full: bool
-    #: Whether what it touches of global memory is noted.
+    #: Whether accesses to global memory are noted.
     watched: bool = False
-    #: Whether blocks next to each other run together, a row of threads of each and then the next: so that memory is
-    #: gone through as it lies.
+    #: Whether blocks adjacent in x run together: a row of threads of each block, then the next row. Memory is then
+    #: accessed in the order of addresses.
     strips: bool = False
-    #: Whether the processor takes masks of lanes in all that it does to memory.
+    #: Whether the CPU has masks for all its memory instructions.
     masks: bool = True
-    #: Whether it loads from four places at once, and has no masks for more (AVX2).
+    #: Whether the CPU loads from four places at once, without masks for more (AVX2).
     gathers: bool = False
 
 
-#: Blocks of a strip, at most; no strip goes over a multiple of it.
+#: Limit of blocks in a strip; a strip does not cross a multiple of it.
 STRIP = 32
 
 
 def layout_of(
     geometry: Geometry, warps: bool, most: int, watched: bool, free: bool, masks: bool, gathers: bool
 ) -> Layout:
-    """The layout for a launch: whole warps where lanes talk to each other, else vectors of so many lanes at most.
+    """Return the layout for a launch: whole warps for warp collectives, else vectors of at most `most` lanes.
 
-    `free` are vectors that have nothing to do with each other, in a block neither.
+    `free` means that vectors have nothing to do with each other, not even in a block.
     """
     x, y, z = geometry.block
     widths = (32,) if warps else tuple(width for width in (32, 16, 8) if width <= most)
@@ -51,32 +51,32 @@ def layout_of(
 
 
 class Effort(NamedTuple):
-    """What is done for the code of a kernel, by its length."""
+    """Effort spent on a kernel's code, by its length."""
 
-    #: Whether blocks have one body, and none beside it for vectors all of whose lanes are there.
+    #: Whether blocks have one body only, and no second one for vectors with all lanes active.
     single: bool
-    #: Whether what is live over blocks stays in memory: else LLVM hands it on wherever ways meet, which takes long.
+    #: Whether values live across blocks stay in memory. Else LLVM makes phi nodes for them, which takes long.
     in_memory: bool
 
 
-#: Instructions of a kernel up to which vectors take four registers each rather than two: what is done once for a vector
-#: counts for more than what no longer fits into the registers. Those up to which LLVM may take registers out of memory
-#: over all of it; and those up to which a second body for each block gains more than it takes longer to compile.
+#: Limits of a kernel's instructions. Up to the first, vectors take four CPU registers instead of two: less overhead a
+#: vector outweighs spilled registers. Up to the second, LLVM may keep registers out of memory across blocks. Up to the
+#: third, a second body for each block gains more time than its compilation takes.
 _SMALL, _SHORT, _LONG = 80, 300, 1000
 
 
 def effort_of(size: int, baseline: bool) -> Effort:
-    """What is done for so many instructions, which are to run as quickly as they can, or to be compiled quickly."""
+    """Return the effort for `size` instructions, in the baseline tier or the optimized tier."""
     return Effort(baseline or size > _LONG, size > _SHORT)
 
 
 def lanes_at_once(native: int, size: int) -> int:
-    """Lanes of a vector, at most, of a kernel of so many instructions; `native` are those of a register."""
+    """Return the limit of a vector's lanes for a kernel of `size` instructions; `native` lanes fill a register."""
     return native * (4 if size <= _SMALL else 2)
 
 
 class Slot(IntEnum):
-    """The words of eight bytes through which a launch and its code know each other."""
+    """Words of eight bytes that a launch and its code share."""
 
     PARAMETERS = 0
     SHARED = 1
@@ -84,7 +84,7 @@ class Slot(IntEnum):
     LOCAL = 3
     LOCAL_BYTES = 4
     STATE = 5
-    TABLE = 6  # of allocations: start, end, whether it is read-only, how far its flags are away
+    TABLE = 6  # of allocations: start, end, whether it is read-only, distance to its flags
     TABLE_COUNT = 7
     GRID = 8  # 3 words
     BLOCK = 11  # 3 words
@@ -93,40 +93,40 @@ class Slot(IntEnum):
     THREAD_AT = 16  # x, y and z of each thread, as uint32
     SYMBOLS = 17
     TICKS = 18
-    REACH = 19  # what finds memory that is in no row of the table
-    TICK = 20  # what looks after the time
-    CALL = 32  # what the system gives is called by
+    REACH = 19  # callback that finds memory outside the table
+    TICK = 20  # callback that checks for signals
+    CALL = 32  # callback for system functions and the interpreter
     DYNAMIC_BYTES = 21
     TOTAL_BYTES = 22
-    RESUMED = 23  # 1: the first block was left off in the middle
-    # What went wrong:
+    RESUMED = 23  # 1: the first block resumes in the middle
+    # An error:
     SITE = 24
     ADDRESS = 25
     THREAD = 26
     AT_BLOCK = 27
-    # What an allocation was found to be:
+    # The range of an allocation:
     LOW = 28
     HIGH = 29
     SHIFT = 30
     FLAGS = 31
-    # Whatever stays in memory while code runs.
+    # Places that stay in memory while code runs.
     KEPT = 33
-    GRID_BARRIER = 34  # where the blocks of a cooperative launch meet; 0: they cannot
+    GRID_BARRIER = 34  # address of a cooperative launch's grid barrier; 0: none
     PARAMETER_BYTES = 35
-    BARRIERS = 36  # 32 words: of those for a part of the block, how many have come, and how often it was met
+    BARRIERS = 36  # 32 words: arrived threads and completions of each barrier for a part of the block
     COUNT = 68
 
 
 class Ending(IntEnum):
-    """What code comes back with."""
+    """Reason for which code returns."""
 
     FINISHED = 0
-    FAILED = 1  # an error that is written down
-    STOPPED = 2  # told to stop
+    FAILED = 1  # an error that is recorded
+    STOPPED = 2  # asked to stop
     STUCK = 3  # lanes of a warp wait for each other
-    IDLE = 4  # a block's threads wait for what others have not written yet
+    IDLE = 4  # a block's threads poll memory that other blocks have not written yet
     STALLED = 5  # a block's threads wait at barriers for each other
 
 
-#: What a vector's state begins with: it has come to its end; lanes of it wait in several places. Else where it goes on.
+#: Special numbers in a vector's state: the vector is done; its lanes wait in several places. Others are resume places.
 DONE, DIVERGENT = -1, -2

@@ -1,4 +1,4 @@
-"""The compiled machine: which kernels become machine code, and when that pays."""
+"""Compiled back-end: which kernels become machine code, and when compiling pays."""
 
 from __future__ import annotations
 
@@ -22,34 +22,37 @@ from cudakit.errors import EmulatorWarning
 
 @dataclass(slots=True)
 class _ModuleCode:
-    """What was made of a program, which goes with it."""
+    """Machine code of a program, dropped with the program."""
 
     kernels: dict[tuple[str, Layout], Compiled | Refusal] = field(default_factory=dict)
     traits: dict[str, Traits] = field(default_factory=dict)
-    #: What was found for a launch with the same shape of a block, and watched or not.
+    #: Kernel by name, shape of the block, and whether the launch is watched.
     by_launch: dict[tuple[Any, ...], Compiled] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class _History:
-    """What is remembered of a module's kernels for as long as it lives."""
+    """History of a module's kernels, kept as long as the module."""
 
-    #: What the other machine has done of each, in its steps.
+    #: Cost of each kernel on the interpreter so far, in steps.
     spent: dict[str, float] = field(default_factory=dict)
-    #: What was compiled, and is so again where it is gone.
+    #: Kernels that were compiled; they are compiled again after their code was dropped.
     compiled: set[tuple[str, Layout]] = field(default_factory=set)
-    #: Kernels that a warning was given of.
+    #: Kernels for which a warning was given.
     warned: set[str] = field(default_factory=set)
 
 
 class Machine:
-    """The kernels that are compiled, by module; and why others are not."""
+    """Compiled kernels by module, and the reasons why others are not compiled."""
 
     def __init__(self) -> None:
         self._histories: WeakKeyDictionary[Module, _History] = WeakKeyDictionary()
 
     def find(self, launch: Launch, eager: bool) -> Compiled | Refusal:
-        """A launch's kernel as machine code, or why there is none; compiled now if it will pay, or where `eager`."""
+        """Return a launch's kernel as machine code, or the reason why there is none.
+
+        The kernel is compiled now if it will pay, or if `eager`.
+        """
         module, entry, geometry = launch.module, launch.entry, launch.geometry
         if geometry.cluster != (1, 1, 1) or geometry.has_cluster:
             return Refusal("clusters of blocks")
@@ -86,11 +89,11 @@ class Machine:
         return kernel
 
     def history(self, module: Module) -> _History:
-        """What is remembered of a module."""
+        """Return the history of a module."""
         return self._histories.setdefault(module, _History())
 
     def note(self, launch: Launch, steps: int) -> None:
-        """Note that a launch took steps of the other machine."""
+        """Note that a launch took steps on the NumPy interpreter."""
         spent, name = self.history(launch.module).spent, launch.entry.name
         spent[name] = spent.get(name, 0) + steps * _step(launch)
 
@@ -118,23 +121,23 @@ class Machine:
             compiled.patience -= time.perf_counter() - begun
 
 
-#: Threads of a block, of whose places there is room.
+#: Limit of threads in a block: the table of their coordinates has this size.
 _MOST_THREADS = 1024
-#: Instructions of kernels that are optimised at once, and what it takes to optimise those with more, by the
-#: instruction: seconds.
+#: Limit of instructions for kernels that are optimized at once; and the seconds to optimize an instruction of longer
+#: kernels.
 _SHORT, _OPTIMISING = 80, 5e-3
-#: A step of the NumPy machine takes about as long as 4,096 of its lanes more; to compile an instruction takes as long
-#: as sixty such steps, and there is something to do for each kernel.
+#: Costs in interpreter steps. 4,096 lanes cost as much as a step's overhead. To compile an instruction costs sixty
+#: steps, and each kernel a constant.
 _LANES, _STEPS, _FIRST = 4096, 60, 2000
 
 
 def _step(launch: Launch) -> float:
-    """What a step of the NumPy machine costs for a launch."""
+    """Return the cost of an interpreter's step for a launch."""
     return 1 + min(launch.geometry.blocks * launch.geometry.threads, MOST_LANES) / _LANES
 
 
 def _least(launch: Launch) -> float:
-    """What a launch costs the NumPy machine if it goes through the code once."""
+    """Return the cost of a launch on the interpreter if it runs each instruction once."""
     rounds = -(-launch.geometry.blocks * launch.geometry.threads // MOST_LANES)
     return len(launch.entry.code) * rounds * _step(launch)
 
@@ -143,7 +146,7 @@ _machine = Machine()
 
 
 def run(launch: Launch, otherwise: Callable[[Launch], None], eager: bool) -> None:
-    """Run a launch as machine code where that can be done and pays, else `otherwise`."""
+    """Run a launch as machine code where that is possible and pays, else by `otherwise`."""
     if launch.observers or launch.step_budget is not None or launch.schedule is not None:
         launch.why = "a watched, ordered or bounded launch goes step by step"
         otherwise(launch)

@@ -1,8 +1,8 @@
-"""Machine code of kernels: made by LLVM, kept on disk, and loaded into the process with the memory of its launches.
+"""Machine code of kernels: compiled by LLVM, kept on disk, and loaded with the memory of its launches.
 
-A kernel has code of two tiers: compiled quickly, or optimised. It is found on disk by what it is made of, before any IR
-is written. An entry on disk has what launches need to know of the code, and the digest of the object code, which other
-kernels with the same IR have too.
+A kernel has code of two tiers: the baseline tier is fast to compile, the optimized tier fast to run. Code is found on
+disk before any IR is written, by everything that decides it. An entry on disk has the facts for launches and the digest
+of the object code; other kernels with the same IR share the object code.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from cudakit.emulator.machine.state import SHARED_UNIT, Geometry, coordinates
 from cudakit.jit.cache.cache import default_cache
 from cudakit.streams import process
 
-# Each call of LLVM's holds llvmlite's lock, and LLVM's own state is whole between two of them. A child that was forked
+# Each call of LLVM holds llvmlite's lock, and LLVM's state is consistent between two calls. A child that was forked
 # during a call would wait for the lock for ever.
 process.hold_at_fork(getattr(llvm.ffi.lib, "_lock", contextlib.nullcontext()))
 
 
 class Processor(NamedTuple):
-    """What code is made for."""
+    """CPU for which code is made."""
 
     name: str
     features: str
-    #: Lanes of 32 bits in its widest registers.
+    #: Lanes of 32 bits in the widest registers.
     native: int
-    #: Whether it takes masks of lanes in all that it does to memory.
+    #: Whether the CPU has masks for all its memory instructions.
     masks: bool
-    #: Whether it has an instruction that loads from four places, but none with such masks.
+    #: Whether the CPU loads from four places at once, without such masks.
     gathers: bool
 
 
 @cache
 def processor() -> Processor:
-    """The processor at hand."""
+    """Return this machine's CPU."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()
@@ -75,7 +75,10 @@ def _target(optimised: bool = True) -> Any:
 
 
 def compiled(text: str, optimised: bool) -> bytes:
-    """The object code of a module: optimised, a long one by less; or quickly, to run half as long again."""
+    """Compile a module to object code.
+
+    A long module is optimized less. Code that is not optimized runs half as long again.
+    """
     machine = _target(optimised)
     module = llvm.parse_assembly(text)
     module.verify()
@@ -95,38 +98,38 @@ def compiled(text: str, optimised: bool) -> bytes:
     return code
 
 
-#: Lines of a module from which on some of LLVM's passes take longer than they gain: those that know loops.
+#: Lines of a module from which LLVM's loop passes cost more time than they gain.
 _LONG = 10_000
-#: What takes little time for a module of any length; and what saves more in making code of it than it takes.
+#: Passes that are fast for a module of any length; and passes that save more time in code generation than they take.
 _BASELINE_PASSES = ("sroa", "simplify_cfg")
 _EXTRA_PASSES = ("instruction_combine", "new_gvn", "simplify_cfg", "dead_store_elimination")
 
 
 def stored_code(digest: str) -> bytes | None:
-    """The object code with a digest, if it is on disk."""
+    """Return the object code with a digest, if it is on disk."""
     return default_cache().stored("native", digest)
 
 
 def object_code(text: str, optimised: bool) -> bytes:
-    """The object code of a module, from disk or made now."""
+    """Return the object code of a module, from disk or compiled now."""
     digest = digest_of(text, optimised)
     return default_cache().blob("native", digest, lambda: compiled(text, optimised))
 
 
 @cache
 def _helpers() -> bytes:
-    """What kernels call, which is the same for all."""
+    """Return the object code of the helpers, which is the same for all kernels."""
     return object_code(helpers(), True)
 
 
 class Code:
-    """Object code in the process, for as long as this lives."""
+    """Object code loaded into the process, for as long as this object lives."""
 
     def __init__(self, code: bytes) -> None:
         library = llvm.JITLibraryBuilder().add_object_img(code).add_object_img(_helpers())
         library.add_current_process().export_symbol("kernel")
         self._library = library.link(_jit(), f"kernel{next(_numbers)}")
-        #: run(words, first block, last block): 0, or what it stopped for.
+        #: run(words, first block, last block): 0, or the reason why it stopped.
         self.run: Callable[[Any, int, int], int] = _Run(self._library["kernel"])
 
 
@@ -135,7 +138,7 @@ _numbers = count()
 
 
 def toolchain() -> tuple[str, ...]:
-    """All beside its text that decides what object code a module becomes."""
+    """Return everything besides a module's text that decides its object code."""
     name, features, *_ = processor()
     return (
         llvmlite.__version__,
@@ -149,7 +152,7 @@ def toolchain() -> tuple[str, ...]:
 
 
 def digest_of(text: str, optimised: bool) -> str:
-    """Digest of what the object code of a module depends on."""
+    """Return the digest of everything that decides a module's object code."""
     return hashlib.sha256("\0".join((*toolchain(), str(optimised), text)).encode()).hexdigest()
 
 
@@ -164,7 +167,7 @@ def _jit() -> Any:
 
 
 class Tier(NamedTuple):
-    """Object code of a kernel, and what launches of it need to know."""
+    """Object code of a kernel in one tier, and the facts for its launches."""
 
     facts: Facts
     object_code: bytes
@@ -172,7 +175,7 @@ class Tier(NamedTuple):
 
 
 def code_of(source: Source, layout: Layout, short: int) -> Tier:
-    """The code of a kernel: the best that is on disk, else made now, optimised up to `short` instructions.
+    """Return the code of a kernel: the best on disk, else compiled now, optimized up to `short` instructions.
 
     Raises
     ------
@@ -209,17 +212,17 @@ def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier
 
 
 def _key(source: Source, layout: Layout, short: int, optimised: bool) -> str:
-    """Digest of all that decides what code a kernel gets."""
+    """Return the digest of everything that decides a kernel's code."""
     parts = (_compiler(), *toolchain(), repr(layout), str(short), str(optimised), *source.identity)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 @cache
 def _compiler() -> str:
-    """Digest of the emulator's source, which decides what code is made of a PTX text."""
+    """Return the digest of the emulator's source, which decides the code for a PTX text."""
     emulator = Path(__file__).parents[1]
     files = sorted(emulator.rglob("*.py"))
-    # Where the source is not installed, nothing tells versions apart: what other processes have made is not taken.
+    # Without installed source, versions cannot be distinguished: code of other processes is not used.
     digest = hashlib.sha256(b"" if files else os.urandom(32))
     for file in files:
         digest.update(f"{file.relative_to(emulator)}\0{hashlib.sha256(file.read_bytes()).hexdigest()}\0".encode())
@@ -231,7 +234,7 @@ def _compiler() -> str:
 
 @dataclass(eq=False)
 class Frame:
-    """What launches of one kernel with one geometry have in common: memory, and the words that are told."""
+    """Memory and words shared by launches of one kernel with one geometry."""
 
     geometry: Geometry
     words: Any
@@ -247,7 +250,7 @@ class Frame:
         address, length = rows.buffer_info()
         if length > len(self.table):
             self.table = (ctypes.c_int64 * (2 * length))()
-        # A copy: while code runs on one core, another may come upon more memory.
+        # A copy: while code runs on one core, another core may find more memory.
         ctypes.memmove(self.table, address, 8 * length)
         self.words[Slot.TABLE] = ctypes.addressof(self.table)
         self.words[Slot.TABLE_COUNT] = length // 4
@@ -255,25 +258,25 @@ class Frame:
 
 @dataclass(eq=False)
 class Compiled:
-    """A kernel that is machine code, for one layout."""
+    """A kernel as machine code, for one layout."""
 
     source: Source
     layout: Layout
-    #: Instructions of kernels that are optimised at once.
+    #: Limit of instructions for kernels that are optimized at once.
     short: int
-    #: How long what was made quickly runs before it is optimised, in seconds.
+    #: Seconds that baseline code runs before the kernel is optimized.
     patience: float = 0
     frames: dict[tuple[Any, ...], Frame] = field(default_factory=dict)
     facts: Facts = field(init=False)
     code: Code = field(init=False)
-    #: Whether it was made quickly, for the time being: such code may need more stack than threads have.
+    #: Whether the code is of the baseline tier, which may need more stack than threads have.
     is_baseline: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._take(code_of(self.source, self.layout, self.short))
 
     def improve(self) -> None:
-        """Compile what runs quicker."""
+        """Compile the optimized tier."""
         self._take(make(self.source, self.layout, self.short, True))
         self.frames.clear()
 
@@ -282,7 +285,7 @@ class Compiled:
 
 
 def frame_of(launch: Launch, compiled: Compiled) -> Frame:
-    """Room for launches of a geometry."""
+    """Return a new frame for launches of a geometry."""
     geometry, module = launch.geometry, launch.module
     facts = compiled.facts
     words = (ctypes.c_int64 * int(Slot.COUNT + 1))()

@@ -1,7 +1,7 @@
-"""The code around a kernel's own: over the blocks of threads, over the vectors of each, and where these wait.
+"""Code around a kernel's own: loops over blocks of threads and over their vectors, and barriers.
 
-Each basic block that some lanes may come to without the others has a mask of those that wait for it, by the block's
-number: `masks`. Further numbers stand for those that wait at the end of one, and for those of a loop that have yielded.
+Each divergent basic block has a mask of the lanes that wait for it, in `masks` by the block's number. Further numbers
+stand for lanes that wait at the end of a block, and for lanes of a loop that have yielded.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.isa.facts import facts_of
 from cudakit.emulator.ptx.program import Instruction
 
-# ── the order of vectors: block after block, or by rows of blocks that lie next to each other ──
+# ── the order of vectors: block after block, or by rows of adjacent blocks ──
 
-#: What is done where a vector has failed, by the strip that it is in: those of the blocks before it come still, so that
-#: the error is that of the first block.
+#: Code for a failed vector of a strip: the vectors of earlier blocks still run, so that the first block's error is
+#: reported.
 _FAILED = """\
   store i1 true, ptr {failed}
   store i64 {beside}, ptr {length}
@@ -33,23 +33,23 @@ failed.on:
 
 
 class Turns(NamedTuple):
-    """A loop over vectors, from the label ``vectors`` to ``vector.done``: the one that it is at."""
+    """A loop over vectors, from the label ``vectors`` to ``vector.done``, at its current vector."""
 
     vector: X
-    #: The number of its block, and where that is in the grid.
+    #: Number of the vector's block, and its coordinates in the grid.
     block: X
     where: list[X]
-    #: What leads to the next vector.
+    #: Code that leads to the next vector.
     steps: list[str]
-    #: What leads to the block behind those that it goes over.
+    #: Code that leads to the block behind the loop's blocks.
     following: str
-    #: What comes before code ends with an error, up to where it does; and where it is kept whether it has to.
+    #: Code before the end with an error; and the place that says whether a vector has failed.
     failed: str = ""
     has_failed: str = ""
 
 
 def turns_of_block(b: Builder, block: X, where: list[X], vectors: X) -> Turns:
-    """The vectors of a block."""
+    """Write the loop over the vectors of a block."""
     text = b.text
     text.jump("vectors")
     text.label("vectors")
@@ -60,7 +60,7 @@ def turns_of_block(b: Builder, block: X, where: list[X], vectors: X) -> Turns:
 
 
 def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) -> Turns:
-    """The vectors of blocks next to each other in x: by rows of threads, and in a row by blocks."""
+    """Write the loop over the vectors of blocks adjacent in x: by rows of threads, and in a row by blocks."""
     text, zero = b.text, constant("i64", 0)
     length = text.binary("sub", constant("i64", STRIP), text.binary("urem", block, STRIP))
     in_row = text.cast("zext", text.binary("sub", across, where[0]), "i64")
@@ -100,14 +100,14 @@ def _following(block: X, count: X) -> str:
     return f"%block.next = add {block}, {count.name}"
 
 
-#: Sweeps over a block in which nothing comes on, before others are let run.
+#: Passes over a block without progress before yielding to other blocks.
 _PATIENCE = 16
 _AXES = "xyz"
 TRUE, FALSE = X("i1", "true"), X("i1", "false")
 
 
 class Scaffold:
-    """The code around a kernel's own, which stands between `begin` and `end`.
+    """Code around a kernel's own, which is written between `begin` and `end`.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class Scaffold:
     effort : Effort
     """
 
-    #: The lanes that there are; None: all.
+    #: Existing lanes of the vector; None: all.
     full: X | None
     _turns: Turns
 
@@ -138,15 +138,15 @@ class Scaffold:
             self.masks[self.wait_of(number)] = f"%wait.b{number}"
         for number in analysis.divergent_polls:
             self.masks[self.poll_of(number)] = f"%poll.b{number}"
-        #: Lanes that have not left; whether a vector is to come again; whether lanes of a warp have come on.
+        #: Lanes that have not left; whether a vector must run again; whether lanes of a warp have made progress.
         self.alive, self.again = b.alloca(b.mask_type, "alive"), b.alloca("i1", "again")
         self.moved = b.alloca("i1", "moved")
-        #: Whether vectors that wait at a barrier may go on; whether one has yielded; sweeps in which nothing came on.
+        #: Whether vectors at a barrier may go on; whether a vector has yielded; passes without progress.
         self.release, self.yielded = b.alloca("i1", "release"), b.alloca("i1", "yielded")
         self.idle = b.alloca("i64", "idle")
-        #: Whether one has yielded that waits for what others write.
+        #: Whether a vector in a polling loop has yielded.
         self.polled = b.alloca("i1", "polled")
-        #: Threads that have come to a barrier that reduces, and those with a predicate that holds; and the last time.
+        #: Threads at a reducing barrier, and those whose predicate holds; and both of the last pass.
         self.arrived, self.true = b.alloca("i32", "come"), b.alloca("i32", "true")
         self.last_arrived, self.last_true = b.alloca("i32", "last.come"), b.alloca("i32", "last.true")
         self.ticks = b.alloca("i64", "ticks")
@@ -154,15 +154,15 @@ class Scaffold:
     # ── the numbers and names of blocks ──
 
     def wait_of(self, number: int) -> int:
-        """The number that stands for lanes that wait at the end of a block."""
+        """Return the number that stands for lanes that wait at the end of a block."""
         return -number - 1
 
     def poll_of(self, number: int) -> int:
-        """The number that stands for lanes of a loop that have yielded."""
+        """Return the number that stands for lanes of a loop that have yielded."""
         return len(self.flow.blocks) + 2 + number
 
     def holds(self) -> list[tuple[int, int]]:
-        """The numbers of lanes that wait while others of their vector may run, with the block they go on at."""
+        """Return the numbers of lanes that wait while others of their vector may run, each with its next block."""
         barriers = [
             (self.wait_of(number), self.flow.blocks[number].successors[0])
             for number in self.analysis.divergent_barriers
@@ -170,26 +170,26 @@ class Scaffold:
         return barriers + [(self.poll_of(number), number) for number in self.analysis.divergent_polls]
 
     def body(self, number: int) -> str:
-        """Where a block begins."""
+        """Return the label of a block."""
         return f"body.b{number}" if number != self.flow.end else "left"
 
     def whole_body(self, number: int) -> str:
-        """Where a block begins for a vector all of whose lanes are there."""
+        """Return the label of a block for a vector with all its lanes active."""
         masked = not self.b.single and (number in self.divergent or self.full is not None)
         return f"whole.b{number}" if masked and number != self.flow.end else self.body(number)
 
     def chain(self, place: int) -> str:
-        """Where what goes through the blocks in their order goes on: at a place of it, or the end."""
+        """Return the label where the pass over the blocks in order continues, at a place or at the end."""
         return f"chain.b{self.flow.order[place]}" if place < len(self.flow.order) else "chain.end"
 
     def behind(self, place: int) -> str:
-        """What comes behind a block: the ends of loops that it is the last of, then the next block."""
+        """Return the label behind a block: the ends of loops whose last block it is, then the next block."""
         return f"behind.b{self.flow.order[place]}"
 
     # ── lanes ──
 
     def whole(self) -> X:
-        """All lanes that there are, as bits."""
+        """Return all existing lanes, as bits."""
         return self.b.bits(self.full) if self.full is not None else constant(self.b.mask_type, -1)
 
     def send(self, to: int, lanes: X) -> None:
@@ -204,7 +204,7 @@ class Scaffold:
         text.store(text.binary("or", text.load(b.mask_type, place), lanes), place)
 
     def tick(self) -> None:
-        """Count a turn of a loop; now and then, look whether to go on."""
+        """Count a turn of a loop; now and then, check whether to stop."""
         b, text = self.b, self.text
         left = text.binary("sub", text.load("i64", self.ticks), 1)
         text.store(left, self.ticks)
@@ -216,10 +216,10 @@ class Scaffold:
         text.do(f"br {text.compare('eq', more, 0)}, label %stopped, label %{on}, !prof !1")
         text.label(on)
 
-    # ── what comes before ──
+    # ── code before a kernel's own ──
 
     def entry(self) -> list[str]:
-        """Room for what is kept, which comes before all else."""
+        """Return the lines of the entry block: memory for registers and masks."""
         b, analysis = self.b, self.analysis
         lines = ["entry:", *b.allocas]
         for name in analysis.function.registers:
@@ -233,13 +233,13 @@ class Scaffold:
         return [*lines, *b.starts, "  br label %setup"]
 
     def _over_blocks(self) -> list[str]:
-        """Where registers are that live from one block to another, and the lanes that wait for each."""
+        """Return the places of masks, and of registers that are live from block to block."""
         live = sorted(set[str]().union(*self.analysis.shapes.live_in))
         registers = [self.b.place_of(name, part) for name in live for part, _ in self.b.types_of(name)]
         return [*self.masks.values(), *registers]
 
     def begin(self) -> None:
-        """Go over blocks of threads, and over the vectors of one, up to where a vector begins, or goes on."""
+        """Write the loops over blocks of threads and their vectors, up to where a vector begins or resumes."""
         b, text, analysis = self.b, self.text, self.analysis
         b.scratch_addresses = b.alloca(b.vector("i64"), "addresses")
         b.scratch_values = b.alloca("i8", "values", b.width * 64)
@@ -321,7 +321,7 @@ class Scaffold:
             self._go_on()
 
     def _begin_each(self, state: X, vectors: X) -> None:
-        """Let each vector of a block begin at the beginning."""
+        """Let each vector of a block begin at the kernel's begin."""
         text = self.text
         before = text.here
         text.jump("reset")
@@ -335,7 +335,7 @@ class Scaffold:
         text.label("reset.done")
 
     def _go_on(self) -> None:
-        """Go on where the vector has waited."""
+        """Resume a vector where it has waited."""
         analysis, resume = self.analysis, self.text.load("i64", self.states.at)
         alone = [number for number in analysis.barriers if number not in self.divergent]
         ways = " ".join(
@@ -392,10 +392,10 @@ class Scaffold:
                 specials[f"lanemask_{name}"] = Value(VARYING, text.binary("xor", x, -1))
         b.specials = specials
 
-    # ── what comes behind ──
+    # ── code behind a kernel's own ──
 
     def end(self) -> None:
-        """Go on with the next vector, and the next block of threads."""
+        """Write the code that goes on with the next vector, and the next block of threads."""
         b, text, analysis, turn = self.b, self.text, self.analysis, self._turns
         text.label("vector.done")
         for step in turn.steps:
@@ -427,7 +427,7 @@ class Scaffold:
         self.states.end()
 
     def _more(self) -> None:
-        """Sweep over the vectors that wait once more, unless nothing has come on for long."""
+        """Write another pass over the waiting vectors, unless many passes made no progress."""
         b, text = self.b, self.text
         text.label("more")
         count = text.binary("add", text.load("i64", self.idle), 1)
@@ -445,15 +445,15 @@ class Scaffold:
         text.do(f"ret i64 {Ending.IDLE:d}")
 
 
-# ── waiting: live registers are saved, and the next vector of the block of threads goes on ──
-# Once all have come, each is resumed where it was.
+# ── barriers: live registers are saved, and the next vector of the block of threads runs ──
+# Once all have arrived, each vector resumes at its place.
 
 #: Numbers of the barriers that a block has.
 _BARRIERS = frozenset(range(16))
 
 
 class Waiting:
-    """The code at barriers, and at loops that wait for what others write."""
+    """Code at barriers, and at polling loops."""
 
     def __init__(self, scaffold: Scaffold) -> None:
         self.scaffold, self.analysis = scaffold, scaffold.analysis
@@ -466,10 +466,10 @@ class Waiting:
             bool(analysis.polling or analysis.divergent_barriers or analysis.has_counted_barriers),
         )
 
-    # ── coming to wait ──
+    # ── arriving ──
 
     def let_others_run(self, header: int) -> None:
-        """Let the lanes that wait at a loop's header go round once others have run."""
+        """Let the lanes at a polling loop's header go round once others have run."""
         b, text, scaffold = self.b, self.text, self.scaffold
         self._note_yield(True)
         place, polling_place = scaffold.masks[header], scaffold.masks[scaffold.poll_of(header)]
@@ -478,24 +478,24 @@ class Waiting:
         text.store(constant(both.type, 0), place)
 
     def enter(self, number: int, header: int) -> None:
-        """Save what is to be saved on the way from a block into a loop."""
+        """Save registers on the way from a block into a loop."""
         self.states.save(self.saves.entries.get((number, header), ()))
 
     def leave_vector(self, header: int) -> None:
-        """Let other vectors run, before this one goes round a loop again."""
+        """Let other vectors run before this vector goes round a loop again."""
         self.states.save(self.analysis.shapes.live_in[header])
         self.states.resume_at(self.scaffold.poll_of(header))
         self._note_yield(True)
         self.text.jump("vector.done")
 
     def _note_yield(self, polls: bool) -> None:
-        """Note that a vector lets the others go on, and is to come again."""
+        """Note that a vector yields and is to run again."""
         scaffold = self.scaffold
         for place in (scaffold.again, scaffold.yielded, *((scaffold.polled,) if polls else ())):
             self.text.store(TRUE, place)
 
     def wait(self, place: int, number: int, mask: X | None) -> None:
-        """Wait at the barrier that a block ends with."""
+        """Write the wait at the barrier that ends a block."""
         b, text, scaffold, analysis = self.b, self.text, self.scaffold, self.analysis
         lanes = b.bits(b.all_lanes() if mask is None else mask)
         instr = analysis.last_of(number)
@@ -530,7 +530,7 @@ class Waiting:
         text.jump("vector.done")
 
     def _wait_for_some(self, number: int) -> None:
-        """Wait at a barrier for a part of the block."""
+        """Write the wait at a barrier for a part of the block."""
         b, text, instr = self.b, self.text, self.analysis.last_of(number)
         if number in self.divergent:
             raise Refusal(f"instruction {instr} where lanes part")
@@ -547,13 +547,13 @@ class Waiting:
         self._go_on(number)
 
     def _turn_at(self, number: int) -> str:
-        """Where a vector keeps how often its barrier was met before it came."""
+        """Return the place where a vector keeps its barrier's count of completions from before it arrived."""
         return self.states.place(f"turn of {number}", "", "i64")
 
-    # ── going on ──
+    # ── resuming ──
 
     def chain_end(self) -> None:
-        """No block has lanes that can go on: they have left, or wait."""
+        """Write the end of a pass over the blocks: all lanes have left, or wait."""
         b, text, scaffold, waiting = self.b, self.text, self.scaffold, self.scaffold.holds()
         text.label("chain.end")
         if self.analysis.has_divergent_collectives:
@@ -584,7 +584,7 @@ class Waiting:
         text.do(f"ret i64 {Ending.STUCK:d}")
 
     def _any_of(self, masks: list[str]) -> X:
-        """Whether lanes are in one of these masks."""
+        """Return whether any of these masks has lanes."""
         b, text = self.b, self.text
         lanes = none = constant(b.mask_type, 0)
         for place in masks:
@@ -602,7 +602,7 @@ class Waiting:
         return self.states.place(f"mask of {key}", "", self.b.mask_type)
 
     def resumes(self) -> None:
-        """Where vectors go on that have waited."""
+        """Write the places where waiting vectors resume."""
         text, scaffold, analysis = self.text, self.scaffold, self.analysis
         for number in analysis.barriers:
             if number not in self.divergent:
@@ -616,7 +616,7 @@ class Waiting:
             self._resume_divergent()
 
     def _resume(self, number: int, instr: Instruction) -> None:
-        """A vector comes again to a barrier."""
+        """Write the place where a vector comes to its barrier again."""
         b, text, scaffold = self.b, self.text, self.scaffold
         text.label(f"resume.b{number}")
         on, still = text.fresh("on"), text.fresh("still")
@@ -638,7 +638,7 @@ class Waiting:
         self._go_on(number)
 
     def _resume_divergent(self) -> None:
-        """A vector comes again whose lanes wait in several places."""
+        """Write the place where a vector resumes whose lanes wait in several places."""
         b, text, scaffold = self.b, self.text, self.scaffold
         text.label("resume.divergent")
         self.states.load(self._live_over_divergent())
@@ -650,7 +650,7 @@ class Waiting:
             lanes = text.load(b.mask_type, place)
             none = constant(lanes.type, 0)
             if key < 0 and self.analysis.polling:
-                # A barrier holds those back that others have not come to.
+                # Lanes stay at a barrier until all others have arrived.
                 released = text.load("i1", scaffold.release)
                 text.store(text.select(released, none, lanes), place)
                 lanes = text.select(released, lanes, none)
@@ -664,7 +664,7 @@ class Waiting:
         text.jump(scaffold.chain(0))
 
     def _reduced(self, number: int, mask: X | None) -> None:
-        """Write what a barrier gives the lanes that it lets go."""
+        """Write a barrier's result for the lanes that it releases."""
         b, text, instr = self.b, self.text, self.analysis.last_of(number)
         if "red" not in instr.modifiers:
             return
@@ -679,7 +679,7 @@ class Waiting:
             b.write(target, "pred", Value(UNIFORM, text.compare("ne", true, 0)))
 
     def _go_on(self, number: int) -> None:
-        """A vector goes on behind the barrier that a block ends with."""
+        """Continue a vector behind the barrier that ends a block."""
         text, scaffold, flow = self.text, self.scaffold, self.flow
         (after,) = flow.blocks[number].successors
         if after == flow.end:

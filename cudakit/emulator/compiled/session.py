@@ -1,4 +1,4 @@
-"""One launch of machine code: over the cores, what it calls back for, and what it stopped for as errors."""
+"""Sessions: one launch of machine code, on all cores, with its callbacks and errors."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from cudakit.streams import process
 # ── cores ──
 
 
-#: Stack of a thread that runs code, of which as much is taken as is used: large kernels that are made quickly have a
-#: place for each value, some megabytes.
+#: Stack of a thread that runs code; only used pages take memory. Large kernels of the baseline tier have a stack slot
+#: for each value, some megabytes.
 _STACK = 256 << 20
 
 
@@ -45,7 +45,7 @@ process.in_child(_pool.cache_clear)  # it has none of the threads
 
 
 def begun(work: Callable[[int], None], core: int) -> Future[None]:
-    """Work in a thread of the pool, which may be begun for it."""
+    """Submit work to the pool; a thread begun for it gets a large stack."""
     former = threading.stack_size(_STACK)
     try:
         return _pool().submit(work, core)
@@ -53,11 +53,11 @@ def begun(work: Callable[[int], None], core: int) -> Future[None]:
         threading.stack_size(former)
 
 
-# ── what code stopped for, as errors ──
+# ── errors ──
 
 
 def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
-    """What code stopped for, as the error that NumPy's machine raises."""
+    """Return the error for which code stopped, as the NumPy interpreter raises it."""
     if code == Ending.STUCK:
         return EmulationError(
             f"{launch.title}: deadlock: threads wait for other lanes of their warp, which wait elsewhere"
@@ -83,7 +83,7 @@ def error_of(code: int, launch: Launch, compiled: Compiled, words: Any) -> Emula
 
 
 def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
-    """Vectors wait at barriers that others do not come to."""
+    """Return the error for vectors that wait at barriers to which others do not come."""
     facts, width = compiled.facts, compiled.layout.width
     threads, waiting, waits = launch.geometry.threads, 0, dict(facts.barriers)
     first: tuple[int, int | None] | None = None
@@ -105,7 +105,7 @@ def _stalled(launch: Launch, compiled: Compiled, words: Any) -> EmulationError:
 
 
 def _access(launch: Launch, instr: Instruction, lane_access: LaneAccess | None, address: int) -> str:
-    """What is wrong with an access, in the words of memory itself."""
+    """Return the message for an invalid access, as `Memory` writes it."""
     memory, module = launch.module.memory, launch.module
     memory.set_parameters(launch.parameters)
     if lane_access is None:
@@ -131,13 +131,13 @@ def _access(launch: Launch, instr: Instruction, lane_access: LaneAccess | None, 
     return f"an access to {address:#x} was refused"
 
 
-#: Turns of loops between two looks at whether the user wants to stop.
+#: Turns of loops between two checks for signals.
 _PERIOD = 1 << 22
 
 
 @dataclass
 class _Lanes:
-    """What functions of the system ask of a machine."""
+    """Part of the interpreter's state that system functions read."""
 
     launch: Launch
     memory: Memory
@@ -157,14 +157,14 @@ class _Lanes:
 
 
 class Session:
-    """One launch while it runs: over the cores, and what its code calls back for."""
+    """A launch while it runs: on the cores, with the callbacks of its code."""
 
     def __init__(self, launch: Launch, compiled: Compiled) -> None:
         self.launch, self.compiled = launch, compiled
         self.memory: Memory = launch.module.memory
         self.failure: BaseException | None = None
         self.stops = False
-        #: How often code has asked whether to go on.
+        #: Ticks so far: checks whether to go on.
         self.ticks = 0
         self._lock = threading.Lock()
         self._frames: dict[int, Frame] = {}
@@ -175,7 +175,7 @@ class Session:
         Raises
         ------
         EmulationError
-            Of the first block, by its number, that fails.
+            Of the failed block with the lowest number.
         """
         _sessions.append(self)
         try:
@@ -232,7 +232,7 @@ class Session:
             raise error_of(code, self.launch, self.compiled, frame.words)
 
     def _wait_for(self, helper: Future[None]) -> None:
-        """Let a thread run the first blocks; what a signal's handler raises meanwhile stops them."""
+        """Wait for a thread that runs the first blocks; an exception of a signal handler stops them."""
         while True:
             try:
                 return helper.result()
@@ -242,7 +242,7 @@ class Session:
                 self.failure, self.stops = error, True
 
     def _steps(self) -> int:
-        """What counts as its steps: its instructions, for as many lanes as NumPy's runs at once, and turns of loops."""
+        """Return the launch's steps: instructions times the sets of lanes that NumPy runs at once, and loop turns."""
         geometry = self.launch.geometry
         steps: int = len(self.launch.entry.code) * -(-geometry.blocks * geometry.threads // MOST_LANES)
         for frame in self._frames.values():
@@ -254,7 +254,7 @@ class Session:
         run, idle, spare = self.compiled.code.run, [frame], list[Frame]()
         following = frame.words[Slot.AT_BLOCK] + 1
         while idle or following < blocks:
-            # Those that wait look again, then one block more begins.
+            # Waiting blocks poll again, then one more block begins.
             for waiting_frame in list(idle):
                 number = waiting_frame.words[Slot.AT_BLOCK]
                 waiting_frame.words[Slot.RESUMED] = 1
@@ -279,11 +279,11 @@ class Session:
         return 0, frame
 
     def _raised(self, raised: Any) -> None:
-        """What a signal's handler raised where no handler of exceptions was yet."""
+        """Keep an exception that a signal handler raised outside any try block."""
         self.failure, self.stops = raised.exc_value, True
 
     def _frame(self, core: int) -> Frame:
-        """What a core's code is told; kept for the next launch alike."""
+        """Return the frame of a core's code, kept for the next launch with the same geometry."""
         launch, geometry = self.launch, self.launch.geometry
         key = (geometry.grid, geometry.block, geometry.shared_bytes, geometry.cooperative, core)
         with self._lock:
@@ -299,17 +299,17 @@ class Session:
         return frame
 
     def reach(self, words: int, address: int, size: int, use: int) -> int:
-        """Whether memory that is in no row of the table can be come to by a pointer: 1 where it is in a row now."""
+        """Find memory outside the table by pointers; return 1 if it is in the table now, 2 for the heap, 0 for none."""
         try:
             with self._lock:
                 frame = self._frames[words]
                 before = frame.words[Slot.TABLE_COUNT]
                 where = np.array([address & 2**64 - 1], np.uint64)
-                # Pointers among the parameters, in structs too, lead to memory that no argument is.
+                # Pointers in the parameters, in structs too, may lead to memory beyond the arguments.
                 self.memory.set_parameters(self.launch.parameters)
                 self.memory.views("global", where, np.dtype(np.uint8), None, WRITE if use else READ)
                 frame.update_table(self.memory)
-                # The heap is in no row: each access to it is looked at.
+                # The heap is not in the table: each access to it is checked here.
                 return 1 if frame.words[Slot.TABLE_COUNT] > before else 2
         except AccessError:
             return 0
@@ -318,7 +318,7 @@ class Session:
             return 0
 
     def call(self, words: int, site: int, first: int, block: int, mask: int, values: int) -> int:
-        """Call what the system gives for the lanes of a mask, with their arguments; 0 where it went well."""
+        """Call a system function or the interpreter for lanes of a mask, with their values; return 0 for success."""
         try:
             with self._lock:
                 return self._called(self._frames[words], site, first, block, mask, values)
@@ -342,7 +342,7 @@ class Session:
         return 0
 
     def _system(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
-        """What the system gives a kernel."""
+        """Call a system function with the lanes' arguments."""
         count = len(instr.operands) - 1
         table = self._table(values, max(1, count))
         arguments = [table[number, lanes].copy()[:, None].view(np.uint8) for number in range(count)]
@@ -351,7 +351,7 @@ class Session:
             table[0, lanes] = answer
 
     def _step(self, instr: Instruction, machine: _Lanes, first: int, lanes: np.ndarray, values: int) -> None:
-        """An instruction as NumPy's machine runs it, with the registers of these lanes."""
+        """Run an instruction on the NumPy interpreter, with the registers of these lanes."""
         context = self.compiled.source.context
         read, written = registers_of(instr, context.function.registers)
         table, index = self._table(values, len(read) + len(written)), first + lanes
@@ -370,13 +370,13 @@ class Session:
             table[row, lanes] = registers.registers[context.numbers[name]][index]
 
     def _table(self, values: int, rows: int) -> np.ndarray:
-        """What lanes hand over, and are given: rows of eight bytes a lane."""
+        """Return the values that lanes hand over and get back: rows of eight bytes a lane."""
         width = self.compiled.layout.width
         table = (ctypes.c_uint64 * (width * rows)).from_address(values)
         return np.ctypeslib.as_array(table).reshape(rows, width)
 
     def _show(self, frame: Frame, block: int) -> None:
-        """Give memory the shared and local memory of the block at hand."""
+        """Give `Memory` the shared and local memory of the current block."""
         words, memory = frame.words, self.memory
         threads = self.launch.geometry.threads
         memory.set_parameters(self.launch.parameters)
@@ -393,7 +393,7 @@ class Session:
             memory.local = local_rows.reshape(threads, rows)
 
     def tick(self) -> int:
-        """How many turns of loops to go on for; this is where Python looks whether the user wants to stop."""
+        """Return the turns of loops until the next tick, or 0 to stop; Python handles signals here."""
         try:
             self.ticks += 1
             return 0 if self.stops else _PERIOD
@@ -402,7 +402,7 @@ class Session:
             return 0
 
 
-#: The launch at hand, which callbacks are for; others wait for it.
+#: The current launch, which callbacks belong to; other launches wait.
 _sessions: list[Session] = []
 _Reach = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)
 _Tick = ctypes.CFUNCTYPE(ctypes.c_int64)
@@ -416,9 +416,9 @@ _callback_functions: list[Any] = [
 
 @cache
 def _callbacks() -> tuple[int, ...]:
-    """Addresses of the functions that code calls back."""
+    """Return addresses of the functions that code calls back."""
     return tuple(ctypes.cast(callback, ctypes.c_void_p).value or 0 for callback in _callback_functions)
 
 
-#: Threads of a launch below which one core runs it, and those that a core takes at once at most.
+#: Threads below which one core runs a launch, and the most threads that a core takes at once.
 _FEW, _MOST = 1 << 14, 1 << 18

@@ -1,6 +1,6 @@
-"""What each register holds over the lanes of a vector: one value, a base with a stride, or any values.
+"""Shapes of registers over the lanes of a vector: one value, a base with a stride, or any values.
 
-And what follows from it: which blocks run under masks, and which results must leave the other lanes' values alone.
+The shapes decide which blocks run under masks, and which writes must keep the values of other lanes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cudakit.emulator.ptx.program import Function, Immediate, Instruction, Opera
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """What an affine value was in fewer bits, where its lanes may wrap around."""
+    """The fewer bits from which an affine value was extended; there its lanes may wrap around."""
 
     bits: int
     stride: int
@@ -27,8 +27,8 @@ class Narrow:
 class Affine:
     """Lane i holds base + i · stride.
 
-    One that came of fewer bits does so only where its lanes did not wrap around in these: lane i holds base + factor ·
-    (what lane i held in them, extended, less what lane 0 did).
+    A value extended from fewer bits is affine only where no lane wrapped around in those bits. In general lane i holds
+    base + factor · (lane i's extended narrow value - lane 0's).
     """
 
     stride: int
@@ -36,31 +36,31 @@ class Affine:
 
     @property
     def factor(self) -> int:
-        """By what the value in fewer bits was multiplied."""
+        """Factor by which the narrow value was multiplied."""
         return self.stride // self.of.stride if self.of is not None else 1
 
 
-#: None: nothing yet. UNIFORM: the same in all lanes. VARYING: any values.
+#: None: not yet known. UNIFORM: the same in all lanes. VARYING: any values.
 UNIFORM, VARYING = "uniform", "varying"
 Shape: TypeAlias = str | Affine | None
 
 
 def join(a: Shape, b: Shape) -> Shape:
-    """The shape of a register that is written in two places."""
+    """Return the shape of a register that is written in two places."""
     if a is None or a == b:
         return b
     if b is None:
         return a
     if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride and None in (a.of, b.of):
         of = a.of or b.of
-        # From 0 on, the lanes of the other do not wrap around either.
+        # Lanes that count from 0 do not wrap around in the fewer bits either.
         if of is not None and of.bits >= 32 and abs(of.stride) < 1 << 20 and (of.signed or of.stride > 0):
             return Affine(a.stride, of)
     return VARYING
 
 
 def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
-    """The shape of a register of `has` bits that is read in another number of bits."""
+    """Return the shape of a register of `has` bits that is read with `bits` bits."""
     if not isinstance(shape, Affine) or has == bits:
         return shape
     if bits > has:
@@ -70,31 +70,31 @@ def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
 
 @dataclass
 class Shapes:
-    """The shapes of a function's registers, found by going round until nothing changes.
+    """Shapes of a function's registers, computed by iteration to a fixed point.
 
     Parameters
     ----------
     function : Function
     flow : Flow
     special : callable
-        The shape of a special register.
+        Returns the shape of a special register.
     transfer : callable
-        The shape of an instruction's result, from a function that gives an operand's.
+        Returns the shape of an instruction's result, given a function for the shape of an operand.
     """
 
     function: Function
     flow: Flow
     special: Callable[[str], Shape]
     transfer: Callable[[Instruction, Callable[[Operand], Shape]], Shape]
-    #: Headers of loops at which lanes wait for others.
+    #: Headers of polling loops.
     polling: set[int] = field(default_factory=set)
     of: dict[str, Shape] = field(default_factory=dict)
-    #: Blocks that some lanes of a vector may come to without the others.
+    #: Divergent blocks: some lanes of a vector may run them without the others.
     divergent: set[int] = field(default_factory=set)
-    #: Registers of which lanes that an instruction does not run for must keep their value.
+    #: Registers whose writes must keep the values of inactive lanes.
     preserved: set[str] = field(default_factory=set)
     live_in: list[set[str]] = field(default_factory=list)
-    #: What each block reads that it has not written before, and what it writes.
+    #: Registers that each block reads before it writes them, and registers that it writes.
     uses: list[tuple[set[str], set[str]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -122,7 +122,7 @@ class Shapes:
                 self.preserved.add(name)
 
     def shape(self, operand: Operand) -> Shape:
-        """What an operand holds over the lanes."""
+        """Return the shape of an operand."""
         if isinstance(operand, Register):
             return self.of.get(operand.name) if operand.name in self.function.registers else self.special(operand.name)
         if isinstance(operand, Immediate):
@@ -169,12 +169,12 @@ class Shapes:
                 chooser = instr.operands[0]
             if len(block.successors) > 1 and chooser is not None and self.shape(chooser) not in (UNIFORM, None):
                 region = flow.until(block.successors, flow.post[number])
-                # Lanes that have left such a loop do not wait for those that go round, which may wait for them.
+                # Lanes that have left a polling loop do not wait for the others, which may wait for them.
                 if not self.polling.isdisjoint(block.loops):
                     region |= flow.until(block.successors, flow.end)
                 for header in reversed(block.loops):
                     if header in region:
-                        # Some go round while others go on in the loop: all of it, and the ways out of it.
+                        # Some lanes go round while others go on: all of the loop and its exits are divergent.
                         body = flow.loops[header]
                         out = {after for member in body for after in flow.blocks[member].successors} - body
                         convergence = flow.post[header]
@@ -183,14 +183,14 @@ class Shapes:
                         region |= body | flow.until(out, convergence)
                 self.divergent |= region
 
-        # Where lanes wait for others, those that need not wait go on, past where they would meet again.
+        # Where lanes wait for others, lanes that need not wait go on, past the point of convergence.
         for number in list(self.divergent):
             block = flow.blocks[number]
             if number in self.polling or block.has_barrier or block.has_collective:
                 self.divergent |= flow.until([number], flow.end)
 
     def _escapes(self, name: str, block: int) -> bool:
-        """Whether a register that is written in a loop is read behind it, or when it comes round again."""
+        """Return whether a register written in a loop is read behind the loop, or in its next turn."""
         loops = self.flow.blocks[block].loops
         if not loops:
             return False
@@ -205,9 +205,9 @@ class Shapes:
         )
 
     def _in_step(self, name: str) -> bool:
-        """Whether a register counts the turns of a loop: set before it and changed once in each of its turns.
+        """Return whether a register counts the turns of a loop: set before it and changed once in each turn.
 
-        All lanes that are in the loop have then gone round equally often, and nobody asks what the others hold.
+        All lanes in the loop have then gone round equally often, and the values of other lanes are not read.
         """
         places = self._written[name]
         if len(places) != 2 or name in self._guarded or self._waits_with(name):
@@ -220,11 +220,11 @@ class Shapes:
             header, body = loops[-1], flow.loops[loops[-1]]
             around = flow.until([header], inside)
             if any(header in flow.blocks[member].successors for member in body & around):
-                continue  # a turn may leave it out
+                continue  # a turn may skip the change
             ways_out = {after for member in body for after in flow.blocks[member].successors} - body - {flow.end}
             if any(name in self.live_in[after] for after in ways_out):
                 continue
-            # Elsewhere it lives on the way into the loop only.
+            # Outside the loop the register may be live only on the way into it.
             leading = {number for number in flow.order if number not in body and name in self.live_in[number]}
             onward = {after for number in leading for after in flow.blocks[number].successors}
             if onward <= leading | {header} and set(flow.blocks[before].loops) <= set(loops[:-1]):
@@ -232,7 +232,7 @@ class Shapes:
         return False
 
     def _waits_with(self, name: str) -> bool:
-        """Whether a register lives while some lanes wait where others may not have come to."""
+        """Return whether a register is live while some lanes wait in divergent code."""
         flow = self.flow
         for number in self.divergent:
             block = flow.blocks[number]
@@ -244,7 +244,7 @@ class Shapes:
         return False
 
     def _live(self) -> None:
-        """What is live at the beginning of each block."""
+        """Compute the registers that are live at the beginning of each block."""
         flow, code = self.flow, self.function.code
         registers = self.function.registers
         uses = self.uses
@@ -257,7 +257,7 @@ class Shapes:
                 if instr.guard is None:
                     written.update(self._targets[number])
                 else:
-                    # What it does not write stays.
+                    # Lanes whose guard does not hold keep the old value.
                     read.update(name for name in self._targets[number] if name in registers and name not in written)
             uses.append((read, written))
         self.live_in = [set(read) for read, _ in uses]

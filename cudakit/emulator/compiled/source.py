@@ -1,4 +1,4 @@
-"""A kernel as the compiled machine takes it: with its calls put in their places, and registers told apart."""
+"""Kernels as the compiled back-end takes them: calls inlined, and registers split."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from cudakit.emulator.ptx.program import (
 
 # ── calls ──
 
-#: Instructions that a kernel may come to.
+#: Limit of instructions in an inlined kernel.
 _MOST = 50_000
 
 
 class Inlined:
-    """A kernel without calls, but to what the system gives.
+    """A kernel with all calls inlined, except calls of system functions.
 
     Attributes
     ----------
     function : Function
+        The inlined kernel.
     origins : dict of int to Function
-        The function that an instruction was taken from, by its ``id``, where that is not the kernel.
+        Function that an instruction was taken from, by the instruction's ``id``, where it is not the kernel.
 
     Raises
     ------
@@ -60,7 +61,7 @@ class Inlined:
         self._put(entry, "", {}, (entry.name,))
 
     def _put(self, function: Function, prefix: str, names: dict[str, str], path: tuple[str, ...]) -> None:
-        """Append a function's code; `names` are what its parameters and results are called."""
+        """Append a function's code; `names` has the names of its parameters and results in the kernel."""
         into = self.function
         if prefix:
             into.registers |= {prefix + name: type_name for name, type_name in function.registers.items()}
@@ -125,7 +126,7 @@ class Inlined:
         self._put(callee, f"{target.name}#{self._calls} ", names, (*path, target.name))
 
     def _system(self, instr: Instruction, name: str, arguments: tuple[str, ...], results: tuple[str, ...]) -> None:
-        """A call to what the system gives, of registers."""
+        """Append a call of a system function, with registers as arguments."""
         if name not in CALLS:
             raise Refusal(f"a call to {name}")
         registers = self.function.registers
@@ -144,12 +145,12 @@ class Inlined:
 
 
 def _register(variable: str, offset: int) -> str:
-    """The register that stands for a part of a variable of a call."""
+    """Return the name of the register that stands for a part of a call's variable."""
     return f"{variable}+{offset}"
 
 
 def _is_variable(instr: Instruction, parameters: set[str]) -> bool:
-    """Whether an instruction moves a value to or from a variable of a call."""
+    """Return whether an instruction moves a value to or from a call's variable."""
     if not touches(instr) or space_of(instr) != "param":
         return False
     place = instr.operands[facts_of(instr).memory[0].address]
@@ -157,7 +158,7 @@ def _is_variable(instr: Instruction, parameters: set[str]) -> bool:
 
 
 def _moves(instr: Instruction, into: Function) -> list[Instruction]:
-    """The same by registers."""
+    """Return moves between registers in place of a load or store of a call's variable."""
     is_store = result_of(instr) is None
     place, value = instr.operands if is_store else instr.operands[::-1]
     assert isinstance(place, Address)
@@ -178,12 +179,12 @@ def _moves(instr: Instruction, into: Function) -> list[Instruction]:
 
 
 class _Renamer:
-    """Gives what a function names its names in the kernel."""
+    """Renames a function's registers, variables and labels for the kernel."""
 
     def __init__(self, function: Function, prefix: str, names: dict[str, str]) -> None:
         self._function, self._prefix, self._names = function, prefix, names
-        #: What a function declares for each of its calls: variables of calls, and those in local memory. A shared
-        #: variable is one for all calls.
+        #: Names that a function declares anew for each of its calls: variables of calls and in local memory. A shared
+        #: variable is the same in all calls.
         own = {variable.name for variable in function.variables.values() if variable.space != "shared"}
         self._own = own | function.labels.keys() | function.branch_targets.keys()
 
@@ -204,7 +205,7 @@ class _Renamer:
 
 
 def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | Symbol]) -> Operand:
-    """An operand with its registers and symbols renamed."""
+    """Return an operand with its registers and symbols renamed."""
     if isinstance(operand, Register | Symbol):
         return renamed(operand)
     if isinstance(operand, Address):
@@ -216,13 +217,16 @@ def _mapped(operand: Operand, renamed: Callable[[Register | Symbol], Register | 
     return operand
 
 
-# ── registers that are several: what one instruction writes and others alone read gets a name of its own ──
-# A compiler gives a loop's variable and what it begins with one register. What is made of the first before the loop
-# would then be taken for anything that the loop may leave there.
+# ── split registers: a value that one instruction writes and only its readers read gets a name of its own ──
+# A compiler uses one register for a loop's variable and for its first value. Without a split, a result computed from
+# the first value before the loop would have the shape of any value that the loop may leave there.
 
 
 def split_registers(function: Function, origins: dict[int, Function]) -> None:
-    """Rename in a function, whose instructions come from others by `origins`, by their ``id``."""
+    """Give a name of its own to each value that one instruction writes and that its readers read from nowhere else.
+
+    The renamed instructions keep their entries in `origins`.
+    """
     written: dict[str, list[int]] = defaultdict(list)
     guarded = set[str]()
     for number, instr in enumerate(function.code):
@@ -256,7 +260,7 @@ def split_registers(function: Function, origins: dict[int, Function]) -> None:
 
 
 def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dict[int, set[int]]]:
-    """By register, and by the instruction that reads it: those that may have written what it reads; -1 for none."""
+    """Return by register and reading instruction the instructions that may have written the value; -1 for none."""
     flow = Flow(function)
     bit = {(name, number): 1 << at for at, (name, number) in enumerate(
         (name, number) for name, numbers in several.items() for number in (-1, *numbers))}  # fmt: skip
@@ -334,31 +338,31 @@ def _renamed(instr: Instruction, number: int, names: dict[tuple[int, str], str])
 
 
 class Source:
-    """A kernel of a program; its calls are put in their places once somebody asks for its instructions.
+    """A kernel of a program, whose calls are inlined at the first use of its instructions.
 
     Parameters
     ----------
     module : Module
     name : str
-        The kernel's name in the program.
+        Name of the kernel in the program.
     """
 
     def __init__(self, module: Module, name: str) -> None:
-        # Not the module itself, which holds what is compiled of it.
+        # The module itself is not kept, since it keeps the code that is compiled from it.
         self._program, self._symbols = module.program, module.symbols
         self._offsets = module.shared(name).offsets
         self._name = name
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """The PTX, by its digest, the kernel's name, and where its shared variables lie."""
+        """Digest of the PTX, name of the kernel, and offsets of its shared variables."""
         return self._program.digest, self._name, *(f"{name} {at}" for name, at in sorted(self._offsets.items()))
 
     @cached_property
     def _inlined(self) -> Inlined:
         inlined = Inlined(self._program, self._program.functions[self._name])
         context = Context(self._symbols, inlined.function, self._offsets)
-        # What NumPy's machine does not know, in this form, is not known here: its error comes where it is run.
+        # A form that the interpreter lacks is refused: the interpreter raises the error when it runs the instruction.
         for instr in inlined.function.code:
             if decode(instr, context).missing:
                 raise Refusal(f"instruction {instr}")
@@ -367,7 +371,7 @@ class Source:
 
     @cached_property
     def context(self) -> Context:
-        """Its instructions and registers, and where its variables lie.
+        """Instructions and registers of the inlined kernel, and the places of its variables.
 
         Raises
         ------
@@ -376,6 +380,6 @@ class Source:
         return Context(self._symbols, self._inlined.function, self._offsets)
 
     def instruction(self, number: int) -> tuple[Instruction, Function]:
-        """An instruction by its number, and the function that it was taken from."""
+        """Return an instruction by its number, and the function that it was taken from."""
         instr = self._inlined.function.code[number]
         return instr, self._inlined.origins.get(id(instr), self._program.functions[self._name])

@@ -226,7 +226,7 @@ def nothing(instr: Instruction, context: Context) -> Step:
     return lambda frame, index, machine: None
 
 
-# ── for whoever watches accesses ──
+# ── accesses, for observers ──
 
 
 class Access(NamedTuple):
@@ -236,7 +236,7 @@ class Access(NamedTuple):
     address: Reader
     size: int
     use: str
-    #: Whether lanes name the rows of matrices that the warp moves together.
+    #: Whether lanes name rows of matrices, which the warp moves together.
     by_rows: bool = False
 
 
@@ -302,8 +302,8 @@ def _bytes(instruction: Instruction, memory: Memory) -> int:
 
 # ── instructions that a warp, or a warpgroup, runs as one (``.sync.aligned``) ──
 #
-# A lane that comes to one waits there until all lanes of its warp (32) or warpgroup (four warps, 128) stand at the same
-# place. Their registers stay as they are meanwhile, so that nothing needs to be kept but who has come.
+# A lane waits at the instruction until all lanes of its warp (32) or warpgroup (four warps, 128) have arrived. Their
+# registers do not change meanwhile, so only the arrivals are kept.
 
 WARP, WARPGROUP = 32, 128
 
@@ -331,7 +331,7 @@ def aligned(instr: Instruction, step: Step, size: int = WARP) -> Control:
         machine.status[ready], machine.status[late] = RUNNING, AT_WARP
         if ready.size:
             step(frame, ready, machine)
-        # Lanes that waited since earlier must be chosen along with those that stand here now.
+        # Lanes that arrived earlier must be scheduled together with the lanes here now.
         return bool(ready.size == arrived.size == lanes.size)
 
     return control

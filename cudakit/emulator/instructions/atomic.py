@@ -19,13 +19,13 @@ from cudakit.emulator.machine.memory import STRONG_WRITE, WRITE, Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Instruction, Operand, Register
 
-#: Rounds over all lanes after which what is left is done lane by lane.
+#: Rounds over all lanes; remaining lanes then run one by one.
 _MOST_ROUNDS = 64
 _UFUNCS: dict[str, np.ufunc] = {
     "add": np.add, "min": np.minimum, "max": np.maximum,
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor,
 }  # fmt: skip
-#: What memory holds after a lane, of what it held and the lane's value.
+#: function(old value, lane's value) → new value in memory
 _Function: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _FUNCTIONS: dict[str, _Function] = {
     **_UFUNCS,
@@ -34,7 +34,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "dec": lambda old, bound: np.where((old == 0) | (old > bound), bound, old - old.dtype.type(1)),
 }
 _OPERATIONS = (*_FUNCTIONS, "cas")
-#: Types whose arithmetic is done in a dtype other than their bits'.
+#: Types whose arithmetic uses another dtype than that of their bits.
 COMPUTED = {
     "f16": np.dtype(np.float16), "f16x2": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16), "bf16x2": np.dtype(ml_dtypes.bfloat16),
@@ -144,7 +144,7 @@ def _compare_and_swap(segments: _Segments, view: np.ndarray, compare: np.ndarray
         starts = np.flatnonzero(np.diff(here, prepend=here[0] - 1))
         sizes = np.diff(starts, append=left.size)
         current = view[here]
-        # To swap a value for itself changes nothing that others see.
+        # To swap a value for itself changes nothing.
         swaps = (current == compare[left]) & (compare[left] != values[left])
         first = np.minimum.reduceat(np.where(swaps, np.arange(left.size), left.size), starts)
         now = np.arange(left.size) <= np.repeat(first, sizes)
@@ -191,12 +191,12 @@ def _function(
     if not (type_name in _QUIET or type_name == "f64") or operation not in ("add", "min", "max"):
         return _UFUNCS.get(operation, operation)
     if operation != "add":
-        # A ufunc takes either zero: where a lane or memory has one, the sign of zeros is looked at.
+        # A ufunc may return either zero: where a lane or memory has a zero, signs are compared.
         if not values.all() or not view[elements].all():
             return _EXTREMA[operation]
         return np.fmin if operation == "min" else np.fmax
     if flushes and type_name == "f32":
-        # Atomics on global memory flush subnormal numbers; where none can arise, nothing has to be looked at.
+        # Atomics on global memory flush subnormal numbers; large terms cannot give any.
         tiny = np.float32(2.0**-100)
         if any(((np.abs(terms) < tiny) & (terms != 0)).any() for terms in (values, view[elements])):
             return lambda old, value: _flush(_flush(old) + _flush(value))

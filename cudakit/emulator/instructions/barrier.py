@@ -60,7 +60,7 @@ class _Barrier:
         alive = np.bincount(machine.block_of[machine.status != DONE], minlength=machine.blocks)
         block, expected = machine.block_of[arrived], self.expected[arrived]
         needed = np.where(expected > 0, expected, alive[block])
-        # Lanes that still run behind a bar.arrive may have exited since: they have come all the same.
+        # Lanes that went on behind a bar.arrive may have exited since; they still count as arrived.
         gone = np.bincount(block, (machine.status[arrived] == DONE) & (expected == 0), machine.blocks)[block]
         counted = np.bincount(block, minlength=machine.blocks)[block] - gone
         if expected.any():
@@ -173,7 +173,7 @@ def nanosleep(instr: Instruction, context: Context) -> Control:
 # ── mbarrier ──
 
 _WORD = np.dtype("u8")
-#: What a lane changes: arrivals at the phase, bytes that copies owe, arrivals that come no more.
+#: A lane's change: arrivals at the phase, bytes that copies owe, arrivals dropped for good.
 _CHANGE = np.dtype([("arrivals", "i8"), ("owed", "i8"), ("dropped", "i8")])
 _COUNT = (1 << 20) - 1
 _BYTES = 1 << 22
@@ -319,7 +319,7 @@ def _wait(context: Context, operands: list[Any], space: str, parity: bool, patie
         write(frame, active, is_complete)
         if not patient or is_complete.all() or active is None:
             return True
-        # try_wait may suspend the thread: whoever it waits for goes first.
+        # try_wait may suspend the thread: the threads that it waits for go first.
         machine.pause(active[~is_complete])
         return False
 
@@ -392,7 +392,7 @@ def cluster_barrier(instr: Instruction, context: Context) -> Control:
     return control
 
 
-#: Ranks that a 32-bit address has room for; no cluster is as large.
+#: Largest rank in a 32-bit address; no cluster is as large.
 _MOST_RANK = 254
 _RANKS = np.uint64((1 << WINDOW_BITS) - (1 << RANK_SHIFT))
 

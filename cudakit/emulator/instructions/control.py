@@ -24,7 +24,7 @@ from cudakit.errors import EmulationError
 
 # ── printf, assertions, the heap ──
 
-#: What the CUDA programming guide takes of C's conversions; anything else is printed as it stands.
+#: C's conversions that the CUDA programming guide allows; other text is printed as it is.
 _CONVERSION = re.compile(
     rb"%(?P<flags>[-+ #0]*)(?P<width>\d*|\*)(?P<precision>\.(?:\d*|\*))?(?P<size>hh|h|ll|l|L|z|t|j)?"
     rb"(?P<kind>[diouxXeEfFgGaAcsp%])"
@@ -140,7 +140,7 @@ def free(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -
             raise EmulationError(f"{machine.name_of(int(lane))}: {error}") from None
 
 
-#: What such a function is: of the machine, the lanes that call it and their arguments' bytes, what it returns.
+#: function(interpreter, calling lanes, bytes of each argument) → the lanes' results
 Call: TypeAlias = Callable[[Machine, np.ndarray, list[Any]], Any]
 #: Functions that a module may call without defining them.
 CALLS: dict[str, Call] = {

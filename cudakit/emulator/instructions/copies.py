@@ -69,10 +69,10 @@ def cp_async(instr: Instruction, context: Context) -> Step:
         if machine.late is None:
             land()
             return
-        # Registers may change before it lands.
+        # Registers may change before the copy lands.
         targets, sources = targets.copy(), sources.copy()
         read = np.flatnonzero(full)
-        # What cannot be done is an error here, not where it is waited for.
+        # An invalid copy raises here, not where it is waited for.
         last = np.uint64(total - dtype.itemsize)
         for shift in (np.uint64(0), last):
             memory.views("shared", targets + shift, dtype, lanes, WRITE)
@@ -143,10 +143,10 @@ def createpolicy(instr: Instruction, context: Context) -> Step:
 
 # ── bulk copies ──
 
-#: To look whether so many bytes can be accessed.
+#: Dtype for checks of accesses, by their bytes.
 DTYPE_OF: dict[int, np.dtype] = {1: np.dtype("u1"), 2: np.dtype("u2"), 4: np.dtype("u4"), 8: np.dtype("u8"), 16: CHUNK}
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
-#: Types that cp.reduce.async.bulk has for each of them.
+#: Types of cp.reduce.async.bulk for each operation.
 _REDUCED = {
     "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
     **dict.fromkeys(("min", "max"), ("u32", "s32", "u64", "s64", "f16", "bf16")),
@@ -154,7 +154,7 @@ _REDUCED = {
     **dict.fromkeys(("and", "or", "xor"), ("b32", "b64")),
 }
 _SPACES = {"shared::cluster": "cluster", "shared::cta": "shared", "shared": "shared", "global": "global"}
-#: Where a copy goes: positions of the lanes that copy there, addresses of the data and of the mbarrier.
+#: Destination of copies: positions of the copying lanes, addresses of the data and of the mbarrier.
 Destination: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator[Destination]]
 
@@ -225,7 +225,7 @@ def do(machine: Machine, copies: Copies) -> None:
         return
     for parts_of, use in ((copies.reads, READ), (copies.writes, WRITE)):
         for part in parts_of:
-            # What cannot be done is an error here, not where it is waited for.
+            # An invalid copy raises here, not where it is waited for.
             machine.memory.views(part.space, part.addresses, DTYPE_OF[part.size], copies.lanes[part.positions], use)
     machine.late.issue(copies)
 

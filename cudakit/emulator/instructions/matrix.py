@@ -337,7 +337,7 @@ _MMA_SHAPES = {
     "f64": {"m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16"}, "s8": _BYTES, "u8": _BYTES, "s4": _NIBBLES, "u4": _NIBBLES,
     "b1": {"m8n8k128", "m16n8k128", "m16n8k256"}, "e4m3": {"m16n8k16", "m16n8k32"}, "e5m2": {"m16n8k16", "m16n8k32"},
 }  # fmt: skip
-#: What mma and wmma.mma may say besides shape, layouts and types.
+#: Modifiers of mma and wmma.mma besides shape and types.
 _MMA_QUALIFIERS = {"mma", "sync", "aligned", "row", "col", "satfinite", "rn", "rz", "rm", "rp", "xor", "and", "popc"}
 
 
@@ -458,7 +458,7 @@ def _in_memory(
 ) -> tuple[Addresses, np.dtype]:
     """Return a function for the addresses of each lane's `elements`, and the elements' dtype in memory."""
     matrix, by_rows = instr.modifiers[1], "row" in instr.modifiers
-    # Less than a byte each, they lie along A's rows or B's columns: a register's worth is taken as one.
+    # Elements below a byte run along A's rows or B's columns: the elements of a register count as one.
     group = packed(type_name) if BITS[type_name] < 8 else 1
     if group > 1 and (matrix, by_rows) not in (("a", True), ("b", False)):
         raise EmulationError(str(instr))
@@ -497,8 +497,8 @@ def _fragment(instr: Instruction, type_name: str, group: int) -> Fragment:
 
 # ── wgmma, of shared memory ──
 #
-# The product is complete when wgmma.mma_async returns, so that fences and groups have nothing to do: a kernel that
-# reads its accumulators before wgmma.wait_group gets them here, and garbage on a GPU.
+# The product is complete when wgmma.mma_async returns, so fences and groups do nothing. A kernel that reads its
+# accumulators before wgmma.wait_group gets the result here, and garbage on a GPU.
 
 _ROWS, _DEPTH_BYTES = 64, 32
 _FACTOR_TYPES = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})

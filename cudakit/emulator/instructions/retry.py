@@ -20,7 +20,7 @@ from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import Frame, Machine
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register, Symbol, registers_in
 
-#: Rounds over all lanes take as long as so many lanes one after the other.
+#: A round over all lanes takes as long as this many lanes one after the other.
 _LANES_A_ROUND = 24
 
 
@@ -89,7 +89,7 @@ class Retry:
             part = slice(start, stop)
             values[part], tries[part], view[element] = self._in_turn(frame, chosen[part], machine, view[element])
         old[lost] = values
-        # Those that leave do so by themselves, when they have seen what they are given. Lanes are ascending for a step.
+        # Lanes that leave do so by themselves, once they have their value. A step takes lanes in ascending order.
         order = np.argsort(chosen[tries])
         chosen, values = chosen[tries][order], values[tries][order]
         if chosen.size == 0:
@@ -217,7 +217,7 @@ def _record(
 ) -> Retry | None:
     """Return the record of a round, whose instructions compute registers only, or None."""
     rows: list[tuple[int, list[int], Step | None]] = []
-    same = {result: result}  # registers that hold what the compare-and-swap gave
+    same = {result: result}  # registers that hold the result of the compare-and-swap
     for instr, step in zip(round_, steps, strict=True):
         target, *sources = instr.operands
         if not isinstance(target, Register) or any(_is_odd(operand, context) for operand in sources):

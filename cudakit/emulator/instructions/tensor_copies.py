@@ -25,7 +25,7 @@ from cudakit.errors import EmulationError
 
 _SHARED_ALIGNMENT = 128
 _HALF = np.dtype(f"V{TENSOR_MAP.itemsize // 2}")
-#: Each 16 bits of what is outside a tensor that is to be filled with NaN, whatever its type: so an H200 does it.
+#: Value of each 16 bits outside a tensor that is filled with NaN, for every type, as on an H200.
 _NAN = 0x7FF7
 
 
@@ -207,7 +207,7 @@ def _store(instr: Instruction, context: Context) -> Step:
         for positions, record, coordinates in maps(frame, index, machine):
             type_name = record["kind"].decode()
             if (coordinates < 0).any():
-                # As above; a box that is read may begin there, and one that is written may end behind the tensor.
+                # As above. A box that is read may begin before the tensor, and a written box may end behind it.
                 raise EmulationError(f"a box is written at {coordinates.min()}, before the tensor begins")
             boxes = _boxes(record, coordinates, DTYPES[type_name].itemsize, reduces)
             where = _in_shared(record, sources[positions], boxes)
@@ -233,14 +233,14 @@ def _store(instr: Instruction, context: Context) -> Step:
 
 # ── tensor maps that a kernel changes: PTX ISA 9.7.9.28 and 9.7.13.16 ──
 
-#: Our field for each of PTX's, and the PTX type of its value where that is no constant.
+#: `TENSOR_MAP` field for each PTX field, and the PTX type of its value where that is no constant.
 _FIELDS = {
     "global_address": ("address", "u64"), "rank": ("rank", "u32"), "box_dim": ("box", "u32"),
     "global_dim": ("shape", "u32"), "global_stride": ("strides", "u64"), "element_stride": ("element_strides", "u32"),
     "elemtype": ("kind", ""), "swizzle_mode": ("swizzle", ""), "fill_mode": ("nan", ""),
 }  # fmt: skip
 _BY_DIMENSION = ("box_dim", "global_dim", "global_stride", "element_stride")
-#: PTX's numbers of element types, of swizzles and of what is filled with.
+#: Values by PTX's numbers of element types, swizzles and fill modes.
 _ELEMENT_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", None, "f64", "bf16")
 _CONSTANTS: dict[str, list[int | None]] = {
     "elemtype": [int.from_bytes(type_name.encode(), "little") if type_name else None for type_name in _ELEMENT_TYPES],

@@ -53,7 +53,7 @@ def values_of(reads: list[Reader], frame: Frame, index: Index, machine: Machine)
 @instruction("tex")
 def tex(instr: Instruction, context: Context) -> Step:
     shape = next(modifier for modifier in instr.modifiers if modifier in _TEXTURE_SHAPES)
-    # The one level that there is answers for every level of detail asked for.
+    # A texture has one level, which is read for every level of detail.
     rest = list(instr.operands[2:])[{"level": 1, "grad": 2}.get(instr.modifiers[0], 0) :]
     return _lookup(instr, context, shape, rest, None)
 
@@ -309,7 +309,7 @@ def suq(instr: Instruction, context: Context) -> Step:
 
     def size(surface: SurfaceObject) -> int:
         layers, *sizes, _ = surface.array.shape
-        # Axes that there are not have size 0.
+        # Missing axes have size 0.
         all_sizes = (*sizes[: -surface.rank - 1 : -1], *[0] * (3 - surface.rank), layers if layers > 1 else 0)
         return int(all_sizes[axis])
 

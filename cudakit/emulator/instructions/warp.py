@@ -22,7 +22,7 @@ from cudakit.emulator.machine.state import AT_WARP, DONE, RUNNING, Frame, Machin
 from cudakit.emulator.ptx.program import Group, Instruction, Operand
 from cudakit.errors import EmulationError
 
-#: compute(machine, lanes, members: mask of those who take part in each lane's operation, inputs) → outputs
+#: compute(interpreter, lanes, member mask of each lane's operation, inputs) → outputs
 Compute: TypeAlias = Callable[[Machine, Index, np.ndarray, list[Any]], tuple[Any, ...]]
 
 
@@ -46,7 +46,7 @@ class _Rendezvous:
         if (masks == masks[0]).all():
             present = of_lanes(machine, lanes, warp_bits(machine, lanes))
         else:
-            # Only lanes with the same mask meet; a sum of distinct powers of two below 2³² is exact in float64.
+            # Only lanes with equal masks converge; a sum of distinct powers of two below 2³² is exact in float64.
             _, group = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
             bits = np.ldexp(1.0, machine.lane_id[lanes].astype(np.int32))
             present = np.bincount(group, bits)[group].astype(np.uint32)
@@ -190,7 +190,7 @@ def shfl(instr: Instruction, context: Context) -> Control:
         source, inside = shuffle_source(mode, lane, distance, clamp)
         warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
         moved = by_warp(machine, lanes, values).reshape(-1)[warp * 32 + source]
-        # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
+        # A lane that reads from a non-member gets an undefined value: zero here, so that runs are equal.
         takes_part = (members >> source.astype(np.uint32)) & np.uint32(1)
         return moved * takes_part, inside
 
@@ -228,7 +228,7 @@ def match(instr: Instruction, context: Context) -> Control:
             warp = machine.warp_of if lanes is None else machine.warp_of[lanes]
             first = values.reshape(-1)[warp * 32 + _lowest(members)]
             own = np.broadcast_to(inputs[0], first.shape)
-            # With masks that part a warp, each lane compares with the lowest lane of its own part.
+            # Where masks divide a warp, each lane compares with the lowest lane of its part.
             same_bits = of_lanes(machine, lanes, warp_bits(machine, lanes, own == first))
             same = (same_bits & members) == members
             return np.where(same, members, np.uint32(0)), same

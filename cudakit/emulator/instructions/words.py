@@ -33,9 +33,9 @@ def elementwise(
     )
 
 
-#: Lanes that are chosen as fast as they are computed for.
+#: Up to this many lanes, selecting lanes is as fast as computing for all.
 _FEW = 256
-#: Lanes whose float64 intermediates stay in a core's cache, and below the size at which malloc asks the system.
+#: Lanes in a piece: their float64 intermediates stay in a core's cache and below malloc's threshold for mmap.
 PIECE = 16_384
 
 
@@ -76,7 +76,7 @@ def compute(
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         where = chosen = index
         if index is not None and index.size > _FEW:
-            # To choose lanes costs more than to compute for some too many; of those that have exited nothing is seen.
+            # Selecting lanes costs more than computing for a few too many. Results of exited lanes are not seen.
             if index.size == machine.alive:
                 where = chosen = None
             elif 4 * index.size > machine.lanes:
@@ -207,7 +207,7 @@ _SAME: Final[dict[str, Callable[..., Any]]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
 }  # fmt: skip
 
-#: Operations that are several of NumPy's.
+#: Operations that take several NumPy operations.
 _CHAINS: Final = frozenset({"clz", "brev", "fshl", "fshr", "mulhi", "div", "rem", "fma", "directed"})
 
 
@@ -335,7 +335,7 @@ _DIRECTED: Final[dict[str, Callable[..., Any]]] = {
     "add": rounding.add_f64, "sub": rounding.add_f64, "mul": rounding.multiply_f64, "div": rounding.divide_f64,
     "fma": rounding.fma_f64, "mad": rounding.fma_f64, "sqrt": rounding.sqrt_f64,
 }  # fmt: skip
-#: What the hardware gives for ∞ - ∞, 0 · ∞ and the like.
+#: The hardware's NaN for ∞ - ∞, 0 · ∞ and the like.
 _INVALID: Final = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()]
 
 

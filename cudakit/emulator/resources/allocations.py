@@ -23,7 +23,7 @@ from cudakit.emulator.machine.memory import bytes_of
 from cudakit.errors import LaunchError
 from cudakit.streams import process
 
-# ── what was not written ──
+# ── unwritten memory ──
 
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _WORD = 8

@@ -1,4 +1,4 @@
-"""How each instruction is written as IR, by families; importing this fills the table."""
+"""IR of each instruction, by families; importing the package fills the table."""
 
 from cudakit.emulator.compiled.emit import hosted, meanings, memory, warps
 from cudakit.emulator.compiled.emit.table import EMITTERS

@@ -1,7 +1,7 @@
-"""An access of a vector to memory. Each is checked: by a range that held before, else lane by lane.
+"""Accesses of a vector to memory. Each access is checked: against a range that held before, else lane by lane.
 
-The range of an access is kept with it: where all its lanes lie in the allocation that they lay in before, nothing more
-is looked at. Where they do not, a helper looks at each lane, does its part, and writes down an error if there is one.
+The range of an access is kept with it. Where all lanes are in the former allocation, nothing else is checked. Otherwise
+a helper checks each lane, performs its access, and records an error if there is one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cudakit.emulator.ptx.program import Address, Instruction, Operand, Register
 
 
 def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> list[X]:
-    """Lanes that lie in a row, `count` elements each."""
+    """Load lanes that are adjacent in memory, `count` elements each."""
     text, width = b.text, b.width
     if count == 1:
         type_ = b.vector(element)
@@ -59,12 +59,12 @@ def load_row(b: Builder, pointer: X, element: str, count: int, size: int) -> lis
 
 
 def _by_quarters(b: Builder, element: str, count: int) -> bool:
-    """Whether four elements a lane are turned within quarters: other processors have instructions for all at once."""
+    """Return whether four elements a lane are transposed in quarters; CPUs with masks transpose all at once."""
     return count == 4 and element == "i32" and b.width % 8 == 0 and not b.layout.masks
 
 
 def _joined(b: Builder, parts: Sequence[X]) -> X:
-    """All in a row, two by two."""
+    """Concatenate vectors, two by two."""
     lanes = lanes_of(parts[0].type)
     while len(parts) > 1:
         lanes *= 2
@@ -73,7 +73,7 @@ def _joined(b: Builder, parts: Sequence[X]) -> X:
 
 
 def _turned(b: Builder, rows: list[X]) -> list[X]:
-    """Four rows of eight as the columns of both halves, by instructions that stay within a half."""
+    """Transpose four rows of eight to the columns of both halves, by instructions that stay within a half."""
     low, high = (0, 8, 1, 9, 4, 12, 5, 13), (2, 10, 3, 11, 6, 14, 7, 15)
     (a, c), (d, e) = ([b.text.shuffled(x, half, y) for half in (low, high)] for x, y in (rows[:2], rows[2:]))
     low, high = (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)
@@ -102,7 +102,7 @@ _GATHERS = {"i32": "llvm.x86.avx2.gather.q.d.256", "i64": "llvm.x86.avx2.gather.
 
 
 def _by_fours(b: Builder, pointers: X, element: str) -> X:
-    """Load from four places at once; lanes that take no part load nothing, and have 0."""
+    """Load from four places at once; inactive lanes load nothing and get 0."""
     text, type_ = b.text, f"<4 x {element}>"
     places = text.cast("ptrtoint", pointers, "i64")
     taking = text.cast("sext", b.all_lanes(), element) if b.mask is not None else constant(b.vector(element), -1)
@@ -118,19 +118,20 @@ def _by_fours(b: Builder, pointers: X, element: str) -> X:
 
 
 def _apart(b: Builder, pointer: X, size: int) -> X:
-    """The places of lanes that lie in a row."""
+    """Return the addresses of adjacent lanes."""
     return b.text.make(f"getelementptr i8, {pointer}, {b.iota('i64', size)}", b.vector("ptr"))
 
 
-#: Lanes of a turn of the loop over them.
+#: Lanes in a turn of a loop over lanes.
 _AT_ONCE = 4
 
 
 def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
-    """Load or store lane after lane, for processors that cannot do it at once.
+    """Load or store lane after lane, for CPUs that cannot do it at once.
 
-    LLVM would write out all lanes one after the other, with a branch for each under a mask: long code that takes
-    long to compile.
+    LLVM would write out all lanes one after the other, with a branch for each under a mask: long code that takes long
+    to
+    compile.
     """
     text = b.text
     if b.turns is None:
@@ -138,7 +139,7 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
         b.starts.append(f"  store <2 x i64> zeroinitializer, ptr {b.turns[1]}")
     buffer, nowhere = b.turns
     if b.mask is not None:
-        # Lanes that take no part go where it does not matter.
+        # Inactive lanes access a place that nobody reads.
         pointers = text.select(b.mask, pointers, b.spread(X("ptr", nowhere)))
     text.store(pointers, b.scratch_addresses)
     if value is not None:
@@ -195,7 +196,7 @@ SPACES = {"global": GLOBAL, "const": GLOBAL, "shared": SHARED}
 
 
 def address_of(b: Builder, operand: Operand) -> Value:
-    """An address in 64 bits; an offset is added in the register's own width, where it wraps around."""
+    """Return an address in 64 bits; an offset is added in the register's own width, where it wraps around."""
     if not isinstance(operand, Address) or operand.coordinates:
         raise Refusal("an address of another kind")
     base = operand.base
@@ -214,14 +215,14 @@ def address_of(b: Builder, operand: Operand) -> Value:
 
 @dataclass
 class Way:
-    """How an access reaches memory once it is checked: one address, lanes in a row, or an address a lane."""
+    """Pattern of a checked access: one address (uniform), adjacent lanes (row), or an address a lane (scattered)."""
 
     pattern: str
     x: X
 
 
 class Access:
-    """One access of a vector: its addresses, and the code that checks them."""
+    """An access of a vector: its addresses, and the code that checks them."""
 
     def __init__(
         self, b: Builder, instr: Instruction, base: Operand, size: int, count: int, use: int, piece: int = 16
@@ -247,13 +248,13 @@ class Access:
             self.pattern = "scattered"
         if not alike or self.space == "local":
             self.address = Value(VARYING, b.lanes(address))
-        #: What the addresses are checked against, or were.
+        #: Place of the range that the addresses are, or were, checked against.
         self.range = b.checked.range if b.checked is not None else ""
         if not self.range and self.code != SHARED and self.space != "local":
             self.range = new_range(b, (root_of(b, base), self.code, self.bytes, use))
 
     def run(self, fast: Callable[[Way], list[X]], values: list[X]) -> list[X]:
-        """Do it: by `fast` where the check holds, else lane by lane; what was loaded, in the shape of the access."""
+        """Perform the access, by `fast` where the check holds, else lane by lane; return the loaded values."""
         b, text = self.b, self.b.text
         if self.space == "local":
             return self._local(fast)
@@ -286,7 +287,7 @@ class Access:
         ]
 
     def _way(self) -> Way:
-        """Where the lanes come to, once they are checked."""
+        """Return the addresses of the checked lanes."""
         b, text = self.b, self.b.text
         x = b.lanes(self.address) if self.pattern == "scattered" else self.address.x
         if self.code == SHARED:
@@ -297,14 +298,14 @@ class Access:
         return Way(self.pattern, text.cast("inttoptr", x, "ptr"))
 
     def _inside(self) -> X:
-        """Whether all lanes lie in the range."""
+        """Return whether all lanes are inside the range."""
         b, text = self.b, self.b.text
         shared = self.code == SHARED
         aligned = constant("i64", self.bytes - 1)
         zero = constant("i64", 0)
         if shared:
             span = text.binary("sub", b.shared_bytes, self.bytes)
-            # A block that has less than one access takes has none.
+            # A block with less shared memory than one access has an empty range.
             span = text.call("llvm.smax.i64", "i64", span, zero)
             enough = text.compare("uge", b.shared_bytes, self.bytes)
             low: X | None = None
@@ -340,14 +341,14 @@ class Access:
         return b.all_of([*checks, *filter(None, (b.valid(self.address), enough))])
 
     def _note(self, way: Way) -> None:
-        """Set the flags of the bytes that are touched, where they have some."""
+        """Set the flags of the accessed bytes, where they have flags."""
         b, text = self.b, self.b.text
         flags = held_range(b, self.range, 3)
         with text.when(text.compare("ne", flags, 0), "noting", "noted"):
             self._set(way, flags)
 
     def _set(self, way: Way, flags: X) -> None:
-        """Set the flags, so far behind the bytes."""
+        """Set the flags, at the distance `flags` behind the bytes."""
         b, text = self.b, self.b.text
         element = f"i{8 * self.size}"
         pattern = constant(element, int.from_bytes(bytes([self.mark]) * self.size, "little"))
@@ -368,12 +369,12 @@ class Access:
                 text.store(text.binary("or", flag_bytes, int(pattern.name)), where.name, f", align {self.size}")
 
     def _by_lanes(self, values: list[X]) -> list[X]:
-        """The access lane by lane, in a helper."""
+        """Perform the access lane by lane, in a helper."""
         b, text = self.b, self.b.text
         width, element = b.width, f"i{8 * self.size}"
         mask = b.lane_bits()
         if self.pattern == "uniform" and self.use == READ:
-            # The first lane for all; of stores the last one's value stays.
+            # The first lane loads for all. All lanes store, and the last one's value stays.
             mask = text.binary("and", mask, text.binary("sub", constant("i64", 0), mask))
         text.store(b.lanes(self.address), b.scratch_addresses)
         for number, value in enumerate(values):
@@ -401,7 +402,7 @@ class Access:
         return results
 
     def _local(self, fast: Callable[[Way], list[X]]) -> list[X]:
-        """Memory of a lane's own: rows of one length."""
+        """Access the lanes' own memory: rows of one length."""
         b, text = self.b, self.b.text
         offsets = self.address.x
         span = constant("i64", b.local_row - self.bytes)
@@ -418,7 +419,7 @@ class Access:
 
 
 def by_turns(b: Builder, done_label: str) -> Iterator[X]:
-    """Write a loop over all lanes, some in each of its turns, that ends at a label: the lanes of a turn."""
+    """Write a loop over all lanes, several in each turn, that ends at a label; yield the lanes of a turn."""
     text, turn, before = b.text, b.text.fresh("turn"), b.text.here
     text.jump(turn)
     text.label(turn)
@@ -431,7 +432,7 @@ def by_turns(b: Builder, done_label: str) -> Iterator[X]:
 
 
 def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
-    """Begin a loop over the lanes of the mask: the label to go on by, and the lane at hand."""
+    """Begin a loop over the lanes of the mask; return the label that continues it, and the current lane."""
     text, left = b.text, b.alloca("i64", "left")
     text.store(b.lane_bits(), left)
     loop, body = text.fresh("lane"), text.fresh("body")
@@ -446,7 +447,7 @@ def next_lane(b: Builder, done_label: str) -> tuple[str, X]:
 
 
 def new_range(b: Builder, key: tuple[object, ...]) -> str:
-    """Where it is kept what addresses were checked against last: low, span, shift and flags."""
+    """Return the place of the range that addresses were last checked against: low, span, shift and flags."""
     if key not in b.ranges:
         b.ranges[key] = place = b.alloca("i64", "range", 4)
         b.starts.append(f"  store <4 x i64> <i64 {NOWHERE}, i64 0, i64 0, i64 0>, ptr {place}")
@@ -454,18 +455,18 @@ def new_range(b: Builder, key: tuple[object, ...]) -> str:
 
 
 def held_range(b: Builder, place: str, number: int) -> X:
-    """One of the words of a range."""
+    """Return a word of a range."""
     return b.text.load("i64", b.text.at(place, number, "i64"))
 
 
 def remember(b: Builder, place: str) -> None:
-    """Keep what a helper has found."""
+    """Store the range that a helper has returned."""
     words = b.text.load("<4 x i64>", b.slot(Slot.LOW), ", align 8")
     b.text.store(words, place)
 
 
 def root_of(b: Builder, base: Operand | Register) -> object:
-    """The parameter that an address is made of, as far as that is seen: what addresses of one allocation share."""
+    """Return the parameter that an address comes from, as far as visible: a key for addresses of one allocation."""
     visited = set[str]()
     open_: list[object] = [base.base if isinstance(base, Address) else base]
     while open_:
@@ -487,7 +488,7 @@ def root_of(b: Builder, base: Operand | Register) -> object:
 
 
 def mark_of(instr: Instruction, use: int) -> int:
-    """How an access is noted."""
+    """Return the mode that memory notes for an access."""
     strong = is_widely_strong(instr)
     if use == READ:
         return memory.STRONG_READ if strong else memory.READ

@@ -1,6 +1,6 @@
-"""Instructions that NumPy's machine runs for lanes of machine code: its own step, called back with their registers.
+"""Instructions that the NumPy interpreter runs for lanes of machine code: its step, called back with their registers.
 
-A way for what is rare and moves much at a time, and for all errors of what has a quick way here.
+They are rare instructions that move much at a time, and error cases of instructions with a fast path.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST = 16
 
 
 def registers_of(instr: Instruction, declared: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """The registers that an instruction reads and those that it writes, each once: the rows of what is handed over."""
+    """Return the registers that an instruction reads, and the registers that it writes: the rows to hand over."""
     guard = instr.guard[0].name if instr.guard is not None else ""
     read = [name for name in dict.fromkeys(sources(instr)) if name in declared and name != guard]
     return read, targets(instr)
@@ -36,14 +36,14 @@ def registers_of(instr: Instruction, declared: Mapping[str, str]) -> tuple[list[
     "cp.async.mbarrier", "tensormap", transfer=varies,
 )  # fmt: skip
 def hosted(instr: Instruction, b: Builder) -> None:
-    """All lanes at once."""
+    """Run the instruction on the interpreter, for all lanes at once."""
     hand_over(instr, b)
     b.call_back(b.lane_bits(), b.handed)
     take_results(instr, b)
 
 
 def hand_over(instr: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[str]:
-    """Store what lanes have in their registers, and more for the way of one's own; the rows of the latter."""
+    """Store the lanes' registers, and `more` values for a fast path; return the rows of the latter."""
     text = b.text
     read, written = registers_of(instr, b.function.registers)
     count = len(read) + len(written)
@@ -61,7 +61,7 @@ def hand_over(instr: Instruction, b: Builder, more: tuple[X, ...] = ()) -> list[
 
 
 def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
-    """Do the instruction at hand for one lane after the other: by what is quick, where that can do it."""
+    """Run the current instruction lane by lane: by `fast`, and by the interpreter where that fails."""
     text = b.text
     otherwise, done_label = text.fresh("otherwise"), text.fresh("done")
     loop, lane = next_lane(b, done_label)
@@ -73,17 +73,17 @@ def lane_by_lane(b: Builder, quick: Callable[[X], X]) -> None:
 
 
 def of_lane(b: Builder, row: str, lane: X) -> X:
-    """What a lane handed over in a row."""
+    """Return a lane's value in a row."""
     return b.text.load("i64", b.text.at(row, lane, "i64"))
 
 
 def result_row(instr: Instruction, b: Builder) -> str:
-    """Where the first result of lanes is put."""
+    """Return the row for the lanes' first result."""
     return _row(b, len(registers_of(instr, b.function.registers)[0]))
 
 
 def take_results(instr: Instruction, b: Builder) -> None:
-    """Write what came back to registers."""
+    """Write the returned values to registers."""
     read, written = registers_of(instr, b.function.registers)
     for number, name in enumerate(written):
         row = b.text.load(b.vector("i64"), _row(b, len(read) + number), ", align 8")
@@ -101,11 +101,11 @@ def _row(b: Builder, number: int) -> str:
 
 
 # ── barriers in shared memory (mbarrier), and copies of many bytes that complete on them ──
-# A block's threads run on one core, so the word of a barrier is changed as any other is. What a helper does not do at
-# once is left to NumPy's machine, every error too.
+# A block's threads run on one core, so a barrier's word needs no atomic access. The interpreter runs the cases that a
+# helper does not take, errors included.
 
 _WAITS = ("test_wait", "try_wait")
-#: The bit of a barrier's word that says that it has been made.
+#: The valid bit of a barrier's word.
 _MADE = 62
 
 
@@ -114,7 +114,7 @@ def _shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _is_near(instr: Instruction) -> bool:
-    """Whether a barrier is named as one of the block's own."""
+    """Return whether a barrier is named as one of the block's own."""
     return not any(modifier == "shared::cluster" for modifier in instr.modifiers)
 
 
@@ -130,7 +130,7 @@ def mbarrier(instr: Instruction, b: Builder) -> None:
 
 
 def _arrive(instr: Instruction, b: Builder) -> None:
-    """Let lanes arrive one after the other; each is given the word that it found."""
+    """Let lanes arrive one after the other; each gets the word from before its arrival."""
     text, action = b.text, instr.modifiers[0]
     operands = list(instr.operands)
     target = None if isinstance(operands[0], Address) else operands.pop(0)
@@ -160,7 +160,7 @@ def _code(instr: Instruction) -> X:
 
 
 def _wait(instr: Instruction, b: Builder) -> None:
-    """Whether the phase that lanes tell of is over."""
+    """Test whether the phases that lanes name are complete."""
     text = b.text
     target, place, state = instr.operands[:3]
     parity = "parity" in instr.modifiers
@@ -193,7 +193,7 @@ def _wait(instr: Instruction, b: Builder) -> None:
 
 @emits("cp.async.bulk")
 def bulk(instr: Instruction, b: Builder) -> None:
-    """Bytes in a row, between global memory and that of the block."""
+    """Copy adjacent bytes between global memory and the block's shared memory."""
     text = b.text
     if instr.modifiers[2] in ("commit_group", "wait_group"):
         return
@@ -219,8 +219,8 @@ def bulk(instr: Instruction, b: Builder) -> None:
     lane_by_lane(b, quick)
 
 
-# ── asynchronous copies by threads, which land at once: a load and a store, with zeros for what is not read ──
-# That is one of the orders that PTX ISA 9.7.9.25.3 allows, and the one of NumPy's machine. To wait for them is nothing.
+# ── asynchronous copies by threads, which land at once: a load and a store, with zeros for bytes not read ──
+# PTX ISA 9.7.9.25.3 allows this order, and the interpreter has it too. Waiting for the copies does nothing.
 
 
 @emits("cp.async")
@@ -259,11 +259,11 @@ def cp_async(instr: Instruction, b: Builder) -> None:
 
 @emits("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
 def group(instr: Instruction, b: Builder) -> None:
-    """What was copied has landed."""
+    """Do nothing: the copies have landed."""
 
 
 def _part(instr: Instruction, opcode: str, space: str, size: int) -> Instruction:
-    """The load, or the store, of a copy."""
+    """Return the load, or the store, of a copy."""
     return replace(instr, opcode=opcode, modifiers=(space, f"b{8 * size}"))
 
 
@@ -272,7 +272,7 @@ def _not(b: Builder, x: X) -> X:
 
 
 def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]], size: int, count: int) -> list[X]:
-    """What is read by the lanes of a mask where something holds, and zeros for the others."""
+    """Return the values that active lanes read where a condition holds, and zeros for the others."""
     text, type_ = b.text, b.vector(f"i{8 * size}")
     b.mask = lanes = condition if mask is None else text.binary("and", mask, condition)
     do, skip = text.fresh("do"), text.fresh("skip")
@@ -289,7 +289,7 @@ def _where(b: Builder, mask: X | None, condition: X, read: Callable[[], list[X]]
 
 
 def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: int, count: int) -> list[X]:
-    """The first bytes of a source, as many as each lane uses, and zeros; lane by lane, for it is rare."""
+    """Return the first bytes of a source, as many as each lane uses, and zeros; lane by lane, since it is rare."""
     if not isinstance(source, Address):
         raise Refusal(f"instruction {instr}")
     text, outer, unlikely = b.text, b.mask, b.unlikely
@@ -313,6 +313,6 @@ def _by_bytes(b: Builder, instr: Instruction, source: Operand, used: X, size: in
 
 
 def _refuse_longer(b: Builder, instr: Instruction, used: X, total: int) -> None:
-    """Stop where a source is said to have more bytes than are copied."""
+    """Stop where a source is longer than the copy."""
     longer = b.text.compare("ugt", used, total)
     b.stop_where(b.among(longer), b.text.cast("zext", used, "i64"))

@@ -1,4 +1,4 @@
-"""Instructions whose meanings stand in `isa.meanings`, as IR."""
+"""IR of instructions whose meanings are in `isa.meanings`."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from cudakit.emulator.machine.decode import CARRY
 from cudakit.emulator.ptx.program import Immediate, Instruction, Operand, Register
 from cudakit.errors import EmulationError
 
-# ── predicates that few numbers decide for all lanes: what lies in a row is held against one number ──
-# That all lanes hold, or none does, is then known from the first lane and the last. A branch that asks for these first
-# goes on without masks, as nearly all do at the bounds of an array.
+# ── verdicts: comparisons of an affine value with a uniform one ──
+# The first and the last lane show whether the comparison holds in all lanes, or in none. A branch that checks these
+# first goes on without masks. Nearly all branches on the bounds of an array do.
 
-#: What holds for the lower of the two, where it does for the higher: less, or not greater.
+#: Canonical name of each comparison, without the sign.
 _BELOW = {"lt": "lt", "lo": "lt", "le": "le", "ls": "le", "gt": "gt", "hi": "gt", "ge": "ge", "hs": "ge"}
 
 
 class Verdict(NamedTuple):
-    """Whether all lanes are known to hold, and whether none is; neither where that takes a look at each."""
+    """Truth of a predicate: known in all lanes, or in none; both are false where each lane must be checked."""
 
     all: X
     none: X
 
 
 def verdict_of(b: Builder, how: str, type_name: str, x: Value, y: Value) -> Verdict | None:
-    """What is known of a comparison of integers; None where one of them does not lie in a row.
+    """Return the verdict on a comparison of integers; None where neither side is affine.
 
-    None too where blocks have a single body: then there is none that goes on without masks.
+    None too where blocks have a single body, since no code without masks exists then.
     """
     if b.single:
         return None
@@ -65,7 +65,7 @@ def verdict_of(b: Builder, how: str, type_name: str, x: Value, y: Value) -> Verd
 
 
 def keep_verdict(b: Builder, target: Operand, verdict: Verdict | None) -> None:
-    """Note what is known of a predicate, to the end of its block, or for as long as it holds."""
+    """Keep the verdict on a predicate, to the end of its block or for as long as the predicate lives."""
     if not isinstance(target, Register) or verdict is None:
         return
     if target.name not in b.verdicts:
@@ -76,7 +76,7 @@ def keep_verdict(b: Builder, target: Operand, verdict: Verdict | None) -> None:
 
 
 def held_verdict(b: Builder, operand: Operand) -> Verdict | None:
-    """What is known of a predicate."""
+    """Return the kept verdict on a predicate, or None."""
     if not isinstance(operand, Register):
         return None
     if operand.name in b.known_here or (operand.name in b.lasting and operand.name in b.verdicts):
@@ -92,18 +92,18 @@ def opposite(b: Builder, x: X) -> X:
 
 
 def joined_verdict(b: Builder, opcode: str, first: Verdict | None, other: Verdict | None) -> Verdict | None:
-    """What is known of two predicates under ``and`` or ``or``."""
+    """Return the verdict on two predicates under ``and`` or ``or``."""
     if first is None or other is None or opcode not in ("and", "or"):
         return None
     opposite = "or" if opcode == "and" else "and"
     return Verdict(b.text.binary(opcode, first.all, other.all), b.text.binary(opposite, first.none, other.none))
 
 
-# ── results that lie in a row where their sources do ──
+# ── affine results of affine sources ──
 
 
 def _times(shape: Shape, other: object) -> Shape:
-    """The shape of a product with an operand."""
+    """Return the shape of a product with an operand."""
     if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
         return Affine(shape.stride * _signed(other.value), shape.of)
     return VARYING
@@ -115,7 +115,7 @@ def _signed(value: int) -> int:
 
 
 def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
-    """The shape of a sum."""
+    """Return the shape of a sum."""
     if a in (None, UNIFORM) and b in (None, UNIFORM):
         return UNIFORM
     if a in (None, UNIFORM) and isinstance(b, Affine):
@@ -136,7 +136,7 @@ def _sum_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _product(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """The shape of the product in ``mul`` and ``mad``, in the bits of the result."""
+    """Return the shape of the product in ``mul`` and ``mad``, in the bits of the result."""
     type_name = instr.modifiers[-1]
     a, b = instr.operands[1:3]
     x, y = shape(a, type_name), shape(b, type_name)
@@ -161,7 +161,7 @@ def _product_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def add_values(b: Builder, x: Value, y: Value) -> Value:
-    """The sum of two integers, affine where it is."""
+    """Add two integers; the sum is affine where possible."""
     shape = _plus(x.shape, y.shape)
     if shape == VARYING:
         return Value(VARYING, b.text.binary("add", b.lanes(x), b.lanes(y)))
@@ -176,7 +176,7 @@ def _mask_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _keeps_steps(x: Shape, mask: Operand) -> bool:
-    """Whether a mask leaves only bits that lanes have in common, for they are whole steps apart."""
+    """Return whether a mask keeps only bits that are equal in all lanes: bits below the stride."""
     if not isinstance(x, Affine) or not isinstance(mask, Immediate):
         return False
     low = mask.value & 0xFFFF_FFFF_FFFF_FFFF
@@ -200,7 +200,7 @@ def _converted(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     return resized(source_shape, bits_of(type_name), bits_of(out), type_name[0] == "s")
 
 
-#: opcode → the shape of its result, where that is not only of one value or of any.
+#: opcode → the shape of its result, where it may be affine.
 TRANSFERS: Final[dict[str, Transfer]] = {
     "add": _sum_shape, "sub": _sum_shape, "mul": _product_shape, "mad": _product_shape,
     "and": _mask_shape, "shl": _shift_shape, "cvt": _converted,
@@ -212,7 +212,7 @@ TRANSFERS: Final[dict[str, Transfer]] = {
 
 
 def emit(instr: Instruction, b: Builder) -> None:
-    """Write an instruction by its meaning: of one value where that is the same in all lanes, or of the base of a row.
+    """Write an instruction by its meaning: on one value where that is uniform, or on the base of an affine value.
 
     Raises
     ------
@@ -259,12 +259,12 @@ def emit(instr: Instruction, b: Builder) -> None:
                 and isinstance(target, Register)
                 and target.name not in b.raw
             ):
-                value = b.canonical(value)  # others write it too, what no arithmetic has made
+                value = b.canonical(value)  # other instructions write the register too, with any NaN
             b.write(target, result.type_name, value)
 
 
 def _narrow(values: Any) -> X | None:
-    """What the base of an affine result was in fewer bits: that of a source, or the source itself."""
+    """Return the base of an affine result in fewer bits: a source's, or the source itself."""
     rows = [value for value in values if isinstance(value.shape, Affine)]
     return next((value.narrow or value.x for value in rows), None)
 
@@ -330,7 +330,7 @@ def setp(instr: Instruction, b: Builder) -> None:
 
 
 def _unless(b: Builder, verdict: Verdict, compare: Callable[[], X]) -> X:
-    """A comparison of all lanes, where it is not known for all at once."""
+    """Compare all lanes, unless the verdict is known."""
     text, type_ = b.text, b.vector("i1")
     lane_by_lane, other, joined = text.fresh("each"), text.fresh("other"), text.fresh("joined")
     before = text.here

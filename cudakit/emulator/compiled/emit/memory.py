@@ -41,7 +41,7 @@ def _load_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     space = space_of(instr)
     if space == "local" or not isinstance(source, Address) or shape(source.base, "") not in (UNIFORM, None):
         return VARYING
-    # Through a generic address a lane may come to its own memory.
+    # A generic address may lead to the lane's own memory.
     return VARYING if space == "generic" and shape(None, "local") else UNIFORM
 
 
@@ -74,7 +74,7 @@ def ld(instr: Instruction, b: Builder) -> None:
 
 
 def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
-    """Parameters at an address that is computed: one of many."""
+    """Load parameters at a computed address, such as an element of an array."""
     text, element = b.text, f"i{8 * size}"
     address = address_of(b, source)
     end = max((b.context.parameter_offsets[v.name] + v.size for v in b.function.parameters), default=0)
@@ -92,7 +92,7 @@ def _by_address(b: Builder, source: Operand, size: int, count: int) -> list[X]:
 
 
 def load(b: Builder, instr: Instruction, source: Operand, size: int, count: int, piece: int = 16) -> list[X]:
-    """What lies at an address: elements of so many bytes, each a vector, or one value where all lanes read one."""
+    """Load elements of `size` bytes, each as a vector, or as one value where all lanes read the same address."""
     text, element = b.text, f"i{8 * size}"
     access = Access(b, instr, source, size, count, READ, piece)
     strong = is_strong(instr)
@@ -127,7 +127,7 @@ def st(instr: Instruction, b: Builder) -> None:
 
 
 def store(b: Builder, instr: Instruction, target: Operand, size: int, values: list[X], piece: int = 16) -> None:
-    """Write elements of so many bytes to an address."""
+    """Store elements of `size` bytes."""
     text = b.text
     access = Access(b, instr, target, size, len(values), WRITE, piece)
 
@@ -149,7 +149,7 @@ def store(b: Builder, instr: Instruction, target: Operand, size: int, values: li
 
 
 def _last(b: Builder, value: X) -> X:
-    """The value of the last lane that runs."""
+    """Return the value of the last active lane."""
     text = b.text
     if not value.is_vector:
         return value
@@ -163,7 +163,7 @@ def _last(b: Builder, value: X) -> X:
 
 @emits("prefetch", "prefetchu", "discard", "applypriority")
 def hint(instr: Instruction, b: Builder) -> None:
-    """Hints to the caches, which there are none of."""
+    """Ignore cache hints: the emulator has no caches."""
 
 
 @emits("membar", "fence", "griddepcontrol", "setmaxnreg", "pmevent")
@@ -173,14 +173,14 @@ def fence(instr: Instruction, b: Builder) -> None:
 
 # ── atomic operations: lane after lane, in their order ──
 
-#: Those that are a few instructions for a lane.
+#: Operations that take a few instructions a lane.
 _SHORT = frozenset({"add", "min", "max", "and", "or", "xor", "exch"})
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
 
 
 @emits("atom", "red", transfer=varies)
 def atom(instr: Instruction, b: Builder) -> None:
-    """Lane after lane, in their order."""
+    """Write an atomic operation: lane after lane, in order."""
     type_name = type_of(instr)
     operation = next((modifier for modifier in instr.modifiers if modifier in _OPERATIONS), "")
     only(
@@ -258,7 +258,7 @@ def atom(instr: Instruction, b: Builder) -> None:
 def _all_lanes(
     b: Builder, operation: str, type_name: str, where: Value, range_place: str | None, olds: str, done_label: str
 ) -> None:
-    """All lanes after another without a look at each, where all lie in one range (in shared memory without one)."""
+    """Apply all lanes without a check of each, where all are inside one range (none for shared memory)."""
     text, size = b.text, bits_of(type_name) // 8
     places = b.lanes(where)
     low, span, shift = (
@@ -270,7 +270,7 @@ def _all_lanes(
     odd = text.binary("and", places, size - 1)
     bad = b.any_of(text.binary("or", outside, text.compare("ne", odd, 0)))
     if range_place is None:
-        # Shared memory with no room for one has no place in it.
+        # Shared memory smaller than one access has no valid address.
         bad = text.binary("or", bad, text.compare("slt", span, 0))
     straight, otherwise = text.fresh("straight"), text.fresh("otherwise")
     text.do(f"br {bad}, label %{otherwise}, label %{straight}, !prof !1")
@@ -289,7 +289,7 @@ def _all_lanes(
 
 
 def _changed(b: Builder, operation: str, type_name: str, old: X, values: list[X], shared: bool) -> X:
-    """What an atomic operation leaves in memory."""
+    """Return the value that an atomic operation leaves in memory."""
     text, value = b.text, values[0]
     if operation == "cas":
         return text.select(text.compare("eq", old, value), values[1], old)
@@ -297,7 +297,7 @@ def _changed(b: Builder, operation: str, type_name: str, old: X, values: list[X]
         return value
     if type_name == "f32":
         x, y = (text.cast("bitcast", operand, "float") for operand in (old, value))
-        if not shared:  # global memory flushes what is subnormal
+        if not shared:  # global memory flushes subnormal numbers
             x, y = flushed(b, x), flushed(b, y)
         total = text.binary("fadd", x, y)
         total = total if shared else flushed(b, total)
@@ -306,7 +306,7 @@ def _changed(b: Builder, operation: str, type_name: str, old: X, values: list[X]
     if type_name == "f64":
         x, y = (text.cast("bitcast", operand, "double") for operand in (old, value))
         total = b.untyped(text.binary("fadd", x, y))
-        # Global memory keeps what is no number as it is, the lane's before its own.
+        # Global memory keeps a NaN as it is, the lane's before memory's.
         for operand in (y, x) if shared else (x, y):
             nan_bits = b.untyped(quieted(b, operand) if shared else operand)
             total = text.select(text.compare("uno", operand, operand), nan_bits, total)

@@ -1,4 +1,4 @@
-"""The table of instructions that are compiled: opcode → how it is written as IR, and what shape its result has."""
+"""Table of compiled instructions: opcode → function that writes its IR, and shape of its result."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Transfer: TypeAlias = Callable[[Instruction, Callable[..., Shape]], Shape]
 
 
 class Entry(NamedTuple):
-    """How an instruction is compiled."""
+    """Compilation of an instruction."""
 
     emit: Emit
     transfer: Transfer
-    #: Whether it gives NaN in one form only, or passes on what its sources hold, so that this may be made later.
+    #: Whether its NaN may be made canonical later: it makes only one NaN, or passes on its sources' values.
     makes_nan: bool = False
 
 
@@ -29,22 +29,22 @@ EMITTERS: dict[str, Entry] = {}
 
 
 def by_sources(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """The same in all lanes where all sources are."""
+    """Return the uniform shape where all sources are uniform, else the varying one."""
     return UNIFORM if all(shape(operand) in (UNIFORM, None) for operand in instr.operands[1:]) else VARYING
 
 
 def varies(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """Any values."""
+    """Return the varying shape: any values."""
     return VARYING
 
 
 def uniform(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """The same in all lanes that it runs for."""
+    """Return the uniform shape: the same in all active lanes."""
     return UNIFORM
 
 
 def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = False) -> Callable[[Emit], Emit]:
-    """Enter how instructions are compiled into the table; an opcode may go on with modifiers."""
+    """Enter the compilation of instructions into the table; a name may have modifiers."""
 
     def enter(emit: Emit) -> Emit:
         for opcode in opcodes:
@@ -55,7 +55,7 @@ def emits(*opcodes: str, transfer: Transfer = by_sources, makes_nan: bool = Fals
 
 
 def entry_of(instr: Instruction) -> Entry | None:
-    """The entry of the longest name that fits an instruction."""
+    """Return the entry of the longest name that fits an instruction."""
     parts = (instr.opcode, *instr.modifiers[:3])
     for end in range(len(parts), 0, -1):
         entry = EMITTERS.get(".".join(parts[:end]))
@@ -64,11 +64,11 @@ def entry_of(instr: Instruction) -> Entry | None:
     return None
 
 
-# ── what families have in common: types, intrinsics, and what becomes of floats ──
+# ── shared by families: types, intrinsics, and rules for floats ──
 
 
 def only(instr: Instruction, *allowed: str) -> None:
-    """Refuse an instruction with any modifier that is neither a type nor allowed."""
+    """Refuse an instruction with a modifier that is neither a type nor allowed."""
     for modifier in instr.modifiers:
         if modifier not in DTYPES and modifier not in allowed:
             raise Refusal(f"instruction {instr}")
@@ -79,19 +79,19 @@ def is_integer(type_name: str) -> bool:
 
 
 def named(name: str, x: X) -> str:
-    """The name of an intrinsic for a type."""
+    """Return the name of an intrinsic for a type."""
     element = {"float": "f32", "double": "f64"}.get(x.element, x.element)
     count = x.type[1 : x.type.index(" ")] if x.is_vector else ""
     return f"{name}.v{count}{element}" if count else f"{name}.{element}"
 
 
 def intrinsic(b: Builder, name: str, *arguments: X) -> X:
-    """An intrinsic whose result is of its first argument's type."""
+    """Call an intrinsic whose result has its first argument's type."""
     return b.text.call(named(f"llvm.{name}", arguments[0]), arguments[0].type, *arguments)
 
 
 def flushed(b: Builder, x: X) -> X:
-    """Zero, with its sign, for subnormal float32."""
+    """Replace subnormal float32 by zeros of their sign."""
     bits = b.untyped(x)
     least = b.text.binary("and", bits, 0x7F80_0000)
     subnormal = b.text.compare("eq", least, 0)
@@ -105,7 +105,7 @@ def quieted(b: Builder, x: X) -> X:
 
 
 def nan_kept(b: Builder, result: X, sources: tuple[X, ...]) -> X:
-    """A result of float64 whose NaN are made from those of its sources, the first of them first."""
+    """Give a float64 result's NaN the payload of its sources' NaN; the first NaN source counts."""
     nan = constant(result.type, 0xFFF8_0000_0000_0000)
     for source in reversed(sources):
         nan = b.text.select(b.text.compare("uno", source, source), quieted(b, source), nan)

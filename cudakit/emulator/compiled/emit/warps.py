@@ -1,7 +1,7 @@
-"""Barriers, the instructions by which lanes of a warp talk to each other, and products of small matrices.
+"""Barriers, warp collectives, and products of small matrices.
 
-Of barriers for a part of a block it is kept with the block how many have come to each, and how often it was met: a
-vector that waits goes on once its barrier has been met once more.
+A block keeps for each barrier for a part of the block the arrived threads and the count of completions. A waiting
+vector continues once its barrier has completed again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BARRIERS = 16
 
 
 def barrier_of(instr: Instruction) -> int | None:
-    """The number of the barrier that an instruction comes to; None where it is in a register."""
+    """Return the number of an instruction's barrier; None where it is in a register."""
     operands = _barrier_operands(instr)
     if not operands:
         return 0
@@ -36,7 +36,7 @@ def barrier_of(instr: Instruction) -> int | None:
 
 
 def is_counted(instr: Instruction) -> bool:
-    """Whether an instruction says for how many threads its barrier is."""
+    """Return whether an instruction names the number of threads of its barrier."""
     return len(_barrier_operands(instr)) > 1
 
 
@@ -45,20 +45,20 @@ def _barrier_operands(instr: Instruction) -> tuple[Operand, ...]:
 
 
 def begin_barriers(b: Builder) -> None:
-    """Nobody has come to any."""
+    """Reset all barriers."""
     size = constant("i64", 16 * _BARRIERS)
     b.text.run("llvm.memset.p0.i64", b.slot(Slot.BARRIERS), X("i8", "0"), size, X("i1", "false"))
 
 
 def barrier_turn(b: Builder, instr: Instruction) -> str:
-    """Where it is kept how often the barrier of an instruction was met."""
+    """Return the place of a barrier's count of completions."""
     number = barrier_of(instr)
     assert number is not None
     return b.slot(Slot.BARRIERS + 2 * number + 1)
 
 
 def come_to_barrier(b: Builder, instr: Instruction) -> tuple[X, X]:
-    """A vector comes to a barrier: how often that was met before, and whether it is now."""
+    """Let a vector arrive at a barrier; return the completions before, and whether the barrier is complete now."""
     count = b.constant_value(_barrier_operands(instr)[1])
     number = barrier_of(instr)
     if "red" in instr.modifiers or number is None or number >= _BARRIERS or count is None or count % 32:
@@ -75,7 +75,7 @@ def come_to_barrier(b: Builder, instr: Instruction) -> tuple[X, X]:
     return before, met
 
 
-# ── what ends a kernel with an error ──
+# ── instructions that end a kernel with an error ──
 
 
 @emits("trap")
@@ -85,7 +85,7 @@ def trap(instr: Instruction, b: Builder) -> None:
 
 @emits("call", transfer=varies)
 def call(instr: Instruction, b: Builder) -> None:
-    """What the system gives a kernel: called back, with the arguments of all lanes."""
+    """Call a system function back, with the arguments of all lanes."""
     text, (results, *sources) = b.text, instr.operands
     (target,) = results.items  # type: ignore[union-attr]
     for number, source in enumerate(sources):
@@ -119,7 +119,7 @@ def _pair(target: Operand) -> tuple[Operand, Operand | None]:
 
 
 def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
-    """The lanes that take part, as bits: those of the mask that are here; for each lane, where masks may differ."""
+    """Return the active lanes in a member mask, as bits; one mask for each lane, where the masks may differ."""
     here = b.bits(b.all_lanes())
     if mask is None or (b.constant_value(mask) or 0) & 0xFFFF_FFFF == 0xFFFF_FFFF:
         return here
@@ -130,7 +130,7 @@ def _members(instr: Instruction, b: Builder, mask: Operand | None) -> X:
 
 
 def _of_members(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
-    """The same for all lanes that name the same lanes."""
+    """Return the uniform shape where all lanes name the same member mask, else the varying one."""
     return UNIFORM if "sync" not in instr.modifiers or shape(instr.operands[-1]) in (UNIFORM, None) else VARYING
 
 
@@ -155,20 +155,20 @@ def shfl(instr: Instruction, b: Builder) -> None:
         at, inside = _places(b, mode, b.lanes(b.read(by, "b32")), b.lanes(b.read(clamp, "b32")))
         moved = _permuted(b, value, at)
         part = _takes_part(b, b.spread(members), at)
-    # What a lane reads that takes no part is undefined; zero here, so that runs are alike.
+    # A lane that reads from a non-member gets an undefined value: zero here, so that runs are equal.
     b.write(to, "b32", Value(VARYING, text.select(part, moved, constant(value.type, 0))))
     if inside_to is not None:
         b.write(inside_to, "pred", Value(VARYING, inside))
 
 
 def _takes_part(b: Builder, members: X, at: X) -> X:
-    """Whether the lane that each reads from is among its members."""
+    """Return whether the lane that each lane reads from is a member."""
     bit = b.text.binary("and", b.text.binary("lshr", members, at), 1)
     return b.text.compare("ne", bit, 0)
 
 
 def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]:
-    """The lane that one reads from, and whether it is within bounds; `_places` of what is known."""
+    """Return the lane that a lane reads from, and whether it is in range; `_places` for constants."""
     low, segment = clamp & 31, clamp >> 8 & 31
     most = lane & segment | low & ~segment
     at = {
@@ -182,7 +182,7 @@ def _source(lane: int, mode: str, distance: int, clamp: int) -> tuple[int, bool]
 
 
 def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
-    """The lanes that each reads from, and whether they are within bounds."""
+    """Return the lanes that each lane reads from, and whether they are in range."""
     text = b.text
     lane = b.lanes(b.special("laneid"))
     distance = text.binary("and", by, 31)
@@ -204,7 +204,7 @@ def _places(b: Builder, mode: str, by: X, clamp: X) -> tuple[X, X]:
 
 
 def _permuted(b: Builder, value: X, at: X) -> X:
-    """The values of other lanes, by their numbers."""
+    """Return the values of other lanes, by their numbers."""
     text = b.text
     text.store(value, b.scratch_values)
     base = X("ptr", b.scratch_values)
@@ -239,7 +239,7 @@ def vote(instr: Instruction, b: Builder) -> None:
 
 @emits("elect", transfer=varies)
 def elect(instr: Instruction, b: Builder) -> None:
-    """The lowest lane of those that are named."""
+    """Elect the lowest member."""
     target, mask = instr.operands
     to, chosen_to = _pair(target)
     text = b.text
@@ -252,7 +252,7 @@ def elect(instr: Instruction, b: Builder) -> None:
 
 @emits("bar.arrive", "barrier.arrive", "barrier.cta.arrive")
 def arrive(instr: Instruction, b: Builder) -> None:
-    """Come to a barrier, and go on."""
+    """Arrive at a barrier, without waiting."""
     if b.mask is not None:
         raise Refusal(f"instruction {instr} where lanes part")
     come_to_barrier(b, instr)
@@ -313,7 +313,7 @@ def match(instr: Instruction, b: Builder) -> None:
             b.write(same_to, "pred", Value(VARYING, same))
         return
     result = constant(b.vector("i32"), 0)
-    # Lane after lane: those that hold what it holds.
+    # For each lane, the lanes with an equal value.
     for lane in range(b.width):
         lane_value = text.make(f"extractelement {value}, i64 {lane}", value.element)
         same = b.bits(text.compare("eq", value, b.spread(lane_value)))
@@ -322,8 +322,8 @@ def match(instr: Instruction, b: Builder) -> None:
 
 
 # ── small matrices in the registers of a warp: loads from shared memory, and products ──
-# Where the elements lie is what `instructions.fragments` says: an element of a row and a column comes to the lane that
-# needs it by a shuffle in an order that is known. Sums go on with k, those of floats in float64, rounded once.
+# `instructions.matrix` has the places of the elements. An element reaches the lane that needs it by a shuffle with
+# constant places. Sums go with k going up; sums of floats are in float64, rounded once.
 
 _WARP = 32
 _HALVES = ("f16", "bf16")
@@ -332,7 +332,7 @@ _FLOATS = (*_HALVES, "tf32")
 
 
 def _whole_warp(b: Builder) -> None:
-    """Stop where lanes of the warp are missing; go on for all of them."""
+    """Stop where lanes of the warp are missing; continue for all of them."""
     if b.mask is not None:
         text, bits = b.text, b.bits(b.mask)
         here = text.call("llvm.ctpop.i32", "i32", bits)
@@ -344,7 +344,7 @@ def _whole_warp(b: Builder) -> None:
 
 @emits("ldmatrix", transfer=varies)
 def ldmatrix(instr: Instruction, b: Builder) -> None:
-    """Matrices of 8 × 8 halves, of which a lane names a row of 16 bytes and gets two halves."""
+    """Load matrices of 8 × 8 halves: a lane names a row of 16 bytes and gets two halves."""
     target, source = instr.operands
     items, text = parts(target), b.text
     if space_of(instr) != "shared" or "m8n8" not in instr.modifiers or "b16" not in instr.modifiers:
@@ -417,7 +417,7 @@ def mma(instr: Instruction, b: Builder) -> None:
 
 
 class _Matrix:
-    """A factor: its elements by their numbers, for each lane one, in float64 or 32 bits."""
+    """A factor of a product: its elements by number, one a lane, in float64 or 32 bits."""
 
     def __init__(self, b: Builder, operand: Operand, type_name: str, fragment: Fragment) -> None:
         self._b, self._fragment = b, fragment
@@ -437,7 +437,7 @@ class _Matrix:
 
 
 def _elements(b: Builder, operand: Operand, type_name: str) -> list[X]:
-    """The elements that a lane holds: float32, float64, or integers of 32 bits."""
+    """Return a lane's elements: float32, float64, or 32-bit integers."""
     text, elements = b.text, list[X]()
     for item in parts(operand):
         word = b.lanes(b.read(item, "b64" if type_name == "f64" else "b32"))
@@ -459,7 +459,7 @@ def _elements(b: Builder, operand: Operand, type_name: str) -> list[X]:
 
 
 def _packed(b: Builder, results: list[X], to: str) -> list[X]:
-    """Results as registers hold them."""
+    """Return results as registers hold them."""
     text = b.text
     if to == "s32":
         return results

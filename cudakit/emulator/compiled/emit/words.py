@@ -17,7 +17,7 @@ HALVES = frozenset({"f16", "f16x2", "bf16", "bf16x2"})
 
 
 def widened(b: Builder, bits: X, type_name: str) -> X:
-    """Bits of halves as float32."""
+    """Convert bits of halves to float32."""
     text = b.text
     if type_name[0] == "b":
         wide = text.binary("shl", text.cast("zext", bits, "i32"), 16)
@@ -26,7 +26,7 @@ def widened(b: Builder, bits: X, type_name: str) -> X:
 
 
 def narrowed(b: Builder, x: X, type_name: str) -> X:
-    """float32 to bits of halves, to nearest, NaN canonical."""
+    """Round float32 to bits of halves, to nearest, NaN canonical."""
     text = b.text
     nan = text.compare("uno", x, x)
     if type_name[0] == "b":
@@ -40,7 +40,7 @@ def narrowed(b: Builder, x: X, type_name: str) -> X:
 
 
 def odd_float(b: Builder, x: X) -> X:
-    """float64 to float32, rounded to odd where it is normal there, so that to round it once more is to round once."""
+    """Round float64 to float32, to odd where it is normal, so that rounding again rounds correctly."""
     text = b.text
     bits = text.cast("bitcast", x, "i64")
     low = (1 << 29) - 1
@@ -51,7 +51,7 @@ def odd_float(b: Builder, x: X) -> X:
     return text.cast("fptrunc", text.cast("bitcast", odd, "double"), "float")
 
 
-#: LLVM's types of floats; half precision is its bits.
+#: LLVM's types of floats; half precision is an integer of its bits.
 _FLOATS: Final = {"f32": "float", "f64": "double"}
 _INTEGER: Final = re.compile(r"(?:splat \(i\d+ )?(-?\d+)\)?")
 _TRUTHS: Final = {"true": 1, "false": 0}
@@ -63,9 +63,9 @@ class LaneWord(Word):
     Attributes
     ----------
     x : X
-        One value where it is the same in all lanes, or a vector; of pieces a vector of all of them.
+        One value where it is the same in all lanes, or a vector; for pieces, a vector of all pieces.
     raw : bool
-        Whether the builder makes NaN canonical later, where that is needed.
+        Whether the builder makes NaN canonical later, where needed.
     """
 
     __slots__ = ("b", "lanes", "raw", "x")
@@ -96,12 +96,12 @@ class LaneWord(Word):
 
 
 def _element(type_name: str) -> str:
-    """LLVM's type of a word."""
+    """Return the LLVM type of a word."""
     return _FLOATS.get(type_name) or f"i{BITS[type_name]}"
 
 
 def _binary(whole: str, real: str = "") -> Callable[..., X]:
-    """An instruction for integers, where ``{}`` is ``s`` or ``u`` by the sign, and for floats."""
+    """Make an operation from an instruction for integers (``{}`` is ``s`` or ``u`` by the sign) and one for floats."""
 
     def do(a: LaneWord, type_name: str, other: LaneWord) -> X:
         opcode = real if a.type_name in _FLOATS else whole.format("s" if a.signed else "u")
@@ -111,7 +111,7 @@ def _binary(whole: str, real: str = "") -> Callable[..., X]:
 
 
 def _named(whole: str, real: str = "") -> Callable[..., X]:
-    """An intrinsic."""
+    """Make an operation from an intrinsic."""
 
     def do(a: LaneWord, type_name: str, *others: LaneWord) -> X:
         name = real if a.type_name in _FLOATS else whole.format("s" if a.signed else "u")
@@ -162,7 +162,7 @@ def _shift(name: str) -> Callable[..., X]:
 
 
 def _resized(a: LaneWord, amount: X) -> X:
-    """An unsigned amount as wide as a word."""
+    """Return an unsigned amount with a word's width."""
     has = int(amount.element[1:])
     return a.b.text.cast("trunc" if has > a.bits else "zext", amount, f"i{a.bits}")
 
@@ -174,7 +174,7 @@ def _choose(a: LaneWord, type_name: str, first: LaneWord, second: LaneWord) -> L
 
 
 def _to(a: LaneWord, type_name: str) -> X:
-    """A cast by the two types."""
+    """Cast by the two types."""
     text, element = a.b.text, _element(type_name)
     if a.type_name == "f16":
         return text.cast("fpext", text.cast("bitcast", a.x, "half"), element)
@@ -227,7 +227,7 @@ def _divided(operation: str) -> Callable[..., X]:
         y = text.select(text.compare("eq", y, 0), constant(y.type, 1), y)
         if not a.signed:
             return text.binary(f"u{operation}", x, y)
-        # The lowest number by -1 wraps around, which the processor does not.
+        # The lowest number divided by -1 wraps around in PTX, and traps on the CPU.
         negates = text.compare("eq", y, -1)
         result = text.binary(f"s{operation}", x, text.select(negates, constant(y.type, 1), y))
         return (
