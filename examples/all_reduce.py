@@ -1,12 +1,12 @@
-"""Several GPUs in one process: each computes its part, NCCL adds the parts, and the next part is computed meanwhile.
+"""Sum arrays over several GPUs in one process, by NCCL, while kernels compute the next arrays.
 
-Run: ``python examples/all_reduce.py``. It takes all GPUs. NCCL is called by CuPy (``pip install nvidia-nccl-cu13``) or
-by torch, whichever has it, or as ``--nccl`` says; with neither, the devices copy each other's parts. Without a GPU two
-of the emulator's streams stand for each of two devices, and NumPy for NCCL.
+Run: ``python examples/all_reduce.py``. The program uses all GPUs. NCCL is called by CuPy (``pip install
+nvidia-nccl-cu13``) or by torch; ``--nccl`` chooses one. Without NCCL the devices copy each other's parts. Without a
+GPU two streams of the emulator stand for each of two devices, and NumPy for NCCL.
 
-Every device has a stream for kernels and one for NCCL. A kernel makes part k, NCCL adds it over all devices while the
-kernels of part k + 1 run, and another kernel uses the total. Nobody says what waits for what: NCCL's calls stand in
-``ck.hazards.foreign(stream, reads=…, writes=…)``, and so take part in the order that cudakit keeps between streams.
+Each device has a stream for kernels and a stream for NCCL. A kernel computes part k. NCCL adds the part over all
+devices, while the kernels of part k + 1 run. Another kernel uses the total. The program contains no wait: NCCL's
+calls are inside ``ck.hazards.foreign(stream, reads=…, writes=…)``, so cudakit orders them with the kernels.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""An image without its fine detail: a kernel, a transform, a kernel, the transform back, a kernel, on one stream.
+"""Filter an image in the frequency domain: kernel, transform, kernel, inverse transform, kernel, on one stream.
 
-Run: ``python examples/fft_filter.py``. Without a GPU it runs on the emulator, with NumPy's transforms; on a GPU with
-CuPy's, which are cuFFT's.
+Run: ``python examples/fft_filter.py``. On a GPU the transforms are CuPy's, which are cuFFT's. Without a GPU the
+program runs on the emulator, with NumPy's transforms.
 
-The transforms are no kernels of ours; what comes before, between and after them is one kernel each, and nothing else:
+One kernel runs before the transforms, one between them, and one after them:
 
-- before: bytes as float32 around 0, faded out at the rims, for to a transform the image is a torus, and what lies
-  beyond one rim would be smeared into the other;
-- between: the spectrum times exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels;
-- after: the mean again, rounded and clipped to bytes.
+- before: converts bytes to float32 around 0 and fades them out at the edges, because a transform treats the image as
+  periodic and would mix opposite edges;
+- between: multiplies the spectrum by exp(−2 π² σ² f²), the transfer function of a Gaussian of σ pixels;
+- after: adds the mean, rounds, and clips to bytes.
 
 Prints::
 

@@ -1,13 +1,13 @@
-"""Heat that spreads in a plate: a stencil captured as a graph, checked against NumPy, and saved as an animated GIF.
+"""Solve the heat equation on a plate: a stencil captured as a graph, compared with NumPy, saved as an animated GIF.
 
 Run: ``python examples/heat.py``. Without a GPU it runs on the emulator, on a small plate.
 
-The plate's temperature u follows ∂u/∂t = ∇²u, and stays as it is at the rim. One step on a grid is
+The temperature u follows ∂u/∂t = ∇²u and is constant at the edge. One step on a grid is
 
     next = now + rate · (left + right + above + below - 4 · now),    stable for rate ≤ 1/4.
 
-A step needs what all cells were before it, so there are two plates, and each step goes from one to the other. Two steps
-are captured as one graph: it begins and ends with the same plate, and can be launched again and again.
+A step reads the old values of all cells, so there are two arrays, and each step goes from one to the other. Two steps
+are captured as one graph. The graph begins and ends with the same array, so it can be launched again and again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Batches of images through gray → blur → Sobel → resize, one batch after the other, as ``ck.ops`` has them.
+"""Send batches of images through gray → blur → Sobel → resize, by ``ck.ops`` in a pipeline.
 
 Run: ``python examples/image_pipeline.py``. Without a GPU it runs on the emulator, on a few small images.
 
-Each batch is an item of a pipeline: (images, height, width, 3), uint8. It is copied to the device, goes through four
-calls there, and comes back as thumbnails of its edges, while other batches are on their way there and back.
+Each batch is an item of the pipeline: (images, height, width, 3), uint8. It is copied to the device, goes through
+four calls, and comes back as thumbnails of its edges. Meanwhile other batches are copied in and out.
 """
 
 from __future__ import annotations

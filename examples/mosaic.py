@@ -1,13 +1,13 @@
-"""A mosaic of pictures, far larger than any memory, blurred and counted: on one GPU, on several, or on a cluster.
+"""Blur an image that is larger than any memory, and count its pixels: on one GPU, on several, or on a cluster.
 
-Run: ``python examples/mosaic.py --gib 100``, with ``--devices 0,1`` for several GPUs in this process, or with
-``--engine dask`` or ``--engine ray`` for a worker a GPU. Without a GPU it runs on the emulator, at a small size.
+Run: ``python examples/mosaic.py --gib 100``. ``--devices 0,1`` uses several GPUs in this process. ``--engine dask``
+or ``--engine ray`` starts a worker for each GPU. Without a GPU it runs on the emulator, at a small size.
 
-The picture is of 256 by 256 tiles, each with rings of its own around its middle, and nobody ever has it whole: a worker
-is given the number of a band of rows, draws it on the device with two rows more above and below, blurs it by a window
-of 5 by 5, and counts the pixels that are still bright. ``--out`` keeps the blurred picture in a Zarr array, to which
-each worker writes its own bands. A band gives the same whoever works on it, and however often: a worker that is lost
-loses nothing. All is in integers, and so the same on every device, in NumPy too.
+The image has tiles of 256 by 256 pixels with rings, and never exists as a whole. A worker receives the number of a
+band of rows. It draws the band on the device with two more rows above and below, blurs it by a window of 5 by 5, and
+counts the bright pixels. ``--out`` stores the blurred image in a Zarr array: each worker writes its own bands. Every
+worker computes the same values for a band, so a lost worker's band is repeated. All arithmetic is in integers, so the
+values are the same on every device, and in NumPy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Statistics of a file larger than the device memory that the program allows itself.
+"""Compute statistics of a file that is larger than the allowed device memory.
 
 Run: ``python examples/out_of_core.py``. Without a GPU it runs on the emulator, on a small file.
 
-The file is mapped, not read, and goes through the device in chunks: while one is computed, the next is copied in, and
-the one after is read from the disk. First pass: mean, variance, least and greatest value; each chunk gives its own, and
-the host puts them together. Second pass: the histogram between the two ends, which the device adds up by itself.
+The file is memory-mapped and goes through the device in chunks. While one chunk is computed, the next is copied in,
+and the one after is read from the disk. The first pass computes mean, variance, minimum and maximum: the host
+combines the values of the chunks. The second pass computes the histogram between minimum and maximum on the device.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""torch tensors in cudakit's kernels, results as torch tensors, and gradients through a kernel: no copies anywhere.
+"""Use torch tensors in cudakit's kernels, results as torch tensors, and gradients through a kernel, without copies.
 
 Run: ``python examples/torch_interop.py``, with torch and a GPU.
 
-A torch tensor is an argument like any other, and torch's stream a stream like any other: work that cudakit puts on
-``torch.cuda.current_stream()`` is in order with torch's own. Ops of cudakit return CuPy arrays, which torch takes over
-in place, by DLPack. A kernel becomes an op of torch, which gradients and `torch.compile` go through, by `ck.torch.op`.
+A kernel takes torch tensors and torch's streams. Kernels on ``torch.cuda.current_stream()`` are in order with torch's
+own kernels. Ops of cudakit return CuPy arrays, which torch takes without a copy, by DLPack. `ck.torch.op` makes a
+torch op from a kernel: it works with gradients and `torch.compile`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A block of a transformer: layernorm, attention, layernorm, a network of two layers; checked against plain NumPy.
+"""Compute a transformer block: layernorm, attention, layernorm, a two-layer network; compared with plain NumPy.
 
 Run: ``python examples/transformer_block.py``. Without a GPU it runs on the emulator, on a few tokens.
 
     x = x + attention(layernorm(x) · Wqkv + bqkv) · Wout + bout
     x = x + gelu(layernorm(x) · Wup + bup) · Wdown + bdown
 
-Each product is one kernel with all that follows it: bias, activation, what is added. Products and attention are tile
-kernels where CUDA's tile compiler is installed, and kernels of threads elsewhere; ``--by`` forces either.
+Each product is one kernel with bias, activation and sum. Products and attention are tile kernels if CUDA's tile
+compiler is installed, and kernels of threads otherwise. ``--by`` forces one of the two.
 """
 
 from __future__ import annotations

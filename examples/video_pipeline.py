@@ -1,10 +1,10 @@
-"""A clip through gray → blur → edges → histogram, frame by frame, and written as PNGs.
+"""Send the frames of a clip through gray → blur → edges → histogram, and write PNGs.
 
 Run: ``python examples/video_pipeline.py``. Without a GPU it runs on the emulator, on a few small frames.
 
-The clip is a photograph over which a window wanders. Each frame is an item of a pipeline: it is copied to the device,
-goes through three device stages and comes back, while the frames before it are drawn by threads of the host, and those
-behind it are on their way. What is written for a frame is its edges above the histogram of its blurred gray levels.
+The clip is a window that moves over a photograph. Each frame is an item of a pipeline. It is copied to the device,
+goes through three device stages, and comes back. Meanwhile host threads draw the previous frames, and the next frames
+are copied in. The PNG of a frame has its edges above the histogram of its blurred gray levels.
 """
 
 from __future__ import annotations

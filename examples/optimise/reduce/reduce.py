@@ -1,7 +1,7 @@
-"""A sum, made fast in two steps: three kernels of ``reduce.cu``, checked against NumPy and timed.
+"""Optimise a sum in two steps: three kernels of ``reduce.cu``, compared with NumPy and timed.
 
-Run: ``python examples/optimise/reduce/reduce.py``. Without a GPU the kernels run on the emulator, which shows that they
-are right; how fast they are only a GPU can tell. Read ``reduce.cu`` beside it, from the top.
+Run: ``python examples/optimise/reduce/reduce.py``. Without a GPU the kernels run on the emulator, which shows that
+they are correct. Their speed needs a GPU. Read ``reduce.cu`` beside this file, from the top.
 """
 
 from __future__ import annotations

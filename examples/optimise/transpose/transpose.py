@@ -1,8 +1,8 @@
-"""A matrix transposed, made fast in two steps: three kernels of ``transpose.cu``, checked against NumPy and timed.
+"""Optimise a transposition in two steps: three kernels of ``transpose.cu``, compared with NumPy and timed.
 
 Run: ``python examples/optimise/transpose/transpose.py``. Without a GPU the kernels run on the emulator, which shows
-that they are right, and counts what they ask of memory; how fast they are only a GPU can tell. Read ``transpose.cu``
-beside it, from the top.
+that they are correct and counts their memory accesses. Their speed needs a GPU. Read ``transpose.cu`` beside this
+file, from the top.
 """
 
 from __future__ import annotations
