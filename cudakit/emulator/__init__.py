@@ -32,7 +32,7 @@ For PTX without a `ck.Kernel`: `parse` reads a `Module`'s program, and `run` run
 and a `Memory`.
 """
 
-# It fills the table of instructions.
+# Importing it fills the table of instructions.
 from cudakit.emulator import instructions as instructions
 from cudakit.emulator.counters.report import counters
 from cudakit.emulator.debug.debug import debug

@@ -120,7 +120,7 @@ def _copying(
         order().finish_all()
         yield
         return
-    stream.sync()  # which a stream that is captured refuses
+    stream.sync()  # raises on a captured stream
     with stream.doing(Work("copy", name, stream, reads, writes), put_in=False, told=False):
         yield
     stream.sync()
@@ -136,7 +136,7 @@ class EmulatedImage(Image):
 
     def add(self, specialization: Specialization) -> Code:
         if specialization.is_tile:
-            # Few programs have any.
+            # Loaded late: few programs have tile kernels.
             from cudakit.emulator.tile.machine import TileProgram
             from cudakit.jit.compile import tile_bytecode
 
@@ -205,7 +205,7 @@ class EmulatedShape:
     _geometries: dict[Config | Cover, Geometry] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        #: Whether what stands for memory is the arguments themselves.
+        #: Whether every host array is passed as it is, without a conversion.
         self._alike = all(
             fragment.value == "{a}"
             for family, fragment in zip(self.families, self.fragments, strict=True)
@@ -302,7 +302,7 @@ class EmulatedShape:
         """
         emulated, memory, ordered = self.emulated, self.emulated.memory, order()
         added: list[int] = []
-        # One launch at a time: a module's memory is one machine's, and work that waits for other work comes after it.
+        # One launch at a time: a module's memory belongs to one launch, and waiting work runs after its predecessors.
         with ordered.lock:
             try:
                 for parameter, value in zip(emulated.parameters, values, strict=True):
@@ -438,7 +438,7 @@ def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argume
         array: np.ndarray = described.value
         return array
 
-    # An array of another layout is another specialization's.
+    # An array with another layout belongs to another specialization.
     guard = "{a}.__class__ is {k}class" + " and {k}is_alike({a})" * (parameter.category == "tensor")
     return Fragment(guard, "{k}again({a})", "native", {**constants, "again": again, "is_alike": is_alike})
 
@@ -489,7 +489,7 @@ class EmulatedCode(NamedTuple):
         _check_arch(kernel, own, self.arch)
 
     def adapted(self, specialization: Specialization) -> Specialization:
-        # With source lines, which change no code and which the emulator's errors name.
+        # Source lines change no code; the emulator's errors name them.
         options = specialization.options
         options = options if options.debug else options.replace(lineinfo=True)
         return specialization._replace(options=options, target="tileir" if specialization.is_tile else "ptx")

@@ -40,14 +40,14 @@ def runner(machine: str) -> Callable[[Launch], None]:
     """Return the function that runs a launch on a stream whose machine is ``auto``, ``compiled`` or ``numpy``."""
     if machine == "numpy" or importlib.util.find_spec("llvmlite") is None:
         return run
-    # Few who run one kernel need it, and it takes a tenth of a second to load.
+    # Loaded late: it takes a tenth of a second, and most programs that run one kernel do not need it.
     from cudakit.emulator.compiled.machine import run as compiled
 
     return lambda launch: compiled(launch, run, machine == "compiled")
 
 
-#: Limits of the arches that are emulated, as the CUDA programming guide's table of compute capabilities has them; the
-#: multiprocessors are those of an A100 and an H200.
+#: Limits of the emulated arches, from the CUDA programming guide's table of compute capabilities. The numbers of
+#: multiprocessors are an A100's and an H200's.
 _SHARED_BYTES = {(8, 0): 163 * 1024, (8, 6): 99 * 1024, (8, 9): 99 * 1024, (9, 0): 227 * 1024}
 _MULTIPROCESSORS = {(8, 0): 108, (9, 0): 132}
 _RESIDENT_THREADS, _RESIDENT_BLOCKS = 2048, 32

@@ -158,8 +158,8 @@ def digest_of(text: str, optimised: bool) -> str:
 
 @cache
 def _jit() -> Any:
-    # JITLink lays an object's sections next to each other. The older linker takes what the system has left, and aborts
-    # the process where two lie further apart than 32 bits reach: beside CUDA's reservations of addresses, for one.
+    # JITLink places an object's sections side by side. The older linker uses any free addresses, and aborts the process
+    # where two sections are more than 32 bits apart, for example beside CUDA's reservations of addresses.
     return llvm.create_lljit_compiler(_target(), use_jit_link=True)
 
 

@@ -146,7 +146,7 @@ class Scaffold:
         self.idle = b.alloca("i64", "idle")
         #: Whether a vector in a polling loop has yielded.
         self.polled = b.alloca("i1", "polled")
-        #: Threads at a reducing barrier, and those whose predicate holds; and both of the last pass.
+        #: Threads at a reducing barrier, and how many predicates hold; and both numbers of the last pass.
         self.arrived, self.true = b.alloca("i32", "come"), b.alloca("i32", "true")
         self.last_arrived, self.last_true = b.alloca("i32", "last.come"), b.alloca("i32", "last.true")
         self.ticks = b.alloca("i64", "ticks")

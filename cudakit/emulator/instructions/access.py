@@ -285,7 +285,7 @@ def accesses_of(instr: Instruction, context: Context) -> tuple[Access, ...]:
             for memory in facts.memory
         )
     except EmulationError:
-        return ()  # the machine says what is wrong with it
+        return ()  # the interpreter raises the error when it runs the instruction
 
 
 def _bytes(instruction: Instruction, memory: Memory) -> int:

@@ -405,7 +405,7 @@ _WMMA_SHAPES = {
     "s4": {"m8n8k32"}, "u4": {"m8n8k32"}, "b1": {"m8n8k128"},
 }  # fmt: skip
 
-#: addresses(frame, index, machine) → those of the elements that each lane holds, and the lanes, both flat
+#: addresses(frame, index, machine) → address of each element of each lane, and its lane, both flat
 Addresses: TypeAlias = Callable[[Frame, Index, Machine], tuple[np.ndarray, np.ndarray]]
 
 
@@ -504,8 +504,8 @@ _ROWS, _DEPTH_BYTES = 64, 32
 _FACTOR_TYPES = frozenset({"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"})
 _WGMMA_QUALIFIERS = {"mma_async", "sync", "aligned", "satfinite", "and", "popc"}
 
-#: Chunks of 16 bytes that lie side by side in a swizzle atom, and the bits of an address that a swizzle changes, by the
-#: mode in a descriptor: none, 128, 64 and 32 bytes.
+#: Adjacent chunks of 16 bytes in a swizzle atom, and the address bits that a swizzle changes, by a descriptor's mode:
+#: none, 128, 64 and 32 bytes.
 _ATOM = np.array([1, 8, 4, 2])
 _SWIZZLE = np.array([0, 0x70, 0x30, 0x10])
 

@@ -47,7 +47,7 @@ class Word(ABC):
     def __init__(self, type_name: str) -> None:
         self.type_name = type_name
 
-    # ── what a machine gives ──
+    # ── provided by a back-end ──
 
     @abstractmethod
     def do(self, name: str, type_name: str, *others: Any) -> Word:
@@ -189,7 +189,7 @@ def low_ones(count: Word, bits: int) -> Word:
 
 # ── the table of meanings ──
 
-#: The result, or several one after the other: those of the parts of the first operand, and last the carry.
+#: function(form, *words) → the result, or results for the parts of the first operand and for the carry.
 Function: TypeAlias = Callable[..., Any]
 
 #: PTX's names for types, and the words that hold them.
@@ -257,7 +257,7 @@ class Meaning(NamedTuple):
 
     function: Function
     sources: tuple[str, ...]
-    #: Whether its results are the same whatever NaN it is given; whether, too, it gives the canonical NaN of float32.
+    #: Whether results do not depend on a source's NaN payload; and whether a float32 NaN result is canonical.
     takes_nan: bool = False
     gives_nan: bool = False
 

@@ -179,7 +179,7 @@ STORAGE = {
 CARRY = Register("%condition code")
 
 
-#: Where no shared variable is known to lie.
+#: Offsets of shared variables where none are known.
 _NOWHERE: Mapping[str, int] = MappingProxyType({})
 
 Reader: TypeAlias = Callable[[Frame, Index, Machine], Any]
@@ -224,7 +224,7 @@ class Context:
             for v in (*function.parameters, *function.returns, *function.variables.values())
             if v.space == "param"
         }
-        #: Addresses of a kernel's parameters; those of other functions have none.
+        #: Addresses of a kernel's parameters; empty for other functions.
         self.parameter_offsets, _ = laid_out(function.parameters if function.is_entry else ())
         #: Instructions where divergent lanes may converge.
         self.leaders: frozenset[int] = frozenset(function.labels.values())

@@ -57,7 +57,7 @@ def variable(tokens: Tokens, extern: bool = False, suffix: str = "") -> Variable
     while tokens.token.startswith("."):
         word = tokens.take()[1:]
         if word == "align":
-            # After .ptr it is the alignment of what the parameter points to.
+            # After .ptr it is the alignment of the memory that the parameter points to.
             alignment = integer(tokens, 1 << 32)
             if alignment == 0 or alignment & (alignment - 1):
                 raise tokens.error(f"an alignment must be a power of two, got {alignment}")
@@ -233,7 +233,7 @@ class Sources:
         caller = None
         if inlined_at[0] is not None:
             where = (inlined_at[0], inlined_at[1], inlined_at[2])
-            # The line that a call was inlined at may itself lie in a function that was inlined.
+            # The line where a call was inlined may be in a function that was inlined too.
             caller = self.places.get(where) or Source(self.file(where[0]), int(where[1]))
         place = Source(self.file(number), int(line), caller)
         if place.line == 0:

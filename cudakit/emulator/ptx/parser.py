@@ -62,7 +62,7 @@ def _names(text: str) -> tuple[set[str], set[str]]:
     return own - shared, shared
 
 
-#: Major versions of the PTX ISA that have what this parser takes for granted: an ABI, and 64-bit addresses.
+#: Major versions of the PTX ISA that this parser reads: with an ABI and 64-bit addresses.
 _VERSIONS = range(3, 10)
 _LINKING = (".visible", ".weak", ".common", ".extern")
 _FILE = re.compile(r'\.file\s+([0-9]{1,9})\s+"((?:\\.|[^"\\])*)"')
@@ -181,7 +181,7 @@ class _Module:
         linking = set()
         while self.tokens.token in _LINKING:
             linking.add(self.tokens.take())
-        # Of what may be defined more than once, the first counts.
+        # The first definition counts, where several are allowed.
         several = not linking.isdisjoint((".weak", ".common"))
         if self.tokens.token in (".entry", ".func"):
             self.function(several)

@@ -90,7 +90,7 @@ class Source(NamedTuple):
         return self.shown(as_compiled)
 
     def chain(self) -> list[Source]:
-        """Return the line and those that it is inlined at, the innermost first."""
+        """Return the line and the lines where it is inlined, the innermost first."""
         chain, source = [self], self.caller
         while source is not None:
             chain.append(source)
@@ -98,14 +98,14 @@ class Source(NamedTuple):
         return chain
 
     def own(self) -> Source:
-        """Return the innermost line in the file of the kernel: not a header's."""
+        """Return the innermost line in the kernel's file, not in a header."""
         chain = self.chain()
         return next(source for source in chain if source.file == chain[-1].file)
 
     def shown(self, placed: Callable[[str, int], str]) -> str:
         """Return the line for a message; `placed` maps the compiler's file and line to the user's."""
         place = placed(self.file, self.line)
-        # Between the line at hand and the kernel's own lie only the levels of a library.
+        # The levels between this line and the kernel's own are a library's.
         outermost = self.caller
         while outermost is not None and outermost.caller is not None:
             outermost = outermost.caller

@@ -157,7 +157,7 @@ def _quotient(a: int | float, b: int | float) -> int | float:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-#: operator → (how tightly it binds, what it computes, whether it takes integers only)
+#: operator → (precedence, function, whether it takes integers only)
 _BINARY: dict[str, tuple[int, Callable[[int | float, int | float], int | float], bool]] = {
     "*": (10, operator.mul, False), "/": (10, _quotient, False),
     "%": (10, lambda a, b: a - b * _quotient(a, b), True),

@@ -27,7 +27,7 @@ from cudakit.streams import process
 
 _FACTOR = np.uint64(0x9E37_79B9_7F4A_7C15)
 _WORD = 8
-#: Bytes of a partly written word that have to be as they were, for the rest to count as not written.
+#: Unwritten bytes that a partly written word must still have, to count as unwritten at all.
 _FEWEST = 4
 _ALL = np.uint64(0x0101_0101_0101_0101)
 _FREE, _SET = np.uint64(0x3E3E_3E3E_3E3E_3E3E), np.uint64(0x8181_8181_8181_8181)
@@ -126,7 +126,7 @@ class Marks:
             del self._marked[number]
 
 
-#: The process's.
+#: Marks of the process.
 MARKS = Marks()
 
 

@@ -20,7 +20,7 @@ from cudakit.errors import ArgumentError, EmulationError
 from cudakit.streams.witnesses import is_own
 from cudakit.types.arguments import pointer_of
 
-#: Functions of NumPy's that make a host array of what they are given.
+#: Functions of NumPy that convert their argument to a host array.
 _TO_THE_HOST = ("array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray")
 
 

@@ -114,7 +114,7 @@ class TextureObject:
         return self.read == "normalized" or self.texels.dtype.kind == "f"
 
 
-#: Global, as handles may lie in memory and in structs, where no launch sees them.
+#: Global, since handles may be in memory and in structs, where no launch sees them.
 TEXTURES: Handles[TextureObject] = Handles("texture", 0x7400_0000_0000_0000)
 
 
@@ -128,12 +128,12 @@ def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
     positions = _positions(texture, coordinates, offsets)
     if texture.filter == "point":
         return _texels(texture, layer, [np.floor(position) for position in positions])
-    # What clamping keeps inside is the coordinate, not the corner: outside, the fraction is 0 (seen in 3-D weights).
+    # Clamping applies to the coordinate, not to the corner: outside, the fraction is 0 (seen in 3-D weights).
     positions = [
         np.clip(position, 0.5, size - 0.5) if mode == "clamp" else position
         for position, size, mode in zip(positions, texture.sizes, texture.address, strict=False)
     ]
-    # Fractions of 8 bits, halves up, of which there are 257: 1 is among them.
+    # Fractions of 8 bits, rounded halves up: 257 values, 1 included.
     corners = [np.floor(position - 0.5) for position in positions]
     fractions = [np.floor((p - 0.5 - c) * _ONE + 0.5) for p, c in zip(positions, corners, strict=True)]
     weights = _weights(fractions)
@@ -143,7 +143,7 @@ def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
     }
     if texture.read == "normalized":
         return _blend_fractions(corner_texels, weights, texture.texels.dtype)
-    # The texels of one z come together, those of the next one after them.
+    # The sum goes over the texels of one z, then over the next z.
     total = np.zeros(corner_texels[next(iter(corner_texels))].shape)
     for k in {steps[2:] for steps in weights}:
         total += _blend([(corner_texels[steps], weights[steps][:, None]) for steps in weights if steps[2:] == k])
@@ -153,7 +153,7 @@ def sample(texture: TextureObject, layer: np.ndarray, coordinates: list[np.ndarr
 
 #: Weight 1.
 _ONE = 256
-#: Bits of a texel that take part in a sum, from the highest bit of the largest texel.
+#: Bits of a texel that enter a sum, from the highest bit of the largest texel.
 _ALIGNED_BITS = 28
 
 
@@ -299,7 +299,7 @@ class SurfaceObject:
         return self._bytes[: self._bytes.size // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
-#: Global for the reason that textures' handles are.
+#: Global, as textures' handles are.
 SURFACES: Handles[SurfaceObject] = Handles("surface", 0x7500_0000_0000_0000)
 
 

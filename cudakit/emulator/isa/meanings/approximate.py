@@ -18,7 +18,7 @@ _POWER: Final = [log(2.0) ** k / factorial(k) for k in range(14)]
 _LOG: Final = [2.0 / ((2 * k + 1) * log(2.0)) for k in range(12)]
 _SINE: Final = [(-1.0) ** k / factorial(2 * k + 1) for k in range(9)]
 _COSINE: Final = [(-1.0) ** k / factorial(2 * k) for k in range(10)]
-#: π/2 in parts of 33 bits, so that products with whole numbers to 2²⁰ are exact, and what is left.
+#: π/2 in parts of 33 bits, whose products with integers to 2²⁰ are exact, and the remainder.
 _HALF_PI: Final = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21)
 
 _ONE: Final = 1023 << 52

@@ -10,7 +10,7 @@ from cudakit.errors import EmulationError
 
 # ── from bits, to bits, without subnormal numbers ──
 
-#: Bits of the exponent of each type: those of infinity.
+#: Bits of infinity in each type, which are the bits of the exponent.
 INFINITY: Final = {"f16": 0x7C00, "bf16": 0x7F80, "f32": 0x7F80_0000, "f64": 0x7FF0_0000_0000_0000}
 SIGN: Final = {"f16": 0x8000, "bf16": 0x8000, "f32": 0x8000_0000, "f64": 1 << 63}
 ONE: Final = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F80_0000, "f64": 0x3FF0_0000_0000_0000}

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cudakit.emulator.isa.meanings.floats import INFINITY, ONE, flushed, number, together
 from cudakit.emulator.isa.words import Form, Function, Word, low_ones, means
 
-# ── what is the same with all modifiers ──
+# ── meanings that no modifier changes ──
 
 _PLAIN: Final[dict[str, tuple[str, Callable[..., Word]]]] = {
     "and": ("T T", lambda a, b: a & b), "or": ("T T", lambda a, b: a | b), "xor": ("T T", lambda a, b: a ^ b),
@@ -256,7 +256,7 @@ def bfe(form: Form, a: Word, position: Word, length: Word) -> Word:
     position, length = _numbers(form, position, length)
     if not form.signed:
         return a >> position & low_ones(length, form.bits)
-    # Moved to the top, then down: what lies above the highest bit is the sign.
+    # Shifted to the top, then down: the bits above the field are the sign.
     rest = form.bits - length.min(form.bits)
     return length.eq(0).choose(0, a >> position << rest >> rest)
 
@@ -334,7 +334,7 @@ def _fixed(a: Word, b: Word, code: int, to: int) -> Word:
 _ALL: Final = "integer float half"
 #: Comparisons of unsigned integers by their other names.
 _UNSIGNED: Final = {"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
-#: Of floats those that hold where one is NaN: where the opposite does not.
+#: Comparisons of floats that are true with a NaN, by the comparison that is then false.
 _OPPOSITES: Final = {"ltu": "ge", "leu": "gt", "gtu": "le", "geu": "lt"}
 
 

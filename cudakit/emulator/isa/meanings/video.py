@@ -92,7 +92,7 @@ def scalar(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
 def shift(form: Form, a: Word, b: Word, c: Word | None = None) -> Word:
     def shifted(x: Word, by: Word) -> Word:
         by = by & 31 if form.has("wrap") else by.min(32)
-        # The hardware keeps 34 bits of what is shifted left, the last of them its sign, and saturates those.
+        # The hardware keeps 34 bits of the left shift, the last as the sign, and saturates them.
         return x << by << 30 >> 30 if form.opcode == "vshl" else x >> by
 
     return _scalar(form, form.types, shifted, a, b, c)
