@@ -15,7 +15,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from cudakit.emulator.checks.check import checkers, searching
+from cudakit.emulator.checks.check import checkers, with_schedules
 from cudakit.emulator.machine.machine import Launch, run
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.module import PROGRAMS, Module
@@ -171,7 +171,7 @@ class EmulatedThreads(Emulated):
             name=self.specialization.name_expression,
             placed=self.placed,
             source=self.source,
-            runner=searching(run, stream) if checks else run,
+            runner=with_schedules(run, stream) if checks else run,
             schedule=stream.schedule,
             pointers=self.pointers if checks else {},
             late=stream.schedule is not None or bool(checks),

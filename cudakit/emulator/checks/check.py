@@ -1,4 +1,4 @@
-"""Turning checks on, and running a checked launch in several orders of threads."""
+"""Entry of the checks: `check`, observers of a launch, and reruns in other orders of threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
-from cudakit.emulator.checks.findings import Finding, Kind, Report, is_benign, place_of, raise_it, warn_of
+from cudakit.emulator.checks.findings import Finding, Kind, Report, is_benign, place_of, raise_finding, warn_about
 from cudakit.emulator.isa.facts import is_atomic
 from cudakit.emulator.machine.machine import DrawnOrder, Launch, run
 from cudakit.emulator.ptx.program import Function, Instruction
@@ -19,49 +19,58 @@ from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import EmulationError
 from cudakit.types.checked import whole
 
-#: Runs that look for fewer switches, and switches that a message names one by one.
+#: Most runs that look for fewer switches, and most switches that a message lists.
 _RUNS, _SHOWN = 100, 12
-#: Steps of a drawn order for one of the first run's: where there are more, nothing is told.
+#: Steps of a drawn order for each step of the first run. A run with more steps reports nothing.
 _PATIENCE = 64
-#: What lets a result depend on the order of threads though nothing is wrong.
+#: Operands by which a result may depend on the order of threads without a fault.
 _CLOCKS = ("clock", "globaltimer")
 
 
 def _search(
-    first: Callable[[Launch], None], schedules: int, report: Report, found: Callable[[Finding], None], launch: Launch
+    first: Callable[[Launch], None],
+    schedules: int,
+    report: Report,
+    on_finding: Callable[[Finding], None],
+    launch: Launch,
 ) -> None:
-    """Run a launch as always, and then in so many orders until something is found, which `found` takes and may raise.
+    """Run a launch in the default order, then in drawn orders of threads until a check reports a finding.
 
-    Where the first run finds something, no other order is tried.
+    `on_finding` takes the finding and may raise. Where the first run reports a finding, no other order is tried.
     """
-    held, known = launch.memory.writable(), len(report.findings)
-    before = [each.copy() for each in held]
+    writable, count_before = launch.memory.writable(), len(report.findings)
+    before = [piece.copy() for piece in writable]
     first(launch)
     reached = launch.module.reached(launch.entry)
-    if len(report.findings) > known or _takes_memory(reached):
+    if len(report.findings) > count_before or _allocates(reached):
         return
-    tries = _Tries(launch, held, before, not _may_differ(launch, reached))
+    reruns = _Reruns(launch, writable, before, not _may_differ(launch, reached))
     try:
-        finding = tries.first(schedules)
+        finding = reruns.first(schedules)
     finally:
-        tries.end()
+        reruns.end()
     if finding is not None:
         report.add(finding)
-        found(finding)
+        on_finding(finding)
 
 
-class _Tries:
-    """Runs a launch in one order after the other."""
+class _Reruns:
+    """Reruns of one launch, each in another order of threads."""
 
-    def __init__(self, launch: Launch, held: Sequence[np.ndarray], before: Sequence[np.ndarray], one: bool) -> None:
-        self._launch, self._held, self._before = launch, held, before
-        self._after = [each.copy() for each in held]
-        self._has_one_result = one
+    def __init__(
+        self, launch: Launch, writable: Sequence[np.ndarray], before: Sequence[np.ndarray], has_one_result: bool
+    ) -> None:
+        self._launch, self._decoded, self._before = launch, writable, before
+        self._after = [piece.copy() for piece in writable]
+        self._has_one_result = has_one_result
         self.switches = 0
 
-    def found(self, order: DrawnOrder) -> Finding | None:
-        """What is found in an order: by checks, as an error, or as another result."""
-        _put(self._held, self._before)
+    def finding_in(self, order: DrawnOrder) -> Finding | None:
+        """Return the finding of a run in an order.
+
+        A finding comes from a check, an error, or a result that differs from the first run's.
+        """
+        _put(self._decoded, self._before)
         report, budget = Report(), _PATIENCE * (self._launch.steps + self._launch.geometry.threads)
         again = dataclasses.replace(
             self._launch,
@@ -83,118 +92,131 @@ class _Tries:
         if report.findings:
             return report.findings[0]
         if self._has_one_result and any(
-            not np.array_equal(each, after) for each, after in zip(self._held, self._after, strict=True)
+            not np.array_equal(piece, after) for piece, after in zip(self._decoded, self._after, strict=True)
         ):
             return self._finding("order", "the result is another in another order of threads")
         return None
 
     def first(self, schedules: int) -> Finding | None:
-        """What the first of the orders shows that shows anything, with few switches."""
+        """Return the finding of the first drawn order that has one, with few switches."""
         for seed in range(schedules):
-            found = self.found(seed)
-            if found is not None:
-                return _shrunk(self, seed, found)
+            finding = self.finding_in(seed)
+            if finding is not None:
+                return _shrunk(self, seed, finding)
         return None
 
     def end(self) -> None:
-        """Leave memory as the first run did."""
-        _put(self._held, self._after)
+        """Restore memory as the first run left it."""
+        _put(self._decoded, self._after)
 
-    def _finding(self, kind: Kind, text: str, at: Instruction | None = None) -> Finding:
-        """A finding at an instruction, or where the kernel's own first line is."""
+    def _finding(self, category: Kind, text: str, at: Instruction | None = None) -> Finding:
+        """Return a finding at an instruction, or at the kernel's own first line."""
         launch = self._launch
         code = launch.entry.code
-        given = at or next((each for each in code if each.source is not None and each.source.caller is None), code[0])
-        return Finding(kind, launch.title, *place_of(launch, given), "", text)
+        instr = at or next(
+            (candidate for candidate in code if candidate.source is not None and candidate.source.caller is None),
+            code[0],
+        )
+        return Finding(category, launch.title, *place_of(launch, instr), "", text)
 
 
-def _shrunk(tries: _Tries, seed: int, found: Finding) -> Finding:
-    """The finding, with few switches that are enough for it."""
-    kept, runs = list(range(tries.switches)), 0
+def _shrunk(reruns: _Reruns, seed: int, finding: Finding) -> Finding:
+    """Return the finding in an order with few switches that still cause it."""
+    switches, runs = list(range(reruns.switches)), 0
 
     def is_enough(some: Sequence[int]) -> bool:
-        nonlocal runs, found
+        nonlocal runs, finding
         runs += 1
-        again = tries.found((seed, *some))
-        if again is None or again.kind != found.kind:
+        again = reruns.finding_in((seed, *some))
+        if again is None or again.kind != finding.kind:
             return False
-        found = again
+        finding = again
         return True
 
-    # The first that are enough, then without each part of them that is not needed.
-    low, high = 0, len(kept)
+    # Find the shortest beginning that suffices, then leave out each part that is not needed.
+    low, high = 0, len(switches)
     while low < high and runs < _RUNS:
         middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(kept[:middle]) else (middle + 1, high)
-    kept, part = kept[:high], max(1, high // 2)
-    while kept and runs < _RUNS:
+        low, high = (low, middle) if is_enough(switches[:middle]) else (middle + 1, high)
+    switches, part = switches[:high], max(1, high // 2)
+    while switches and runs < _RUNS:
         place = 0
-        while place < len(kept) and runs < _RUNS:
-            without = kept[:place] + kept[place + part :]
+        while place < len(switches) and runs < _RUNS:
+            without = switches[:place] + switches[place + part :]
             if is_enough(without):
-                kept = without
+                switches = without
             else:
                 place += part
         if part == 1:
             break
         part //= 2
-    order: DrawnOrder = (seed, *kept) if len(kept) <= _SHOWN else seed
-    enough = "1 switch is" if len(kept) == 1 else f"{len(kept)} switches are"
-    text = f"{found.text}; so with schedule={order}, of which {enough} enough"
-    return dataclasses.replace(found, text=text, schedule=order)
+    order: DrawnOrder = (seed, *switches) if len(switches) <= _SHOWN else seed
+    enough = "1 switch is" if len(switches) == 1 else f"{len(switches)} switches are"
+    text = f"{finding.text}; so with schedule={order}, of which {enough} enough"
+    return dataclasses.replace(finding, text=text, schedule=order)
 
 
-def _put(held: Sequence[np.ndarray], given: Sequence[np.ndarray]) -> None:
-    for each, data in zip(held, given, strict=True):
-        each[:] = data
+def _put(arrays: Sequence[np.ndarray], contents: Sequence[np.ndarray]) -> None:
+    for array, data in zip(arrays, contents, strict=True):
+        array[:] = data
 
 
 def _drop(text: str) -> None:
-    """What a kernel prints again is not shown."""
+    """Discard the output of a rerun: the first run has printed it."""
 
 
-def _takes_memory(reached: Sequence[Function]) -> bool:
-    """Whether a kernel may take memory from the heap, which keeps it."""
-    return not {each.name for each in reached}.isdisjoint(("malloc", "__cuda_syscall_aligned_malloc"))
+def _allocates(reached: Sequence[Function]) -> bool:
+    """Return whether a kernel may allocate from the heap: a rerun would find less of the heap free."""
+    return not {function.name for function in reached}.isdisjoint(("malloc", "__cuda_syscall_aligned_malloc"))
 
 
 def _may_differ(launch: Launch, reached: Sequence[Function]) -> bool:
-    """Whether a result may depend on the order of threads though nothing is wrong: what a child does is not known."""
-    lines = {each.source: each for function in reached for each in function.code}
-    if any(is_benign(launch, each) for each in lines.values()):
+    """Return whether results may depend on the order of threads without a fault.
+
+    A kernel that launches a child counts: the child's code is not examined.
+    """
+    lines = {instr.source: instr for function in reached for instr in function.code}
+    if any(is_benign(launch, instr) for instr in lines.values()):
         return True
     return any(
         "LaunchDevice" in function.name
         or any(
-            is_atomic(each) or any(clock in str(operand) for operand in each.operands for clock in _CLOCKS)
-            for each in function.code
+            is_atomic(instr) or any(clock in str(operand) for operand in instr.operands for clock in _CLOCKS)
+            for instr in function.code
         )
         for function in reached
     )
 
 
-#: Those of the contexts at hand, and how many orders of threads each tries.
+#: Reports of the active `check` contexts, with the number of orders of threads that each tries.
 _REPORTS: list[tuple[Report, int]] = []
 
 
 @contextlib.contextmanager
 def check(*, schedules: int = 0) -> Iterator[Report]:
-    """Collect what checks find in the emulator's kernels of the block; nothing is raised, unless a stream asks for it.
+    """Collect the findings of checks on the emulator's kernels in the block.
 
-    Races between threads, reads of memory that nobody wrote, asynchronous copies that are not waited for, stores
-    through pointers to const, barriers that threads never reach, and masks that name lanes which have exited.
+    Findings raise no error, unless a stream's `check` asks for it. Checks report:
+
+    - races between threads;
+    - reads of memory that was never written;
+    - asynchronous copies that are not waited for;
+    - stores through pointers to const;
+    - barriers that threads never reach;
+    - masks that name lanes which have exited.
 
     Parameters
     ----------
     schedules : int
-        Each launch in which nothing is found is run so many times more, in orders of threads drawn with the seeds from
-        0 up, until something is found; memory is left as the first run leaves it. The finding has an order with few
-        switches, to be given to ``ck.emulator.stream(schedule=…)``; a stream with a `check` of its own is told too.
+        Number of further runs of each launch without findings. Each run has an order of threads drawn with the next
+        seed, from 0 up; the runs end at the first finding. Memory is left as the first run leaves it. The finding has
+        an order with few switches: pass the order to ``ck.emulator.stream(schedule=…)``. A stream with a `check` of its
+        own reports the finding too.
 
     Yields
     ------
     Report
-        Whose findings grow with each launch.
+        Findings of the block. The report grows with each launch.
 
     Examples
     --------
@@ -204,36 +226,38 @@ def check(*, schedules: int = 0) -> Iterator[Report]:
     """
     whole("check: schedules", schedules, 0)
     report = Report()
-    asked = report, schedules
-    _REPORTS.append(asked)
+    request = report, schedules
+    _REPORTS.append(request)
     MARKS.ask(1)
     try:
         yield report
     finally:
         MARKS.ask(-1)
-        _REPORTS[:] = [each for each in _REPORTS if each is not asked]
+        _REPORTS[:] = [entry for entry in _REPORTS if entry is not request]
 
 
 def checkers(stream: EmulatedStream) -> tuple[Checker, ...]:
-    """Observers of one launch on a stream, none where nothing is checked."""
+    """Return the checkers of a launch on a stream; an empty tuple where checks are off."""
     if stream.check == "off" and not _REPORTS:
         return ()
-    made = [Checker(report.add) for report, _ in _REPORTS]
+    observers = [Checker(report.add) for report, _ in _REPORTS]
     if stream.check != "off":
-        made.append(Checker(raise_it if stream.check == "raise" else warn_of))
-    return tuple(made)
+        observers.append(Checker(raise_finding if stream.check == "raise" else warn_about))
+    return tuple(observers)
 
 
-def searching(run: Callable[[Launch], None], stream: EmulatedStream) -> Callable[[Launch], None]:
-    """What runs a launch that is checked: in several orders of threads, where somebody asks for it."""
+def with_schedules(run: Callable[[Launch], None], stream: EmulatedStream) -> Callable[[Launch], None]:
+    """Return a function that runs a checked launch in several orders of threads, where a `check` has `schedules`."""
     for report, schedules in _REPORTS:
         if schedules:
-            run = partial(_search, run, schedules, report, {"raise": _stop, "warn": warn_of}.get(stream.check, _keep))
+            run = partial(
+                _search, run, schedules, report, {"raise": _raise, "warn": warn_about}.get(stream.check, _ignore)
+            )
     return run
 
 
-def _stop(finding: Finding) -> None:
-    """Raise what a search found, where no machine is at work that would say of which kernel.
+def _raise(finding: Finding) -> None:
+    """Raise the finding of a search. Unlike an error in a kernel, the message must name the kernel.
 
     Raises
     ------
@@ -242,5 +266,5 @@ def _stop(finding: Finding) -> None:
     raise EmulationError(str(finding))
 
 
-def _keep(finding: Finding) -> None:
-    """It is in the report."""
+def _ignore(finding: Finding) -> None:
+    """Do nothing: the finding is in the report."""

@@ -1,4 +1,4 @@
-"""An observer of machines that finds races, reads of what nobody wrote, and barriers that some threads never reach."""
+"""The checker: an observer that reports races, uninitialised reads, and barriers that threads never reach."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from math import prod
 
 import numpy as np
 
-from cudakit.emulator.checks.copies import UnderWay
-from cudakit.emulator.checks.findings import Finding, Telling
+from cudakit.emulator.checks.copies import PendingCopies
+from cudakit.emulator.checks.findings import Finding, Reporter
 from cudakit.emulator.checks.order import Warps, first_numbers
-from cudakit.emulator.checks.plans import Plan, Values, looked_at, origins, plan_of
+from cudakit.emulator.checks.plans import Plan, Values, origins, plan_of, scan_module
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import Shadow
 from cudakit.emulator.checks.spaces import Spaces
@@ -23,37 +23,37 @@ from cudakit.emulator.ptx.program import Function
 
 
 class Barriers:
-    """Checks of one machine.
+    """Checks of the barriers and warp collectives of one interpreter.
 
     Parameters
     ----------
     machine : Scheduler
-    telling : Telling
+    reporter : Reporter
     plans : mapping
-        Of instructions that lanes have come to, by the numbers that Python has for what is decoded of them.
+        Plans of the instructions that lanes have reached, by the ``id`` of the decoded instruction.
     warps : Warps
-        With the masks of lanes that wait.
+        Order within warps, with the masks of waiting lanes.
     """
 
-    def __init__(self, machine: Scheduler, telling: Telling, plans: Mapping[int, Plan | None], warps: Warps) -> None:
-        self._machine, self._telling, self._plans, self._warps = machine, telling, plans, warps
+    def __init__(self, machine: Scheduler, reporter: Reporter, plans: Mapping[int, Plan | None], warps: Warps) -> None:
+        self._machine, self._reporter, self._plans, self._warps = machine, reporter, plans, warps
         self._everybody = first_numbers(machine.lanes)
 
-    def meeting(self, plan: Plan, masks: np.ndarray, active: Index) -> None:
-        """Lanes come to an instruction of their warp, with masks."""
+    def collective(self, plan: Plan, masks: np.ndarray, active: Index) -> None:
+        """Report a mask of a warp collective that names a lane which has exited."""
         machine = self._machine
         if machine.alive == machine.lanes:
             return
         lanes = self._everybody if active is None else active
         gone = self._bits(np.flatnonzero(machine.status == DONE))
-        named = np.broadcast_to(masks, lanes.shape) & gone[machine.warp_of[lanes]]
-        if named.any():
-            at = int(np.flatnonzero(named)[0])
-            absent = int(named[at]).bit_length() - 1
+        missing = np.broadcast_to(masks, lanes.shape) & gone[machine.warp_of[lanes]]
+        if missing.any():
+            at = int(np.flatnonzero(missing)[0])
+            absent = int(missing[at]).bit_length() - 1
             self._names_absent(plan, int(lanes[at]), absent)
 
-    def whole(self, plan: Plan, active: Index) -> None:
-        """Lanes come to a barrier of their whole block, of which some have exited."""
+    def block_barrier(self, plan: Plan, active: Index) -> None:
+        """Report a barrier of a whole block of which some threads have exited."""
         machine = self._machine
         lanes = self._everybody if active is None else active
         gone = machine.status == DONE
@@ -63,8 +63,8 @@ class Barriers:
         if absent.size:
             self._never_reached(plan, int(absent[0]))
 
-    def parted(self, plan: Plan, active: Index) -> None:
-        """Lanes come to a barrier of whole warps, at another one of which others of their warp wait."""
+    def divergent(self, plan: Plan, active: Index) -> None:
+        """Report lanes of one warp that wait at different barriers, where the barrier needs whole warps."""
         machine = self._machine
         if active is None:
             return
@@ -74,29 +74,29 @@ class Barriers:
         came = np.full(int(machine.warp_of[-1]) + 1, -1)
         came[machine.warp_of[active]] = active
         for lane in waiting[came[machine.warp_of[waiting]] >= 0].tolist():
-            other = self._came_to(int(machine.place[lane]))
-            if other is not None and other.given is not plan.given:
-                file, line = self._telling.place(other)
+            other = self._plan_awaited(int(machine.place[lane]))
+            if other is not None and other.instr is not plan.instr:
+                file, line = self._reporter.place(other)
                 here = machine.name_of(int(came[machine.warp_of[lane]]))
                 text = (
                     f"a barrier that {here} reaches while {machine.name_of(lane)}, of its warp, waits at {file}:{line}"
                 )
-                self._telling.tell("barrier", plan, text)
+                self._reporter.report("barrier", plan, text)
                 return
 
     def exits(self, active: Index) -> None:
-        """Others may wait for lanes that exit: at a barrier of their whole block, or for those that a mask names."""
+        """Report lanes that exit while other lanes wait for them, at a barrier of the block or by a mask."""
         if active is None:
             return
         machine = self._machine
-        meeting = np.flatnonzero(machine.status == AT_WARP)
-        if meeting.size:
-            named = self._warps.masks[meeting] & self._bits(active)[machine.warp_of[meeting]]
-            for at in np.flatnonzero(named)[:1].tolist():
-                lane = int(meeting[at])
-                plan = self._came_to(int(machine.place[lane]))
+        at_warp = np.flatnonzero(machine.status == AT_WARP)
+        if at_warp.size:
+            missing = self._warps.masks[at_warp] & self._bits(active)[machine.warp_of[at_warp]]
+            for at in np.flatnonzero(missing)[:1].tolist():
+                lane = int(at_warp[at])
+                plan = self._plan_awaited(int(machine.place[lane]))
                 if plan is not None and plan.mask is not None:
-                    self._names_absent(plan, lane, int(named[at]).bit_length() - 1)
+                    self._names_absent(plan, lane, int(missing[at]).bit_length() - 1)
         waiting = np.flatnonzero(machine.status == AT_BARRIER)
         if not waiting.size:
             return
@@ -104,84 +104,84 @@ class Barriers:
         first[machine.block_of[active[::-1]]] = active[::-1]
         waiting = waiting[first[machine.block_of[waiting]] >= 0]
         for location in np.unique(machine.place[waiting]).tolist():
-            plan = self._came_to(location)
+            plan = self._plan_awaited(location)
             if plan is not None and plan.does == "barrier" and plan.whole:
                 lane = int(first[machine.block_of[waiting[machine.place[waiting] == location][0]]])
                 self._never_reached(plan, lane)
 
     def _bits(self, lanes: np.ndarray) -> np.ndarray:
-        """A mask of those lanes for each warp."""
+        """Return a mask of the given lanes for each warp."""
         machine = self._machine
         bits = np.zeros(int(machine.warp_of[-1]) + 1, np.uint32)
         np.bitwise_or.at(bits, machine.warp_of[lanes], np.uint32(1) << machine.lane_id[lanes])
         return bits
 
-    def _came_to(self, location: int) -> Plan | None:
-        """What lanes do that wait, and so stand behind it."""
+    def _plan_awaited(self, location: int) -> Plan | None:
+        """Return the plan of the instruction at which a waiting lane waits: the one before the lane's location."""
         machine = self._machine
         _, number, code = machine.where(location)
         return self._plans.get(id(machine.module.decoded(machine.module.functions[number])[code - 1]))
 
     def _names_absent(self, plan: Plan, lane: int, absent: int) -> None:
         text = f"{self._machine.name_of(lane)}: its mask names lane {absent} of its warp, which exits before"
-        self._telling.tell("mask", plan, text)
+        self._reporter.report("mask", plan, text)
 
     def _never_reached(self, plan: Plan, lane: int) -> None:
-        what = f"a barrier of the whole block, which {self._machine.name_of(lane)} exits without reaching"
-        self._telling.tell("barrier", plan, what)
+        text = f"a barrier of the whole block, which {self._machine.name_of(lane)} exits without reaching"
+        self._reporter.report("barrier", plan, text)
 
 
 class Checker:
-    """Checks one launch and what it launches.
+    """A checker of one launch and of the launches of its kernel.
 
     Parameters
     ----------
-    found : callable
-        Takes what is found, and may raise.
+    on_finding : callable
+        Function that takes each finding and may raise.
     """
 
     _barriers: Barriers
     _races: Races
     _spaces: Spaces
 
-    def __init__(self, found: Callable[[Finding], None]) -> None:
-        self._telling = Telling(found)
+    def __init__(self, on_finding: Callable[[Finding], None]) -> None:
+        self._reporter = Reporter(on_finding)
         self._plans: dict[int, Plan | None] = {}
-        self._held: list[Decoded] = []
+        self._decoded: list[Decoded] = []
         self._copying: dict[int, Plan] = {}
         self._values = Values()
         self._constants: tuple[Function, dict[int, str]] | None = None
         self._machine: Scheduler | None = None
         self._launch: Launch | None = None
-        #: Each access of the launch, by its number.
+        #: Plan of each access of the launch, by the number of the access.
         self._events: list[Plan] = []
         self._pieces: dict[int, Shadow] = {}
 
     def instruction(
         self, machine: Scheduler, function: Function, decoded: Decoded, frame: Frame, index: Index, active: Index
     ) -> None:
-        """See `cudakit.emulator.machine.machine.Observer`."""
+        """Check an instruction before it runs: see `cudakit.emulator.machine.machine.Observer`."""
         if machine is not self._machine:
             self._begin(machine)
-        known = id(decoded)
-        plan = self._plans.get(known)
+        key = id(decoded)
+        plan = self._plans.get(key)
         if plan is None:
-            if known in self._plans:
+            if key in self._plans:
                 return
-            plan = self._plans[known] = plan_of(decoded.instruction, function, machine.module.context(function))
-            self._held.append(decoded)
+            plan = self._plans[key] = plan_of(decoded.instruction, function, machine.module.context(function))
+            self._decoded.append(decoded)
             if plan is None:
                 return
             if decoded.instruction.opcode == "ld":
                 self._values.watch(decoded.instruction, function)
             if function is machine.launch.entry and machine.launch.pointers:
-                plan.constant = self._constant(machine).get(id(plan.given), "")
+                plan.constant = self._constant(machine).get(id(plan.instr), "")
         if active is not None and active.size == 0:
             return
         if plan.constant:
-            self._telling.through_const(plan, machine, active)
+            self._reporter.through_const(plan, machine, active)
         if plan.does == "copy":
-            self._copying[id(plan.given)] = plan
+            self._copying[id(plan.instr)] = plan
             return
         if not plan.does:
             self._races.unused.writes(plan, active, len(self._events))
@@ -191,7 +191,7 @@ class Checker:
             self._orders(plan, machine, frame, active)
 
     def _constant(self, machine: Scheduler) -> dict[int, str]:
-        """Parameters that are const by the instructions that write through them, looked for once a launch."""
+        """Return the const parameter of each instruction that writes through one, computed once a launch."""
         launch = machine.launch
         if self._constants is None or self._constants[0] is not launch.entry:
             self._constants = (
@@ -203,37 +203,39 @@ class Checker:
     def _begin(self, machine: Scheduler) -> None:
         launch = machine.launch
         if launch is not self._launch:
-            self._telling.launch = self._launch = launch
+            self._reporter.launch = self._launch = launch
             self._base, self._events, self._pieces = 0, [Plan(launch.entry.code[0], launch.entry)], {}
             if device_limits().has_heap:
                 device_limits().heap.unwritten[:] = False
-            self._grain, self._unseen = looked_at(launch.module, prod(launch.geometry.cluster) > 1)
+            self._grain, self._unseen = scan_module(launch.module, prod(launch.geometry.cluster) > 1)
         elif self._machine is not None:
             self._base += self._machine.lanes
         self._machine = machine
-        self._races = Races(machine, self._telling, self._events, self._base, self._unseen, self._values)
-        self._spaces = Spaces(machine, self._telling, self._races, self._pieces, self._grain)
-        self._barriers = Barriers(machine, self._telling, self._plans, self._races.order.warps)
+        self._races = Races(machine, self._reporter, self._events, self._base, self._unseen, self._values)
+        self._spaces = Spaces(machine, self._reporter, self._races, self._pieces, self._grain)
+        self._barriers = Barriers(machine, self._reporter, self._plans, self._races.order.warps)
         if machine.late is not None:
-            machine.late.listeners.append(UnderWay(machine, self._telling, self._races, self._spaces, self._copying))
+            machine.late.listeners.append(
+                PendingCopies(machine, self._reporter, self._races, self._spaces, self._copying)
+            )
 
     def _orders(self, plan: Plan, machine: Scheduler, frame: Frame, active: Index) -> None:
         now, order = len(self._events), self._races.order
         if plan.does == "barrier":
             if plan.whole and machine.alive < machine.lanes:
-                self._barriers.whole(plan, active)
+                self._barriers.block_barrier(plan, active)
             if plan.aligned:
-                self._barriers.parted(plan, active)
+                self._barriers.divergent(plan, active)
             if plan.number is None:
                 order.barrier(active, now)
             else:
                 numbers = np.asarray(plan.number(frame, active, machine))
-                order.groups.come(numbers, active, not plan.arrives, now)
-        elif plan.does == "meeting":
+                order.groups.arrive(numbers, active, not plan.arrives, now)
+        elif plan.does == "collective":
             masks = None if plan.mask is None else np.asarray(plan.mask(frame, active, machine))
             if masks is not None:
-                self._barriers.meeting(plan, masks, active)
-            order.warps.meet(active, masks, now)
+                self._barriers.collective(plan, masks, active)
+            order.warps.converge(active, masks, now)
         elif plan.does == "wait":
             order.barrier(active, now)
             order.waited(active, now)
@@ -245,4 +247,4 @@ class Checker:
             order.fence(active, now, plan.whole)
         elif plan.function.is_entry:
             self._barriers.exits(active)
-            order.gone(active, now)
+            order.exit(active, now)

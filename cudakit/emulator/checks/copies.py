@@ -1,4 +1,4 @@
-"""Asynchronous copies: what they write is read, or what they read is written, before anybody has waited for them."""
+"""Checks of asynchronous copies: accesses to their memory before the copies have been waited for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudakit.emulator.checks.findings import Telling
+from cudakit.emulator.checks.findings import Reporter
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
 from cudakit.emulator.checks.shadow import LANE_BITS, NOBODY, Shadow
@@ -18,7 +18,7 @@ from cudakit.emulator.machine.machine import Scheduler
 
 
 class _Mark(NamedTuple):
-    """Stamps of memory that copies access: where, and the position of the copy of each."""
+    """A mark on memory that pending copies access: its stamps, and the position of the copy of each."""
 
     shadow: Shadow
     where: np.ndarray
@@ -27,29 +27,29 @@ class _Mark(NamedTuple):
     mark: int
 
 
-class UnderWay:
-    """The copies that are under way in one machine; a `cudakit.emulator.machine.late.Listener`.
+class PendingCopies:
+    """The pending copies of one interpreter; a `cudakit.emulator.machine.late.Listener`.
 
     Parameters
     ----------
     machine : Scheduler
-    telling : Telling
+    reporter : Reporter
     races : Races
     spaces : Spaces
     plans : mapping
-        Of the instructions that copy, by the numbers that Python has for them.
+        Plans of the instructions that copy, by the ``id`` of the instruction.
     """
 
     def __init__(
-        self, machine: Scheduler, telling: Telling, races: Races, spaces: Spaces, plans: Mapping[int, Plan]
+        self, machine: Scheduler, reporter: Reporter, races: Races, spaces: Spaces, plans: Mapping[int, Plan]
     ) -> None:
-        self._machine, self._telling, self._races, self._spaces, self._plans = machine, telling, races, spaces, plans
+        self._machine, self._reporter, self._races, self._spaces, self._plans = machine, reporter, races, spaces, plans
         self._marks: dict[int, list[_Mark]] = {}
-        #: Of the memory of all these.
+        #: Shadows of the memory with marks.
         self._shadows: set[Shadow] = set()
 
     def issued(self, copies: Copies) -> None:
-        """Compare what is read and written with accesses before, and mark it."""
+        """Compare the reads and writes of copies with earlier accesses, and mark their memory."""
         plan = self._plans.get(id(copies.instr))
         if plan is None or self._machine.memory.cluster > 1:
             return
@@ -65,9 +65,9 @@ class UnderWay:
         access = Access(part.space, plan.nowhere, part.size, use)
         lanes = copies.lanes[part.positions]
         for at in self._spaces.places(part.space, part.addresses, part.size, lanes):
-            event = self._races.at(at, plan, access, None)
+            event = self._races.access(at, plan, access, None)
             if at.shadow.unwritten is not None:
-                self._spaces.initialised(at, plan, access)
+                self._spaces.check_initialised(at, plan, access)
             places = at.shadow.places(at.offsets, part.size)
             positions = part.positions if at.chosen is None else part.positions[at.chosen]
             if len(places.shape) == 2:
@@ -78,15 +78,19 @@ class UnderWay:
             marks.append(mark)
 
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
-        """What is waited for by a thread is its own write from now on; what an mbarrier tells of is nobody's."""
+        """Remove the marks of completed copies.
+
+        From then on a copy waited for by its thread counts as that thread's write. A copy completed by an mbarrier
+        counts as nobody's.
+        """
         marks = self._marks.get(id(copies))
         if marks is None:
             return
-        done = np.zeros(copies.lanes.size, bool)
-        done[positions] = True
+        is_done = np.zeros(copies.lanes.size, bool)
+        is_done[positions] = True
         now = self._races.next_event(self._plans[id(copies.instr)])
         for mark in marks:
-            here = done[mark.positions]
+            here = is_done[mark.positions]
             mark.shadow.end(mark.where[here], mark.mark)
             if mark.mark > 0:
                 lanes = copies.lanes[mark.positions[here]] + self._races.base if awaited == "group" else NOBODY
@@ -94,16 +98,16 @@ class UnderWay:
         if not copies.open.any():
             del self._marks[id(copies)]
             if not self._marks:
-                # Accesses are compared with copies while there are any.
+                # Without marks, accesses are no longer compared with copies.
                 for shadow in self._shadows:
                     shadow.under_way = None
                 self._shadows.clear()
 
     def left(self, copies: Copies, positions: np.ndarray) -> None:
-        """Somebody exits before they are done."""
+        """Report a thread that exits before its copies have completed."""
         plan = self._plans.get(id(copies.instr))
         if plan is not None and copies.writes:
-            file, line = self._telling.place(plan)
+            file, line = self._reporter.place(plan)
             lane = self._machine.name_of(int(copies.lanes[positions[0]]))
             text = f"the asynchronous copy of {lane} at {file}:{line} is never waited for"
-            self._telling.tell("copy", plan, text)
+            self._reporter.report("copy", plan, text)

@@ -1,4 +1,4 @@
-"""What checks find: a finding, once for its lines, with the user's own line, and where it goes."""
+"""Findings of checks, the user's own line of each, and the reporter, which reports each pair of lines once."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from cudakit.emulator.ptx.program import Instruction
 from cudakit.errors import EmulationError
 from cudakit.types.shown import Part, Reported
 
-#: Kinds of findings.
+#: Categories of findings.
 Kind: TypeAlias = Literal["race", "uninitialised", "copy", "barrier", "mask", "const", "error", "order"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong with a kernel; the text of an error says where by itself.
+    """A fault in a kernel. The text of an error names the place by itself.
 
     Attributes
     ----------
     kind : str
-        A row of the table in ``docs/checks.md``; ``error`` for what ended the program, or a drawn order; ``order``
-        where a drawn order has another result.
+        Row of the table in ``docs/checks.md``. ``error``: an error that ended the program, or a drawn order. ``order``:
+        a drawn order has another result.
     kernel : str
-        With its template arguments.
+        Name of the kernel, with its template arguments.
     file, line
-        Of the access or barrier: the line of the user's own file; of an error empty and 0 where it is not known.
+        Line of the access or barrier in the user's own file. Of an error: empty and 0 where the line is not known.
     other : str
         File and line of the other access of a race; empty otherwise.
     text : str
-        What is wrong, in words, with block and thread.
+        Description of the fault, with block and thread.
     schedule : int, tuple of int or None
-        The order of threads that a search found it in, for ``ck.emulator.stream(schedule=…)``; None: the stream's own.
+        Order of threads in which a search found the fault, for ``ck.emulator.stream(schedule=…)``; None: the stream's
+        own.
     """
 
     kind: Kind
@@ -58,11 +59,12 @@ class CheckWarning(UserWarning):
 
 @dataclass(slots=True)
 class Report(Reported):
-    """Findings, each pair of lines once.
+    """Findings of checks, each pair of lines once.
 
     Attributes
     ----------
     findings : list of Finding
+        Findings, in the order in which the checks reported them.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -75,14 +77,14 @@ class Report(Reported):
         yield from map(str, self.findings)
 
     def add(self, finding: Finding) -> None:
-        """Keep another one, where its kind is new for its lines."""
-        known = {(each.kind, each.kernel, each.file, each.line, each.other) for each in self.findings}
-        if (finding.kind, finding.kernel, finding.file, finding.line, finding.other) not in known:
+        """Add a finding, unless one of the same kind, kernel and lines is there."""
+        keys = {(earlier.kind, earlier.kernel, earlier.file, earlier.line, earlier.other) for earlier in self.findings}
+        if (finding.kind, finding.kernel, finding.file, finding.line, finding.other) not in keys:
             self.findings.append(finding)
 
 
-def raise_it(finding: Finding) -> None:
-    """Stop the kernel.
+def raise_finding(finding: Finding) -> None:
+    """Stop the kernel with an error.
 
     Raises
     ------
@@ -91,30 +93,30 @@ def raise_it(finding: Finding) -> None:
     raise EmulationError(finding.text)
 
 
-def warn_of(finding: Finding) -> None:
-    """Let the kernel go on."""
+def warn_about(finding: Finding) -> None:
+    """Warn of a finding and let the kernel continue."""
     warnings.warn(str(finding), CheckWarning, stacklevel=2)
 
 
-#: What a comment says on a line where a finding of a kind is meant.
+#: Comment that silences a category of findings on its line.
 BENIGN: Final[dict[Kind, str]] = {"race": "cudakit: benign race", "uninitialised": "cudakit: benign read"}
 
 
-def place_of(launch: Launch, given: Instruction) -> tuple[str, int]:
-    """File and line of an instruction: the user's own; where there is none, of the PTX."""
-    if given.source is None:
-        return f"PTX of {launch.title}", given.line
-    own = given.source.own()
+def place_of(launch: Launch, instr: Instruction) -> tuple[str, int]:
+    """Return the file and line of an instruction: the user's own, or those of the PTX where there is none."""
+    if instr.source is None:
+        return f"PTX of {launch.title}", instr.line
+    own = instr.source.own()
     file, _, line = launch.placed(own.file, own.line).rpartition(":")
     return file, int(line)
 
 
-def is_benign(launch: Launch, given: Instruction, kind: Kind = "race") -> bool:
-    """Whether the line of an instruction, or one that it is inlined at, says that findings of a kind are meant."""
-    if kind not in BENIGN:
+def is_benign(launch: Launch, instr: Instruction, category: Kind = "race") -> bool:
+    """Return whether a comment silences a category of findings, at an instruction's line or where it is inlined."""
+    if category not in BENIGN:
         return False
-    (name, text), comment = launch.source, BENIGN[kind]
-    for source in given.source.chain() if given.source is not None else ():
+    (name, text), comment = launch.source, BENIGN[category]
+    for source in instr.source.chain() if instr.source is not None else ():
         lines = text.splitlines() if source.file == name else []
         inside = 0 < source.line <= len(lines)
         if comment in (lines[source.line - 1] if inside else linecache.getline(source.file, source.line)):
@@ -122,39 +124,39 @@ def is_benign(launch: Launch, given: Instruction, kind: Kind = "race") -> bool:
     return False
 
 
-class Telling:
-    """What is found in a launch and what it launches.
+class Reporter:
+    """Reporter of the findings of a launch and of the launches of its kernel.
 
     Parameters
     ----------
-    found : callable
-        Takes what is found, and may raise.
+    on_finding : callable
+        Function that takes each finding and may raise.
     """
 
     launch: Launch
 
-    def __init__(self, found: Callable[[Finding], None]) -> None:
-        self._found = found
-        self._told: set[tuple[str, int, int]] = set()
+    def __init__(self, on_finding: Callable[[Finding], None]) -> None:
+        self._on_finding = on_finding
+        self._reported: set[tuple[str, int, int]] = set()
 
     def through_const(self, plan: Plan, machine: Scheduler, active: Index) -> None:
-        """Lanes write through a parameter that is const."""
+        """Report lanes that write through a pointer to const."""
         lane = machine.name_of(0 if active is None else int(active[0]))
         name = self.launch.pointers[plan.constant]
-        self.tell("const", plan, f"{lane} writes through {name}, which is a pointer to const")
+        self.report("const", plan, f"{lane} writes through {name}, which is a pointer to const")
 
     def place(self, plan: Plan) -> tuple[str, int]:
-        """The user's own line of an instruction."""
-        return place_of(self.launch, plan.given)
+        """Return the file and line of an instruction: the user's own."""
+        return place_of(self.launch, plan.instr)
 
-    def tell(self, kind: Kind, plan: Plan, text: str, other: Plan | None = None) -> None:
-        """Tell a finding, once for its lines."""
-        key = kind, id(plan.given), id(other.given) if other else 0
-        if key in self._told:
+    def report(self, category: Kind, plan: Plan, text: str, other: Plan | None = None) -> None:
+        """Report a finding, once for each pair of instructions, unless a comment silences it."""
+        key = category, id(plan.instr), id(other.instr) if other else 0
+        if key in self._reported:
             return
-        self._told.add(key)
-        if any(is_benign(self.launch, each.given, kind) for each in (plan, other) if each is not None):
+        self._reported.add(key)
+        if any(is_benign(self.launch, member.instr, category) for member in (plan, other) if member is not None):
             return
         file, line = self.place(plan)
         place = "{}:{}".format(*self.place(other)) if other else ""
-        self._found(Finding(kind, self.launch.title, file, line, place, text))
+        self._on_finding(Finding(category, self.launch.title, file, line, place, text))

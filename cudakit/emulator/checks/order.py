@@ -1,8 +1,11 @@
-"""What orders the accesses of a launch: barriers, warps that meet, and atomic operations with fences.
+"""Order of the accesses of a launch: by barriers, warp collectives, and atomic operations with fences.
 
-It errs to one side: what a lane may have been ordered after counts as ordered, so that no race is told that is none.
-A number of an access stands for all accesses before it. Each class keeps such numbers for one scope: a cluster, a warp
-and its collectives, warps that count at a barrier (``bar.sync`` and ``bar.arrive`` with a count), and fences.
+The order errs to one side: accesses that may have been ordered count as ordered. Every reported race is real. The
+price: some races are missed.
+
+The accesses of a launch are numbered. A bound is the number of an access: all accesses before the bound are ordered
+before the lane's next one. Each class keeps bounds for one scope: a cluster, a warp and its collectives, warps that
+count at a barrier (``bar.sync`` and ``bar.arrive`` with a count), and fences.
 """
 
 from __future__ import annotations
@@ -15,69 +18,74 @@ from cudakit.emulator.checks.shadow import LANE, LANE_BITS
 from cudakit.emulator.machine.memory import Index
 from cudakit.emulator.machine.state import AT_BARRIER, AT_WARP, Machine
 
-#: Arrivals of a lane that has exited.
+#: Count of arrivals of a lane that has exited.
 _ALL = np.iinfo(np.int64).max
 
 
 class Clusters:
-    """The clusters of a machine.
+    """Order between the blocks of a cluster.
 
-    A block has passed a barrier when one of its threads has, which may have told the others.
+    A block has passed a barrier once one of its threads has: the thread may have informed the others.
 
     Parameters
     ----------
     block_of : numpy.ndarray
-        Of each lane.
+        Block of each lane.
     size : int
         Blocks of a cluster.
 
     Attributes
     ----------
     floor : int
-        No lane is ordered after fewer accesses of its cluster.
+        Least bound of all lanes on accesses of their cluster.
     """
 
     def __init__(self, block_of: np.ndarray, size: int) -> None:
         self._block_of, self._cluster_of, self._everybody = block_of, block_of // size, np.arange(block_of.size)
-        #: How many barriers each lane has arrived at, and each block passed.
+        #: Barriers at which each lane has arrived, and which each block has passed.
         self._arrived = np.zeros(block_of.size, np.int64)
-        self._passed = np.zeros(int(block_of[-1]) + 1, np.int64)
-        #: Up to which access each lane has published, with its last arrival at an even and at an odd one.
+        self._barriers_passed = np.zeros(int(block_of[-1]) + 1, np.int64)
+        #: Bound that each lane has published, by its last arrivals at an even and at an odd barrier.
         self._published = np.zeros((2, block_of.size), np.int64)
-        self._waited = np.zeros(self._passed.size, np.int64)
+        self._waited = np.zeros(self._barriers_passed.size, np.int64)
         self.floor: int = 0
 
     def arrive(self, lanes: Index, upto: int | np.ndarray) -> None:
-        """Lanes arrive, having published so much."""
-        each = self._everybody if lanes is None else lanes
-        before = self._published[self._arrived[each] % 2, each]
-        self._arrived[each] += 1
-        self._published[self._arrived[each] % 2, each] = np.maximum(before, upto)
+        """Record that lanes arrive at the cluster's barrier and publish accesses before `upto`."""
+        selected = self._everybody if lanes is None else lanes
+        before = self._published[self._arrived[selected] % 2, selected]
+        self._arrived[selected] += 1
+        self._published[self._arrived[selected] % 2, selected] = np.maximum(before, upto)
 
     def join(self, lanes: Index) -> None:
-        """Lanes come to where they go on when all have arrived."""
-        each = self._everybody if lanes is None else lanes
-        np.maximum.at(self._passed, self._block_of[each], self._arrived[each])
-        self.floor = int(self._of_barriers(self._everybody, self._passed.min()).min())
+        """Record that lanes wait at the cluster's barrier until all have arrived."""
+        selected = self._everybody if lanes is None else lanes
+        np.maximum.at(self._barriers_passed, self._block_of[selected], self._arrived[selected])
+        self.floor = int(self._published_at(self._everybody, self._barriers_passed.min()).min())
 
     def exit(self, lanes: Index, now: int) -> None:
-        """Lanes exit, and count as having arrived from then on."""
-        each = self._everybody if lanes is None else lanes
-        self._published[:, each], self._arrived[each] = now, _ALL
+        """Record that lanes exit: they count as arrived at every later barrier."""
+        selected = self._everybody if lanes is None else lanes
+        self._published[:, selected], self._arrived[selected] = now, _ALL
 
     def waited(self, lanes: Index, now: int) -> None:
-        """Lanes have waited at an mbarrier."""
+        """Record that lanes have waited at an mbarrier."""
         self._waited[self._block_of[slice(None) if lanes is None else lanes]] = now
 
-    def known(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Number of the access before which all that each of `others` did comes before what each of `lanes` does."""
+    def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Return the bound of each lane on accesses of the lane beside it in `others`; 0 outside its cluster."""
         blocks = self._block_of[lanes]
         same = self._cluster_of[others] == self._cluster_of[lanes]
-        return np.where(same, np.maximum(self._of_barriers(others, self._passed[blocks]), self._waited[blocks]), 0)
+        return np.where(
+            same, np.maximum(self._published_at(others, self._barriers_passed[blocks]), self._waited[blocks]), 0
+        )
 
-    def _of_barriers(self, others: np.ndarray, passed: np.ndarray) -> np.ndarray:
-        """What others had published when barriers were passed, of which the last may still lack some of them."""
-        at = np.minimum(passed, self._arrived[others])
+    def _published_at(self, others: np.ndarray, barrier_counts: np.ndarray) -> np.ndarray:
+        """Return the bounds that other lanes had published when barriers were passed.
+
+        The last may still lack some of them.
+        """
+        at = np.minimum(barrier_counts, self._arrived[others])
         return np.where(at > 0, self._published[at % 2, others], 0)
 
 
@@ -86,23 +94,22 @@ WHOLE = 0xFFFFFFFF
 
 
 class Warps:
-    """The warps of a machine.
+    """Order within warps.
 
     Parameters
     ----------
     machine : Machine
     block : numpy.ndarray
-        Number of the access before which all of its block come before what each lane does now; lanes that meet share
-        what they know of it.
+        Bound of each lane on accesses of its block. Lanes that converge share their bounds.
 
     Attributes
     ----------
     masks : numpy.ndarray
-        Of the collective that each lane came to last.
+        Mask of the last collective of each lane.
     whole : numpy.ndarray
-        Number of the access before which all of its warp come before what each lane does now.
+        Bound of each lane on accesses of its whole warp.
     part : numpy.ndarray or None
-        The same by lanes of the warp, (lanes, 32); None until a mask names a part of a warp.
+        Bound of each lane on accesses of each lane of its warp, (lanes, 32); None until a mask names a part of a warp.
     """
 
     def __init__(self, machine: Machine, block: np.ndarray) -> None:
@@ -110,13 +117,16 @@ class Warps:
         self.masks: np.ndarray = np.full(machine.lanes, WHOLE, np.uint32)
         self.whole: np.ndarray = np.zeros(machine.lanes, np.int64)
         self.part: np.ndarray | None = None
-        #: Whether lanes of one warp may know different things of their block.
+        #: Whether lanes of one warp may have different bounds on their block.
         self.is_uneven = False
-        #: Lanes and masks of the last collective, if of parts of warps, and the columns that those of each lane have.
+        #: Lanes and masks of the last collective of parts of warps, and for each lane the columns of its partners.
         self._again: tuple[Index, np.ndarray, np.ndarray] | None = None
 
-    def meet(self, lanes: Index, masks: np.ndarray | None, now: int) -> None:
-        """Lanes come to a collective, without masks to one of the whole warp; others may wait there for them."""
+    def converge(self, lanes: Index, masks: np.ndarray | None, now: int) -> None:
+        """Record that lanes reach a collective, of the whole warp where `masks` is None.
+
+        Other lanes may wait there already.
+        """
         machine = self._machine
         is_whole = masks is None or bool((masks == WHOLE).all())
         self.masks[slice(None) if lanes is None else lanes] = WHOLE if masks is None else masks
@@ -143,27 +153,27 @@ class Warps:
             members = np.concatenate([lanes, waiting])
         masks = np.broadcast_to(np.asarray(masks), members.shape) if waiting is None or not waiting.size else None
         if masks is None or self.is_uneven:
-            self._meet_in_part(members, now)
+            self._converge_in_part(members, now)
         elif again is not None and again[0] is lanes and np.array_equal(again[1], masks):
-            # They have met so before: each knows what the others know.
+            # The same lanes have converged before: their bounds are shared already.
             self._put(lanes, again[2], now)
             self._again = again
         else:
-            self._again = lanes, masks.copy(), self._meet_in_part(members, now)
+            self._again = lanes, masks.copy(), self._converge_in_part(members, now)
 
-    def met(self, lanes: np.ndarray, now: int) -> None:
-        """Lanes of whole warps have met in another way."""
+    def converged(self, lanes: np.ndarray, now: int) -> None:
+        """Record that lanes of whole warps have converged in another way."""
         self.whole[lanes], self._again = now, None
 
-    def known(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Number of the access before which all that each of `others` did comes before what each of `lanes` does."""
-        known: np.ndarray = self.whole[lanes]
+    def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Return the bound of each lane on accesses of the lane beside it in `others`; 0 outside its warp."""
+        bounds: np.ndarray = self.whole[lanes]
         if self.part is not None:
-            known = np.maximum(known, self.part[lanes, self._machine.lane_id[others]])
-        return np.where(self._machine.warp_of[others] == self._machine.warp_of[lanes], known, 0)
+            bounds = np.maximum(bounds, self.part[lanes, self._machine.lane_id[others]])
+        return np.where(self._machine.warp_of[others] == self._machine.warp_of[lanes], bounds, 0)
 
-    def gone(self, lanes: np.ndarray, now: int) -> None:
-        """Lanes exit, for which others wait that name them."""
+    def exit(self, lanes: np.ndarray, now: int) -> None:
+        """Record that lanes exit: waiting lanes whose masks name them are ordered after them."""
         machine = self._machine
         waiting = np.flatnonzero(machine.status == AT_WARP)
         if not waiting.size:
@@ -171,37 +181,40 @@ class Warps:
         exited = np.zeros((int(machine.warp_of[-1]) + 1, 32), bool)
         exited[machine.warp_of[lanes], machine.lane_id[lanes]] = True
         bits = np.arange(32, dtype=np.uint32)
-        named = (self.masks[waiting, None] >> bits & 1).astype(bool) & exited[machine.warp_of[waiting]]
-        if named.any():
+        is_named = (self.masks[waiting, None] >> bits & 1).astype(bool) & exited[machine.warp_of[waiting]]
+        if is_named.any():
             self._again = None
-            held = self._parts()
-            held[waiting] = np.where(named, now, held[waiting])
+            parts = self._parts()
+            parts[waiting] = np.where(is_named, now, parts[waiting])
 
-    def _meet_in_part(self, members: np.ndarray, now: int) -> np.ndarray:
-        """Lanes of one warp and mask learn of each other, and what each of them knows; whom they met, (lanes, 32)."""
-        machine, held = self._machine, self._parts()
+    def _converge_in_part(self, members: np.ndarray, now: int) -> np.ndarray:
+        """Order lanes of one warp and mask after each other, and share their bounds.
+
+        Return the lanes with which each converged, (lanes, 32).
+        """
+        machine, parts = self._machine, self._parts()
         keys = machine.warp_of[members].astype(np.int64) << 32 | self.masks[members]
         order = np.argsort(keys, kind="stable")
         members, keys = members[order], keys[order]
         is_first = np.append(True, keys[1:] != keys[:-1])
         starts, group = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-        known = np.maximum.reduceat(held[members], starts, axis=0)
-        known[group, machine.lane_id[members]] = now
-        held[members] = known[group]
+        bounds = np.maximum.reduceat(parts[members], starts, axis=0)
+        bounds[group, machine.lane_id[members]] = now
+        parts[members] = bounds[group]
         for values in (self.whole, self._block):
             values[members] = np.maximum.reduceat(values[members], starts)[group]
-        met = np.zeros(known.shape, bool)
+        met = np.zeros(bounds.shape, bool)
         met[group, machine.lane_id[members]] = True
         columns = np.empty((members.size, 32), bool)
         columns[order] = met[group]
         return columns
 
     def _put(self, lanes: Index, columns: np.ndarray, now: int) -> None:
-        held = self._parts()
+        parts = self._parts()
         if lanes is None:
-            held[columns] = now
+            parts[columns] = now
         else:
-            held[lanes] = np.where(columns, now, held[lanes])
+            parts[lanes] = np.where(columns, now, parts[lanes])
 
     def _parts(self) -> np.ndarray:
         if self.part is None:
@@ -209,28 +222,27 @@ class Warps:
         return self.part
 
     def _share(self, members: np.ndarray) -> None:
-        """What one lane of a warp knows of its block all of them know."""
+        """Give all lanes of a warp the greatest of their bounds on accesses of their block."""
         warps = self._machine.warp_of[members]
-        known = np.zeros(int(self._machine.warp_of[-1]) + 1, np.int64)
-        np.maximum.at(known, warps, self._block[members])
-        self._block[members] = known[warps]
+        bounds = np.zeros(int(self._machine.warp_of[-1]) + 1, np.int64)
+        np.maximum.at(bounds, warps, self._block[members])
+        self._block[members] = bounds[warps]
 
 
 class Groups:
-    """The warps of a machine's blocks, by what each knows of the others.
+    """Order between the warps of a block.
 
     Parameters
     ----------
     machine : Machine
     block : numpy.ndarray
-        Number of the access before which all of its block come before what each lane does now.
+        Bound of each lane on accesses of its block.
     warps : Warps
 
     Attributes
     ----------
     table : numpy.ndarray or None
-        Number of the access before which a warp's come before what another does, (blocks, other, warp); None until
-        threads are counted.
+        Bound of a warp on accesses of another, (blocks, warp, other warp); None until a barrier counts threads.
     warp_of : numpy.ndarray
         Warp in its block of each thread.
     """
@@ -239,22 +251,25 @@ class Groups:
         self._machine, self._block, self._warps = machine, block, warps
         self.warp_of: np.ndarray = np.arange(machine.lanes // machine.blocks) // 32
         self.table: np.ndarray | None = None
-        #: The barrier that each lane came to last, and of each the arrivals of warps that did not wait.
+        #: Last barrier of each lane, and the arrivals of warps that did not wait, by barrier.
         self._at = np.full(machine.lanes, -1)
         self._arrived: dict[int, np.ndarray] = {}
 
-    def come(self, numbers: np.ndarray, lanes: Index, waits: bool, now: int) -> None:
-        """Lanes come to barriers; those that wait there learn of all who have come, and of what these know."""
+    def arrive(self, numbers: np.ndarray, lanes: Index, waits: bool, now: int) -> None:
+        """Record that lanes arrive at barriers.
+
+        Lanes that wait are ordered after all arrivals, and take over their bounds.
+        """
         machine = self._machine
         lanes = np.arange(machine.lanes) if lanes is None else lanes
         numbers = np.broadcast_to(numbers, lanes.shape).astype(np.int64)
         if waits:
             self._at[lanes] = numbers
         for number in np.unique(numbers).tolist():
-            self._meet(number, lanes[numbers == number], waits, now)
+            self._arrive_at(number, lanes[numbers == number], waits, now)
 
-    def known(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray | int:
-        """Number of the access before which all that each of `others`, of its block, did comes before each lane's."""
+    def ordered_before(self, others: np.ndarray, lanes: np.ndarray) -> np.ndarray | int:
+        """Return the bound of each lane on accesses of the lane beside it in `others`, which is of its block."""
         if self.table is None:
             return 0
         threads = self.warp_of.size
@@ -262,7 +277,7 @@ class Groups:
             self.table[self._machine.block_of[lanes], self.warp_of[lanes % threads], self.warp_of[others % threads]]
         )
 
-    def _meet(self, number: int, lanes: np.ndarray, waits: bool, now: int) -> None:
+    def _arrive_at(self, number: int, lanes: np.ndarray, waits: bool, now: int) -> None:
         machine, shape = self._machine, (self._machine.blocks, int(self.warp_of[-1]) + 1)
         if self.table is None:
             self.table = np.zeros((*shape, shape[1]), np.int64)
@@ -274,33 +289,33 @@ class Groups:
         members = np.union1d(waiting, lanes) if waits else waiting
         is_waiting = np.zeros(shape, bool)
         is_waiting[machine.block_of[members], self.warp_of[members % self.warp_of.size]] = True
-        come = np.where(is_waiting, now, arrived)
+        arrivals = np.where(is_waiting, now, arrived)
         blocks = np.unique(machine.block_of[lanes])
-        come, is_waiting, table = come[blocks], is_waiting[blocks], self.table[blocks]
-        learned = np.maximum(np.where(come[:, :, None] > 0, table, 0).max(axis=1), come)
+        arrivals, is_waiting, table = arrivals[blocks], is_waiting[blocks], self.table[blocks]
+        learned = np.maximum(np.where(arrivals[:, :, None] > 0, table, 0).max(axis=1), arrivals)
         self.table[blocks] = np.where(is_waiting[:, :, None], np.maximum(table, learned[:, None]), table)
-        # What one of them knows of the whole block all of them know.
-        held = self._block.reshape(machine.blocks, -1)
-        most = np.where((come > 0)[:, self.warp_of], held[blocks], 0).max(axis=1)
-        held[blocks] = np.maximum(held[blocks], np.where(is_waiting[:, self.warp_of], most[:, None], 0))
-        self._warps.met(members, now)
+        # All waiting lanes take over the greatest bound on the whole block.
+        block_bounds = self._block.reshape(machine.blocks, -1)
+        most = np.where((arrivals > 0)[:, self.warp_of], block_bounds[blocks], 0).max(axis=1)
+        block_bounds[blocks] = np.maximum(block_bounds[blocks], np.where(is_waiting[:, self.warp_of], most[:, None], 0))
+        self._warps.converged(members, now)
 
 
 class Fences:
-    """The fences of a machine, by rows: of any scope, and of the whole device's.
+    """The fences of the running blocks, in two rows: of any scope, and of the whole device's.
 
     Parameters
     ----------
     machine : Machine
     block : numpy.ndarray
-        Number of the access before which all of its block come before what each lane does now.
+        Bound of each lane on accesses of its block.
     warps : Warps
     groups : Groups
 
     Attributes
     ----------
     covered : numpy.ndarray
-        Number of the access before which what each lane did is published, (2, lanes).
+        Number of the access before which each lane's accesses are published, (2, lanes).
     several : set of int
         Accesses that store what others store too, or what is there: one of these may be published.
     """
@@ -309,29 +324,34 @@ class Fences:
 
     def __init__(self, machine: Machine, block: np.ndarray, warps: Warps, groups: Groups) -> None:
         self._machine, self._block, self._warps, self._groups = machine, block, warps, groups
-        #: Each lane's last fence, and what it knew of its block then.
-        self._own, self._knew, self.covered = (np.zeros((2, machine.lanes), np.int64) for _ in range(3))
+        #: Last fence of each lane, and its bound on the block at that time.
+        self._last_fence, self._block_at_fence, self.covered = (
+            np.zeros((2, machine.lanes), np.int64) for _ in range(3)
+        )
         self.several: set[int] = set()
         self._warp_of = groups.warp_of
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Lanes run a fence, `whole` for the device."""
+        """Record that lanes run a fence; `whole`: of the device's scope."""
         where = slice(None) if lanes is None else lanes
-        self._own[: 1 + whole, where] = now
-        self._knew[: 1 + whole, where] = self._block[where]
+        self._last_fence[: 1 + whole, where] = now
+        self._block_at_fence[: 1 + whole, where] = self._block[where]
 
-    def release(self, lanes: np.ndarray, whole: bool, seen: np.ndarray) -> None:
-        """Lanes write what may tell others of all that their fences cover; blocks have seen so much of each other."""
+    def release(self, lanes: np.ndarray, whole: bool, observed: np.ndarray) -> None:
+        """Record that lanes write a flag, which publishes what their fences cover.
+
+        `observed` are the bounds that each block has observed of accesses published before.
+        """
         machine = self._machine
         blocks, number = np.unique(machine.block_of[lanes], return_inverse=True)
-        covered, own = (held.reshape(2, machine.blocks, -1)[:, blocks] for held in (self.covered, self._own))
+        covered, own = (rows.reshape(2, machine.blocks, -1)[:, blocks] for rows in (self.covered, self._last_fence))
 
         def most(values: np.ndarray, at: np.ndarray, count: int) -> np.ndarray:
             highest = np.zeros((count, *values.shape[1:]), np.int64)
             np.maximum.at(highest, at, values)
             return highest
 
-        # Of a warp: what the lane knows that releases, or the other's own fence, whichever it has.
+        # Within a warp: the releasing lane's bound, or the other lane's own fence, whichever there is.
         per_block = int(self._warp_of[-1]) + 1
         warp = number * per_block + self._warp_of[lanes % self._warp_of.size]
         in_warp = most(self._warps.whole[lanes], warp, blocks.size * per_block)
@@ -343,52 +363,52 @@ class Fences:
         in_block = most(self._block[lanes], number, blocks.size)[:, None]
         in_group = np.zeros((blocks.size, 1), np.int64)
         if self._groups.table is not None:
-            known = self._groups.table[machine.block_of[lanes], self._warp_of[lanes % self._warp_of.size]]
-            in_group = most(known, number, blocks.size)[:, self._warp_of]
+            group_bounds = self._groups.table[machine.block_of[lanes], self._warp_of[lanes % self._warp_of.size]]
+            in_group = most(group_bounds, number, blocks.size)[:, self._warp_of]
         for row in range(1 + whole):
-            any_fence = most(self._own[row, lanes], number, blocks.size)[:, None]
-            fence = most(self._own[row, lanes], warp, blocks.size * per_block)
+            any_fence = most(self._last_fence[row, lanes], number, blocks.size)[:, None]
+            fence = most(self._last_fence[row, lanes], warp, blocks.size * per_block)
             fence = fence.reshape(blocks.size, -1)[:, self._warp_of]
             for published in (
-                most(self._knew[row, lanes], number, blocks.size)[:, None],
+                most(self._block_at_fence[row, lanes], number, blocks.size)[:, None],
                 np.minimum(own[row], in_block),
                 np.minimum(np.maximum(own[row], fence), in_warp),
                 np.minimum(np.maximum(own[row], any_fence), in_group),
-                np.minimum(covered[0], seen[blocks, None]),
+                np.minimum(covered[0], observed[blocks, None]),
             ):
                 covered[row] = np.maximum(covered[row], published)
         self.covered.reshape(2, machine.blocks, -1)[:, blocks] = covered
-        self.covered[: 1 + whole, lanes] = np.maximum(self.covered, self._own)[: 1 + whole, lanes]
+        self.covered[: 1 + whole, lanes] = np.maximum(self.covered, self._last_fence)[: 1 + whole, lanes]
 
-    def published(self, told: np.ndarray, events: np.ndarray, others: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """What lanes that were told so much know of accesses of others, by a scope."""
-        known: np.ndarray = np.minimum(told, self.covered[rows, others])
+    def published(self, observed: np.ndarray, events: np.ndarray, others: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Return the bounds of lanes, by what they observed, on accesses of others that a fence of the scope covers."""
+        bounds: np.ndarray = np.minimum(observed, self.covered[rows, others])
         if self.several:
-            known = np.where(np.isin(events, list(self.several)), told, known)
-        return known
+            bounds = np.where(np.isin(events, list(self.several)), observed, bounds)
+        return bounds
 
-    def part(self) -> None:
-        """What the first block has published of shared memory all have, each of its own."""
+    def split_blocks(self) -> None:
+        """Give each block what the first block has published of shared memory."""
         rows = self.covered.reshape(2, self._machine.blocks, -1)
         np.maximum(rows, rows[:, :1], out=rows)
 
 
 @functools.lru_cache(4)
 def first_numbers(count: int) -> np.ndarray:
-    """The numbers below `count`, made once for machines of one size; nobody writes them."""
-    found = np.arange(count)
-    found.flags.writeable = False
-    return found
+    """Return the read-only array of the numbers below `count`, cached for each size."""
+    numbers = np.arange(count)
+    numbers.flags.writeable = False
+    return numbers
 
 
 class Order:
-    """Numbers of accesses before which all others, of a kind of neighbours, come before what a lane does now.
+    """Bounds of all lanes: the number of the access before which all others are ordered before a lane's next one.
 
     Parameters
     ----------
     machine : Machine
     base : int
-        Lanes of the launch that ran before the machine's.
+        Lanes of the launch that ran before this interpreter's.
     """
 
     machine: Machine
@@ -400,22 +420,23 @@ class Order:
         self.warps: Warps = Warps(machine, self.block)
         self.groups: Groups = Groups(machine, self.block, self.warps)
         self.fences: Fences = Fences(machine, self.block, self.warps, self.groups)
-        #: By atomic operations and flags, of each block: what it has been told of, and of that what it has acquired.
-        self.told: np.ndarray = np.zeros(machine.blocks, np.int64)
+        #: Bounds of each block by atomic operations and flags: observed, and of these acquired.
+        self.observed: np.ndarray = np.zeros(machine.blocks, np.int64)
         self.acquired: np.ndarray = np.zeros(machine.blocks, np.int64)
-        #: What a fence of each lane would acquire, of its block and of the whole device; and the accesses that told.
+        #: Bounds that a fence of each lane would acquire, of its block and of the whole device; and the accesses
+        #: observed.
         self._pending = np.zeros((2, machine.lanes), np.int64)
         self._is_pending = False
-        self.told_by: np.ndarray = np.zeros(machine.blocks, np.int64)
-        #: The last fence of each block, of any scope and of the whole device's.
+        self.observed_by: np.ndarray = np.zeros(machine.blocks, np.int64)
+        #: Last fence of each block, of any scope and of the device's scope.
         self.fenced: np.ndarray = np.zeros((2, machine.blocks), np.int64)
-        #: No lane of the machine is ordered after fewer accesses of those that share its block's memory.
+        #: Least bound of all lanes on accesses of those that share their block's memory.
         self.floor: int = 0
         cluster = machine.memory.cluster
         self._clusters = Clusters(machine.block_of, cluster) if cluster > 1 else None
 
     def barrier(self, lanes: Index, now: int) -> None:
-        """Lanes come to a barrier of their block; those that wait there already wait for them."""
+        """Record that lanes arrive at a barrier of their block; lanes that wait there are ordered after them."""
         if lanes is None:
             self.block[:] = now
         else:
@@ -425,89 +446,91 @@ class Order:
             self.floor = int(self.block.min())
 
     def arrive(self, lanes: Index, now: int, releases: bool) -> None:
-        """Lanes come to the first half of their cluster's barrier, and publish what they did, or did before a fence."""
+        """Record an arrival at a cluster's barrier: lanes publish their accesses, or those before their last fence."""
         if self._clusters is not None:
             upto = now if releases else self.fenced[1, self.machine.block_of[slice(None) if lanes is None else lanes]]
             self._clusters.arrive(lanes, upto)
 
     def join(self, lanes: Index) -> None:
-        """Lanes come to its second half, which they leave when all have arrived."""
+        """Record the second half of a cluster's barrier, which lanes leave when all have arrived."""
         if self._clusters is not None:
             self._clusters.join(lanes)
             self.floor = self._clusters.floor
 
     def waited(self, lanes: Index, now: int) -> None:
-        """Lanes have waited in another way, by which any thread of their cluster may have told them."""
+        """Record that lanes have waited at an mbarrier, at which any thread of their cluster may have arrived."""
         if self._clusters is not None:
             self._clusters.waited(lanes, now)
 
-    def gone(self, lanes: Index, now: int) -> None:
-        """Lanes exit, and others wait for them no more."""
+    def exit(self, lanes: Index, now: int) -> None:
+        """Record that lanes exit: waiting lanes are ordered after them."""
         if self._clusters is not None:
             self._clusters.exit(lanes, now)
         if lanes is not None and self.machine.status.any():
             self._wake(lanes, now)
-            self.warps.gone(lanes, now)
+            self.warps.exit(lanes, now)
 
     def fence(self, lanes: Index, now: int, whole: bool) -> None:
-        """Lanes run a fence, `whole` for the device: they acquire what they have been told of."""
+        """Record that lanes run a fence, and acquire what they have observed; `whole`: of the device's scope."""
         blocks = slice(None) if lanes is None else self.machine.block_of[lanes]
         self.fenced[: 1 + whole, blocks] = now
         self.fences.fence(lanes, now, whole)
         if self._is_pending:
-            each = slice(None) if lanes is None else lanes
-            np.maximum.at(self.acquired, self.machine.block_of[each], self._pending[: 1 + whole, each].max(axis=0))
-            self._pending[: 1 + whole, each] = 0
+            selected = slice(None) if lanes is None else lanes
+            np.maximum.at(
+                self.acquired, self.machine.block_of[selected], self._pending[: 1 + whole, selected].max(axis=0)
+            )
+            self._pending[: 1 + whole, selected] = 0
 
-    def tell(self, lanes: np.ndarray, near: np.ndarray, wide: np.ndarray, now: int) -> None:
-        """Lanes read what was published up to an access, to their block and to all, and acquire nothing by it."""
-        blocks, told = self.machine.block_of[lanes], np.maximum(near, wide)
-        if told.any():
-            np.maximum.at(self.told, blocks, told)
-            self.told_by[blocks[told > 0]] = now
-            for held, upto in zip(self._pending, (near, wide), strict=True):
-                np.maximum.at(held, lanes, upto)
+    def observe(self, lanes: np.ndarray, near: np.ndarray, wide: np.ndarray, now: int) -> None:
+        """Record that lanes read a flag without acquiring: `near` is published to their block, `wide` to all."""
+        blocks, observed = self.machine.block_of[lanes], np.maximum(near, wide)
+        if observed.any():
+            np.maximum.at(self.observed, blocks, observed)
+            self.observed_by[blocks[observed > 0]] = now
+            for pending, upto in zip(self._pending, (near, wide), strict=True):
+                np.maximum.at(pending, lanes, upto)
             self._is_pending = True
 
     def acquire(self, lanes: np.ndarray, upto: np.ndarray) -> None:
-        """Lanes have seen what was published up to an access, each its own."""
+        """Record that lanes acquire what was published before an access, one bound a lane."""
         if upto.any():
-            for each in (self.told, self.acquired):
-                np.maximum.at(each, self.machine.block_of[lanes], upto)
+            for bounds in (self.observed, self.acquired):
+                np.maximum.at(bounds, self.machine.block_of[lanes], upto)
 
-    def part(self) -> None:
-        """What the first block has seen of shared memory all have, each of its own."""
-        for each in (self.told, self.acquired, self.told_by):
-            np.maximum(each, each[0], out=each)
+    def split_blocks(self) -> None:
+        """Give each block what the first block has observed in shared memory."""
+        for bounds in (self.observed, self.acquired, self.observed_by):
+            np.maximum(bounds, bounds[0], out=bounds)
         rows = self._pending.reshape(2, self.machine.blocks, -1)
         np.maximum(rows, rows[:, :1], out=rows)
-        self.fences.part()
+        self.fences.split_blocks()
 
     def unordered(self, stamps: np.ndarray, lanes: np.ndarray, is_weak_load: bool = False) -> np.ndarray:
-        """Whether the accesses that stamps stand for may come after what each of `lanes` does now.
+        """Return whether the accesses of stamps are not ordered before the next access of each of `lanes`.
 
-        What must be acquired are reads: a store or a strong access does not go before the read that it depends on.
+        Only reads need an acquire: a store or a strong access does not run before the read on which it depends.
         """
         machine = self.machine
-        # A stamp of 0 stands for none.
+        # A stamp of 0 means no access.
         other, event = (stamps & LANE) - self.base, stamps >> LANE_BITS
         here = (other >= 0) & (other < machine.lanes)
         mine = np.where(here, other, 0)
         same_block = here & (machine.block_of[mine] == machine.block_of[lanes])
-        known = np.maximum(self.block[lanes], self.warps.known(mine, lanes))
-        known = np.where(same_block, np.maximum(known, self.groups.known(mine, lanes)), 0)
+        bounds = np.maximum(self.block[lanes], self.warps.ordered_before(mine, lanes))
+        bounds = np.where(same_block, np.maximum(bounds, self.groups.ordered_before(mine, lanes)), 0)
         if self._clusters is not None:
-            known = np.maximum(known, np.where(here, self._clusters.known(mine, lanes), 0))
-        told = (self.acquired if is_weak_load else self.told)[machine.block_of[lanes]]
-        if told.any():
-            # Of blocks that ran before, all is taken for published.
-            published = self.fences.published(told, event, mine, np.where(same_block, 0, 1))
-            known = np.maximum(known, np.where(here, published, told))
-        found: np.ndarray = (event > 0) & (event >= known) & (other != lanes)
-        return found
+            bounds = np.maximum(bounds, np.where(here, self._clusters.ordered_before(mine, lanes), 0))
+        observed = (self.acquired if is_weak_load else self.observed)[machine.block_of[lanes]]
+        if observed.any():
+            # All accesses of blocks that ran before count as published.
+            published = self.fences.published(observed, event, mine, np.where(same_block, 0, 1))
+            bounds = np.maximum(bounds, np.where(here, published, observed))
+        is_unordered: np.ndarray = (event > 0) & (event >= bounds) & (other != lanes)
+        return is_unordered
 
     def _wake(self, lanes: np.ndarray, now: int) -> None:
-        """Those who wait at a barrier of the lanes' blocks have waited for them."""
+        """Order lanes that wait at a barrier of the same blocks after these lanes."""
         machine = self.machine
         waiting = np.flatnonzero(machine.status == AT_BARRIER)
         self.warps.is_uneven = True

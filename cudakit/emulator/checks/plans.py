@@ -1,6 +1,6 @@
-"""What is to be done for each instruction that is checked, as its text and its function tell.
+"""Plans: how the checker handles each instruction, by its text and its function.
 
-Where the value of a load goes, and which parameter the address of a store comes from, are looked for here too.
+The module also finds where the value of a load goes, and from which parameter the address of a store comes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from cudakit.emulator.ptx.program import Address, Function, Instruction, Registe
 
 
 class Uses(NamedTuple):
-    """Where a value goes.
+    """Uses of the value of a load.
 
     Attributes
     ----------
     writes : frozenset of int
-        The stores and atomic operations that take it, by the numbers that Python has for them.
+        Stores and atomic operations that take the value, by the ``id`` of the instruction.
     is_conditional : bool
-        Whether nothing else takes it, and each of these has a guard that does not depend on it: a thread may load it
-        and use nothing of it.
+        Whether nothing else takes the value, and each of these has a guard that does not depend on the value. A thread
+        may then load the value without a use.
     crosses : bool
-        Whether other lanes of the warp are given it.
+        Whether other lanes of the warp receive the value.
     is_data : bool
-        Whether it goes anywhere else than into comparisons.
+        Whether the value goes anywhere else than into comparisons.
     """
 
     writes: frozenset[int]
@@ -43,12 +43,12 @@ class Uses(NamedTuple):
 
 
 class Values:
-    """Where the values of a launch's loads go; looked for once an instruction.
+    """Uses of the values of a launch's loads, computed once an instruction.
 
     Attributes
     ----------
     watched : set of int
-        The stores and atomic operations that take a value under a condition, by the numbers that Python has for them.
+        Stores and atomic operations that take a value under a condition, by the ``id`` of the instruction.
     are_conditional : bool
         Whether there is a load whose value may go unused.
     """
@@ -62,16 +62,16 @@ class Values:
         self._uses: dict[int, Uses] = {}
 
     def watch(self, load: Instruction, function: Function) -> None:
-        """A load is about to run for the first time."""
-        if self._of(function)[1] and (uses := self.of(load, function)).is_conditional:
+        """Watch the uses of a load, before the load runs for the first time."""
+        if self._readers_of(function)[1] and (uses := self.uses_of(load, function)).is_conditional:
             self.watched |= uses.writes
             self.are_conditional = True
 
-    def of(self, load: Instruction, function: Function) -> Uses:
-        """Where the value goes that an instruction loads."""
+    def uses_of(self, load: Instruction, function: Function) -> Uses:
+        """Return the uses of the value of a load."""
         uses = self._uses.get(id(load))
         if uses is None:
-            readers = self._of(function)[0]
+            readers = self._readers_of(function)[0]
             sinks, names = _reached(load, readers, "")
             is_conditional = all(
                 _stores(sink) and sink.guard is not None and sink.guard[0].name not in names for sink in sinks.values()
@@ -81,24 +81,24 @@ class Values:
             uses = self._uses[id(load)] = Uses(frozenset(sinks), is_conditional, crosses, is_data)
         return uses
 
-    def _of(self, function: Function) -> tuple[dict[str, list[Instruction]], bool]:
-        """The instructions of a function that read a register, by its name, and whether some stores have guards."""
-        known = self._readers.get(id(function))
-        if known is None:
+    def _readers_of(self, function: Function) -> tuple[dict[str, list[Instruction]], bool]:
+        """Return a function's readers of each register, by name, and whether some of its stores have guards."""
+        entry = self._readers.get(id(function))
+        if entry is None:
             readers: dict[str, list[Instruction]] = {}
             for instruction in function.code:
                 for name in _read(instruction):
                     readers.setdefault(name, []).append(instruction)
-            has_guards = any(_stores(each) and each.guard is not None for each in function.code)
-            known = self._readers[id(function)] = readers, has_guards
-        return known
+            has_guards = any(_stores(instr) and instr.guard is not None for instr in function.code)
+            entry = self._readers[id(function)] = readers, has_guards
+        return entry
 
 
 def _reached(
     load: Instruction, readers: Mapping[str, list[Instruction]], end: str
 ) -> tuple[dict[int, Instruction], set[str]]:
-    """Instructions other than those that only compute, and the registers that hold the value or depend on it."""
-    rest = [each.name for each in registers_in(load.operands[0])]
+    """Return the instructions that take a loaded value, other than to compute, and the registers that depend on it."""
+    rest = [register.name for register in registers_in(load.operands[0])]
     names, sinks = set(rest), dict[int, Instruction]()
     while rest:
         for instruction in readers.get(rest.pop(), ()):
@@ -120,7 +120,7 @@ def _stores(instruction: Instruction) -> bool:
 
 
 def _crosses(instruction: Instruction) -> bool:
-    """Whether other lanes of the warp are given what an instruction reads."""
+    """Return whether other lanes of the warp receive what an instruction reads."""
     facts = facts_of(instruction)
     return facts.does == "computes" and facts.warp in ("mask", "all")
 
@@ -133,88 +133,91 @@ def _read(instruction: Instruction) -> set[str]:
     return {*sources(instruction), CARRY.name} if facts_of(instruction).carry else set(sources(instruction))
 
 
-#: Bytes of a grain at the most.
+#: Most bytes of a grain.
 _COARSE = 4
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done for an instruction."""
+    """Plan of the checker for one instruction."""
 
-    given: Instruction
+    instr: Instruction
     function: Function
     accesses: tuple[Access, ...] = ()
-    #: Whether others of some scope may meet it without a race; of a narrow one too, to tell no race that is none.
+    #: Whether the access is strong. A strong access of a narrow scope counts too, so that no false race is reported.
     strong: bool = False
-    #: Whether it orders what came before it.
+    #: Whether the access is a release.
     releases: bool = False
-    #: Of what reads: whether what comes after it in its thread comes after what it is told of.
+    #: Of reads: whether the access is an acquire.
     acquires: bool = False
-    #: ``barrier``, ``meeting``, ``fence``, ``wait``, ``copy``, ``exit``, or ``arrive`` and ``join`` of a cluster's
+    #: ``barrier``, ``collective``, ``fence``, ``wait``, ``copy``, ``exit``, or ``arrive`` and ``join`` of a cluster's
     #: barrier; empty for an access.
     does: str = ""
-    #: Of accesses: whether they order for their own block only. Atomic operations acquire from all.
+    #: Of accesses: whether the scope is the block. Atomic operations acquire from all blocks.
     narrow: bool = False
     is_volatile: bool = False
-    #: Of fences: whether for the whole device. Of barriers: whether for all threads of a block.
+    #: Of fences: whether the scope is the device. Of barriers: whether all threads of a block take part.
     whole: bool = True
-    #: Of barriers: whether all lanes of a warp must come to the same one.
+    #: Of barriers: whether all lanes of a warp must reach the same one.
     aligned: bool = False
-    #: Of barriers that count threads, and whether these go on at once.
+    #: Of barriers that count threads: the barrier's number, and whether threads arrive without a wait.
     number: Reader | None = None
     arrives: bool = False
     mask: Reader | None = None
-    #: What a store stores, one by one.
+    #: Values that a store stores.
     values: tuple[Reader, ...] = ()
     is_of_a_library: bool = False
-    #: Bytes of an element of what is accessed; 0 where that is not known.
+    #: Bytes of an accessed element; 0 where the size is not known.
     itemsize: int = 0
-    #: The parameter through which it writes although that is const, if there is one.
+    #: The const parameter through which the instruction writes, or an empty string.
     constant: str = ""
 
     @property
     def is_atomic(self) -> bool:
-        """Whether it is an atomic operation."""
-        return is_atomic(self.given)
+        """True if the instruction is an atomic operation."""
+        return is_atomic(self.instr)
 
     @property
     def is_of_read_only(self) -> bool:
-        """Whether it is a load of what nobody may write while the kernel runs."""
-        return self.given.opcode == "ld" and "nc" in self.given.modifiers
+        """True if the instruction loads read-only data, which nobody may write while the kernel runs."""
+        return self.instr.opcode == "ld" and "nc" in self.instr.modifiers
 
     def needs_written(self, access: Access) -> bool:
-        """Whether an access reads what somebody must have written; an exchange only hands on what it reads."""
-        return access.use != "stores" and not self.is_of_a_library and "exch" not in self.given.modifiers
+        """Return whether an access needs initialised memory. An exchange does not: it only hands on what it reads."""
+        return access.use != "stores" and not self.is_of_a_library and "exch" not in self.instr.modifiers
 
     def stored(self, frame: Frame, lanes: np.ndarray, machine: Machine) -> np.ndarray:
-        """The bytes that a store stores, (lanes, bytes)."""
+        """Return the bytes that a store stores, (lanes, bytes)."""
         values = [np.broadcast_to(np.asarray(value(frame, lanes, machine)), lanes.shape) for value in self.values]
-        return np.hstack([np.ascontiguousarray(each).view(np.uint8).reshape(lanes.size, -1) for each in values])
+        return np.hstack([np.ascontiguousarray(column).view(np.uint8).reshape(lanes.size, -1) for column in values])
 
     @staticmethod
     def nowhere(frame: Frame, index: Index, machine: Machine) -> Any:
-        """In place of addresses, where these are known in another way."""
+        """Stand in for an address reader, where the addresses are known in another way."""
 
 
-def _is_of_a_library(given: Instruction) -> bool:
-    """Whether a line of a header is at work, which may read more than it uses, as CUB does."""
-    innermost = own = given.source
+def _is_of_a_library(instr: Instruction) -> bool:
+    """Return whether an instruction comes from a line of a header.
+
+    Libraries such as CUB may read more than they use.
+    """
+    innermost = own = instr.source
     while own is not None and own.caller is not None:
         own = own.caller
     return innermost is not None and own is not None and innermost.file != own.file
 
 
-def looked_at(module: Module, is_cluster: bool) -> tuple[int, bool]:
-    """Bytes of the narrowest access of a module, and whether it writes shared memory in ways that are not seen.
+def scan_module(module: Module, is_cluster: bool) -> tuple[int, bool]:
+    """Return the bytes of a module's narrowest access, and whether it writes shared memory unseen by checks.
 
-    Asynchronous copies of clusters are not.
+    Asynchronous copies of clusters are not seen.
     """
     grain, unseen = _COARSE, False
     for function in module.program.functions.values():
-        for given in function.code:
-            facts = facts_of(given)
-            if touches(given) and space_of(given) not in ("param", "const", "local"):
-                grain = min(grain, DTYPES[type_of(given)].itemsize)
+        for instr in function.code:
+            facts = facts_of(instr)
+            if touches(instr) and space_of(instr) not in ("param", "const", "local"):
+                grain = min(grain, DTYPES[type_of(instr)].itemsize)
             unseen = unseen or any(map(_is_unseen, facts.memory)) or (is_cluster and facts.does == "copies")
     return grain, unseen
 
@@ -223,95 +226,96 @@ def _is_unseen(memory: Memory) -> bool:
     return memory.address < 0 and memory.use in ("stores", "atomics") and memory.space == ""
 
 
-def plan_of(given: Instruction, function: Function, context: Context) -> Plan | None:
-    """What is to be done for an instruction; None where nothing is."""
-    facts, modifiers = facts_of(given), given.modifiers
+def plan_of(instr: Instruction, function: Function, context: Context) -> Plan | None:
+    """Return how the checker handles an instruction, or None."""
+    facts, modifiers = facts_of(instr), instr.modifiers
     match facts.does:
         case "waits" | "arrives" if "cluster" in modifiers:
             does = "arrive" if facts.does == "arrives" else "join"
-            return Plan(given, function, does=does, releases="relaxed" not in modifiers)
+            return Plan(instr, function, does=does, releases="relaxed" not in modifiers)
         case "waits" | "arrives":
-            operands = given.operands[1:-1] if facts.result else given.operands
+            operands = instr.operands[1:-1] if facts.result else instr.operands
             counted, arrives = len(operands) > 1, facts.does == "arrives"
             return Plan(
-                given,
+                instr,
                 function,
                 does="barrier",
                 whole=not counted and not arrives,
                 number=context.read(operands[0], "u32") if counted else None,
                 arrives=arrives,
-                aligned=given.opcode == "bar" or "aligned" in modifiers,
+                aligned=instr.opcode == "bar" or "aligned" in modifiers,
             )
         case "fences":
-            return Plan(given, function, does="fence", whole="cta" not in modifiers)
+            return Plan(instr, function, does="fence", whole="cta" not in modifiers)
         case "signals":
-            # Whoever makes it stores it, and all others only need that: by waiting they are ordered.
-            makes, space = modifiers[0] in ("init", "inval"), space_of(given)
+            # Initialising an mbarrier counts as a store, any other operation as a load: waiting orders the threads.
+            makes, space = modifiers[0] in ("init", "inval"), space_of(instr)
             words = tuple(
                 Access(space, context.address(operand, space), 8, "stores" if makes else "loads")
-                for operand in given.operands
+                for operand in instr.operands
                 if isinstance(operand, Address)
             )
             does = "wait" if facts.polls else "fence"
-            return Plan(given, function, words, strong=not makes, does=does, is_of_a_library=True)
+            return Plan(instr, function, words, strong=not makes, does=does, is_of_a_library=True)
         case "leaves":
-            return Plan(given, function, does="exit")
+            return Plan(instr, function, does="exit")
         case "copies":
-            return Plan(given, function, does="copy", is_of_a_library=_is_of_a_library(given))
-    accesses = accesses_of(given, context)
+            return Plan(instr, function, does="copy", is_of_a_library=_is_of_a_library(instr))
+    accesses = accesses_of(instr, context)
     if accesses:
         memory = facts.memory[0]
-        stored = parts(given.operands[memory.value]) if memory.use == "stores" and memory.value >= 0 else ()
+        stored = parts(instr.operands[memory.value]) if memory.use == "stores" and memory.value >= 0 else ()
         return Plan(
-            given,
+            instr,
             function,
             accesses,
-            is_strong(given),
+            is_strong(instr),
             memory.use != "loads" and not {"release", "acq_rel", "acquire"}.isdisjoint(modifiers),
-            is_atomic(given) or "acquire" in modifiers,
-            values=tuple(context.read(each, type_of(given)) for each in stored),
-            is_of_a_library=_is_of_a_library(given),
+            is_atomic(instr) or "acquire" in modifiers,
+            values=tuple(context.read(operand, type_of(instr)) for operand in stored),
+            is_of_a_library=_is_of_a_library(instr),
             narrow="cta" in modifiers,
             is_volatile="volatile" in modifiers,
-            itemsize=DTYPES[type_of(given)].itemsize if touches(given) else 0,
+            itemsize=DTYPES[type_of(instr)].itemsize if touches(instr) else 0,
         )
     if facts.warp in ("mask", "all"):
         is_masked = facts.warp == "mask" and (facts.does == "converges" or "sync" in modifiers)
-        mask = context.read(given.operands[-1], "u32") if is_masked else None
-        return Plan(given, function, does="meeting", mask=mask)
+        mask = context.read(instr.operands[-1], "u32") if is_masked else None
+        return Plan(instr, function, does="collective", mask=mask)
     return None
 
 
 def origins(function: Function, pointers: Mapping[str, bool]) -> dict[int, str]:
-    """Of each instruction that writes memory through one parameter that is const, and no other pointer: its name.
+    """Return the const parameter of each instruction that writes through one, by the ``id`` of the instruction.
 
-    By the number that Python has for the instruction. `pointers` says of each parameter that may be one whether it is
-    const. What is loaded, or returned by a call, is followed no further.
+    An instruction counts where its address comes from this one parameter and no other pointer. `pointers` has each
+    parameter that may be a pointer, and whether it is const. Addresses that are loaded, or returned by a call, are not
+    followed.
     """
-    found: dict[str, set[str]] = {}
-    for given in function.code:
-        # A pointer is loaded from its parameter before it is used, and the rest follows by repetition.
-        if given.opcode == "ld" and "param" in given.modifiers and isinstance(given.operands[1], Address):
-            target, base = given.operands[0], given.operands[1].base
+    origin_names: dict[str, set[str]] = {}
+    for instr in function.code:
+        # A pointer is loaded from its parameter first; the loop below follows it to other registers.
+        if instr.opcode == "ld" and "param" in instr.modifiers and isinstance(instr.operands[1], Address):
+            target, base = instr.operands[0], instr.operands[1].base
             if isinstance(target, Register) and isinstance(base, Symbol) and base.name in pointers:
-                found.setdefault(target.name, set()).add(base.name)
-    changed = bool(found)
+                origin_names.setdefault(target.name, set()).add(base.name)
+    changed = bool(origin_names)
     while changed:
         changed = False
-        for given in function.code:
-            if facts_of(given).address == "pointer" and isinstance(target := given.operands[0], Register):
-                come = set[str]().union(*(found.get(name, ()) for name in sources(given)))
-                held = found.setdefault(target.name, set()) if come else come
-                if not come <= held:
-                    held |= come
+        for instr in function.code:
+            if facts_of(instr).address == "pointer" and isinstance(target := instr.operands[0], Register):
+                incoming = set[str]().union(*(origin_names.get(name, ()) for name in sources(instr)))
+                current = origin_names.setdefault(target.name, set()) if incoming else incoming
+                if not incoming <= current:
+                    current |= incoming
                     changed = True
     written = {}
-    for given in function.code:
-        if not touches(given):
+    for instr in function.code:
+        if not touches(instr):
             continue
-        memory = facts_of(given).memory[0]
-        if memory.use != "loads" and isinstance(address := given.operands[memory.address], Address):
-            names = {name for each in registers_in(address) for name in found.get(each.name, ())}
+        memory = facts_of(instr).memory[0]
+        if memory.use != "loads" and isinstance(address := instr.operands[memory.address], Address):
+            names = {name for register in registers_in(address) for name in origin_names.get(register.name, ())}
             if len(names) == 1 and pointers[name := names.pop()]:
-                written[id(given)] = name
+                written[id(instr)] = name
     return written

@@ -1,8 +1,8 @@
-"""Who accessed memory last: stamps beside each few bytes, from which accesses that nothing orders are told.
+"""Shadow memory: stamps of the last accesses to each few bytes, by which races are found.
 
-A stamp is the number of an access (of all lanes together) above that of a lane. What a lane has been ordered after is a
-number of an access too, so that a stamp is compared with one number: earlier accesses come first, later ones race.
-Messages name a place in shared memory ``tile[3][5]`` where the source tells the array's extents.
+A stamp is the number of an access in the high bits and the number of a lane in the low ones. All lanes of an access
+share its number. The order of a lane is a number too: accesses with lower numbers come first, and others race.
+Messages name a place in shared memory ``tile[3][5]`` where the source has the array's extents.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from cudakit.emulator.machine.memory import plain
 
 LANE_BITS = 32
 LANE = np.int64((1 << LANE_BITS) - 1)
-#: Stands for copies that no lane does itself.
+#: Lane number of copies that no lane does itself.
 NOBODY = int(LANE)
-#: Accesses of a piece of memory that are kept in mind before stamps are made.
+#: Most accesses of a piece of memory recorded without stamps.
 _MOST_RUNS = 32
 
 
 class Places(NamedTuple):
-    """Numbers of stamps, as a slice where they follow each other, and the shape that they are asked for in."""
+    """Numbers of stamps, as a slice where they are consecutive, and the shape of the result."""
 
     where: slice | np.ndarray
     shape: tuple[int, ...]
 
     def numbers(self) -> np.ndarray:
-        """Their numbers as an array."""
+        """Return the numbers as an array."""
         return np.arange(self.where.start, self.where.stop) if isinstance(self.where, slice) else self.where
 
 
 class Shadow:
-    """Stamps of one piece of memory: its last writer, and two of those who read since.
+    """Stamps of one piece of memory: the last writer, and two of the readers since.
 
     Parameters
     ----------
     size : int
         Bytes of the memory.
     grain : int
-        Bytes that share stamps, a power of two.
+        Bytes that share a stamp, a power of two.
     """
 
     grain: int
@@ -57,24 +57,24 @@ class Shadow:
         self.size, self.grain = size, grain
         self.written: np.ndarray = np.zeros(0, np.int64)
         self._first = self._last = self.written
-        #: Accesses without stamps yet, while none of them meets another: event, where, lanes and
-        #: what is to be added to their numbers, and whether it writes.
+        #: Accesses recorded without stamps, while none overlap: event, places, lanes, the amount added to lane numbers,
+        #: and whether the access writes.
         self._runs: list[tuple[int, Places, np.ndarray, int, bool]] | None = []
-        #: Number of the access up to which the last release at a place publishes.
+        #: Bound that the last release at a place publishes.
         self.released: np.ndarray | None = None
-        #: The block that did so last, plus one.
+        #: Block of the last release, plus one.
         self.released_by: np.ndarray | None = None
-        #: The same for the threads of one block, and that block plus one.
+        #: Bound of the last release to threads of one block, and that block plus one.
         self.released_near: np.ndarray | None = None
-        #: Of global memory, which bytes nobody has written since they were allocated; None where all are.
+        #: Of global memory: bytes that nobody has written since the allocation; None where all are written.
         self.unwritten: np.ndarray | None = None
-        #: Whether it is of the device's heap, whose blocks are taken and freed.
+        #: Whether the memory belongs to the device's heap, whose blocks are allocated and freed.
         self.is_of_heap = False
-        #: Of asynchronous copies under way, the number of the access: of those that write, negative of those that read.
+        #: Access number of the pending copy at each place: positive for a write, negative for a read.
         self.under_way: np.ndarray | None = None
 
-    def defers(self, event: int, places: Places, lanes: np.ndarray, base: int, writes: bool) -> bool:
-        """Keep an access in mind that meets none before; False where stamps are needed, which are made then."""
+    def defer(self, event: int, places: Places, lanes: np.ndarray, base: int, writes: bool) -> bool:
+        """Record an access without stamps while accesses do not overlap; make stamps and return False once they do."""
         if self._runs is None:
             return False
         where = places.where
@@ -91,7 +91,7 @@ class Shadow:
         return False
 
     def make(self) -> None:
-        """Have stamps from now on."""
+        """Make the stamps, if there are none yet."""
         if self._runs is None:
             return
         runs, self._runs = self._runs, None
@@ -106,50 +106,50 @@ class Shadow:
                 self.read(places, stamps, 0)
 
     def places(self, offsets: np.ndarray, size: int) -> Places:
-        """Where the stamps of `size` bytes at offsets lie: one a lane, or several."""
+        """Return the numbers of the stamps of `size` bytes at offsets: one a lane, or several."""
         first: np.ndarray = (offsets >> np.uint64(self.grain.bit_length() - 1)).view(np.int64)
-        each = 1 if size <= self.grain else size // self.grain
-        shape = first.shape if each == 1 else (first.size, each)
+        per_lane = 1 if size <= self.grain else size // self.grain
+        shape = first.shape if per_lane == 1 else (first.size, per_lane)
         low, high = int(first[0]), int(first[-1])
-        if high - low == each * (first.size - 1) and (first[1:] - first[:-1] == each).all():
-            # As most are; a slice is many times faster than as many indices.
-            return Places(slice(low, high + each), shape)
-        return Places(first if each == 1 else (first[:, None] + np.arange(each)).reshape(-1), shape)
+        if high - low == per_lane * (first.size - 1) and (first[1:] - first[:-1] == per_lane).all():
+            # Most accesses are consecutive, and a slice is many times faster than indices.
+            return Places(slice(low, high + per_lane), shape)
+        return Places(first if per_lane == 1 else (first[:, None] + np.arange(per_lane)).reshape(-1), shape)
 
     def writers(self, places: Places) -> np.ndarray:
-        """Stamps of who wrote."""
+        """Return the stamps of the writers."""
         return self.written[places.where].reshape(places.shape)
 
     def readers(self, places: Places) -> tuple[np.ndarray, np.ndarray]:
-        """Stamps of two of those who read."""
+        """Return the stamps of two of the readers."""
         return self._first[places.where].reshape(places.shape), self._last[places.where].reshape(places.shape)
 
     def read(self, places: Places, stamps: np.ndarray, floor: int) -> None:
-        """Note readers; who read before access `floor` is forgotten."""
+        """Record readers, and forget readers before access `floor`."""
         stamps = np.broadcast_to(stamps, places.shape).reshape(-1)
         where = places.where
         old = self._first[where] < max(1, floor) << LANE_BITS
         if isinstance(where, slice):
             np.copyto(self._first[where], stamps, where=old)
         elif old.all():
-            # The first lane's stays, and of the others the last one's: these differ where several read.
+            # Keep the first lane, and as the last reader the last lane: the two differ where several lanes read.
             self._first[where[::-1]] = stamps[::-1]
         elif old.any():
             self._first[where[old][::-1]] = stamps[old][::-1]
         self._last[where] = stamps
 
     def write(self, places: Places, stamps: np.ndarray | np.int64) -> None:
-        """Note writers."""
+        """Record writers."""
         self.written[places.where] = np.broadcast_to(stamps, places.shape).reshape(-1)
 
     def forget(self, offsets: np.ndarray, size: int) -> None:
-        """Note that nobody has accessed `size` bytes at offsets."""
+        """Clear the stamps of `size` bytes at offsets."""
         if offsets.size and self._runs is None:
             where = self.places(offsets, size).where
             self.written[where] = self._first[where] = self._last[where] = 0
 
     def release(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
-        """What was published so far, by some of blocks, is known to whoever reads the places from now on."""
+        """Record a release at places: blocks publish accesses before `upto` to every later reader of the places."""
         if self.released is None or self.released_by is None:
             self.released, self.released_by = np.zeros((2, self.written.size), np.int64)
         numbers = places.numbers().reshape(places.shape)
@@ -158,15 +158,15 @@ class Shadow:
         self.released_by[numbers] = np.where(many > 0, (blocks + 1).reshape(many.shape), self.released_by[numbers])
 
     def release_near(self, places: Places, upto: np.ndarray, blocks: np.ndarray) -> None:
-        """What was published so far is known to those of the same block that read the places from now on.
+        """Record a release at places to later readers of the same block.
 
-        Where several blocks do so, it counts as published to all: it errs to that side.
+        Where several blocks release at one place, the release counts as published to all.
         """
         if self.released_near is None:
             self.released_near = np.zeros((2, self.written.size), np.int64)
         many, owners = (
-            np.broadcast_to(each if len(places.shape) == 1 else each[:, None], places.shape).reshape(-1)
-            for each in (upto, blocks + 1)
+            np.broadcast_to(values if len(places.shape) == 1 else values[:, None], places.shape).reshape(-1)
+            for values in (upto, blocks + 1)
         )
         numbers = places.numbers()
         near, owner = self.released_near
@@ -181,9 +181,10 @@ class Shadow:
             np.maximum.at(self.released, some, near[some])
 
     def published(self, places: Places, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Number of the access up to which what was published is known, one a lane of such blocks.
+        """Return the bounds published at places, one for each lane of the blocks, or None where nothing was released.
 
-        What their own block published, and what all did whom any scope wider than a block reaches.
+        The first array has the bounds published by the lane's own block, the second those by any scope wider than a
+        block.
         """
         if self.released is None and self.released_near is None:
             return None
@@ -191,16 +192,16 @@ class Shadow:
         own = blocks[:, None] + 1
         if self.released is not None and self.released_by is not None:
             many, owner = (
-                each[places.where].reshape(places.shape[0], -1) for each in (self.released, self.released_by)
+                array[places.where].reshape(places.shape[0], -1) for array in (self.released, self.released_by)
             )
             wide, near = many.max(axis=1), np.where(owner == own, many, 0).max(axis=1)
         if self.released_near is not None:
-            many, owner = (each[places.where].reshape(places.shape[0], -1) for each in self.released_near)
+            many, owner = (array[places.where].reshape(places.shape[0], -1) for array in self.released_near)
             near = np.maximum(near, np.where(owner == own, many, 0).max(axis=1))
         return near, wide
 
     def begin(self, where: np.ndarray, mark: int) -> None:
-        """Copies are under way; those that write are seen before those that read."""
+        """Mark stamps as used by pending copies; a copy that writes takes precedence over one that reads."""
         if self.under_way is None:
             self.under_way = np.zeros(-(-self.size // self.grain) + 1, np.int64)
         if mark < 0:
@@ -210,36 +211,36 @@ class Shadow:
         self.under_way[where] = mark
 
     def end(self, where: np.ndarray, mark: int) -> None:
-        """They are done."""
+        """Remove the mark of completed copies."""
         assert self.under_way is not None
         self.under_way[where[self.under_way[where] == mark]] = 0
 
     def repeated(self, size: int, times: int, threads: int) -> Shadow:
-        """That of several blocks, in each of which the threads did the same in their `size` bytes."""
-        made = Shadow(size * times, self.grain)
-        made.make()
+        """Return the stamps of several blocks whose threads did the same in their `size` bytes."""
+        shadow = Shadow(size * times, self.grain)
+        shadow.make()
         count = size // self.grain
         shift = np.arange(times)[:, None] * threads
-        for held, of in ((made.written, self.written), (made._first, self._first), (made._last, self._last)):
+        for target, of in ((shadow.written, self.written), (shadow._first, self._first), (shadow._last, self._last)):
             row = of[:count]
             moved = np.where((row > 0) & (row & LANE != LANE), row + shift, row)
-            held[: count * times] = moved.reshape(-1)
+            target[: count * times] = moved.reshape(-1)
         if self.released is not None:
-            made.released = np.zeros(made.written.size, np.int64)
-            made.released[: count * times] = np.tile(self.released[:count], times)
-            made.released_by = np.zeros_like(made.released)
-        return made
+            shadow.released = np.zeros(shadow.written.size, np.int64)
+            shadow.released[: count * times] = np.tile(self.released[:count], times)
+            shadow.released_by = np.zeros_like(shadow.released)
+        return shadow
 
 
 class Accessed(NamedTuple):
-    """A part of what lanes access: stamps and bytes of a piece of memory, offsets there, and what messages call it.
+    """A part of an access: stamps and bytes of one piece of memory, offsets there, and the name in messages.
 
-    Without a name it is shared memory. `chosen` are the numbers of the lanes among those asked for, None for all;
-    `itemsize` is of the elements that messages count.
+    Without a name the memory is shared memory. `chosen` has the positions of these lanes in the whole access, or None
+    for all. `itemsize` is the size of the elements that messages count.
     """
 
     shadow: Shadow
-    held: np.ndarray
+    data: np.ndarray
     offsets: np.ndarray
     lanes: np.ndarray
     itemsize: int
@@ -252,22 +253,22 @@ _EXTENT = re.compile(r"\s*\[([^\]]*)\]")
 
 
 def in_shared(launch: Launch, offset: int, size: int) -> str:
-    """Where `size` bytes at an offset in shared memory are."""
+    """Return the name of the place of `size` bytes at an offset in shared memory."""
     symbols = launch.shared.offsets
-    before = [(start, each) for each, start in symbols.items() if start <= offset]
+    before = [(start, symbol) for symbol, start in symbols.items() if start <= offset]
     if not before:
         return f"byte {offset} of shared memory"
     start, symbol = max(before)
     name, offset = plain(symbol), offset - start
     extents = _extents(launch.source[1], name, symbol)
-    held = next((f.variables[symbol] for f in launch.module.functions if symbol in f.variables), None)
-    variable = launch.module.program.variables.get(symbol) or held
+    local_variable = next((f.variables[symbol] for f in launch.module.functions if symbol in f.variables), None)
+    variable = launch.module.program.variables.get(symbol) or local_variable
     total = variable.size if variable is not None else 0
     if not extents:
-        # One number, or of a struct, a vector or a union some bytes.
+        # A single element, or some bytes of a struct, a vector or a union.
         is_whole = extents is not None and total <= size
         return f"{name if is_whole else f'byte {offset} of {name}'} in shared memory"
-    inner = [int(each) for each in extents[1:] if each is not None]
+    inner = [int(extent) for extent in extents[1:] if extent is not None]
     if len(inner) < len(extents) - 1:
         inner, extents = [], extents[:1]
     if extents[0] is not None and total:
@@ -276,11 +277,14 @@ def in_shared(launch: Launch, offset: int, size: int) -> str:
     for extent in reversed(inner):
         number, last = divmod(number, extent)
         indices.insert(0, last)
-    return f"{name}{''.join(f'[{each}]' for each in (number, *indices))} in shared memory"
+    return f"{name}{''.join(f'[{index}]' for index in (number, *indices))} in shared memory"
 
 
 def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
-    """Extents of a shared variable as the source declares it, None where they cannot be told; none of a single one."""
+    """Return the extents of a shared variable as the source declares it.
+
+    The list is empty for a single element. The result is None where the source does not show the declaration.
+    """
     declared = rf"__shared__\b[^;{{}}()]*?[\s*&,>]{re.escape(name)}\s*((?:\[[^\]]*\]\s*)*)\s*[;,=]"
     declaration = re.compile(declared).search(text, _begin(text, symbol)) or re.search(declared, text)
     if declaration is None:
@@ -289,7 +293,7 @@ def _extents(text: str, name: str, symbol: str) -> list[int | None] | None:
 
 
 def _begin(text: str, symbol: str) -> int:
-    """Where the function begins that a variable is in: others of the text may have one of that name."""
+    """Return where the function of a variable begins: other functions may have a variable of the same name."""
     length = re.match(r"_ZZ(\d+)", symbol)
     if length is None:
         return 0
@@ -297,17 +301,17 @@ def _begin(text: str, symbol: str) -> int:
     return max((head.start() for head in re.finditer(rf"\b{function}\s*\([^;{{}}]*\{{", text)), default=0)
 
 
-def _number(text: str, given: str) -> int | None:
-    """The value of an extent: of numbers, constants with one value in the text, and ``+ - *``."""
+def _number(text: str, extent: str) -> int | None:
+    """Return the value of an extent made of numbers, constants with one value in the source, and ``+ - *``, or None."""
 
     def value(match: re.Match[str]) -> str:
         values = set(re.findall(rf"\b{match[0]}\b\s*=?\s*\(?(\d+)\b", text))
         return values.pop() if len(values) == 1 else "?"
 
-    words = re.sub(r"[A-Za-z_]\w*", value, given)
+    words = re.sub(r"[A-Za-z_]\w*", value, extent)
     if re.fullmatch(r"\s*\d+(\s*[-+*]\s*\d+)*\s*", words) is None:
         return None
     total = 0
     for sign, product in re.findall(r"(^|[-+])\s*(\d+(?:\s*\*\s*\d+)*)", words.strip()):
-        total += (-1 if sign == "-" else 1) * int(np.prod([int(each) for each in product.split("*")]))
+        total += (-1 if sign == "-" else 1) * int(np.prod([int(factor) for factor in product.split("*")]))
     return total if total > 0 else None

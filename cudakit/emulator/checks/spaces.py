@@ -1,4 +1,4 @@
-"""Where accesses of lanes lie: whose shared memory, which array, and the stamps beside them."""
+"""Memory of the lanes' accesses: which shared memory or array, and its stamps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cudakit.emulator.checks.findings import Telling
+from cudakit.emulator.checks.findings import Reporter
 from cudakit.emulator.checks.order import first_numbers
 from cudakit.emulator.checks.plans import Plan
 from cudakit.emulator.checks.races import Races
@@ -21,26 +21,26 @@ _OFFSET = np.uint64((1 << WINDOW_BITS) - 1)
 
 
 class Spaces:
-    """The memory of one machine.
+    """The memory of one interpreter, with its stamps.
 
     Parameters
     ----------
     machine : Scheduler
-    telling : Telling
+    reporter : Reporter
     races : Races
     pieces : dict
-        Stamps of pieces of global memory by their addresses, of the whole launch.
+        Stamps of the launch's pieces of global memory, by address.
     grain : int
-        Bytes that share stamps.
+        Bytes that share a stamp.
     """
 
     def __init__(
-        self, machine: Scheduler, telling: Telling, races: Races, pieces: dict[int, Shadow], grain: int
+        self, machine: Scheduler, reporter: Reporter, races: Races, pieces: dict[int, Shadow], grain: int
     ) -> None:
-        self._machine, self._telling, self._races, self._pieces, self._grain = machine, telling, races, pieces, grain
+        self._machine, self._reporter, self._races, self._pieces, self._grain = machine, reporter, races, pieces, grain
         self._everybody = first_numbers(machine.lanes)
-        #: One block's, while all blocks do the same in theirs; lanes of a group that all blocks have alike, and the
-        #: first block's of them.
+        #: Stamps of one block, while all blocks do the same; the last group of lanes, and the first block's lanes of
+        #: it.
         self._is_cluster = machine.memory.cluster > 1
         self._alike = machine.blocks > 1 and not self._is_cluster
         self._shared = Shadow(races.row * (machine.blocks if self._is_cluster else 1), grain)
@@ -49,8 +49,8 @@ class Spaces:
         self._local: np.ndarray = np.zeros((machine.lanes, 0), bool)
 
     def access(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
-        """Lanes access memory at addresses."""
-        for space, offsets, lanes in by_space(access, plan.given, addresses, active, self._machine):
+        """Check an access of lanes to memory at addresses."""
+        for space, offsets, lanes in by_space(access, plan.instr, addresses, active, self._machine):
             if space == "local":
                 self._in_local(plan, access, offsets, lanes)
             elif space == "global":
@@ -66,30 +66,30 @@ class Spaces:
         for at in self._globally(addresses, access.size, lanes):
             if at.shadow.unwritten is not None:
                 if at.shadow.is_of_heap:
-                    # Bytes that were taken anew are not those that others had before.
+                    # Newly allocated bytes do not inherit stamps of freed ones.
                     at.shadow.forget(at.offsets[at.shadow.unwritten[at.offsets]], access.size)
-                self.initialised(at, plan, access)
-            self._races.at(at, plan, access, frame)
+                self.check_initialised(at, plan, access)
+            self._races.access(at, plan, access, frame)
 
     def places(self, space: str, addresses: np.ndarray, size: int, lanes: np.ndarray) -> Iterator[Accessed]:
-        """Where asynchronous copies access memory, of blocks that are no clusters."""
+        """Yield the memory that asynchronous copies access, of blocks without clusters."""
         if space == "global":
             yield from self._globally(addresses, size, lanes)
             return
         machine, offsets = self._machine, addresses & _OFFSET
-        held = machine.memory.shared
+        memory = machine.memory.shared
         if self._alike and lanes.size % machine.blocks == 0:
             rows = lanes.reshape(machine.blocks, -1) - np.arange(machine.blocks)[:, None] * machine.threads
             where = offsets.reshape(machine.blocks, -1)
             if (rows == rows[0]).all() and (where == where[0]).all():
-                yield Accessed(self._shared, held, where[0], rows[0], size, chosen=np.arange(rows.shape[1]))
+                yield Accessed(self._shared, memory, where[0], rows[0], size, chosen=np.arange(rows.shape[1]))
                 return
         if self._alike:
-            self._part()
+            self._split_blocks()
         yield self._in_rows(machine.block_of[lanes], offsets, lanes, size)
 
     def _in_rows(self, blocks: np.ndarray, offsets: np.ndarray, lanes: np.ndarray, itemsize: int) -> Accessed:
-        """Shared memory of blocks that are told apart."""
+        """Return an access to shared memory with stamps of its own for each block."""
         starts = (blocks * self._races.row).astype(np.uint64)
         return Accessed(self._shared, self._machine.memory.shared, offsets + starts, lanes, itemsize)
 
@@ -119,30 +119,30 @@ class Spaces:
 
     @staticmethod
     def _allocated(shadow: Shadow, piece: Allocation) -> None:
-        """Which bytes of memory that was allocated nobody has written."""
+        """Set which bytes of an allocation nobody has written."""
         if piece.heap is not None:
             shadow.unwritten, shadow.is_of_heap = piece.heap.unwritten, True
             return
-        found = MARKS.at(piece.address)
-        if found is not None and piece.end <= found.end:
-            shadow.unwritten = found.flags[piece.address - found.address : piece.end - found.address]
+        mark = MARKS.at(piece.address)
+        if mark is not None and piece.end <= mark.end:
+            shadow.unwritten = mark.flags[piece.address - mark.address : piece.end - mark.address]
 
-    def initialised(self, at: Accessed, plan: Plan, access: Access) -> None:
-        """Look for reads of what nobody wrote, and note writes."""
+    def check_initialised(self, at: Accessed, plan: Plan, access: Access) -> None:
+        """Report reads of memory that was never written, and record writes."""
         flags = at.shadow.unwritten
         assert flags is not None
         places = at.offsets.astype(np.int64)[:, None] + np.arange(access.size)
         if plan.needs_written(access):
             unset = flags[places].all(axis=1)
             if unset.any() and MARKS.at(at.address) is not None:
-                # What is written past the checks, by tensor copies for one, is taken from the flags only now.
+                # Flags are read again: tensor copies, for example, write without the checks.
                 unset = flags[places].all(axis=1)
             if unset.any():
                 first = int(np.flatnonzero(unset)[0])
                 lane = self._machine.name_of(int(at.lanes[first]))
                 element = at.name.partition(",")[0].format(int(at.offsets[first]) // at.itemsize)
                 text = f"{lane} reads {element}, which was allocated and never written"
-                self._telling.tell("uninitialised", plan, text)
+                self._reporter.report("uninitialised", plan, text)
         if access.use in ("stores", "atomics"):
             flags[places] = False
 
@@ -154,11 +154,11 @@ class Spaces:
                 rows = addresses.reshape(machine.blocks, -1)
                 if (rows == rows[0]).all():
                     at = Accessed(self._shared, machine.memory.shared, rows[0], lanes, itemsize)
-                    self._races.at(at, plan, access, frame)
+                    self._races.access(at, plan, access, frame)
                     return
-            self._part()
+            self._split_blocks()
         lanes = self._everybody if active is None else active
-        self._races.at(self._in_rows(machine.block_of[lanes], addresses, lanes, itemsize), plan, access, frame)
+        self._races.access(self._in_rows(machine.block_of[lanes], addresses, lanes, itemsize), plan, access, frame)
 
     def _in_cluster(self, plan: Plan, access: Access, addresses: np.ndarray, active: Index, frame: Frame) -> None:
         machine = self._machine
@@ -167,19 +167,22 @@ class Spaces:
         if int(offsets.max()) + access.size > machine.memory.shared_bytes:
             return
         at = self._in_rows(blocks, offsets, self._everybody if active is None else active, plan.itemsize or access.size)
-        self._races.at(at, plan, access, frame)
+        self._races.access(at, plan, access, frame)
 
-    def _part(self) -> None:
-        """Blocks do not do the same any more; which copies are under way is not known of each, and so of none."""
+    def _split_blocks(self) -> None:
+        """Give each block stamps of its own, since blocks no longer do the same.
+
+        Pending copies are dropped: they are not known for each block.
+        """
         self._alike = False
         self._shared = self._shared.repeated(self._races.row, self._machine.blocks, self._machine.threads)
-        self._races.order.part()
+        self._races.order.split_blocks()
 
     def _first_of(self, active: Index) -> np.ndarray | None:
-        """The first block's lanes of a group, where the other blocks have the same."""
+        """Return the first block's lanes of a group, or None where other blocks differ."""
         machine = self._machine
-        known, lanes = self._group
-        if known is not active:
+        group, lanes = self._group
+        if group is not active:
             lanes = None
             if active is None:
                 lanes = self._everybody[: machine.threads]
@@ -192,12 +195,12 @@ class Spaces:
 
     def _in_local(self, plan: Plan, access: Access, offsets: np.ndarray, active: Index) -> None:
         machine = self._machine
-        held = machine.memory.local
-        if self._local.shape != held.shape:
-            grown = np.zeros(held.shape, bool)
+        memory = machine.memory.local
+        if self._local.shape != memory.shape:
+            grown = np.zeros(memory.shape, bool)
             grown[:, : self._local.shape[1]] = self._local
             self._local = grown
-        if int(offsets.max()) + access.size > held.shape[1]:
+        if int(offsets.max()) + access.size > memory.shape[1]:
             return
         lanes = self._everybody if active is None else active
         places = offsets.astype(np.int64)[:, None] + np.arange(access.size)
@@ -207,6 +210,6 @@ class Spaces:
         unset = ~self._local[lanes[:, None], places].any(axis=1)
         if unset.any():
             lane = machine.name_of(int(lanes[np.flatnonzero(unset)[0]]))
-            self._telling.tell(
+            self._reporter.report(
                 "uninitialised", plan, f"{lane} reads {access.size} bytes of local memory that it never wrote"
             )

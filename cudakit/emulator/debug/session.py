@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from cudakit.emulator.checks.checker import Checker
-from cudakit.emulator.checks.findings import Finding, raise_it
+from cudakit.emulator.checks.findings import Finding, raise_finding
 from cudakit.emulator.debug import view
 from cudakit.emulator.debug.dwarf import evaluate
 from cudakit.emulator.debug.scope import Program
@@ -59,7 +59,7 @@ class Session:
             # Code that is not optimised copies structs with what lies between their members, and empty ones.
             return
         self._found = finding.text
-        raise_it(finding)
+        raise_finding(finding)
 
     def __enter__(self) -> Self:
         return self

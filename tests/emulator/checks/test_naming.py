@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cudakit.emulator.checks.check import _Tries
+from cudakit.emulator.checks.check import _Reruns
 from cudakit.emulator.checks.shadow import in_shared
 from cudakit.emulator.machine.kernel_memory import SharedLayout
 from cudakit.emulator.ptx.program import Function, Instruction, Source, Variable
@@ -82,7 +82,7 @@ def test_a_finding_is_at_an_instruction_or_at_the_kernels_own_first_line() -> No
         given: Any = SimpleNamespace(
             entry=Function("k", True, code=code), title="k", placed=lambda file, line: f"app.py:{file}:{line + 100}"
         )
-        tries = _Tries.__new__(_Tries)
+        tries = _Reruns.__new__(_Reruns)
         tries._launch = given
         finding = tries._finding("order", "text", at)
         assert (finding.kind, finding.kernel, finding.text) == ("order", "k", "text")

@@ -28,9 +28,9 @@ def spaces(blocks: int = 2, memory: Any = None) -> tuple[Spaces, list[str]]:
         memory=memory or SimpleNamespace(cluster=1, shared=np.zeros((blocks, ROW), np.uint8)),
         block_of=np.arange(blocks * THREADS) // THREADS,
     )
-    races: Any = SimpleNamespace(row=ROW, order=SimpleNamespace(part=lambda: parted.append("part")))
-    telling: Any = None
-    return Spaces(machine, telling, races, {}, 4), parted
+    races: Any = SimpleNamespace(row=ROW, order=SimpleNamespace(split_blocks=lambda: parted.append("part")))
+    reporter: Any = None
+    return Spaces(machine, reporter, races, {}, 4), parted
 
 
 def global_memory(*arrays: np.ndarray) -> tuple[Memory, list[int]]:
@@ -46,7 +46,7 @@ def test_accesses_of_one_array() -> None:
     (found,) = made.places("global", np.array([first + 8, first], np.uint64), 4, lanes)
     assert (found.offsets.tolist(), found.lanes.tolist(), found.chosen) == ([8, 0], [3, 1], None)
     assert (found.name, found.itemsize, found.address) == ("x0[{}], which has 16 elements", 4, first)
-    assert found.held.size == found.shadow.size == 64
+    assert found.data.size == found.shadow.size == 64
     (again,) = made.places("global", np.array([first + 60], np.uint64), 4, lanes[:1])
     assert again.shadow is found.shadow
 
@@ -118,9 +118,9 @@ def test_a_lane_that_a_mask_names_and_that_is_gone() -> None:
     )
     machine.status[[37, 41]] = DONE
     told: list[tuple[str, Any, str]] = []
-    telling: Any = SimpleNamespace(tell=lambda *given: told.append(given))
+    reporter: Any = SimpleNamespace(report=lambda *given: told.append(given))
     plan: Any = SimpleNamespace()
-    barriers = Barriers(machine, telling, {}, Warps(machine, np.zeros(96, np.int64)))
+    barriers = Barriers(machine, reporter, {}, Warps(machine, np.zeros(96, np.int64)))
     for active, mask, lane in (
         (np.array([33, 34]), 1 << 9, "thread 33: its mask names lane 9"),
         (np.array([33, 34]), 1 << 5 | 1, "thread 33: its mask names lane 5"),
@@ -129,35 +129,35 @@ def test_a_lane_that_a_mask_names_and_that_is_gone() -> None:
         (np.array([33, 34]), 1 << 8, ""),
     ):
         told.clear()
-        barriers.meeting(plan, np.asarray(np.uint32(mask)), active)
+        barriers.collective(plan, np.asarray(np.uint32(mask)), active)
         assert [each[2].partition(" of its warp")[0] for each in told] == ([lane] if lane else [])
     each = np.array([0, 1 << 9], np.uint32)
     told.clear()
-    barriers.meeting(plan, each, np.array([33, 34]))
+    barriers.collective(plan, each, np.array([33, 34]))
     assert told == [("mask", plan, "thread 34: its mask names lane 9 of its warp, which exits before")]
 
 
 def test_what_blocks_of_a_cluster_know_of_each_other() -> None:
     clusters = Clusters(np.arange(16) // 4, 2)  # two clusters of two blocks of four threads
     lanes, others = np.array([0, 4, 8]), np.array([5, 1, 5])
-    assert clusters.known(others, lanes).tolist() == [0, 0, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [0, 0, 0]
     clusters.waited(np.array([2]), 7)  # a thread of the first block
-    assert clusters.known(others, lanes).tolist() == [7, 0, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [7, 0, 0]
     clusters.waited(None, 9)
-    assert clusters.known(others, lanes).tolist() == [9, 9, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [9, 9, 0]
     clusters.arrive(None, 20)
-    assert clusters.known(others, lanes).tolist() == [9, 9, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [9, 9, 0]
     clusters.join(np.arange(4))
-    assert clusters.known(others, lanes).tolist() == [20, 9, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [20, 9, 0]
     assert clusters.floor == 0
     clusters.join(None)
-    assert clusters.known(others, lanes).tolist() == [20, 20, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [20, 20, 0]
     assert clusters.floor == 20
     clusters.arrive(np.arange(8), np.arange(30, 38))
     clusters.join(np.arange(4))
-    assert clusters.known(others, lanes).tolist() == [35, 20, 0]
+    assert clusters.ordered_before(others, lanes).tolist() == [35, 20, 0]
     clusters.exit(np.array([5]), 50)
-    assert clusters.known(np.array([5, 6]), np.array([0, 0])).tolist() == [50, 36]
+    assert clusters.ordered_before(np.array([5, 6]), np.array([0, 0])).tolist() == [50, 36]
 
 
 @pytest.mark.parametrize(("releases", "known"), [(True, 40), (False, 30)])
