@@ -49,6 +49,7 @@ from cudakit.errors import (
     FrameError,
     LaunchError,
     PipelineError,
+    PipelineWarning,
     RangeError,
     TemplateError,
     UnknownNameError,
@@ -96,11 +97,12 @@ if TYPE_CHECKING:
 __all__ = [
     "ArgumentError", "AxisError", "BoundsError", "CacheWarning", "CompileError", "CompileOptions", "CompileWarning",
     "Config", "Cover", "CudakitError", "EmulationError", "EmulatorWarning", "FrameError", "Graph", "In", "InOut",
-    "Kernel", "LaunchError", "Module", "Out", "Pipeline", "PipelineError", "Plan", "RangeError", "TemplateError",
-    "Timer", "UnknownNameError", "adapters", "allocated", "capture", "check", "config", "cover", "device_limits",
-    "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax", "math", "memory",
-    "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config", "stencil", "stream",
-    "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace", "using",
+    "Kernel", "LaunchError", "Module", "Out", "Pipeline", "PipelineError", "PipelineWarning", "Plan", "RangeError",
+    "TemplateError", "Timer", "UnknownNameError", "adapters", "allocated", "capture", "check", "config", "cover",
+    "device_limits", "elementwise", "empty", "emulator", "errors", "fuse", "generate", "has_gpu", "hazards", "jax",
+    "math", "memory", "ops", "pipeline", "prewarm", "prove", "random", "reduction", "scale", "scan", "show_config",
+    "stencil", "stream", "surface", "tensor_map", "testing", "texture", "to_device", "to_host", "torch", "trace",
+    "using",
 ]  # fmt: skip
 
 _MODULES = (

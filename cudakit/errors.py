@@ -195,6 +195,10 @@ class CompileWarning(UserWarning):
     """Compiled code is correct, but will be slow."""
 
 
+class PipelineWarning(UserWarning):
+    """A run of a pipeline left out items that failed."""
+
+
 class EmulatorWarning(UserWarning):
     """The machine has no GPU; kernels run on the emulator instead."""
 

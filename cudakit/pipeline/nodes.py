@@ -128,7 +128,7 @@ class Reader:
         if self._gate is not None and not self._gate.enter(block):
             return END if self._over else NOTHING
         try:
-            with witnesses.doing("host", "source", None):
+            with witnesses.doing("host", "source", None, lane="source"):
                 value = next(self._iterator, END)
             if value is END:
                 self._over = True
@@ -287,7 +287,8 @@ class Threads(Side):
                     self._over = True
             if parcel.fate is None:
                 try:
-                    result = self._report(function, parcel.value) if witnesses.watched() else function(parcel.value)
+                    is_reported = witnesses.watched() and function is not same
+                    result = self._report(function, parcel.value) if is_reported else function(parcel.value)
                     if type(result) is GeneratorType:
                         self._part(parcel, result, number, gate)
                     else:

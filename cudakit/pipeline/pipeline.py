@@ -15,7 +15,7 @@ import numpy as np
 
 from cudakit.errors import ArgumentError, PipelineError, shortened
 from cudakit.pipeline.nodes import Gate, Node, Reader, Threads, same
-from cudakit.pipeline.run import Counters, Line, Run, close_all
+from cudakit.pipeline.run import Counters, Line, Run, Skipped, close_all
 from cudakit.pipeline.sinks import Sink, write_arguments
 from cudakit.pipeline.sources import Chunks, from_array
 from cudakit.pipeline.stages import Stage, as_stages, check_calls
@@ -211,7 +211,7 @@ class Pipeline:
                 node.stop()
             close_all(nodes)
             raise
-        return Run(nodes, reader, self.stages, _forget if on_error == "skip" else on_error, progress, loop)
+        return Run(nodes, reader, self.stages, Skipped() if on_error == "skip" else on_error, progress, loop)
 
     def run(self, source: Iterable[Any], sink: Sink) -> int:
         """Write every result to `sink`, as in ``pipeline.run(from_images("in"), to_images("out"))``.
@@ -233,8 +233,9 @@ class Pipeline:
             raise ArgumentError("Pipeline: the sink is asynchronous: await pipeline.arun(source, sink)")
         count, write = 0, cast("Callable[..., None]", sink.write)
         with self(source) as results, sink:
+            results.consumer = None
             for item in results:
-                with witnesses.doing("host", "sink", None):
+                with witnesses.doing("host", "sink", None, lane="sink"):
                     write(item, *write_arguments(sink, results.item, results.name))
                 count += 1
         return count
@@ -265,6 +266,7 @@ class Pipeline:
         count = 0
         is_async = inspect.iscoroutinefunction(sink.write)
         results = self(source)
+        results.consumer = None
         try:
             async with contextlib.AsyncExitStack() as stack:
                 if hasattr(sink, "__aenter__"):
@@ -273,7 +275,7 @@ class Pipeline:
                     stack.enter_context(sink)
                 async for item in results:
                     arguments = item, *write_arguments(sink, results.item, results.name)
-                    with witnesses.doing("host", "sink", None):
+                    with witnesses.doing("host", "sink", None, lane="sink"):
                         await (sink.write(*arguments) if is_async else asyncio.to_thread(sink.write, *arguments))
                     count += 1
         finally:
@@ -313,6 +315,7 @@ class Pipeline:
         source = array if isinstance(array, Chunks) else from_array(array, chunk, halo=halo)
         # A chunk that is missing would leave a hole.
         with self._start(source, None) as results:
+            results.consumer = "sink"
             return map_chunks(source, results, out)
 
     def close(self) -> None:
@@ -395,7 +398,3 @@ def _checked_devices(devices: Any, stream: Any, graph: bool) -> tuple[int, ...]:
     if count and max(result) >= count:
         raise ArgumentError(f"Pipeline: device {max(result)} is not here; there are {count}, from 0")
     return result
-
-
-def _forget(error: PipelineError) -> None:
-    """Do nothing: the handler of a skipped item."""

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import numpy as np
 
-from cudakit.errors import ArgumentError, CudakitError, PipelineError, shortened
+from cudakit.errors import ArgumentError, CudakitError, PipelineError, PipelineWarning, shortened
 from cudakit.pipeline.nodes import Node, Reader
 from cudakit.pipeline.stages import END, Failure, Gone, Parcel, Stage
 from cudakit.pipeline.streams import mapped
+from cudakit.streams import witnesses
 from cudakit.types.shown import Table, html
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class Closing(Iterator[Any]):
     def _begin(self, progress: Callable[[Counters], object] | None) -> None:
         """Start the counters, and reports of them to `progress`."""
         self._progress = progress
-        self._items = self._bytes = self._dropped = self._failed = 0
+        self._items = self._bytes = self._dropped = self._failed = self._left_out = 0
         self._start = self._reported_at = time.perf_counter()
         self._end = self._waited = 0.0
         self._closed = False
@@ -53,6 +55,7 @@ class Closing(Iterator[Any]):
             bytes=self._bytes,
             dropped=self._dropped,
             failed=self._failed,
+            left_out=self._left_out,
             under_way=0 if self._closed else self._items_under_way(),
             elapsed_s=now - self._start,
             waited_s=self._waited,
@@ -96,6 +99,8 @@ class Counters:
         Items without a result.
     failed : int
         Items on which a stage, or the source, failed.
+    left_out : int
+        Failed items without a result: skipped, or not replaced by `on_error`.
     under_way : int
         Items that were read and are not finished.
     elapsed_s : float
@@ -110,6 +115,7 @@ class Counters:
     bytes: int
     dropped: int
     failed: int
+    left_out: int
     under_way: int
     elapsed_s: float
     waited_s: float
@@ -124,6 +130,27 @@ class Counters:
     def bytes_per_s(self) -> float:
         """Bytes of results per second."""
         return self.bytes / max(self.elapsed_s, 1e-9)
+
+
+class Skipped:
+    """Handler of the items that ``on_error="skip"`` leaves out."""
+
+    def __init__(self) -> None:
+        self._count, self._first = 0, ""
+
+    def __call__(self, error: PipelineError) -> None:
+        """Count an item that is left out."""
+        self._count += 1
+        self._first = self._first or str(error)
+
+    def warn(self, items: int) -> None:
+        """Warn of the items that were left out, with the first error, at the line of the caller."""
+        if self._count:
+            file, _, line = witnesses.call_site().rpartition(":")
+            message = (
+                f"Pipeline: on_error='skip' left out {self._count} of {items} items; the first error: {self._first}"
+            )
+            warnings.warn_explicit(message, PipelineWarning, file, int(line))
 
 
 class Line:
@@ -143,13 +170,14 @@ class Line:
 
     def __call__(self, counters: Counters) -> None:
         """Show the counters. For a closed run, end the line."""
-        finished = counters.items + counters.dropped + counters.failed
+        finished = counters.items + counters.dropped + counters.left_out
         if self._total:
             filled = min(20, 20 * finished // self._total)
             text = f"{'█' * filled}{'·' * (20 - filled)} {finished}/{self._total}"
         else:
             text = f"{finished} items"
-        self._output.write(f"\r{text}  {counters.items_per_s:.1f}/s{chr(10) if counters.over else ''}")
+        left_out = f", {counters.left_out} left out" if counters.left_out else ""
+        self._output.write(f"\r{text}  {counters.items_per_s:.1f}/s{left_out}{chr(10) if counters.over else ''}")
         self._output.flush()
 
 
@@ -198,6 +226,9 @@ class Run(Closing, AsyncIterator[Any]):
         self._loop = loop
         self.item = -1
         self.name: str | None = None
+        #: What a trace calls the caller's time between two results; None: the caller reports it.
+        self.consumer: str | None = "consumer"
+        self._consuming: contextlib.AbstractContextManager[object] | None = None
         self._past = 0
         self._begin(progress)
         #: Held while nodes are taken from, so that nobody gives their memory back meanwhile.
@@ -228,6 +259,8 @@ class Run(Closing, AsyncIterator[Any]):
         if self._loop is not None:
             _require_outside(self._loop)
         try:
+            if self._consuming is not None:
+                self._end_consuming()
             if self._progress is not None and start - self._reported_at >= INTERVAL:
                 self._tell(start)
             with self._driving:
@@ -249,7 +282,16 @@ class Run(Closing, AsyncIterator[Any]):
         self._items += 1
         self._bytes += value.nbytes if type(value) is np.ndarray else size_of(value)
         self._waited += time.perf_counter() - start
+        if self.consumer is not None and witnesses.watched():
+            self._consuming = witnesses.doing("host", self.consumer, None, lane=self.consumer)
+            self._consuming.__enter__()
         return value
+
+    def _end_consuming(self) -> None:
+        """Report that the caller is done with the last result."""
+        consuming, self._consuming = self._consuming, None
+        if consuming is not None:
+            consuming.__exit__(None, None, None)
 
     def _passes(self, parcel: Parcel) -> bool:
         """Return whether to skip a parcel without a value. Raise for a failure that ends the run."""
@@ -271,6 +313,7 @@ class Run(Closing, AsyncIterator[Any]):
         traceback.clear_frames(fate.error.__traceback__)
         parcel.value = self._on_error(error)
         parcel.fate = None
+        self._left_out += parcel.value is None
         return parcel.value is None
 
     def _items_under_way(self) -> int:
@@ -281,6 +324,7 @@ class Run(Closing, AsyncIterator[Any]):
         if self._closed:
             return
         self._closed = True
+        self._end_consuming()
         for node in self._nodes:
             node.stop()
         try:
@@ -292,6 +336,8 @@ class Run(Closing, AsyncIterator[Any]):
                 self._driver.shutdown(wait=False)
             self._end = time.perf_counter()
             self._tell(self._end)
+        if isinstance(self._on_error, Skipped):
+            self._on_error.warn(self._reader.count)
 
     # ── async for ────────────────────────────────────────────────────────────────────────────────────────────────
 

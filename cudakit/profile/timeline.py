@@ -238,6 +238,8 @@ class Timeline:
         if self.elapsed_ms:
             share += f" ({critical.busy_ms / self.elapsed_ms:.0%})"
         if isinstance(critical, Stage):
+            if critical.lanes == (critical.name,):
+                return f"critical: {critical.name}, {share}"
             where = critical.lanes[0] if len(critical.lanes) == 1 else f"{len(critical.lanes)} streams"
             return f"critical: {critical.name}, {share}, on {where}"
         stages = Timeline(critical.spans).stages[:_SHOWN_GAPS]

@@ -182,7 +182,7 @@ class Recorder(Witness):
         if len(self._records) >= self.max_spans:
             self.dropped += 1
             return note, None, None
-        lane = self._lane(work.stream)
+        lane = self._lane(work.stream, work.lane)
         return (note, None, None) if lane.is_capturing() else (note, lane, lane.mark())
 
     def end(self, work: Work, begun: tuple[Any, Any, Any]) -> None:
@@ -194,17 +194,18 @@ class Recorder(Witness):
         if self._ranges:
             self._ranges.end(note)
 
-    def _lane(self, stream: Any) -> _Lane:
-        key = id(stream) if stream is not None else threading.current_thread().name
+    def _lane(self, stream: Any, host_lane: str) -> _Lane:
+        host_lane = host_lane or threading.current_thread().name.removeprefix("cudakit pipeline: ")
+        key = id(stream) if stream is not None else host_lane
         found = self._lanes.get(key)
         if found is None:
             with self._lock:
-                found = self._lanes.get(key) or self._lanes.setdefault(key, self._new_lane(stream))
+                found = self._lanes.get(key) or self._lanes.setdefault(key, self._new_lane(stream, host_lane))
         return found
 
-    def _new_lane(self, stream: Any) -> _Lane:
+    def _new_lane(self, stream: Any, host_lane: str) -> _Lane:
         if stream is None:
-            return _Lane(threading.current_thread().name.removeprefix("cudakit pipeline: "), HOST)
+            return _Lane(host_lane, HOST)
         identity = _identity("", stream)
         # Two objects of one stream are one lane: the name tells.
         name = self._given.get(identity) or _DEFAULT_STREAMS.get(identity)

@@ -76,6 +76,8 @@ class Work(NamedTuple):
         Bytes moved, of copies and fills.
     detail : Call or None
         Of a kernel.
+    lane : str
+        Name of the timeline's lane, of work of the host; empty: its thread.
     """
 
     kind: Kind
@@ -85,6 +87,7 @@ class Work(NamedTuple):
     writes: tuple[Any, ...] = ()
     size: int = 0
     detail: Any = None
+    lane: str = ""
 
 
 class Witness:
@@ -169,13 +172,14 @@ def doing(
     writes: tuple[Any, ...] = (),
     size: int = 0,
     detail: Any = None,
+    lane: str = "",
 ) -> contextlib.AbstractContextManager[object]:
     """Return a context manager that reports the work that its block puts on `stream` to the witnesses."""
     # What an emulated stream is given has a place in its order, told or not; launches and graphs see to theirs.
     emulated = getattr(stream, "doing", None) if category not in ("kernel", "graph") else None
     if emulated is None and not _watch.witnesses:
         return _UNTOLD
-    work = Work(category, name, stream, reads, writes, size, detail)
+    work = Work(category, name, stream, reads, writes, size, detail, lane)
     context: contextlib.AbstractContextManager[object] = telling(work) if emulated is None else emulated(work)
     return context
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 TOP = """
     ArgumentError AxisError BoundsError CacheWarning CompileError CompileOptions CompileWarning Config Cover
     CudakitError EmulationError EmulatorWarning FrameError Graph In InOut Kernel LaunchError Module Out Pipeline
-    PipelineError
+    PipelineError PipelineWarning
     Plan RangeError TemplateError Timer UnknownNameError adapters allocated capture check config cover device_limits
     elementwise empty emulator errors fuse generate has_gpu hazards jax math memory ops pipeline prewarm prove random
     reduction scale scan show_config stencil stream surface tensor_map testing texture to_device to_host torch trace
@@ -27,7 +27,7 @@ MODULES = {
     "emulator": "EmulatedEvent EmulatedStream Geometry Launch Memory Module counters debug parse run stream strict",
     "errors": """
         ArgumentError AxisError BoundsError CacheWarning CompileError CompileWarning CudakitError EmulationError
-        EmulatorWarning FrameError LaunchError PipelineError RangeError TemplateError UnknownNameError
+        EmulatorWarning FrameError LaunchError PipelineError PipelineWarning RangeError TemplateError UnknownNameError
     """,
     "generate": "Elementwise Fused Reduction Scan Stencil elementwise fuse reduction scan stencil",
     "hazards": "Dependency Party Report foreign manual ordered trace",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,11 +22,83 @@ def test_progress_shows_how_far_it_is() -> None:
     output = io.StringIO()
     line = Line(4, output)
     for number, over in ((1, False), (2, False), (3, True)):
-        line(Counters(number, 0, 0, 0, 0, float(number), 0.0, over))
+        line(Counters(number, 0, 0, 0, 0, 0, float(number), 0.0, over))
     text = output.getvalue()
+    assert "left out" not in text
     assert "\r█████··············· 1/4  1.0/s" in text
     assert text.endswith("/s\n")
     assert text.count("\n") == 1
+
+
+def test_progress_counts_what_is_left_out() -> None:
+    output = io.StringIO()
+    line = Line(4, output)
+    line(
+        Counters(items=1, bytes=0, dropped=1, failed=2, left_out=1, under_way=0, elapsed_s=1.0, waited_s=0.0, over=True)
+    )
+    assert output.getvalue() == "\r███████████████····· 3/4  1.0/s, 1 left out\n"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_is_skipped_is_said_at_the_end(stream: Any, ends: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    def picky(x: np.ndarray) -> np.ndarray:
+        if x[0] in (1, 3):
+            raise ValueError(f"no {x[0]:.0f}")
+        return x
+
+    stages = [lines.host(picky)]
+    with pytest.warns(ck.PipelineWarning) as caught:
+        run = ck.Pipeline(stages, stream=stream, on_error="skip", progress=True)(items(6))
+        if ends:
+            assert len(list(run)) == 4
+            assert run.counters.left_out == run.counters.failed == 2
+        else:
+            assert [next(run)[0] for _ in range(2)] == [0, 2]
+            run.close()
+    (warning,) = caught
+    count = "2 of 6 items" if ends else "1 of "
+    assert f"on_error='skip' left out {count}" in str(warning.message)
+    assert "the first error: stage 'picky' (1 of 1) failed on item 1: ValueError: no 1" in str(warning.message)
+    assert warning.filename == __file__
+    assert capfd.readouterr().err.endswith(", 2 left out\n" if ends else ", 1 left out\n")
+
+
+def test_what_is_replaced_is_not_left_out(stream: Any) -> None:
+    def fails(x: np.ndarray) -> np.ndarray:
+        raise ValueError
+
+    run = ck.Pipeline([lines.host(fails)], stream=stream, on_error=lambda error: 7)(items(3))
+    assert list(run) == [7, 7, 7]
+    assert (run.counters.failed, run.counters.left_out) == (3, 0)
+
+
+def test_source_sink_and_consumer_have_lanes(stream: Any) -> None:
+    class Sink:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *raised: object) -> None: ...
+        def write(self, item: Any) -> None:
+            time.sleep(0.01)
+
+    pipeline = ck.Pipeline([lines.host(lambda x: x)], stream=stream)
+    with ck.trace() as trace:
+        pipeline.run(items(3), Sink())
+    assert trace.timeline().critical == next(stage for stage in trace.timeline().stages if stage.name == "sink")
+    counts = {
+        lane.name: len(lane.spans) for lane in trace.timeline().lanes if lane.name in ("source", "sink", "consumer")
+    }
+    assert counts == {"source": 4, "sink": 3}
+    assert "critical: sink, busy for" in str(trace)
+    with ck.trace() as trace:
+        for _ in pipeline(items(3)):
+            time.sleep(0.01)
+    counts = {
+        lane.name: len(lane.spans) for lane in trace.timeline().lanes if lane.name in ("source", "sink", "consumer")
+    }
+    assert counts == {"source": 4, "consumer": 3}
+    assert trace.timeline().critical.name == "consumer"
+    with ck.trace() as trace:
+        pipeline.map_array(np.ones((6, 2)), chunk=2)
+    assert {lane.name for lane in trace.timeline().lanes} >= {"source", "sink"}
 
 
 def test_a_pipeline_with_progress_writes_to_standard_error(stream: Any, capfd: pytest.CaptureFixture[str]) -> None:

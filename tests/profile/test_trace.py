@@ -456,7 +456,9 @@ def test_a_pipelines_copies_kernels_and_host_stages_are_seen(stream: Any, add: c
         results = list(ck.Pipeline([pipeline.host(read), twice], stream=stream)(range(5)))
     assert [float(result[0]) for result in results] == [0, 2, 4, 6, 8]
     by_kind = {kind: [span for span in t.spans if span.kind == kind] for kind in ("host", "copy", "kernel")}
-    assert sorted(span.name for span in by_kind["host"]) == ["read"] * 5 + ["source"] * 6
+    assert sorted(span.name for span in by_kind["host"]) == ["consumer"] * 5 + ["read"] * 5 + ["source"] * 6
+    lanes = {name: {span.stream for span in by_kind["host"] if span.name == name} for name in ("consumer", "source")}
+    assert lanes == {"consumer": {"consumer"}, "source": {"source"}}
     assert {span.place for span in by_kind["host"]} == {"host"}
     assert [(span.name, span.stream) for span in by_kind["kernel"]] == [("add<float>", "stages")] * 5
     assert sum(span.size for span in by_kind["copy"]) == 2 * 5 * 2000
