@@ -1,4 +1,4 @@
-"""Kernels from expressions: elementwise, reduction and scan generators, and traced Python functions."""
+"""Kernels from expressions: elementwise, reduction, scan and stencil generators, and traced Python functions."""
 
 from cudakit.generate.elementwise import Elementwise, elementwise
 from cudakit.generate.fuse import Fused, fuse

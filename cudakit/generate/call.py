@@ -1,4 +1,4 @@
-"""A call of a generated function: dtypes deduced (NEP 50), arguments gathered in one place, outputs checked or made."""
+"""Calls of generated functions: dtypes deduced (NEP 50), arguments on one execution place, outputs checked or made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WEAK = (bool, int, float, complex)
 
 
 def dtype_of(op: str, name: str, value: Any) -> np.dtype | type:
-    """What an argument says of its type: an array's or a NumPy scalar's dtype, a struct's; a Python number's class.
+    """Return the dtype of an array, a NumPy scalar or a struct, or the class of a Python number.
 
     A texture or surface object is its number.
 
@@ -33,26 +33,26 @@ def dtype_of(op: str, name: str, value: Any) -> np.dtype | type:
     ArgumentError
         For something that is neither an array nor a number nor a struct.
     """
-    kind = type(value)
-    if kind in _WEAK:
-        return kind
-    found = getattr(value, "dtype", None)
-    if isinstance(found, np.dtype):
-        return found
+    value_type = type(value)
+    if value_type in _WEAK:
+        return value_type
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype):
+        return dtype
     if isinstance(value, _WEAK):
         return next(weak for weak in _WEAK if isinstance(value, weak))
-    as_type: Any = kind
+    as_type: Any = value_type
     if structs.is_struct_type(as_type):
         return structs.struct_dtype(as_type)
-    if kind.__module__ == "ml_dtypes":
-        return np.dtype(kind)
+    if value_type.__module__ == "ml_dtypes":
+        return np.dtype(value_type)
     if texture_handle(value) is not None:
         return np.dtype("u8")
-    raise ArgumentError(f"{op}: {name} is {kind.__name__}, neither an array nor a number nor a struct")
+    raise ArgumentError(f"{op}: {name} is {value_type.__name__}, neither an array nor a number nor a struct")
 
 
 def check_dtype(op: str, name: str, dtype: np.dtype) -> None:
-    """Raise where no C++ type stands for a dtype.
+    """Raise if no C++ type corresponds to a dtype.
 
     Raises
     ------
@@ -63,14 +63,14 @@ def check_dtype(op: str, name: str, dtype: np.dtype) -> None:
         raise ArgumentError(f"{op}: {name} is of {dtype}, which has no C++ equivalent{hint}")
 
 
-def promoted(op: str, what: str, kinds: Sequence[tuple[str, np.dtype | type]]) -> np.dtype:
-    """The dtype that NumPy promotes to; Python numbers (given by their classes) are weak.
+def promoted(op: str, variable: str, types: Sequence[tuple[str, np.dtype | type]]) -> np.dtype:
+    """Return NumPy's promotion of several types. Python numbers, given by their classes, are weak.
 
     Parameters
     ----------
     op, what : str
         Of whom and of which type variable, for messages.
-    kinds : sequence of (str, dtype or class)
+    types : sequence of (str, dtype or class)
         Name of each argument, and what `dtype_of` said of it.
 
     Raises
@@ -78,36 +78,37 @@ def promoted(op: str, what: str, kinds: Sequence[tuple[str, np.dtype | type]]) -
     ArgumentError
         For dtypes that have no common one, naming the arguments.
     """
-    dtypes = [kind for _, kind in kinds if isinstance(kind, np.dtype)]
-    weak = [kind for _, kind in kinds if not isinstance(kind, np.dtype)]
+    dtypes = [operand_type for _, operand_type in types if isinstance(operand_type, np.dtype)]
+    weak = [operand_type for _, operand_type in types if not isinstance(operand_type, np.dtype)]
     try:
-        found = np.result_type(*dtypes) if dtypes else None
-        if weak and (found is None or found.type.__module__ != "ml_dtypes" or complex in weak):
-            found = np.result_type(*([] if found is None else [found]), *(kind(0) for kind in weak))
+        result = np.result_type(*dtypes) if dtypes else None
+        if weak and (result is None or result.type.__module__ != "ml_dtypes" or complex in weak):
+            result = np.result_type(*([] if result is None else [result]), *(number_type(0) for number_type in weak))
     except TypeError:
-        given = ", ".join(
-            f"{name} is of {kind if isinstance(kind, np.dtype) else kind.__name__}" for name, kind in kinds
+        listing = ", ".join(
+            f"{name} is of {operand_type if isinstance(operand_type, np.dtype) else operand_type.__name__}"
+            for name, operand_type in types
         )
-        raise ArgumentError(f"{op}: {what} has no common type: {given}; convert one of them") from None
-    assert found is not None  # kinds are not empty
-    return found
+        raise ArgumentError(f"{op}: {variable} has no common type: {listing}; convert one of them") from None
+    assert result is not None  # kinds are not empty
+    return result
 
 
 def deduce_types(
     op: str,
     inputs: Sequence[Parameter],
-    kinds: Sequence[np.dtype | type],
+    types: Sequence[np.dtype | type],
     outputs: Sequence[Parameter] = (),
     outs: Sequence[np.dtype | None] = (),
 ) -> dict[str, np.dtype]:
-    """The dtype of each type variable, and of each struct that the preamble declares.
+    """Return the dtype of each type variable, and of each struct that the preamble declares.
 
     Parameters
     ----------
     op : str
         For messages.
     inputs : sequence of Parameter
-    kinds : sequence of dtype or class
+    types : sequence of dtype or class
         What `dtype_of` said of each input.
     outputs : sequence of Parameter
     outs : sequence of dtype or None
@@ -116,66 +117,66 @@ def deduce_types(
     Raises
     ------
     ArgumentError
-        For a type variable that nothing decides, arguments without a common type, an array that would have to be
-        converted to a type that loses, a raw array that would have to be converted at all.
+        For a type variable that nothing decides, and for arguments without a common type. For an array that would lose
+        values in a conversion, and for a raw array that would need any conversion.
     """
-    found: dict[str, np.dtype] = {}
+    result: dict[str, np.dtype] = {}
     for variable in dict.fromkeys(p.type for p in inputs if p.dtype is None):
-        users = [(p.name, kind) for p, kind in zip(inputs, kinds, strict=True) if p.type == variable]
-        found[variable] = promoted(op, variable, users)
-        check_dtype(op, f"{variable} (of {', '.join(name for name, _ in users)})", found[variable])
+        users = [(p.name, operand_type) for p, operand_type in zip(inputs, types, strict=True) if p.type == variable]
+        result[variable] = promoted(op, variable, users)
+        check_dtype(op, f"{variable} (of {', '.join(name for name, _ in users)})", result[variable])
     for p, out in zip(outputs, outs, strict=False):
-        if p.dtype is None and p.type not in found and out is not None:
-            found[p.type] = out
+        if p.dtype is None and p.type not in result and out is not None:
+            result[p.type] = out
             check_dtype(op, p.name, out)
     for p in outputs:
-        if p.dtype is None and p.type not in found:
+        if p.dtype is None and p.type not in result:
             raise ArgumentError(
                 f"{op}: the type {p.type} of {p.name} cannot be deduced: no input has it; give out=, or a type in its "
                 "place"
             )
-    for p, kind in zip(inputs, kinds, strict=True):
-        if isinstance(kind, np.dtype):
-            _check_input(op, p, kind, found.get(p.type, p.dtype))
-    return found
+    for p, operand_type in zip(inputs, types, strict=True):
+        if isinstance(operand_type, np.dtype):
+            _check_input(op, p, operand_type, result.get(p.type, p.dtype))
+    return result
 
 
-def _check_input(op: str, parameter: Parameter, given: np.dtype, wanted: np.dtype | None) -> None:
-    """Raise where an array cannot be read as what the parameter is."""
-    assert wanted is not None  # deduced, or declared
-    if given == wanted:
+def _check_input(op: str, parameter: Parameter, actual: np.dtype, expected: np.dtype | None) -> None:
+    """Raise if an array cannot be read as the parameter's type."""
+    assert expected is not None  # deduced, or declared
+    if actual == expected:
         return
     name = parameter.name
     if parameter.raw:
         raise ArgumentError(
-            f"{op}: {name} is of {given} and {parameter.type} is {wanted}: a raw argument is not converted; give "
-            f"{name}.astype({shortened(str(wanted))})"
+            f"{op}: {name} is of {actual} and {parameter.type} is {expected}: a raw argument is not converted; give "
+            f"{name}.astype({shortened(str(expected))})"
         )
-    check_dtype(op, name, given)
-    if not can_cast(given, wanted):
+    check_dtype(op, name, actual)
+    if not can_cast(actual, expected):
         raise ArgumentError(
-            f"{op}: {name} is of {given} and would lose as {wanted} ({parameter}); convert it with "
-            f"{name}.astype({shortened(str(wanted))})"
+            f"{op}: {name} is of {actual} and would lose as {expected} ({parameter}); convert it with "
+            f"{name}.astype({shortened(str(expected))})"
         )
 
 
 class Layout(NamedTuple):
-    """An array of a call: dtype, shape, strides in bytes."""
+    """The layout of an array: dtype, shape, strides in bytes."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
-class Given(NamedTuple):
-    """The arguments of one call, and what decides its kind.
+class CallArguments(NamedTuple):
+    """The arguments of a call, and the layouts that select its kernel.
 
     Attributes
     ----------
     place : ArrayPlace
     values : sequence
         Arrays of the place, and numbers.
-    kinds : tuple
+    layouts : tuple
         Of each: (dtype, shape, strides) of an array; a dtype, or the class of a Python number.
     initial : object
         What is combined before all elements; None for nothing.
@@ -183,28 +184,31 @@ class Given(NamedTuple):
 
     place: ArrayPlace
     values: Sequence[Any]
-    kinds: tuple[Any, ...]
+    layouts: tuple[Any, ...]
     initial: Any = None
 
     @property
     def arrays(self) -> list[Any]:
-        """Those of the values that are arrays."""
-        return [value for value, kind in zip(self.values, self.kinds, strict=True) if type(kind) is tuple]
+        """The values that are arrays."""
+        return [value for value, layout in zip(self.values, self.layouts, strict=True) if type(layout) is tuple]
 
-    def apart(self, of: Declared, outs: Sequence[Any], may_be: Callable[[int, Parameter], bool]) -> Given:
-        """The same with copies of the arrays that an output overlaps; `may_be(k, p)`: unless p's is just value k."""
-        values, kinds = list(self.values), list(self.kinds)
+    def apart(self, of: Declared, outs: Sequence[Any], may_be: Callable[[int, Parameter], bool]) -> CallArguments:
+        """Return these arguments with copies of the arrays that an output overlaps.
+
+        ``may_be(k, p)`` says whether value k may be the memory of output p itself.
+        """
+        values, layouts = list(self.values), list(self.layouts)
         for out, p in zip(outs, of.outputs, strict=True):
             array = None if out is None else as_array(f"{of.name}, output {p.name}", "out", out)[0]
-            for k, kind in enumerate(kinds) if array is not None else ():
-                if type(kind) is tuple and overlaps(array, values[k], in_place=may_be(k, p)):
-                    values[k] = made = self.place.copied(values[k])
-                    kinds[k] = made.dtype, made.shape, made.strides
-        return self._replace(values=values, kinds=tuple(kinds))
+            for k, layout in enumerate(layouts) if array is not None else ():
+                if type(layout) is tuple and overlaps(array, values[k], in_place=may_be(k, p)):
+                    values[k] = copied = self.place.copied(values[k])
+                    layouts[k] = copied.dtype, copied.shape, copied.strides
+        return self._replace(values=values, layouts=tuple(layouts))
 
 
-def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> Given:
-    """The arguments of a call; `more` arrays, by their names, follow the inputs.
+def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tuple[str, Any]] = ()) -> CallArguments:
+    """Return the arguments of a call. `more` arrays, by their names, follow the inputs.
 
     Raises
     ------
@@ -220,7 +224,7 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tupl
                 break
         else:
             place = ArrayPlace(module, module.cuda.get_current_stream(), True, args[0].data.device_id)
-            return Given(place, args, tuple([(x.dtype, x.shape, x.strides) for x in args]))
+            return CallArguments(place, args, tuple([(x.dtype, x.shape, x.strides) for x in args]))
     if len(args) != len(of.inputs):
         names = ", ".join(p.name for p in of.inputs)
         raise ArgumentError(f"{of.name} takes {len(of.inputs)} inputs: {names}; got {len(args)}")
@@ -228,21 +232,21 @@ def gather(of: Declared, args: tuple[Any, ...], stream: Any, more: Sequence[tupl
     numbers = [
         type(value) is not own and not is_array(of.name, p, value) for p, value in zip(of.inputs, args, strict=True)
     ]
-    named = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
-    place, arrays = place_for(of.name, stream, [*named, *more])
-    found = iter(arrays)
-    values = [value if number else next(found) for value, number in zip(args, numbers, strict=True)]
-    kinds = [
+    arrays_by_name = [(p.name, value) for p, value, number in zip(of.inputs, args, numbers, strict=True) if not number]
+    place, arrays = place_for(of.name, stream, [*arrays_by_name, *more])
+    placed = iter(arrays)
+    values = [value if number else next(placed) for value, number in zip(args, numbers, strict=True)]
+    layouts = [
         dtype_of(of.name, p.name, value) if number else (value.dtype, value.shape, value.strides)
         for p, value, number in zip(of.inputs, values, numbers, strict=True)
     ]
-    others = list(found)
-    kinds += [(array.dtype, array.shape, array.strides) for array in others]
-    return Given(place, [*values, *others], tuple(kinds))
+    others = list(placed)
+    layouts += [(array.dtype, array.shape, array.strides) for array in others]
+    return CallArguments(place, [*values, *others], tuple(layouts))
 
 
-def broadcast(op: str, named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
-    """The shape of several arrays together.
+def broadcast(op: str, shapes: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[int, ...]:
+    """Return the common shape of several arrays.
 
     Raises
     ------
@@ -250,71 +254,73 @@ def broadcast(op: str, named: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[in
         Naming each argument with its shape.
     """
     try:
-        return np.broadcast_shapes(*(shape for _, shape in named))
+        return np.broadcast_shapes(*(shape for _, shape in shapes))
     except ValueError:
-        given = ", ".join(f"{name} has shape {shape}" for name, shape in named)
-        raise ArgumentError(f"{op}: {given}, which cannot be broadcast together") from None
+        listing = ", ".join(f"{name} has shape {shape}" for name, shape in shapes)
+        raise ArgumentError(f"{op}: {listing}, which cannot be broadcast together") from None
 
 
 def common_shape(
     op: str, arrays: Sequence[tuple[Parameter, tuple[int, ...]]], size: int | tuple[int, ...] | None
 ) -> tuple[int, ...]:
-    """The shape of a call's elements: that of its arrays together, of raw ones where there are no others, or `size`.
+    """Return the shape of a call's elements.
+
+    It is the common shape of the arrays, of the raw arrays if there are no others, or `size`.
 
     Raises
     ------
     ArgumentError
         For shapes that do not fit together, and a `size` beside arrays that tell.
     """
-    named = [(p.name, shape) for p, shape in arrays if not p.raw]
-    if named:
+    shapes = [(p.name, shape) for p, shape in arrays if not p.raw]
+    if shapes:
         if size is not None:
-            raise ArgumentError(f"{op}: size= is for calls whose arrays are all raw; {named[0][0]} is not")
-        return broadcast(op, named)
+            raise ArgumentError(f"{op}: size= is for calls whose arrays are all raw; {shapes[0][0]} is not")
+        return broadcast(op, shapes)
     if size is not None:
-        found = integers(op, "size", size)
-        extents = (found,) if isinstance(found, int) else tuple(found or ())
+        sizes = integers(op, "size", size)
+        extents = (sizes,) if isinstance(sizes, int) else tuple(sizes or ())
         if min(extents, default=0) < 0:
             raise ArgumentError(f"{op}: size {shortened(size)} is negative")
         return extents
     if len({shape for _, shape in arrays}) > 1:
-        given = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)
-        raise ArgumentError(f"{op}: all its arrays are raw, and {given}; say how many elements: size=")
+        listing = ", ".join(f"{p.name} has shape {shape}" for p, shape in arrays)
+        raise ArgumentError(f"{op}: all its arrays are raw, and {listing}; say how many elements: size=")
     return arrays[0][1] if arrays else ()
 
 
-def dtypes_of(kinds: Sequence[Any]) -> list[np.dtype | type]:
-    """What `deduction.deduce_types` takes of each input."""
-    return [kind[0] if type(kind) is tuple else kind for kind in kinds]
+def dtypes_of(layouts: Sequence[Any]) -> list[np.dtype | type]:
+    """Return the dtype or class of each layout, for `deduce_types`."""
+    return [layout[0] if type(layout) is tuple else layout for layout in layouts]
 
 
 def is_array(op: str, p: Parameter, value: Any) -> bool:
-    """Whether an argument is an array, rather than a number, a struct or a texture that goes by value."""
-    kind: Any = type(value)
-    is_value = isinstance(value, bool | int | float | complex | np.generic) or structs.is_struct_type(kind)
+    """Return whether an argument is an array, and not a number, a struct or a texture by value."""
+    value_type: Any = type(value)
+    is_value = isinstance(value, bool | int | float | complex | np.generic) or structs.is_struct_type(value_type)
     is_value = is_value or texture_handle(value) is not None
-    if is_value or kind.__module__ == "ml_dtypes" or (isinstance(value, np.ndarray) and _is_record(value)):
+    if is_value or value_type.__module__ == "ml_dtypes" or (isinstance(value, np.ndarray) and _is_record(value)):
         if p.raw:
-            raise ArgumentError(f"{op}: {p.name} is raw and takes an array, got {kind.__name__}")
+            raise ArgumentError(f"{op}: {p.name} is raw and takes an array, got {value_type.__name__}")
         return False
     return True
 
 
 def _is_record(value: np.ndarray) -> bool:
-    """Whether a NumPy array is a struct by value."""
+    """Return whether a NumPy array is a struct by value."""
     return value.shape == () and value.dtype.names is not None
 
 
-def place_for(op: str, stream: Any, named: list[tuple[str, Any]]) -> tuple[ArrayPlace, list[Any]]:
-    """Where a call runs; without any array, where its stream is."""
-    if named:
-        return array_place(op, stream, *named)
+def place_for(op: str, stream: Any, arrays: list[tuple[str, Any]]) -> tuple[ArrayPlace, list[Any]]:
+    """Return the execution place of a call: that of its arrays, or without arrays that of its stream."""
+    if arrays:
+        return array_place(op, stream, *arrays)
     place = default_place() if stream is None else place_of(stream)
     return array_place(op, stream, ("", place.xp.empty(0)))[0], []
 
 
 def split(recipe: Declared, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Inputs, and an array or None for each output."""
+    """Return the inputs, and an array or None for each output."""
     inputs, outputs = len(recipe.inputs), len(recipe.outputs)
     if len(args) == inputs + outputs and out is None:
         return args[:inputs], args[inputs:]
@@ -326,7 +332,7 @@ def split(recipe: Declared, args: tuple[Any, ...], out: Any) -> tuple[tuple[Any,
 
 
 def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
-    """An array or None for each output.
+    """Return an array or None for each output.
 
     Raises
     ------
@@ -343,8 +349,10 @@ def outs_of(of: Declared, out: Any) -> tuple[Any, ...]:
 
 def gather_all(
     of: Declared, args: tuple[Any, ...], out: Any, stream: Any, more: Sequence[tuple[str, Any]] = ()
-) -> tuple[Given, tuple[Any, ...], list[Any]]:
-    """The arguments of a call; its outputs as the caller has them, None for new ones, and as arrays of the place.
+) -> tuple[CallArguments, tuple[Any, ...], list[Any]]:
+    """Return the arguments of a call and its outputs.
+
+    The outputs are returned as the caller's objects (None: new), and as arrays of the execution place.
 
     Raises
     ------
@@ -357,11 +365,11 @@ def gather_all(
     count = len(args) + len(more)
     own = iter(call.values[count:])
     mine = [None if out is None else next(own) for out in outs]
-    return call._replace(values=call.values[:count], kinds=call.kinds[:count]), outs, mine
+    return call._replace(values=call.values[:count], layouts=call.layouts[:count]), outs, mine
 
 
 def delivered(outs: Sequence[Any], results: Sequence[Any]) -> Any:
-    """What a call returns: the caller's own objects, which may be another library's, and new results."""
+    """Return the results of a call: the caller's own objects, which may be another library's, and new arrays."""
     own = [result if out is None else out for result, out in zip(results, outs, strict=True)]
     return own[0] if len(own) == 1 else tuple(own)
 
@@ -375,7 +383,7 @@ def checked(
     dtype: np.dtype,
     casting: Casting = "safe",
 ) -> Any:
-    """An output array of a function from an expression, as an array of the place; a raw one is of any shape.
+    """Return an output of a generated function as an array of the execution place. A raw output has any shape.
 
     Raises
     ------
@@ -391,20 +399,20 @@ def checked(
 
 
 def new_result(place: ArrayPlace, p: Parameter, shape: tuple[int, ...], dtype: np.dtype) -> Any:
-    """A new array for an output; a raw one is 0 where the body does not set it."""
-    made = place.empty(shape, dtype)
+    """Return a new array for an output. A raw output is initialized to 0."""
+    result = place.empty(shape, dtype)
     if p.raw:
-        place.clear(made)
-    return made
+        place.clear(result)
+    return result
 
 
 def layout_of(array: Any) -> Layout:
-    """What decides how an array is walked."""
+    """Return the layout of an array."""
     return Layout(array.dtype, array.shape, array.strides)
 
 
 class GeneratedFunction(ArrayFunction):
-    """A function of arrays that is generated from declarations; it is pickled as its recipe and options."""
+    """A function of arrays generated from declarations. It is pickled as its recipe and options."""
 
     #: What messages call its family.
     _FAMILY: ClassVar[str]
@@ -426,7 +434,7 @@ class GeneratedFunction(ArrayFunction):
         return f"<cudakit.{self._FAMILY} {self.recipe.name}: {self.recipe.shown}>"
 
     def _names(self) -> dict[str, tuple[str, ...]]:
-        """The names that each part of the expression has, besides type variables."""
+        """Return the names that each part of the expression may use, besides type variables."""
         return {"expression": tuple(p.name for p in (*self.recipe.inputs, *self.recipe.outputs))}
 
     def _explained(self, error: CompileError) -> CompileError:

@@ -1,4 +1,4 @@
-"""What users write: declarations such as ``"T a, raw T x, const float* z"``, and C++ expressions."""
+"""Declarations such as ``"T a, raw T x, const float* z"``, and C++ expressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cudakit.types.cpp import HEADER, NARROW, canonical_name, scalar, spelling, 
 
 #: Types by NumPy's names; every other name is read as C++ reads it, so that ``float`` has 32 bits, as in the body.
 _NUMPY_NAMES = (
-    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+    *(f"{word}{bits}" for word in ("int", "uint") for bits in (8, 16, 32, 64)),
     *("bool", "float16", "float32", "float64", "complex64", "complex128", "intp", "uintp", "bool_"),
 )
 #: Names that the body has besides the arguments.
@@ -38,7 +38,7 @@ CPP_WORDS = frozenset(
 
 
 class Parameter(NamedTuple):
-    """One declared argument.
+    """A declared argument.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Parameter(NamedTuple):
 
     @property
     def stored(self) -> str:
-        """C++ type of the elements of an array that is indexed; those of bools are bytes, which are read as bools."""
+        """C++ type of the elements of an indexed array. Bools are stored as bytes."""
         return f"cudakit::stored_t<{self.type}>" if self.dtype is None or self.type == "bool" else self.type
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Parameter(NamedTuple):
 
 @dataclass(frozen=True)
 class Declared:
-    """Name, arguments and preamble of a generated function; what it computes is in the classes that derive from it."""
+    """Name, arguments and preamble of a generated function. Derived classes have its expressions."""
 
     name: str
     inputs: tuple[Parameter, ...]
@@ -90,11 +90,11 @@ class Declared:
         return " → ".join(", ".join(map(str, parameters)) for parameters in (self.inputs, self.outputs))
 
     def may_use(self, text: str, name: str) -> bool:
-        """Whether an expression, or a macro of the preamble, may mean a name that is given to it."""
+        """Return whether an expression, or a macro of the preamble, may use a name."""
         return name in names_in(text) or ("#define" in self.preamble and name in names_in(self.preamble))
 
     def includes(self, header: str, texts: Iterable[str | None], *types: str) -> str:
-        """The headers of the arguments' types and of `types`, `header`, and what the `texts` of the user's need."""
+        """Return the headers for the arguments' types, `types`, `header` and the user's `texts`."""
         names = {*(p.type for p in (*self.inputs, *self.outputs) if p.dtype is not None), *types}
         headers = {HEADER[name] for name in (name.partition("<")[0] for name in names) if name in HEADER}
         listed = "".join(f"#include <{name}>\n" for name in (*sorted(headers), header))
@@ -102,12 +102,12 @@ class Declared:
 
     @property
     def placed_preamble(self) -> str:
-        """Lines with the preamble; nothing for none."""
+        """Lines with the preamble, or an empty text."""
         return placed(self.preamble, f"<{self.name} preamble>") if self.preamble.strip() else ""
 
 
 def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble: str = "") -> tuple[Parameter, ...]:
-    """The arguments that `text` declares.
+    """Return the arguments that `text` declares.
 
     Parameters
     ----------
@@ -136,18 +136,18 @@ def parse(op: str, text: str, reserved: tuple[str, ...] = GIVEN_NAMES, preamble:
 
 @functools.lru_cache(1024)
 def _parsed(op: str, text: str, reserved: tuple[str, ...], preamble: str) -> tuple[Parameter, ...]:
-    found: list[Parameter] = []
+    parameters: list[Parameter] = []
     for part in split_arguments(text):
         parameter = _parameter(op, part, frozenset(structs_in(preamble)))
         check_name(op, parameter.name, reserved)
-        if parameter.name in [other.name for other in found]:
+        if parameter.name in [other.name for other in parameters]:
             raise TemplateError(f"{op}: two arguments are called {shortened(parameter.name)} in {shortened(text)}")
-        found.append(parameter)
-    return tuple(found)
+        parameters.append(parameter)
+    return tuple(parameters)
 
 
 def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> None:
-    """Raise where an argument cannot have a name.
+    """Raise if an argument cannot have a name.
 
     Raises
     ------
@@ -161,8 +161,8 @@ def check_name(op: str, name: str, reserved: tuple[str, ...] = GIVEN_NAMES) -> N
         raise TemplateError(f"{op}: the argument name {shortened(name)} is for generated code; take another")
 
 
-def check_kernel_name(made: str, name: Any) -> None:
-    """Raise where a kernel that is made cannot have a name; `made` says what is made, as "a stencil".
+def check_kernel_name(noun: str, name: Any) -> None:
+    """Raise if a kernel cannot have a name. `noun` is the kernel's description, such as "a stencil".
 
     Raises
     ------
@@ -170,14 +170,14 @@ def check_kernel_name(made: str, name: Any) -> None:
     """
     if not isinstance(name, str) or not name.isidentifier() or name.endswith("_"):
         raise TemplateError(
-            f"the name of {made} must be a C++ identifier that does not end in _, got {shortened(name)}"
+            f"the name of {noun} must be a C++ identifier that does not end in _, got {shortened(name)}"
         )
     if name in CPP_WORDS:
-        raise TemplateError(f"the name of {made} cannot be {name!r}, a word of C++; take another")
+        raise TemplateError(f"the name of {noun} cannot be {name!r}, a word of C++; take another")
 
 
 def check_distinct(op: str, inputs: Sequence[Parameter], outputs: Sequence[Parameter]) -> None:
-    """Raise where an input has the name of an output.
+    """Raise if an input has the name of an output.
 
     Raises
     ------
@@ -189,12 +189,12 @@ def check_distinct(op: str, inputs: Sequence[Parameter], outputs: Sequence[Param
 
 
 def structs_in(text: str) -> list[str]:
-    """Names of the structs that C++ text declares."""
+    """Return the names of the structs that C++ source declares."""
     return re.findall(r"\b(?:struct|class|union)\s+([A-Za-z_]\w*)", text)
 
 
 def type_variables(*parameters: Parameter) -> tuple[str, ...]:
-    """Names of the types that a call decides, in the order of their first use."""
+    """Return the names of the types that a call decides, in the order of their first use."""
     return tuple(dict.fromkeys(p.type for p in parameters if p.dtype is None))
 
 
@@ -218,7 +218,7 @@ def _parameter(op: str, part: str, structs: frozenset[str]) -> Parameter:
 
 
 def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype | None]:
-    """C++ type and dtype of a type's name; no dtype for a type variable."""
+    """Return C++ type and dtype of a type's name. The dtype of a type variable is None."""
     if name in NARROW:
         return NARROW[name], scalar(NARROW[name])
     if name in _NUMPY_NAMES:
@@ -227,10 +227,10 @@ def _type(shown: str, name: str, structs: frozenset[str]) -> tuple[str, np.dtype
         assert cpp is not None  # as all of the names have
         return cpp, dtype
     name = re.sub(r"\s*(::|<|>)\s*", r"\1", name)
-    known = scalar(canonical_name(re.sub(r"^complex<", "cuda::std::complex<", name)))
-    if known is not None:
+    scalar_type = scalar(canonical_name(re.sub(r"^complex<", "cuda::std::complex<", name)))
+    if scalar_type is not None:
         # The spelling that the dtype has: plain char, long and the like become types of certain width.
-        return spelling(known) or canonical_name(name), known
+        return spelling(scalar_type) or canonical_name(name), scalar_type
     if name in structs:
         return name, None
     if re.fullmatch(r"[A-Za-z]|[A-Z]\w*", name) and not name.endswith("_"):
@@ -254,91 +254,91 @@ _BACK = "#line back"
 
 
 def placed(text: str, file: str) -> str:
-    """Lines that hold `text`, in which the compiler finds line 1 of `file`; `numbered` ends the text they stand in."""
+    """Return `text` with line directives: the compiler reports its lines as lines of `file`. Ended by `numbered`."""
     return f'#line 1 "{file}"\n{text}\n{_BACK}\n'
 
 
 def numbered(text: str, file: str) -> str:
-    """Generated text in which the lines after each `placed` one are told by their own numbers, of `file`."""
+    """Return generated source in which lines after each `placed` text are reported as lines of `file`."""
     lines = text.split("\n")
     return "\n".join(f'#line {k + 2} "{file}"' if line == _BACK else line for k, line in enumerate(lines))
 
 
 def template_head(names: Iterable[str]) -> str:
-    """The line before a template with type parameters; nothing for none."""
+    """Return the line before a template with type parameters, or an empty text for none."""
     listed = ", ".join(f"typename {name}" for name in names)
     return f"template <{listed}>\n" if listed else ""
 
 
 def template_arguments(names: Iterable[str]) -> str:
-    """What stands behind a template's name."""
+    """Return the template arguments behind a template's name."""
     listed = ", ".join(names)
     return f"<{listed}>" if listed else ""
 
 
 def seen_type(name: str) -> str:
-    """The C++ type that an expression sees: half and bfloat16 compute as float."""
+    """Return the C++ type that an expression sees: half and bfloat16 compute as float."""
     return f"cudakit::narrow<{name}>" if name in NARROW.values() else name
 
 
 def cpp_of(dtype: np.dtype) -> str:
-    """The C++ type that an expression sees of a dtype, which was checked to have one."""
+    """Return the C++ type that an expression sees for a checked dtype."""
     name = spelling(dtype)
     assert name is not None
     return seen_type(name)
 
 
 def declared_name(dtype: np.dtype) -> str:
-    """A dtype as declarations name it."""
+    """Return the name of a dtype in declarations."""
     return "bool" if dtype.kind == "b" else dtype.name
 
 
 @functools.lru_cache(1024)
 def code_of(text: str) -> str:
-    """`text` without comments and literals."""
+    """Return `text` without comments and literals."""
     return _NO_CODE.sub(" ", text)
 
 
 @functools.lru_cache(1024)
 def names_in(text: str) -> frozenset[str]:
-    """The identifiers that C++ text has."""
+    """Return the identifiers in C++ source."""
     return frozenset(re.findall(r"(?<![\w.])[A-Za-z_]\w*", code_of(text)))
 
 
 def complex_header(texts: Iterable[str | None], preamble: str) -> str:
-    """What makes ``complex<float>`` a name of C++ texts that have it, as CuPy does; nothing where they do not."""
+    """Return the declaration of ``complex<float>`` for C++ texts that use it, as in CuPy, or an empty text."""
     shown = " ".join([*(text for text in texts if text), preamble])
     unqualified = re.search(r"(?<![\w:])complex\s*<", code_of(shown)) is not None
     own = re.search(r"\b(?:struct|class)\s+complex\b|\busing\s+[\w:\s]*complex\b", preamble) is not None
     return "#include <cuda/std/complex>\nusing cuda::std::complex;\n" if unqualified and not own else ""
 
 
-def cpp_text(op: str, what: str, text: Any) -> str:
-    """A part of an expression, which must be text and not empty.
+def cpp_text(op: str, part: str, text: Any) -> str:
+    """Return a part of an expression, after checking that it is a text and not empty.
 
     Raises
     ------
     TemplateError
     """
     if not isinstance(text, str) or not text.strip():
-        raise TemplateError(f"{op}: the {what} must be C++ text, got {shortened(text)}")
+        raise TemplateError(f"{op}: the {part} must be C++ text, got {shortened(text)}")
     return text
 
 
-def statement(op: str, what: str, text: str) -> str:
-    """`text` as statements: ended by ``;`` where that was left out.
+def statement(op: str, part: str, text: str) -> str:
+    """Return `text` as statements, with a final ``;``.
 
     Raises
     ------
     TemplateError
         For something that is no text, or none.
     """
-    text = cpp_text(op, what, text)
+    text = cpp_text(op, part, text)
     return text if code_of(text).rstrip().endswith(";") else f"{text}\n;"
 
 
-def check_set(op: str, what: str, text: str, names: Iterable[str], preamble: str = "") -> None:
-    """Raise where statements leave out an output, which would stay as it was.
+def check_set(op: str, part: str, text: str, names: Iterable[str], preamble: str = "") -> None:
+    """Raise if statements do not set an output, which would keep its old elements.
 
     Raises
     ------
@@ -347,12 +347,12 @@ def check_set(op: str, what: str, text: str, names: Iterable[str], preamble: str
     macros = names_in(preamble) if "#define" in preamble else frozenset()
     missing = [name for name in names if name not in names_in(text) | macros]
     if missing:
-        raise TemplateError(f"{op}: the {what} {shortened(text)} never sets {missing[0]}; write '{missing[0]} = …'")
+        raise TemplateError(f"{op}: the {part} {shortened(text)} never sets {missing[0]}; write '{missing[0]} = …'")
 
 
 @functools.lru_cache(1024)
 def is_set_first(body: str, name: str) -> bool:
-    """Whether `body` surely assigns to a variable before it reads it: a statement ``name = …`` that always runs.
+    """Return whether `body` certainly assigns to a variable before it reads it. If in doubt, False.
 
     Where in doubt the answer is no.
     """
@@ -373,7 +373,7 @@ def is_set_first(body: str, name: str) -> bool:
 
 
 def explained(of: Declared, error: CompileError, names: Mapping[str, tuple[str, ...]]) -> CompileError:
-    """The error, with the names that an expression has where it used one that is not there.
+    """Return the error with the names that an expression may use, if it used an unknown name.
 
     Without the compiler's notes on templates of cudakit's own, each hundreds of characters long; they are in the log.
 
@@ -388,6 +388,6 @@ def explained(of: Declared, error: CompileError, names: Mapping[str, tuple[str, 
     listed = () if part is None else (*names.get(part[1], ()), *of.variables)
     if listed and re.search(r'identifier "\w+" is undefined', text):
         text += f"\nthe expression has the names {', '.join(listed)}"
-    made = CompileError(text)
-    made.__dict__.update(error.__dict__)
-    return made
+    explanation = CompileError(text)
+    explanation.__dict__.update(error.__dict__)
+    return explanation

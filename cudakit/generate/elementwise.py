@@ -14,8 +14,8 @@ from cudakit.arrays.place import ArrayPlace, address_of
 from cudakit.arrays.plans import Job
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import (
+    CallArguments,
     GeneratedFunction,
-    Given,
     Layout,
     checked,
     common_shape,
@@ -57,7 +57,7 @@ def elementwise(
     preamble: str = "",
     options: CompileOptions | None = None,
 ) -> Elementwise:
-    """A function of arrays from a C++ expression of their elements: ``z[k] = a[k] * x[k] + b[k] * y[k]`` and the like.
+    """Return a function of arrays from C++ of their elements: ``z[k] = a[k] * x[k] + b[k] * y[k]`` and the like.
 
     Parameters
     ----------
@@ -67,15 +67,20 @@ def elementwise(
         the body indexes, ``x[j]`` by row-major number and ``x(j, k)`` by coordinates; ``x.shape(d)`` and ``x.size()``
         are there too.
     body : str
-        C++ statements that set the outputs; ``""`` for none. They have the arguments by their names and the type
-        variables; ``i``, the element's row-major number, and ``n``, how many there are; ``_ind[d]``, its coordinates,
-        and ``_shape[d]``. half and bfloat16 are read as float, and rounded where they are set (``x.value`` is the half
-        itself, for intrinsics). Numbers beside complex ones are made complex: ``T(2) * x``.
+        C++ statements that set the outputs; ``""`` for none. Its names are:
+
+        - the arguments and the type variables;
+        - ``i``, the element's row-major number, and ``n``, the number of elements;
+        - ``_ind[d]``, the element's coordinates, and ``_shape[d]``.
+
+        half and bfloat16 are read as float and rounded when they are set (``x.value`` is the half itself, for
+        intrinsics). Numbers beside complex ones must be complex: ``T(2) * x``.
     name : str
-        Of the kernel, in messages and profilers.
+        Name of the kernel, in messages and profilers.
     preamble : str
         C++ before the kernel: functions, structs, includes.
     options : CompileOptions, optional
+        Options of the compiler.
 
     Returns
     -------
@@ -116,16 +121,16 @@ class Elementwise(GeneratedFunction):
         the emulator, or of any library with DLPack; of shapes that can be broadcast together and any strides, which are
         read as they are. Python numbers are weak, as NumPy 2 has it, and go by value.
     out : array or tuple, optional
-        Where the outputs go, None for a new array. Of the broadcast shape, any strides, and a dtype that loses nothing.
-        It may be an input itself; inputs that it overlaps otherwise are copied first. What the body does not set stays
-        as it was; in a new array it is 0.
+        Output arrays, None for a new array: the broadcast shape, any strides, and a dtype that loses no values. An
+        output may be an input itself. Inputs that it overlaps in another way are copied first. Elements that the body
+        does not set keep their value; in a new array they are 0.
     where : array of bool, optional
-        Which elements are worked out. The others stay as they were, in a new array 0.
+        Mask of the elements to compute. Other elements keep their value; in a new array they are 0.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
     size : int or tuple of int, optional
-        How many elements there are, where no argument but raw ones tells. Left out: as many as the raw arrays have, if
-        they have the same shape. A raw output that is not given has as many too, if `size` or other arrays tell.
+        Number of elements, if all arrays are raw. Default: the number of elements of the raw arrays, if they have one
+        shape. A new raw output has this size, too, or the size of other arrays.
 
     block_size : int, optional
         Threads of a block. Tiles, by which inputs go that lie across the result, keep their own.
@@ -158,18 +163,18 @@ class Elementwise(GeneratedFunction):
 
     @property
     def source(self) -> str:
-        """CUDA C++ of the kernel launched last; before a call, of that for contiguous arrays."""
+        """CUDA C++ of the last launched kernel. Before a call: of the kernel for contiguous arrays."""
         return kernel_text(self.recipe, self._latest or self._plain_form())
 
-    def result_dtypes(self, *kinds: np.dtype | type) -> tuple[np.dtype, ...]:
-        """The dtypes of new outputs, for inputs of these dtypes; of a Python number its class is given.
+    def result_dtypes(self, *input_types: np.dtype | type) -> tuple[np.dtype, ...]:
+        """Return the dtypes of new outputs for inputs of these dtypes (or classes of Python numbers).
 
         Raises
         ------
         ArgumentError
             As a call does.
         """
-        types = self._types(kinds, [None] * len(self.recipe.outputs))
+        types = self._types(input_types, [None] * len(self.recipe.outputs))
         return tuple(p.dtype if p.dtype is not None else types[p.type] for p in self.recipe.outputs)
 
     def _plain_form(self) -> Form:
@@ -189,7 +194,7 @@ class Elementwise(GeneratedFunction):
         size: Any = None,
         block_size: int | None = None,
     ) -> Any:
-        """What a call does that is not frozen."""
+        """Run a call that is not replayed."""
         recipe = self.recipe
         block = self._block(block_size)
         if size is not None and size.__class__ is not int:
@@ -202,7 +207,7 @@ class Elementwise(GeneratedFunction):
             call = call.apart(recipe, mine, lambda k, p: True)
             starts = {address_of(array) for array in call.arrays}
             apart = starts.isdisjoint([address_of(out) for out in mine if out is not None])
-        key = call.kinds, of_outs, size, apart, block
+        key = call.layouts, of_outs, size, apart, block
         job: _Formed = self._job_of(key, call, mine, size, apart, block)
         results = [
             new_result(call.place, p, job[1].shape, dtype)
@@ -213,14 +218,14 @@ class Elementwise(GeneratedFunction):
         self._run(call.place, job, [*call.values, *results])
         return delivered(outs, results)
 
-    def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
-        """The dtype of each type variable, for inputs of `kinds` and the output arrays that were given."""
+    def _types(self, types: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
+        """Return the dtype of each type variable, for types of the inputs and the output arrays of the call."""
         recipe = self.recipe
-        given = [None if out is None else out.dtype for out in outs]
-        return deduce_types(recipe.name, recipe.inputs, kinds, recipe.outputs, given)
+        out_dtypes = [None if out is None else out.dtype for out in outs]
+        return deduce_types(recipe.name, recipe.inputs, types, recipe.outputs, out_dtypes)
 
     def prepared(self, values: Sequence[Any], results: Sequence[Any]) -> tuple[Callable[..., None], Job]:
-        """A launch for new results, which no input overlaps, and the job that it does.
+        """Return a launch for new results that no input overlaps, and its job.
 
         Parameters
         ----------
@@ -241,11 +246,11 @@ class Elementwise(GeneratedFunction):
         """
         recipe = self.recipe
         pairs = [*zip(recipe.inputs, values, strict=True)]
-        found = {p.name: value for p, value in pairs if is_array(recipe.name, p, value)}
+        raws = {p.name: value for p, value in pairs if is_array(recipe.name, p, value)}
         types = self._types([dtype_of(recipe.name, p.name, value) for p, value in pairs], list(results))
-        shapes = [(p, found[p.name].shape) for p in recipe.inputs if p.name in found]
-        told = [(p, result.shape) for p, result in zip(recipe.outputs, results, strict=True)]
-        shape = common_shape(recipe.name, [*shapes, *told], None)
+        shapes = [(p, raws[p.name].shape) for p in recipe.inputs if p.name in raws]
+        result_shapes = [(p, result.shape) for p, result in zip(recipe.outputs, results, strict=True)]
+        shape = common_shape(recipe.name, [*shapes, *result_shapes], None)
         for p, result in zip(recipe.outputs, results, strict=True):
             if p.raw or result.shape != shape or result.dtype != types.get(p.type, p.dtype):
                 raise ArgumentError(
@@ -254,7 +259,7 @@ class Elementwise(GeneratedFunction):
                 )
         if 0 in shape:
             return (lambda stream, *arrays: None), Job(shape)
-        inputs = tuple(layout_of(value) if p.name in found else None for p, value in pairs)
+        inputs = tuple(layout_of(value) if p.name in raws else None for p, value in pairs)
         to, new = tuple(map(layout_of, results)), (False,) * len(results)
         form, job = self._planned(inputs, None, to, new, shape, types, True, None)
         self._latest, kernel, config, numbers = form, job.kernel, job.config, job.numbers
@@ -268,16 +273,16 @@ class Elementwise(GeneratedFunction):
 
         return launch, job
 
-    def _job(self, call: Given, outs: Sequence[Any], size: Any, apart: bool, block: int | None) -> _Formed:
-        """What calls of one kind do; `outs` are the output arrays that were given."""
+    def _job(self, call: CallArguments, outs: Sequence[Any], size: Any, apart: bool, block: int | None) -> _Formed:
+        """Return form and job for calls with these layouts. `outs` are the output arrays of the call."""
         recipe, inputs = self.recipe, len(self.recipe.inputs)
-        kinds, masks = call.kinds[:inputs], call.kinds[inputs:]
+        inputs_, masks = call.layouts[:inputs], call.layouts[inputs:]
         for dtype, _, _ in masks:
             if dtype != np.bool_:
                 raise ArgumentError(f"{recipe.name}: where is of {dtype}; it must be of bool, as x > 0 is")
-        types = self._types(dtypes_of(kinds), outs)
+        types = self._types(dtypes_of(inputs_), outs)
         declared = (*recipe.inputs, *[Parameter("where", "bool")] * len(masks))
-        shapes = [(p, kind[1]) for p, kind in zip(declared, call.kinds, strict=True) if type(kind) is tuple]
+        shapes = [(p, layout[1]) for p, layout in zip(declared, call.layouts, strict=True) if type(layout) is tuple]
         shapes += [(p, out.shape) for p, out in zip(recipe.outputs, outs, strict=True) if out is not None]
         shape = common_shape(recipe.name, shapes, size)
         is_told = size is not None or any(not p.raw for p, _ in shapes)
@@ -295,7 +300,7 @@ class Elementwise(GeneratedFunction):
         dtypes = tuple([layout.dtype for layout in layouts])
         if 0 in shape:
             return None, Job(shape, dtypes)
-        of_inputs = tuple([Layout(*kind) if type(kind) is tuple else None for kind in kinds])
+        of_inputs = tuple([Layout(*layout) if type(layout) is tuple else None for layout in inputs_])
         mask = Layout(*masks[0]) if masks else None
         mine = tuple([out is not None for out in outs])
         form, job = self._planned(of_inputs, mask, tuple(layouts), mine, shape, types, apart, block)
@@ -312,46 +317,46 @@ class Elementwise(GeneratedFunction):
         apart: bool,
         block: int | None,
     ) -> tuple[Form, Job]:
-        """The kernel and launch of a call that has elements; `mine`: which outputs were given."""
+        """Return the kernel and launch of a call with elements. `mine` says which outputs are the caller's."""
         form, job = plan(self.recipe, inputs, mask, outputs, mine, shape, types, apart, block)
         return form, job._replace(kernel=self._bound(form, inputs, outputs, types))
 
     def _run(self, place: ArrayPlace, job: _Formed, arrays: list[Any]) -> None:
-        form, found = job
+        form, launch = job
         if form is None:
             return
         self._latest = form
         try:
-            found.run(place, *arrays)
+            launch.run(place, *arrays)
         except CompileError as error:
             raise self._explained(error) from None
 
     def _bound(
         self, form: Form, inputs: tuple[Layout | None, ...], outputs: tuple[Layout, ...], types: dict[str, np.dtype]
     ) -> Kernel:
-        """The kernel of a form, with its type variables given."""
+        """Return the kernel of a form, with its type variables set."""
         recipe = self.recipe
         kernel = self._kernels.get(form)
         if kernel is None:
             source = Source(kernel_text(recipe, form), f"<{recipe.name}>")
             kernel = self._kernels[form] = of_source(source, recipe.name, self.options)
-        named: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
+        arguments: dict[str, Any] = {variable: types[variable] for variable in recipe.variables}
         for p, role, at in (
             *zip(recipe.inputs, form.inputs, inputs, strict=True),
             *zip(recipe.outputs, form.outputs, outputs, strict=True),
         ):
             if role.converts and at is not None:
-                named[f"{p.name}_type_"] = at.dtype
-        return kernel[named] if named else kernel
+                arguments[f"{p.name}_type_"] = at.dtype
+        return kernel[arguments] if arguments else kernel
 
     def _block(self, size: Any) -> int | None:
-        """A block's threads, where the call says how many."""
+        """Return the threads of a block, if the call sets them."""
         if size is None or (isinstance(size, int | np.integer) and 0 < size <= 1024):
             return size if size is None else int(size)
         raise ArgumentError(f"{self.recipe.name}: block_size must be an int, 1 to 1024 threads, got {shortened(size)}")
 
     def _shown(self, p: Parameter) -> str:
-        """What messages call an output."""
+        """Return the name of an output in messages."""
         return f"{self.recipe.name}, output {p.name}"
 
     def _names(self) -> dict[str, tuple[str, ...]]:

@@ -37,7 +37,7 @@ RESERVED = (*GIVEN_NAMES, "where", "COUNT", "Layout", *NAMESPACES)
 
 
 class Role(NamedTuple):
-    """How one argument of a call reaches the expression.
+    """Way in which an argument of a call reaches the expression.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Role(NamedTuple):
 
 
 class Form(NamedTuple):
-    """Everything that decides the text of a kernel, beside the declarations.
+    """Everything that decides the source of a kernel, besides the declarations.
 
     Attributes
     ----------
@@ -105,47 +105,47 @@ class Form(NamedTuple):
     block: int = 128
 
     def type_of(self, name: str) -> str:
-        """The type that an expression sees of an argument of type `name`."""
+        """Return the type that an expression sees for an argument of type `name`."""
         return f"cudakit::narrow<{name}>" if name in self.narrow else seen_type(name)
 
 
 @dataclass(frozen=True)
 class ElementwiseRecipe(Declared):
-    """An elementwise function as it was declared."""
+    """The declarations of an elementwise function."""
 
     body: str
 
     def uses(self, name: str) -> bool:
-        """Whether the expression, or a macro of the preamble, may mean one of the names that are given to it."""
+        """Return whether the expression, or a macro of the preamble, may use a name."""
         return self.may_use(self.body, name)
 
     @property
     def loops(self) -> bool:
-        """Whether the expression has a loop."""
+        """True if the expression has a loop."""
         return not {"for", "while", "do", "goto"}.isdisjoint(names_in(self.body))
 
 
 def needs_layout(recipe: ElementwiseRecipe, form: Form) -> bool:
-    """Whether the kernel takes a record of extents and steps."""
+    """Return whether the kernel takes a record of extents and steps."""
     views = any(role.mode == "view" for role in (*form.inputs, *form.outputs))
     return form.kind != "flat" or views or recipe.uses("_ind") or recipe.uses("_shape")
 
 
 def kernel_text(recipe: ElementwiseRecipe, form: Form) -> str:
-    """The whole source of the kernel ``recipe.name``."""
+    """Return the source of the kernel ``recipe.name``."""
     heads = [recipe.includes("cudakit/elementwise/elements.cuh", [recipe.body]), recipe.placed_preamble]
     parts = [*filter(None, heads), _function(recipe, form), _kernel(recipe, form)]
     return numbered("\n".join(parts), f"<{recipe.name}>")
 
 
 def _function(recipe: ElementwiseRecipe, form: Form) -> str:
-    """The device function that holds the expression."""
+    """Return the device function that contains the expression."""
     parameters = []
     for p, role in zip(recipe.inputs, form.inputs, strict=True):
         parameters.append(_raw(p, role, "const ") if p.raw else f"const {seen_type(p.type)} {p.name}")
     for p, role in zip(recipe.outputs, form.outputs, strict=True):
         parameters.append(_raw(p, role, "") if p.raw else f"{seen_type(p.type)}& {p.name}")
-    parameters += [text for name, text, _ in _given(recipe, form) if recipe.uses(name)]
+    parameters += [text for name, text, _ in _expression_names(recipe, form) if recipe.uses(name)]
     written = recipe.body and statement(recipe.name, "expression", recipe.body)
     body = placed(written, f"<{recipe.name} expression>")
     head = f"{template_head(recipe.variables)}__device__ __forceinline__ void {recipe.name}_("
@@ -153,14 +153,14 @@ def _function(recipe: ElementwiseRecipe, form: Form) -> str:
 
 
 def _raw(p: Parameter, role: Role, const: str) -> str:
-    kind = seen_type(p.stored if const else p.type)
+    cpp_type = seen_type(p.stored if const else p.type)
     if role.mode == "view":
-        return f"const cudakit::raw<{const}{kind}, {role.rank}>& {p.name}"
-    return f"{const}{kind}* {p.name}"
+        return f"const cudakit::raw<{const}{cpp_type}, {role.rank}>& {p.name}"
+    return f"{const}{cpp_type}* {p.name}"
 
 
-def _given(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
-    """The names that an expression has beside its arguments: name, parameter, and what the kernel gives for it."""
+def _expression_names(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
+    """Return the names of an expression beside its arguments: name, parameter, and the value from the kernel."""
     counted = "k_"
     if form.kind == "tiled" or form.reordered:
         counted += ", layout_.steps_i"
@@ -178,7 +178,7 @@ def _given(recipe: ElementwiseRecipe, form: Form) -> list[tuple[str, str, str]]:
 
 
 def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
-    """The kernel: every argument loaded as its role says, the function called for each element, the results stored."""
+    """Return the kernel: arguments loaded by their roles, the function called for each element, results stored."""
     types = [*recipe.variables]
     parameters, sizes, tiles, loads, calls, stores = [], [], [], [], [], []
     pairs = [*zip(recipe.inputs, form.inputs, strict=True)]
@@ -203,12 +203,12 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
             loads += _loading(p, role, form, "")
             continue
         sizes.append(stored)
-        kind = form.type_of(p.type)
-        loads += _loading(p, role, form) if reads else [f"cudakit::few<{kind}, COUNT> {p.name}_few_{{}};"]
+        cpp_type = form.type_of(p.type)
+        loads += _loading(p, role, form) if reads else [f"cudakit::few<{cpp_type}, COUNT> {p.name}_few_{{}};"]
         place, of = (p.name, "") if role.mode == "dense" else (f"{p.name} + layout_.from_{p.name}", p.name)
         more = ", where_few_" if form.where is not None and keeps else ""
         stores.append(f"run_.store({place}, {p.name}_few_{more}{f', layout_.steps_{of}' if of else ''});")
-    calls += [given for name, _, given in _given(recipe, form) if recipe.uses(name)]
+    calls += [value for name, _, value in _expression_names(recipe, form) if recipe.uses(name)]
     parameters.append("long long size_")
     if needs_layout(recipe, form):
         types.append("Layout")
@@ -233,7 +233,7 @@ def _kernel(recipe: ElementwiseRecipe, form: Form) -> str:
 
 
 def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> list[str]:
-    """Lines that do `steps` for the elements of a thread."""
+    """Return lines that run `steps` for the elements of a thread."""
     apart = "true" if form.apart else "false"
     if form.kind == "tiled":
         return [
@@ -255,41 +255,40 @@ def _run(form: Form, tiles: Sequence[tuple[str, str]], steps: Sequence[str]) -> 
 
 
 def _loading(p: Parameter, role: Role, form: Form, const: str = "const ") -> list[str]:
-    """Lines that make an argument's elements; none where it is taken as it is."""
-    name, kind = p.name, form.type_of(p.type)
+    """Return lines that load an argument's elements, or none if it needs no load."""
+    name, cpp_type = p.name, form.type_of(p.type)
     match role.mode:
         case "dense":
-            return [f"auto {name}_few_ = run_.template load<{kind}>({name});"]
+            return [f"auto {name}_few_ = run_.template load<{cpp_type}>({name});"]
         case "one":
-            one = f"cudakit::as<{kind}>(*cudakit::stored({name}))"
-            return [f"const auto {name}_few_ = cudakit::repeated<COUNT>({one});"]
+            element = f"cudakit::as<{cpp_type}>(*cudakit::stored({name}))"
+            return [f"const auto {name}_few_ = cudakit::repeated<COUNT>({element});"]
         case "steps":
-            return [
-                f"auto {name}_few_ = run_.template load<{kind}>({name} + layout_.from_{name}, layout_.steps_{name});"
-            ]
+            loaded = f"run_.template load<{cpp_type}>({name} + layout_.from_{name}, layout_.steps_{name})"
+            return [f"auto {name}_few_ = {loaded};"]
         case "second":
             source = f"{name} + layout_.from_{name}, layout_.steps_{name}"
-            return [f"auto {name}_few_ = run_.template load_second<{kind}>({source});"]
+            return [f"auto {name}_few_ = run_.template load_second<{cpp_type}>({source});"]
         case "across":
-            return [f"auto {name}_few_ = run_.template load<{kind}>({name}_tile_);"]
+            return [f"auto {name}_few_ = run_.template load<{cpp_type}>({name}_tile_);"]
         case "view":
             data = _pointer(p, form, const, f"{name} + layout_.from_{name}")
             of = f"{data}, layout_.extents_{name}, layout_.steps_{name}"
-            kind = f"cudakit::stored_t<{kind}>" if const else kind
-            return [f"const cudakit::raw<{const}{kind}, {role.rank}> {name}_view_{{{of}}};"]
+            cpp_type = f"cudakit::stored_t<{cpp_type}>" if const else cpp_type
+            return [f"const cudakit::raw<{const}{cpp_type}, {role.rank}> {name}_view_{{{of}}};"]
     return []
 
 
 def _pointer(p: Parameter, form: Form, const: str, pointer: str) -> str:
-    """A raw argument's memory as what the expression sees."""
-    kind = form.type_of(p.type)
-    if kind != p.type:
-        return f"reinterpret_cast<{const}{kind}*>({pointer})"
+    """Return a raw argument's memory as the object that the expression sees."""
+    cpp_type = form.type_of(p.type)
+    if cpp_type != p.type:
+        return f"reinterpret_cast<{const}{cpp_type}*>({pointer})"
     return f"cudakit::stored({pointer})" if const else pointer
 
 
 def _element(p: Parameter, role: Role, form: Form, const: str = "const ") -> str:
-    """What the function is given for an argument."""
+    """Return the argument of the device function for a parameter."""
     if role.mode == "pointer":
         return _pointer(p, form, const, p.name)
     if role.mode == "value":
@@ -298,7 +297,7 @@ def _element(p: Parameter, role: Role, form: Form, const: str = "const ") -> str
 
 
 def _wrapped(head: str, parameters: Sequence[str]) -> str:
-    """A function's head, its parameters on a line of their own where one line would be too long."""
+    """Return a function's head, with its parameters on a line of their own if one line would be too long."""
     listed = ", ".join(parameters)
     if len(head.rpartition("\n")[2]) + len(listed) <= 116:
         return f"{head}{listed})"
@@ -314,7 +313,7 @@ _MANY = 1 << 22
 
 
 class _Array:
-    """An element array while its launch is worked out."""
+    """An array of elements while its launch is planned."""
 
     def __init__(self, op: str, p: Parameter, layout: Layout, shape: tuple[int, ...]) -> None:
         self.p, self.layout = p, layout
@@ -334,13 +333,13 @@ def plan(
     inputs: Sequence[Layout | None],
     where: Layout | None,
     outputs: Sequence[Layout],
-    given: Sequence[bool],
+    is_given: Sequence[bool],
     shape: tuple[int, ...],
     types: dict[str, np.dtype],
     apart: bool,
     block: int | None = None,
 ) -> tuple[Form, Job]:
-    """The form of the kernel for a call that has elements, and the job that wants it.
+    """Return the form of the kernel for a call with elements, and its job.
 
     Parameters
     ----------
@@ -349,7 +348,7 @@ def plan(
         None for a number.
     where : Layout or None
     outputs : sequence of Layout
-    given : sequence of bool
+    is_given : sequence of bool
         Whether each output is the caller's own array, which may be read.
     shape : tuple of int
         Of the result.
@@ -367,13 +366,13 @@ def plan(
         readers.append(_Array(op, mask, where, shape))
     writers = [_Array(op, p, at, shape) for p, at in zip(recipe.outputs, outputs, strict=True) if not p.raw]
     counts = recipe.uses("i") or recipe.uses("_ind")
-    kind, extents, steps_i = _arranged(shape, readers, writers, counts)
+    walk, extents, steps_i = _arranged(shape, readers, writers, counts)
     size = prod(shape)
     widest = max((a.layout.dtype.itemsize for a in (*readers, *writers)), default=_PACK)
     side = 0
-    if kind == "strided":
-        kind, extents, steps_i, side = _tiled(extents, readers, writers, steps_i, widest)
-    if kind == "strided":
+    if walk == "strided":
+        walk, extents, steps_i, side = _tiled(extents, readers, writers, steps_i, widest)
+    if walk == "strided":
         for a in readers:
             if a.mode == "steps" and a.steps[-1] == 2 and a.layout.dtype.itemsize == widest <= 2:
                 a.mode = "second"
@@ -385,13 +384,15 @@ def plan(
             return Role("value")
         return raws[p.name].role() if p.raw else arrays[p.name].role(types)
 
-    loads = tuple(mine and not is_set_first(recipe.body, p.name) for p, mine in zip(recipe.outputs, given, strict=True))
+    loads = tuple(
+        mine and not is_set_first(recipe.body, p.name) for p, mine in zip(recipe.outputs, is_given, strict=True)
+    )
     form = Form(
-        kind=kind,
+        kind=walk,
         inputs=tuple(role(p, at) for p, at in zip(recipe.inputs, inputs, strict=True)),
         outputs=tuple(role(p, at) for p, at in zip(recipe.outputs, outputs, strict=True)),
         where=None if where is None else role(mask, where),
-        keeps=tuple(given),
+        keeps=tuple(is_given),
         loads=loads,
         apart=apart and not any(loads),
         rank=len(extents),
@@ -401,12 +402,12 @@ def plan(
         ndim=len(shape),
         single=recipe.loops or any(a.steps[-1] not in (0, 1) for a in writers),
         narrow=tuple(name for name in recipe.variables if types[name].name in NARROW),
-        block=block if block and kind != "tiled" else BLOCKS[kind],
+        block=block if block and walk != "tiled" else BLOCKS[walk],
     )
     fields: dict[str, Any] = {}
-    if kind != "flat":
+    if walk != "flat":
         fields["shape"] = extents
-    if kind == "tiled" or form.reordered:
+    if walk == "tiled" or form.reordered:
         fields["steps_i"] = steps_i
     if recipe.uses("_ind") or recipe.uses("_shape"):
         fields["extents"] = shape or (1,)
@@ -417,8 +418,8 @@ def plan(
         if raw.mode == "view":
             fields |= {f"from_{name}": raw.below, f"extents_{name}": raw.shape, f"steps_{name}": raw.steps}
     numbers = (size, record(**fields)) if needs_layout(recipe, form) else (size,)
-    named = [p.name for p in recipe.inputs] + ["where"] * (where is not None) + [p.name for p in recipe.outputs]
-    views = [found.view if (found := arrays.get(name) or raws.get(name)) else None for name in named]
+    names = [p.name for p in recipe.inputs] + ["where"] * (where is not None) + [p.name for p in recipe.outputs]
+    views = [array.view if (array := arrays.get(name) or raws.get(name)) else None for name in names]
     return form, Job(shape, (), None, _config(form, extents, size, widest), numbers=numbers, views=views_or_none(views))
 
 
@@ -429,22 +430,22 @@ def _pairs(
 
 
 class _Raw:
-    """A raw array: by its pointer where it is contiguous and only indexed, else as a view."""
+    """A raw array: a pointer if it is contiguous and only indexed by one number, else a view."""
 
     def __init__(self, op: str, p: Parameter, layout: Layout, body: str) -> None:
         own = steps_of(op, layout.dtype, layout.strides)
         self.below = span(layout.shape, own)[0]
         contiguous = is_row_major(layout.shape, own)
         self.view = view_of(layout.shape, own, layout.dtype)
-        self.mode: Any = "view" if not contiguous or _is_asked(p.name, body) else "pointer"
+        self.mode: Any = "view" if not contiguous or _needs_view(p.name, body) else "pointer"
         self.shape, self.steps = (layout.shape, own) if layout.shape else ((1,), (1,))
 
     def role(self) -> Role:
         return Role(self.mode, rank=len(self.shape))
 
 
-def _is_asked(name: str, body: str) -> bool:
-    """Whether the body takes more of a raw argument than ``name[number]``: its shape, an element by its coordinates."""
+def _needs_view(name: str, body: str) -> bool:
+    """Return whether the body uses more of a raw argument than ``name[number]``: its shape, or coordinates."""
     if re.search(rf"\b{name}\s*[.(]", body) is not None:
         return True
     for at in re.findall(rf"\b{name}\s*\[\s*(\w+|_ind\.get\(\))\s*\]", body):
@@ -456,20 +457,23 @@ def _is_asked(name: str, body: str) -> bool:
 def _arranged(
     shape: tuple[int, ...], readers: Sequence[_Array], writers: Sequence[_Array], counts: bool
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    """Kind of kernel, extents and steps of the element's number, with fewest dimensions in the order of the result."""
+    """Return the kind of kernel, extents, and steps of the element's number.
+
+    Dimensions are merged as far as possible, in the order of the result.
+    """
     arrays = [*readers, *writers]
     leading = arrays[len(readers) % max(1, len(arrays))].steps if arrays else (0,) * len(shape)
     order = sorted(range(len(shape)), key=lambda d: -abs(leading[d]))
     counted = [tuple(row_major(shape)[d] for d in order)] if counts else []
     steps = [tuple(a.steps[d] for d in order) for a in arrays]
-    extents, *found = merged([shape[d] for d in order], *steps, *counted)
+    extents, *merged_steps = merged([shape[d] for d in order], *steps, *counted)
     if not extents:
-        extents, found = (1,), [(1,)] * len(found)
+        extents, merged_steps = (1,), [(1,)] * len(merged_steps)
     own = row_major(extents)
-    for a, its in zip(arrays, found, strict=False):
+    for a, its in zip(arrays, merged_steps, strict=False):
         a.steps = its
         a.mode = "dense" if its == own else "one" if not any(its) and a not in writers else "steps"
-    steps_i = found[-1] if counts else own
+    steps_i = merged_steps[-1] if counts else own
     flat = steps_i == own and all(a.mode != "steps" for a in arrays)
     return ("flat" if flat else "strided"), extents, steps_i
 
@@ -481,7 +485,10 @@ def _tiled(
     steps_i: tuple[int, ...],
     widest: int,
 ) -> tuple[Any, tuple[int, ...], tuple[int, ...], int]:
-    """As `_arranged`, by tiles where inputs have their neighbours in another dimension; then the tiles' side."""
+    """Return the values of `_arranged` for a kernel with tiles, and the tiles' side.
+
+    Tiles are for inputs that are contiguous in another dimension than the result.
+    """
     last = len(extents) - 1
     strided = "strided", extents, steps_i, 0
     if not writers or writers[0].steps[last] != 1 or extents[last] < _NARROWEST:
@@ -515,7 +522,7 @@ def _tiled(
 
 
 def _side(widest: int, rows: int, columns: int, size: int) -> int:
-    """Elements along a tile, of this many in all; more of one and of four bytes where there are enough of them."""
+    """Return the side of a tile."""
     large = size >= _MANY and min(rows, columns) > 32
     if widest == 1 and large and min(rows, columns) >= 128:
         return 128
@@ -523,7 +530,7 @@ def _side(widest: int, rows: int, columns: int, size: int) -> int:
 
 
 def _nearest(steps: tuple[int, ...], extents: tuple[int, ...]) -> int | None:
-    """The dimension in which an array's elements lie closer together than in the last; None where none is worth it."""
+    """Return the dimension with a smaller step than the last one, or None if none is worth a tile."""
     *others, last = steps
     if abs(last) <= 1:
         return None

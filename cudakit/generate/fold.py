@@ -1,4 +1,4 @@
-"""What reductions and scans from expressions share: declarations, calls, kernels, and the check of an identity."""
+"""Common parts of reductions and scans from expressions: declarations, calls, kernels, and the check of an identity."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from cudakit.arrays.output import Target
 from cudakit.arrays.place import ArrayPlace, device_limits
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
-from cudakit.generate.call import GeneratedFunction, Given, checked, common_shape, dtype_of, is_array
+from cudakit.generate.call import CallArguments, GeneratedFunction, checked, common_shape, dtype_of, is_array
 from cudakit.generate.declarations import (
     NAMESPACES,
     Declared,
@@ -50,30 +50,30 @@ INITIAL = "initial_"
 def declared(
     name: str, inputs: str, outputs: str, preamble: str, before: tuple[str, ...], after: tuple[str, ...]
 ) -> Declared:
-    """The arguments that two texts declare; `before` and `after` are names that expressions have besides them.
+    """Return the arguments that two texts declare. `before` and `after` are further names in expressions.
 
     Raises
     ------
     TemplateError
     """
     check_kernel_name("a kernel", name)
-    made = Declared(
+    result = Declared(
         name,
         parse(name, inputs, (*before, *NAMESPACES), preamble),
         parse(name, outputs, (*after, *NAMESPACES), preamble),
         preamble,
     )
-    if not made.inputs or not made.outputs:
-        raise TemplateError(f"{name}: it has no {'output' if made.inputs else 'input'}; declare one, as in 'T x'")
-    if len(made.inputs) > _MOST_ARGUMENTS or len(made.outputs) > _MOST_ARGUMENTS:
+    if not result.inputs or not result.outputs:
+        raise TemplateError(f"{name}: it has no {'output' if result.inputs else 'input'}; declare one, as in 'T x'")
+    if len(result.inputs) > _MOST_ARGUMENTS or len(result.outputs) > _MOST_ARGUMENTS:
         raise TemplateError(f"{name}: it has more than {_MOST_ARGUMENTS} inputs or outputs; put several into a struct")
-    check_distinct(name, made.inputs, made.outputs)
-    return made
+    check_distinct(name, result.inputs, result.outputs)
+    return result
 
 
 @dataclass(frozen=True)
 class FoldRecipe(Declared):
-    """A reduction or a scan as it was declared; `acc` is None for the type that the map's values add up in."""
+    """The declarations of a reduction or a scan. `acc` None: the type in which the map's values are summed."""
 
     map: str
     reduce: str
@@ -82,31 +82,31 @@ class FoldRecipe(Declared):
 
     @property
     def adds_values(self) -> bool:
-        """Whether it is of the sums of its one input, for which there are ways shorter than an addition for each."""
+        """True for sums of the one input itself, for which there are faster ways than an addition for each element."""
         is_sum = "".join(self.reduce.split()) in ("a+b", "b+a") and "#define" not in self.preamble
         return is_sum and [(p.name, p.raw) for p in self.inputs] == [(self.map, False)]
 
     @property
     def initial_type(self) -> str:
-        """The type of an initial value: of a struct that the preamble declares it, of numbers a template parameter."""
+        """Type of an initial value: a struct of the preamble, or a template parameter for numbers."""
         return self.acc if self.acc in self.structs and self.acc is not None else "Initial_"
 
     @cached_property
     def acc_type(self) -> str:
-        """`acc` as C++ has it: NumPy's names (``float16``) as the C++ type, all else as it is."""
+        """`acc` as a C++ type: NumPy's names (``float16``) are translated."""
         try:
             return parse(self.name, f"{self.acc} value", (), self.preamble)[0].type
         except TemplateError:
             return str(self.acc)
 
     def heads(self, header: str, *texts: str | None) -> str:
-        """The headers that the arguments, the accumulator, the expressions and `texts` need; then the preamble."""
+        """Return the headers for arguments, accumulator, expressions and `texts`, then the preamble."""
         types = () if self.acc is None else (self.acc_type,)
         texts = (self.map, self.reduce, self.identity, self.acc, *texts)
         return self.includes(header, texts, *types) + self.placed_preamble
 
-    def kept(self, types: Mapping[str, np.dtype]) -> np.dtype | None:
-        """The number that values are kept in, where it can be told without the compiler."""
+    def accumulator_dtype(self, types: Mapping[str, np.dtype]) -> np.dtype | None:
+        """Return the dtype in which values are combined, if it is known without the compiler."""
         if self.acc is not None:
             return scalar(self.acc_type)
         dtypes = [types.get(p.type, p.dtype) for p in self.inputs if p.name == self.map and not p.raw]
@@ -120,7 +120,7 @@ class FoldRecipe(Declared):
 def combination(
     name: str, map: str, reduce: str, identity: str | None, acc: str | None
 ) -> tuple[str, str, str | None, str | None]:
-    """The fields of a `FoldRecipe` that say what is combined, and how, once checked.
+    """Check the expressions that combine elements, and return them as fields of a `FoldRecipe`.
 
     Raises
     ------
@@ -132,32 +132,32 @@ def combination(
     return mapped, reduced, neutral, None if acc is None else expression(name, "acc", acc)
 
 
-def expression(op: str, what: str, text: Any) -> str:
-    """`text`, of one expression.
+def expression(op: str, part: str, text: Any) -> str:
+    """Return `text` after checking that it is an expression.
 
     Raises
     ------
     TemplateError
     """
-    return cpp_text(op, what, text).strip().rstrip(";")
+    return cpp_text(op, part, text).strip().rstrip(";")
 
 
-def shape_of(of: Declared, kinds: Sequence[Any], size: int | None) -> tuple[int, ...]:
-    """The shape that the inputs have together.
+def shape_of(of: Declared, layouts: Sequence[Any], size: int | None) -> tuple[int, ...]:
+    """Return the common shape of the inputs.
 
     Raises
     ------
     ArgumentError
         As `common_shape` raises them; for numbers alone and no `size`.
     """
-    arrays = [(p, kind[1]) for p, kind in zip(of.inputs, kinds, strict=False) if type(kind) is tuple]
+    arrays = [(p, layout[1]) for p, layout in zip(of.inputs, layouts, strict=False) if type(layout) is tuple]
     if not arrays and size is None:
         raise ArgumentError(f"{of.name}: none of its inputs is an array; say how many elements there are: size=")
     return common_shape(of.name, arrays, size)
 
 
 def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
-    """Threads of a block as a call says them.
+    """Return the threads of a block that a call sets, checked to be whole warps.
 
     Raises
     ------
@@ -173,15 +173,15 @@ def whole_warps(of: Declared, block_size: Any, place: ArrayPlace) -> int:
 
 
 def output_dtypes(of: Declared, types: Mapping[str, np.dtype]) -> tuple[np.dtype, ...]:
-    """The dtype of each output, once type variables are known."""
-    found = [types.get(p.type, p.dtype) for p in of.outputs]
-    return tuple([dtype for dtype in found if dtype is not None])
+    """Return the dtype of each output for known type variables."""
+    dtypes = [types.get(p.type, p.dtype) for p in of.outputs]
+    return tuple([dtype for dtype in dtypes if dtype is not None])
 
 
 def new_target(place: ArrayPlace, shape: tuple[int, ...], dtype: np.dtype) -> Target:
-    """A new array for an output."""
-    made = place.empty(shape, dtype)
-    return Target(made, made)
+    """Return a new array for an output."""
+    result = place.empty(shape, dtype)
+    return Target(result, result)
 
 
 def target(
@@ -193,7 +193,7 @@ def target(
     dtype: np.dtype,
     any_strides: bool = False,
 ) -> Target:
-    """The array of an output: `out` once checked, or a new one.
+    """Return the array of an output: `out` after checks, or a new array.
 
     Parameters
     ----------
@@ -216,71 +216,74 @@ def target(
 
 
 def _is_as_new(place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> bool:
-    """Whether an output lies as a new one would; asked by few looks, which may not tell."""
+    """Return whether an output has the layout of a new array. The check is quick and may miss it."""
     if place.xp is np or out.__class__ is not place.xp.ndarray or out.dtype != dtype or out.shape != shape:
         return False
     return bool(out._c_contiguous)
 
 
 def settled(of: Declared, place: ArrayPlace, targets: Sequence[Target]) -> Any:
-    """The results of a call, those that the kernel could not write itself copied to where they belong."""
+    """Return the results of a call, after copying results that the kernel could not write directly."""
     for written, result in targets:
         if written is not result:
             with doing("copy", of.name, place.stream, (written,), (result,), result.nbytes):
                 place.copy(written, result)
-    return targets[0].result if len(targets) == 1 else tuple(each.result for each in targets)
+    return targets[0].result if len(targets) == 1 else tuple(target.result for target in targets)
 
 
-def initial_types(of: FoldRecipe, initial: Any, kept: np.dtype | None) -> dict[str, np.dtype]:
-    """The template argument that an initial value gives, if it gives one; `kept` is what is combined, where known.
+def initial_types(of: FoldRecipe, initial: Any, sum_dtype: np.dtype | None) -> dict[str, np.dtype]:
+    """Return the template argument for an initial value, if it needs one.
+
+    `sum_dtype` is the accumulator's dtype, if known.
 
     Raises
     ------
     ArgumentError
-        For something that is no number, and no struct where one is combined; for a number of another kind than `kept`.
+        For a value that is no number (or no struct, if structs are combined), or a number of another kind than
+        `sum_dtype`.
     """
     if initial is None or of.initial_type != "Initial_":
         return {}
-    kind = dtype_of(of.name, "initial", initial)
-    dtype = np.dtype(kind)
+    initial_type = dtype_of(of.name, "initial", initial)
+    dtype = np.dtype(initial_type)
     if not is_array(of.name, of.inputs[0]._replace(name="initial", raw=False), initial) and dtype.names is None:
-        if kept is not None and _RANKS.get(dtype.kind, 0) > _RANKS.get(kept.kind, 0):
+        if sum_dtype is not None and _RANKS.get(dtype.kind, 0) > _RANKS.get(sum_dtype.kind, 0):
             raise ArgumentError(
-                f"{of.name}: initial {shortened(initial)} would lose as {kept}, which elements are combined in"
+                f"{of.name}: initial {shortened(initial)} would lose as {sum_dtype}, which elements are combined in"
             )
         return {"Initial_": dtype}
     raise ArgumentError(f"{of.name}: initial must be a number, got {type(initial).__name__}")
 
 
-def returned(of: Declared, what: str, text: str) -> str:
-    """The body of a function that returns an expression of the user's."""
-    return f" {{\n        return\n{placed(text, f'<{of.name} {what}>')}        ;\n    }}\n"
+def returned(of: Declared, part: str, text: str) -> str:
+    """Return the body of a function that returns the user's expression."""
+    return f" {{\n        return\n{placed(text, f'<{of.name} {part}>')}        ;\n    }}\n"
 
 
 def seen_inputs(of: Declared) -> list[str]:
-    """Parameters of a function that has an expression of the inputs."""
+    """Return the parameters of a function with an expression of the inputs."""
     return [f"const {p.stored}* {p.name}" if p.raw else f"const {p.type} {p.name}" for p in of.inputs]
 
 
 def mapped_text(of: FoldRecipe, index: Sequence[str]) -> tuple[str, str]:
-    """The struct with the map, and the type that its values are combined in; `index` are further parameters."""
+    """Return the struct with the map, and the type of its values. `index` are further parameters."""
     head, mapped = template_head(of.variables), f"cudakit_mapped{template_arguments(of.variables)}"
     if of.acc is None:
         # The map's own type is known once its function is: outside of its struct.
         types = (f"const {p.stored}*" if p.raw else p.type for p in of.inputs)
-        values = ", ".join([*(f"cudakit::unevaluated<{each}>()" for each in types), *("0" for _ in index)])
+        values = ", ".join([*(f"cudakit::unevaluated<{type}>()" for type in types), *("0" for _ in index)])
         own, result = "", "auto"
         state = f"cudakit::accumulator_t<decltype({mapped}::cudakit_map({values}))>"
     else:
         own = f"    using cudakit_state =\n{placed(of.acc_type, f'<{of.name} acc>')}    ;\n"
         result, state = "cudakit_state", f"{'typename ' * bool(of.variables)}{mapped}::cudakit_state"
-    seen = ", ".join([*seen_inputs(of), *index])
-    function = f"    static __device__ {result} cudakit_map({seen}){returned(of, 'map', of.map)}"
+    parameters = ", ".join([*seen_inputs(of), *index])
+    function = f"    static __device__ {result} cudakit_map({parameters}){returned(of, 'map', of.map)}"
     return f"{head}struct cudakit_mapped {{\n{own}{function}}};\n\n", state
 
 
 def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], list[str], list[str]]:
-    """Of a kernel: its template parameters for arrays' types, its parameters, and what the templates are given."""
+    """Return a kernel's template parameters for array types, its parameters, and the arguments of the templates."""
     types, parameters, several = [], [], []
     for p in of.inputs:
         if p.name in numbers:
@@ -298,15 +301,15 @@ def kernel_inputs(of: Declared, numbers: frozenset[str]) -> tuple[list[str], lis
 
 
 def initial_parameter(of: FoldRecipe) -> tuple[list[str], str]:
-    """Of a kernel that takes an initial value: its template parameters for that, and the parameter."""
+    """Return a kernel's template parameters for an initial value, and the parameter."""
     return [of.initial_type] * (of.initial_type not in of.structs), f"const {of.initial_type} {INITIAL}"
 
 
 class Folded(GeneratedFunction):
     """A function of arrays that combines their elements.
 
-    Who derives from it has an `_ordinary` way, which asks `_done`; that plans by `_job` what calls of a new kind do,
-    and does it by `_run`.
+    A derived class has a method `_ordinary`, which calls `_run_planned`. The latter plans calls with new layouts
+    by `_job`, and runs them by `_run`.
     """
 
     _TAKES_OUTPUTS = False
@@ -324,8 +327,10 @@ class Folded(GeneratedFunction):
         """CUDA C++ of the kernel, for inputs that are arrays."""
         return self._text(self.recipe, frozenset())
 
-    def _options_of(self, call: Given, size: Any, initial: Any, block_size: Any) -> tuple[Given, tuple[Any, ...]]:
-        """The call with its initial value, and size, dtype of that value, threads of a block and device, checked.
+    def _options_of(
+        self, call: CallArguments, size: Any, initial: Any, block_size: Any
+    ) -> tuple[CallArguments, tuple[Any, ...]]:
+        """Return the call with its initial value, and the checked options: size, initial dtype, block and device.
 
         Raises
         ------
@@ -340,8 +345,8 @@ class Folded(GeneratedFunction):
         block = block_size if block_size is None else whole_warps(of, block_size, call.place)
         return call, (size, dtype, block, call.place.device)
 
-    def _done(self, key: Any, call: Given, outs: Any, *options: Any) -> Any:
-        """Do what calls like this one do, which is decided where `key` is new.
+    def _run_planned(self, key: Any, call: CallArguments, outs: Any, *options: Any) -> Any:
+        """Run a call by the job for `key`, which is planned at its first use.
 
         Raises
         ------
@@ -355,40 +360,44 @@ class Folded(GeneratedFunction):
             raise self._explained(error) from None
 
     def _state_bytes(self, types: dict[str, np.dtype], flags: int) -> int:
-        """Size of what is combined, `flags` beside it: as the types say; where they do not, as the compiler does."""
-        dtype = self.recipe.kept(types)
+        """Return the size of the accumulator with `flags` beside it: by the types, or by the compiler."""
+        dtype = self.recipe.accumulator_dtype(types)
         if dtype is not None:
             return int(dtype.itemsize) * (1 + flags)
         key = tuple(types.items())
         size = self._sizes.get(key)
         if size is None:
-            probe = self._made(SIZE_PROBE, frozenset())
+            probe = self._make_kernel(SIZE_PROBE, frozenset())
             compiled = (probe[types] if types else probe).compile(arch=emulator().limits().arch, target="ptx")
             parameter = re.search(r"\.param [^\n]*_param_0\[(\d+)\]", compiled.code.decode())
             assert parameter is not None  # the probe's only one
             size = self._sizes[key] = int(parameter[1])
         return size
 
-    def _kernel(self, call: Given, types: dict[str, np.dtype], named: dict[str, Any]) -> tuple[Kernel, dict[str, Any]]:
-        """The kernel of a call, and its template arguments: `named`, and the type of an initial value."""
+    def _kernel(
+        self, call: CallArguments, types: dict[str, np.dtype], arguments: dict[str, Any]
+    ) -> tuple[Kernel, dict[str, Any]]:
+        """Return the kernel of a call and its template arguments: `arguments`, and the type of an initial value."""
         recipe, first = self.recipe, () if call.initial is None else (INITIAL,)
-        known = [p.name for p, layout in zip(recipe.inputs, call.kinds, strict=False) if type(layout) is not tuple]
-        numbers = frozenset((*known, *first))
+        number_inputs = [
+            p.name for p, layout in zip(recipe.inputs, call.layouts, strict=False) if type(layout) is not tuple
+        ]
+        numbers = frozenset((*number_inputs, *first))
         kernel = self._kernels.get(numbers)
         if kernel is None:
-            kernel = self._kernels[numbers] = self._made(recipe.name, numbers)
-        return kernel, named | initial_types(recipe, call.initial, recipe.kept(types))
+            kernel = self._kernels[numbers] = self._make_kernel(recipe.name, numbers)
+        return kernel, arguments | initial_types(recipe, call.initial, recipe.accumulator_dtype(types))
 
-    def _made(self, name: str, numbers: frozenset[str]) -> Kernel:
+    def _make_kernel(self, name: str, numbers: frozenset[str]) -> Kernel:
         return of_source(Source(self._text(self.recipe, numbers), f"<{self.recipe.name}>"), name, self.options)
 
     @staticmethod
     def _text(recipe: Any, numbers: frozenset[str]) -> str:
-        """CUDA C++ of the kernel, where those inputs are numbers."""
+        """Return CUDA C++ of the kernel for which the inputs `numbers` are numbers."""
         raise NotImplementedError
 
-    def _run(self, job: Any, call: Given, outs: Any) -> list[Target]:
-        """Launch; where the outputs went."""
+    def _run(self, job: Any, call: CallArguments, outs: Any) -> list[Target]:
+        """Launch, and return the targets of the outputs."""
         raise NotImplementedError
 
 
@@ -413,7 +422,7 @@ _SAMPLES: Final = ((1, 2, 3, 5), (-1, -2, -3, -5))
 
 
 def check_identity(name: str, reduce: str, identity: str | None) -> None:
-    """Raise where ``reduce(identity, x)`` and ``reduce(x, identity)`` are no x, for simple arithmetic and numbers.
+    """Raise if ``reduce(identity, x)`` or ``reduce(x, identity)`` is not x, for simple arithmetic and numbers.
 
     An identity for elements of one sign is one, such as 0 of a maximum. What is not simple is taken as it is given.
 
@@ -427,11 +436,11 @@ def check_identity(name: str, reduce: str, identity: str | None) -> None:
     wrong = []
     for samples in _SAMPLES:
         for x in samples:
-            made = _computed(reduce, {"a": number, "b": x}), _computed(reduce, {"a": x, "b": number})
-            if None in made:
+            results = _computed(reduce, {"a": number, "b": x}), _computed(reduce, {"a": x, "b": number})
+            if None in results:
                 return
-            if x not in made:
-                wrong.append((x, made[0]))
+            if x not in results:
+                wrong.append((x, results[0]))
                 break
     if len(wrong) == len(_SAMPLES):
         x, made_of = wrong[0]
@@ -442,7 +451,7 @@ def check_identity(name: str, reduce: str, identity: str | None) -> None:
 
 
 def _computed(text: str, names: dict[str, Any]) -> Any:
-    """The value of a simple expression; None for others."""
+    """Return the value of a simple expression; None for other expressions."""
     try:
         return _value(ast.parse(_NUMBER.sub(r"\1", text.strip()), mode="eval").body, names)
     except (SyntaxError, ValueError, TypeError, KeyError, OverflowError, RecursionError, MemoryError):

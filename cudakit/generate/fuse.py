@@ -54,7 +54,7 @@ _same = elementwise("T x", "T z", "z = x", name="same")
 
 
 class Source(NamedTuple):
-    """What kernels read: an argument, or the result of a reduction or a view."""
+    """An input of kernels: an argument, or the result of a reduction or a view."""
 
     name: str
     dtype: np.dtype
@@ -63,7 +63,7 @@ class Source(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value that is made: its name in the trace, and the argument that it is written to, if there is one."""
+    """A computed value: its name in the trace, and the argument to which it is written, or None."""
 
     name: str
     dtype: np.dtype
@@ -71,7 +71,7 @@ class Value(NamedTuple):
 
 
 class Typed(Elementwise):
-    """A kernel whose types are decided already."""
+    """An elementwise kernel with fixed types."""
 
     types: dict[str, np.dtype]
 
@@ -84,14 +84,14 @@ class Typed(Elementwise):
     def __reduce__(self) -> tuple[Any, ...]:
         return Typed, (self.recipe, self.types)
 
-    def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
+    def _types(self, types: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
         return self.types
 
 
 class Call(NamedTuple):
-    """One call, while its stages run: all arrays and numbers that there are by now, by name."""
+    """A call while its stages run: all arrays and numbers computed so far, by name."""
 
-    found: dict[str, Any]
+    values: dict[str, Any]
     stream: Any
     names: Sequence[str]
 
@@ -122,10 +122,10 @@ class Stages:
     ) -> None:
         self.name, self.trace, self.values, self.returned = trace.op, trace, values, returned
         self.arguments = arguments
-        kinds = {name: fold.dtype for name, fold in trace.folds.items()}
-        kinds |= {name: view.of for name, view in trace.views.items()}
-        made = [Source(name, dtype, "a value worked out from the arguments") for name, dtype in kinds.items()]
-        self.sources: dict[str, Source] = {source.name: source for source in (*arguments, *made)}
+        dtypes = {name: fold.dtype for name, fold in trace.folds.items()}
+        dtypes |= {name: view.of for name, view in trace.views.items()}
+        sources = [Source(name, dtype, "a value worked out from the arguments") for name, dtype in dtypes.items()]
+        self.sources: dict[str, Source] = {source.name: source for source in (*arguments, *sources)}
         self.ends: dict[str, list[int]] = self._ends()
         self.is_plain: bool = not trace.views and not any(value.target for value in values)
         self.is_plain = self.is_plain and (not trace.folds or list(self.ends.values()) == [list(range(len(values)))])
@@ -133,87 +133,93 @@ class Stages:
         self._kernels: dict[Any, tuple[Any, list[str]]] = {}
 
     def _ends(self) -> dict[str, list[int]]:
-        """The values that are made of one reduction's results alone, by reductions that nothing else needs."""
+        """Return the values made from one reduction's results alone, by reductions that have no other use."""
         trace = self.trace
-        found: dict[str, list[int]] = {}
+        ends: dict[str, list[int]] = {}
         read = [fold.x for fold in trace.folds.values()] + [view.x for view in trace.views.values()]
-        needed = {name for each in read for name in trace.sources(each)}
+        needed = {name for value in read for name in trace.sources(value)}
         for k, value in enumerate(self.values):
             sources = trace.sources(value.name)
             fold = min(sources)
             if len(sources) == 1 and not value.target and fold in trace.folds:
-                found.setdefault(fold, []).append(k)
+                ends.setdefault(fold, []).append(k)
             else:
                 needed |= sources
-        return {name: values for name, values in found.items() if name not in needed}
+        return {name: values for name, values in ends.items() if name not in needed}
 
     def __call__(self, values: Sequence[Any], out: Any, stream: Any, names: Sequence[str] = ()) -> list[Any]:
-        """What the function returns; a frozen text of the call has the arguments by `names`."""
+        """Return the function's results. A recorded call has its arguments by `names`."""
         log = current_log()
         if log is not None and (self.trace.bounds or not self.is_plain):
             log.is_whole = False  # what is looked at here, it would not look at
-        found = {source.name: value for source, value in zip(self.arguments, values, strict=True)}
+        values_by_name = {source.name: value for source, value in zip(self.arguments, values, strict=True)}
         for name, dtype in self.trace.bounds:
-            scalars.converter(dtype, f"{self.name}: argument {self.sources[name].shown}")(found[name])
+            scalars.converter(dtype, f"{self.name}: argument {self.sources[name].shown}")(values_by_name[name])
         outs = self._outs(out)
-        call = Call(found, stream, names)
-        done: dict[int, Any] = {}
+        call = Call(values_by_name, stream, names)
+        results: dict[int, Any] = {}
         for fold, numbers in self.ends.items():
-            done |= zip(numbers, self._reduced(call, fold, numbers, [outs.get(k) for k in numbers]), strict=True)
-        left = [k for k in range(len(self.values)) if k not in done]
+            results |= zip(numbers, self._reduced(call, fold, numbers, [outs.get(k) for k in numbers]), strict=True)
+        left = [k for k in range(len(self.values)) if k not in results]
         groups = self._groups(call, left) if left else []
         late = self._are_late(groups)
         for group in groups:
-            to = [outs.get(k) if (target := self.values[k].target) is None or late else found[target] for k in group]
-            done |= zip(group, self._elements(call, [self.values[k] for k in group], to), strict=True)
+            to = [
+                outs.get(k) if (target := self.values[k].target) is None or late else values_by_name[target]
+                for k in group
+            ]
+            results |= zip(group, self._elements(call, [self.values[k] for k in group], to), strict=True)
         if late:
             for k, value in enumerate(self.values):
                 if value.target is not None:
-                    done[k] = _same(done[k], out=found[value.target], stream=stream)
-        return [done[k] for k in self.returned]
+                    results[k] = _same(results[k], out=values_by_name[value.target], stream=stream)
+        return [results[k] for k in self.returned]
 
     def _outs(self, out: Any) -> dict[int, Any]:
-        """The arrays that values are to go to, by their numbers."""
+        """Return the target arrays of values, by their numbers."""
         if out is None:
             return {}
         outs = out if isinstance(out, tuple) else (out,)
         if len(outs) != len(self.returned):
             raise ArgumentError(f"{self.name} has {len(self.returned)} results; out has {len(outs)}")
-        for k, each in zip(self.returned, outs, strict=True):
-            if each is not None and self.values[k].target is not None:
+        for k, array in zip(self.returned, outs, strict=True):
+            if array is not None and self.values[k].target is not None:
                 shown = self.sources[str(self.values[k].target)].shown
                 raise ArgumentError(f"{self.name} returns its argument {shown}, which it writes; leave out= out")
         return dict(zip(self.returned, outs, strict=True))
 
     def _are_late(self, groups: Sequence[Sequence[int]]) -> bool:
-        """Whether arguments are written once all kernels are done: others read them, or this one at other elements."""
+        """Return whether arguments are written after all kernels.
+
+        They are if another kernel reads them, or this kernel reads other elements of them.
+        """
         targets = [k for group in groups for k in group if self.values[k].target is not None]
         views = self.trace.views.keys()
         looks = any(not views.isdisjoint(self.trace.sources(self.values[k].name)) for group in groups for k in group)
         return bool(targets) and (len(groups) > 1 or looks)
 
     def _groups(self, call: Call, numbers: Sequence[int]) -> list[tuple[int, ...]]:
-        """The values that have one shape, and so one kernel."""
+        """Return groups of values with one shape. Each group is one kernel."""
         origins = self.trace.origins
         if len({origins[self.values[k].name] for k in numbers}) == 1:
             return [tuple(numbers)]
         groups: dict[Any, list[int]] = {}
         for k in numbers:
             names = sorted(origins[self.values[k].name])
-            named = [(self.sources[name].shown, self._source(call, name).shape) for name in names]
-            groups.setdefault(broadcast(self.name, named), []).append(k)
+            shapes = [(self.sources[name].shown, self._source(call, name).shape) for name in names]
+            groups.setdefault(broadcast(self.name, shapes), []).append(k)
         return [tuple(group) for group in groups.values()]
 
     def _source(self, call: Call, name: str) -> Any:
-        """The array or number that a source is."""
-        found = call.found.get(name)
-        if found is None:
+        """Return the array or number of a source."""
+        entry = call.values.get(name)
+        if entry is None:
             if name in self.trace.folds:
-                (found,) = self._reduced(call, name, (), [None])
+                (entry,) = self._reduced(call, name, (), [None])
             else:
-                found = self._viewed(call, name)
-            call.found[name] = found
-        return found
+                entry = self._viewed(call, name)
+            call.values[name] = entry
+        return entry
 
     def _viewed(self, call: Call, name: str) -> Any:
         view = self.trace.views[name]
@@ -229,7 +235,7 @@ class Stages:
             raise ArgumentError(f"{self.name}: {error}") from None
 
     def _elements(self, call: Call, values: Sequence[Value], outs: Sequence[Any]) -> list[Any]:
-        """Values of one shape, by one kernel."""
+        """Compute values of one shape by one kernel."""
         key = tuple([value.name for value in values])
         if key not in self._kernels:
             inputs = self._inputs(*key)
@@ -238,7 +244,7 @@ class Stages:
         return list(result) if len(values) > 1 else [result]
 
     def _reduced(self, call: Call, name: str, numbers: Sequence[int], outs: Sequence[Any]) -> list[Any]:
-        """A reduction, or the values of its results, by one kernel."""
+        """Compute a reduction, or values of its results, by one kernel."""
         fold = self.trace.folds[name]
         values = [self.values[k] for k in numbers] or [Value(name, fold.dtype)]
         if name not in self._kernels:
@@ -248,8 +254,8 @@ class Stages:
         return list(result) if len(values) > 1 else [result]
 
     def _inputs(self, *names: str) -> list[Source]:
-        wanted = self.trace.sources(*names)
-        return [source for source in self.sources.values() if source.name in wanted]
+        needed = self.trace.sources(*names)
+        return [source for source in self.sources.values() if source.name in needed]
 
     def _run(self, call: Call, key: Any, outs: Sequence[Any], **options: Any) -> Any:
         kernel, inputs = self._kernels[key]
@@ -257,7 +263,7 @@ class Stages:
         self.latest = kernel
         log = current_log()
         since = len(log.steps) if log is not None else 0
-        out = None if all(each is None for each in outs) else tuple(outs)
+        out = None if all(array is None for array in outs) else tuple(outs)
         result = kernel(*values, out=out, stream=call.stream, **options)
         if log is not None and call.names and self.is_plain:
             names = {source.name: name for source, name in zip(self.arguments, call.names, strict=True)}
@@ -275,7 +281,10 @@ class Stages:
         return Typed(ElementwiseRecipe(self.name, tuple(parameters), tuple(outputs), preamble, body), types)
 
     def _reduction(self, inputs: Sequence[Source], name: str, values: Sequence[Value]) -> Reduction:
-        """A map-reduce kernel: what was done before the reduction is its map, what was done after its post."""
+        """Return a map-reduce kernel.
+
+        Computations before the reduction are its map, computations after it are its post.
+        """
         fold, trace = self.trace.folds[name], self.trace
         is_place = fold.kind.startswith("arg")
         mapped = accumulated(fold.of if is_place else fold.dtype)
@@ -311,7 +320,7 @@ class Stages:
 
 
 def _includes(dtypes: Sequence[np.dtype], text: str) -> str:
-    """Headers of the types that are computed in."""
+    """Return the headers of the types in a kernel."""
     names = [(spelling(dtype) or "").partition("<")[0] for dtype in dtypes]
     headers = {HEADER[name] for name in HEADER if name in names or name in text}
     return "".join(f"#include <{header}>\n" for header in (*sorted(headers), "cudakit/ufunc/all.cuh"))
@@ -330,30 +339,34 @@ def fuse(
     function: None = None, *, static: Sequence[str] = (), name: str | None = None
 ) -> Callable[[Callable[_P, _R]], Fused[_P, _R]]: ...
 def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = (), name: str | None = None) -> Any:
-    """A Python function of array expressions as one kernel, with NumPy's results and dtypes.
+    """Return a Python function of array expressions as one kernel, with NumPy's results and dtypes.
 
-    The function is run once for each signature of argument types, on stand-ins. Operators, universal functions of NumPy
-    and CuPy, ``where``, ``clip``, ``astype``, ``.real`` … are written down as C++; so are reductions (``sum``,
-    ``mean``, ``max``, ``argmax`` …), parts of arrays (``x[1:, None]``, ``x.T``) and writing into arguments
-    (``x += y``, ``x[...] = y``, ``out=x``). A reduction is one kernel with what comes before it and with what is done
-    to its results alone; other uses of them take a kernel more. What asks a value, as an ``if`` does, raises and says
-    where. Correctly rounded operations give NumPy's bits: there is no fused multiply-add.
+    The function runs once for each signature of argument types, on stand-ins, which record its operations as C++:
+
+    - operators, universal functions of NumPy and CuPy, ``where``, ``clip``, ``astype``, ``.real`` …;
+    - reductions: ``sum``, ``mean``, ``max``, ``argmax`` …;
+    - parts of arrays: ``x[1:, None]``, ``x.T``;
+    - writes to arguments: ``x += y``, ``x[...] = y``, ``out=x``.
+
+    A reduction is one kernel together with the operations before it, and with operations on its results alone. Other
+    uses of its results need a second kernel. Code that needs a value, such as an ``if``, raises and names the line.
+    Correctly rounded operations give NumPy's bits: there is no fused multiply-add.
 
     Parameters
     ----------
     function : callable
-        Takes arrays and numbers; returns an array, a tuple of them, or nothing where it writes into its arguments.
-        What it returns are new arrays, but for arguments that it writes.
+        Function of arrays and numbers that returns an array, a tuple of arrays, or None if it writes to its arguments.
+        Results are new arrays, except arguments that it writes.
     static : sequence of str
-        Arguments that are constants of the kernel; it is traced again for each of their values. Python bools, str and
-        None are so without being named.
+        Arguments that are constants of the kernel: the function is traced again for each of their values. Python bools,
+        str and None are constants in any case.
     name : str, optional
-        Of the kernel; left out, the function's.
+        Name of the kernel. Default: the function's name.
 
     Raises
     ------
     TemplateError
-        For what is no function, and constants that it has not.
+        For an argument that is no function, and for names in `static` that are no arguments.
 
     Returns
     -------
@@ -369,7 +382,7 @@ def fuse(function: Callable[..., Any] | None = None, *, static: Sequence[str] = 
     """
     if isinstance(static, str):
         static = (static,)
-    if not isinstance(static, Sequence) or not all(isinstance(each, str) for each in static):
+    if not isinstance(static, Sequence) or not all(isinstance(parameter, str) for parameter in static):
         raise TemplateError(f"fuse: static names arguments, as in static=('n',), got {shortened(static)}")
     if name is not None:
         text_of("fuse: name", name)
@@ -392,25 +405,25 @@ class Fused(Function, Generic[_P, _R]):
     if TYPE_CHECKING:
 
         @overload
-        def __call__(self, *args: _P.args, **named: _P.kwargs) -> _R: ...
+        def __call__(self, *args: _P.args, **keywords: _P.kwargs) -> _R: ...
         @overload
-        def __call__(self, *args: Any, out: Any, stream: Any = None, **named: Any) -> _R: ...
+        def __call__(self, *args: Any, out: Any, stream: Any = None, **keywords: Any) -> _R: ...
         @overload
-        def __call__(self, *args: Any, stream: Any, **named: Any) -> _R: ...
-        def __call__(self, *args: Any, **named: Any) -> Any: ...
+        def __call__(self, *args: Any, stream: Any, **keywords: Any) -> _R: ...
+        def __call__(self, *args: Any, **keywords: Any) -> Any: ...
 
     function: Callable[_P, _R]
     static: tuple[str, ...]
     name: str
     _signature: inspect.Signature
-    _made: dict[Any, _Made]
-    _latest: _Made | None
+    _traced_calls: dict[Any, _TracedCall]
+    _latest: _TracedCall | None
     _outside: Outside
     _looks_outside: bool
 
     def __new__(cls, function: Callable[_P, _R], static: tuple[str, ...], name: str) -> Self:
-        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any]) -> Any:
-            return self._call(args, out, stream, named, recorder)
+        def ordinary(args: tuple[Any, ...], out: Any, stream: Any, keywords: dict[str, Any]) -> Any:
+            return self._call(args, out, stream, keywords, recorder)
 
         name = name if name.isidentifier() and not name.endswith("_") and name not in CPP_WORDS else "fused"
         try:
@@ -425,7 +438,9 @@ class Fused(Function, Generic[_P, _R]):
         recorder = CallRecorder(CallReplay(positional, ordinary, takes_keywords=True, names={"outside": outside}))
         self = super().__new__(cls, recorder.replay.function)
         functools.update_wrapper(self, function)
-        self.__dict__.update(function=function, static=static, name=name, _signature=signature, _made={}, _latest=None)
+        self.__dict__.update(
+            function=function, static=static, name=name, _signature=signature, _traced_calls={}, _latest=None
+        )
         self._outside, self._looks_outside = outside, False
         return self
 
@@ -453,11 +468,13 @@ class Fused(Function, Generic[_P, _R]):
         """
         if self._latest is None or self._latest.stages.latest is None:
             raise TemplateError(f"{self.name} was not called yet: its kernel depends on the types of its arguments")
-        found: str = self._latest.stages.latest.source
-        return found
+        result: str = self._latest.stages.latest.source
+        return result
 
-    def _call(self, args: tuple[Any, ...], out: Any, stream: Any, named: dict[str, Any], recorder: CallRecorder) -> Any:
-        """What a call does that is not frozen.
+    def _call(
+        self, args: tuple[Any, ...], out: Any, stream: Any, keywords: dict[str, Any], recorder: CallRecorder
+    ) -> Any:
+        """Run a call that is not replayed.
 
         Raises
         ------
@@ -465,9 +482,9 @@ class Fused(Function, Generic[_P, _R]):
         TemplateError
             Where the function does something that cannot be fused; with file and line.
         """
-        given = tuple([value for value in args if value is not MISSING])
+        positional = tuple([value for value in args if value is not MISSING])
         try:
-            bound = self._signature.bind(*given, **named)
+            bound = self._signature.bind(*positional, **keywords)
         except TypeError as error:
             raise ArgumentError(f"{self.name}: {error}") from None
         bound.apply_defaults()
@@ -477,69 +494,69 @@ class Fused(Function, Generic[_P, _R]):
             if label in self.static or value is None or isinstance(value, bool | str):
                 key.append((label, type(value), value))
                 continue
-            value, kind = self._seen(label, value)
-            key.append((label, kind, None))
+            value, operand_type = self._operand(label, value)
+            key.append((label, operand_type, None))
             values.append(value)
             places.append(place)
         # As a constant -0.0 is not 0.0, and a NaN is one as well as another.
-        constants = tuple([(*each[:2], repr(each[2]) if each[1] in (float, complex) else each[2]) for each in key])
-        told = constants, self._outside()
+        constants = tuple([(*entry[:2], repr(entry[2]) if entry[1] in (float, complex) else entry[2]) for entry in key])
+        key_and_outside = constants, self._outside()
         try:
-            made = self._made.get(told)
+            entry = self._traced_calls.get(key_and_outside)
         except TypeError:
             shown = ", ".join(f"{label} is {shortened(value)}" for label, _, value in key if label in self.static)
             raise ArgumentError(f"{self.name}: constants are numbers, text or tuples; {shown}") from None
-        if made is None or made.asks_shapes:
+        if entry is None or entry.asks_shapes:
             shapes = tuple([getattr(value, "shape", ()) for value in values])
-            made = self._made.get((told, shapes))
-            if made is None:
+            entry = self._traced_calls.get((key_and_outside, shapes))
+            if entry is None:
                 before = self._outside.values()
-                made = _Made(self, key, shapes)
+                entry = _TracedCall(self, key, shapes)
                 self._outside.traced(before)
                 self._looks_outside = bool(before)
-                told = constants, self._outside()
-                self._made[told, shapes] = self._made[told] = made
-        self._latest = made
+                key_and_outside = constants, self._outside()
+                self._traced_calls[key_and_outside, shapes] = self._traced_calls[key_and_outside] = entry
+        self._latest = entry
         in_place = all(p.kind in _POSITIONAL for p in self._signature.parameters.values())
         # What is left to its default is passed on too, but for constants.
-        if named or not in_place or max(places) >= len(given):
-            return made(values, out, stream)
+        if keywords or not in_place or max(places) >= len(positional):
+            return entry(values, out, stream)
         arguments = {**{f"a{k}": value for k, value in enumerate(args)}, "out": out}
         if self._looks_outside:
-            arguments["outside()"] = told[1]
+            arguments["outside()"] = key_and_outside[1]
         inputs = [f"a{place}" for place in places]
-        return recorder.call(arguments, stream, lambda stream: made(values, out, stream, inputs), inputs)
+        return recorder.call(arguments, stream, lambda stream: entry(values, out, stream, inputs), inputs)
 
-    def _seen(self, label: str, value: Any) -> tuple[Any, np.dtype | type]:
-        """A value that the kernel takes, and its dtype, or a Python number's class."""
-        kind: Any = type(value)
-        if kind in _WEAK:
-            return value, kind
-        found = getattr(value, "dtype", None)
-        if not isinstance(found, np.dtype):
+    def _operand(self, label: str, value: Any) -> tuple[Any, np.dtype | type]:
+        """Return a value as the kernel takes it, and its dtype or a Python number's class."""
+        value_type: Any = type(value)
+        if value_type in _WEAK:
+            return value, value_type
+        dtype = getattr(value, "dtype", None)
+        if not isinstance(dtype, np.dtype):
             value = as_array(self.name, label, value)[0]
-            found = value.dtype
-        if spelling(found) is None:
-            raise ArgumentError(f"{self.name}: {label} is of {found}, which has no C++ equivalent")
-        return value, found
+            dtype = value.dtype
+        if spelling(dtype) is None:
+            raise ArgumentError(f"{self.name}: {label} is of {dtype}, which has no C++ equivalent")
+        return value, dtype
 
 
 def _flat(signature: inspect.Signature, arguments: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Arguments by name, those of ``*args`` one by one."""
-    found: list[tuple[str, Any]] = []
+    """Return arguments by name, those of ``*args`` one by one."""
+    result: list[tuple[str, Any]] = []
     for label, value in arguments.items():
-        kind = signature.parameters[label].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
-            found += [(f"{label}{k}", each) for k, each in enumerate(value)]
-        elif kind is inspect.Parameter.VAR_KEYWORD:
-            found += value.items()
+        parameter_kind = signature.parameters[label].kind
+        if parameter_kind is inspect.Parameter.VAR_POSITIONAL:
+            result += [(f"{label}{k}", item) for k, item in enumerate(value)]
+        elif parameter_kind is inspect.Parameter.VAR_KEYWORD:
+            result += value.items()
         else:
-            found.append((label, value))
-    return found
+            result.append((label, value))
+    return result
 
 
-class _Made:
-    """The function for one signature of argument types: traced, and the stages that it takes."""
+class _TracedCall:
+    """The function for one signature of argument types: its trace and its stages."""
 
     def __init__(
         self, fused: Fused[..., Any], key: list[tuple[str, Any, Any]], shapes: Sequence[tuple[int, ...]]
@@ -547,10 +564,12 @@ class _Made:
         trace = Trace(fused.name, {})
         stands: dict[str, Any] = {}
         inputs: list[Traced] = []
-        for label, kind, value in key:
-            if isinstance(kind, np.dtype) or (kind in _WEAK and label not in fused.static):
+        for label, operand_type, value in key:
+            if isinstance(operand_type, np.dtype) or (operand_type in _WEAK and label not in fused.static):
                 name = f"x{len(inputs)}"
-                stands[label] = Traced(trace, kind, name, argument=label, is_number=not isinstance(kind, np.dtype))
+                stands[label] = Traced(
+                    trace, operand_type, name, argument=label, is_number=not isinstance(operand_type, np.dtype)
+                )
                 if not stands[label].is_number:
                     trace.shapes[name] = shapes[len(inputs)]
                 inputs.append(stands[label])
@@ -559,14 +578,14 @@ class _Made:
         if all(stand.is_number for stand in inputs):
             raise ArgumentError(f"{fused.name}: none of its arguments is an array; call the function itself")
         arguments = [Source(stand.name, stand.dtype, str(stand.argument), stand.is_number) for stand in inputs]
-        found = _run(fused, stands)
+        result = _run(fused, stands)
         self.asks_shapes = trace.asks_shapes
-        self.several = isinstance(found, tuple | list)
-        self.returns = found is not None
+        self.several = isinstance(result, tuple | list)
+        self.returns = result is not None
         names = {id(stand): source.name for stand, source in zip(inputs, arguments, strict=True)}
         values = [Value(stand.name, stand.dtype, names[id(stand)]) for stand in trace.written]
         returned = []
-        for value in found if self.several else (found,) if self.returns else ():
+        for value in result if self.several else (result,) if self.returns else ():
             place = next((k for k, stand in enumerate(trace.written) if stand is value), None)
             if place is None:
                 place = len(values)
@@ -575,13 +594,13 @@ class _Made:
         self.stages = Stages(trace, arguments, values, returned)
 
     def __call__(self, values: list[Any], out: Any, stream: Any, names: Sequence[str] = ()) -> Any:
-        """What a call does; its frozen text has the values by `names`."""
-        found = self.stages(values, out, stream, names)
-        return tuple(found) if self.several else found[0] if self.returns else None
+        """Run a call. A recorded call has the values by `names`."""
+        results = self.stages(values, out, stream, names)
+        return tuple(results) if self.several else results[0] if self.returns else None
 
 
 def _result(fused: Fused[..., Any], trace: Trace, value: Any) -> Value:
-    """A value that the function returned."""
+    """Return a value that the function returned."""
     if isinstance(value, Traced) and trace.origins.get(value.name):
         return Value(value.name, value.dtype)
     code = getattr(fused.function, "__code__", None)
@@ -592,7 +611,7 @@ def _result(fused: Fused[..., Any], trace: Trace, value: Any) -> Value:
 
 def _run(fused: Fused[..., Any], stands: dict[str, Any]) -> Any:
     """Run the function on stand-ins for its arguments."""
-    args, named = [], {}
+    args, keywords = [], {}
     left = dict(stands)
     for label, parameter in fused._signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
@@ -603,10 +622,10 @@ def _run(fused: Fused[..., Any], stands: dict[str, Any]) -> Any:
         elif parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
         elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            named[label] = left.pop(label)
+            keywords[label] = left.pop(label)
         else:
             args.append(left.pop(label))
     try:
-        return fused.function(*args, **named, **left)
+        return fused.function(*args, **keywords, **left)
     except RecursionError:
         raise TemplateError(f"{fused.name}: recursion without end: Python values alone end it, no elements") from None

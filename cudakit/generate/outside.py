@@ -1,4 +1,4 @@
-"""What a traced Python function reads from outside, as globals and variables of functions around it."""
+"""Values that a traced Python function reads from outside: globals and variables of enclosing functions."""
 
 from __future__ import annotations
 
@@ -36,40 +36,40 @@ class Outside:
         self._numbers: dict[Any, int] = {}
         self._own: set[Any] = set()
         #: Objects that are known by their address.
-        self._kept: dict[int, Any] = {}
+        self._kept_alive: dict[int, Any] = {}
 
     @property
     def is_empty(self) -> bool:
-        """Whether it reads nothing that can change."""
+        """True if the function reads no value that can change."""
         return not self.values()
 
     def __call__(self) -> int:
-        found = self.values()
-        key = tuple(item for item in found.items() if item[0] not in self._own)
+        values = self.values()
+        key = tuple(item for item in values.items() if item[0] not in self._own)
         return self._numbers.setdefault(key, len(self._numbers))
 
     def values(self) -> dict[Any, Hashable]:
-        """What is compared, by function and name."""
-        found: dict[Any, Hashable] = {}
-        self._look(self._function, found, set())
-        return found
+        """Return the contents to compare, by function and name."""
+        contents: dict[Any, Hashable] = {}
+        self._look(self._function, contents, set())
+        return contents
 
     def traced(self, before: Mapping[Any, Hashable]) -> None:
-        """Leave out what has changed while the function was traced."""
+        """Ignore values that tracing the function has changed."""
         self._own.update(name for name, value in self.values().items() if before.get(name) != value)
 
-    def _look(self, function: Any, found: dict[Any, Hashable], seen: set[int]) -> None:
-        if id(function) in seen:
+    def _look(self, function: Any, values: dict[Any, Hashable], visited: set[int]) -> None:
+        if id(function) in visited:
             return
-        seen.add(id(function))
+        visited.add(id(function))
         if isinstance(function, Function):
-            self._look(getattr(function, "function", None), found, seen)
+            self._look(getattr(function, "function", None), values, visited)
         elif isinstance(function, functools.partial):
-            self._look(function.func, found, seen)
-            self._note(found, seen, function, "", (function.args, function.keywords))
+            self._look(function.func, values, visited)
+            self._note(values, visited, function, "", (function.args, function.keywords))
         elif isinstance(function, MethodType):
-            self._look(function.__func__, found, seen)
-            self._note(found, seen, function.__func__, "self", function.__self__)
+            self._look(function.__func__, values, visited)
+            self._note(values, visited, function.__func__, "self", function.__self__)
         elif isinstance(function, FunctionType):
             if _is_installed(function.__globals__.get("__file__")):
                 return
@@ -77,7 +77,7 @@ class Outside:
             cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
             for name, cell in cells.items():
                 try:
-                    self._note(found, seen, function, name, cell.cell_contents)
+                    self._note(values, visited, function, name, cell.cell_contents)
                 except ValueError:  # it has no value yet
                     continue
             for name in names & function.__globals__.keys():
@@ -86,42 +86,44 @@ class Outside:
                     # What has no file is part of Python.
                     path = getattr(value, "__file__", None)
                     if path is not None and not _is_installed(path):
-                        inside = {each: vars(value)[each] for each in sorted(names & vars(value).keys())}
-                        for each, part in inside.items():
-                            self._note(found, seen, function, f"{name}.{each}", part)
+                        inside = {
+                            name_inside: vars(value)[name_inside] for name_inside in sorted(names & vars(value).keys())
+                        }
+                        for name_inside, part in inside.items():
+                            self._note(values, visited, function, f"{name}.{name_inside}", part)
                 else:
-                    self._note(found, seen, function, name, value)
+                    self._note(values, visited, function, name, value)
         elif callable(function) and isinstance(call := type(function).__call__, FunctionType):
-            self._look(call, found, seen)
-            self._note(found, seen, call, "self", function)
+            self._look(call, values, visited)
+            self._note(values, visited, call, "self", function)
 
-    def _note(self, found: dict[Any, Hashable], seen: set[int], function: Any, name: str, value: Any) -> None:
+    def _note(self, values: dict[Any, Hashable], visited: set[int], function: Any, name: str, value: Any) -> None:
         if isinstance(value, ModuleType):
             return
         if callable(value) and not isinstance(value, type):
-            self._look(value, found, seen)
+            self._look(value, values, visited)
         key = id(getattr(function, "__code__", function)), name
-        found[key] = self._content(value, _DEEPEST, [_MOST])
+        values[key] = self._content(value, _DEEPEST, [_MOST])
 
     def _content(self, value: Any, depth: int, left: list[int]) -> Hashable:
-        """What a value is compared by: its content, of no more than so many parts, or the object that it is."""
-        kind = type(value).__name__
+        """Return a value's content for comparison, of limited size, or the object itself."""
+        type_name = type(value).__name__
         if isinstance(value, float | complex | np.generic | np.dtype):
-            return kind, repr(value)  # zeros of both signs apart, and NaNs alike
+            return type_name, repr(value)  # zeros of both signs apart, and NaNs alike
         if isinstance(value, int | str | bytes | None):
-            return kind, value
+            return type_name, value
         if isinstance(value, np.ndarray) and value.nbytes <= _MOST_BYTES and not value.dtype.hasobject:
-            return kind, value.dtype.str, value.shape, value.tobytes()
+            return type_name, value.dtype.str, value.shape, value.tobytes()
         parts = _parts(value)
         if parts is None or depth == 0 or len(parts) > left[0]:
-            self._kept[id(value)] = value  # so that no other has its address
-            return kind, id(value)
+            self._kept_alive[id(value)] = value  # so that no other has its address
+            return type_name, id(value)
         left[0] -= len(parts)
-        return kind, tuple([self._content(part, depth - 1, left) for part in parts])
+        return type_name, tuple([self._content(part, depth - 1, left) for part in parts])
 
 
 def _parts(value: Any) -> list[Any] | None:
-    """What is in a list, a dictionary, a class or an object of the user's; None for other objects."""
+    """Return the parts of a list, a dictionary, a class or a user's object; None for other objects."""
     if isinstance(value, list | tuple):
         return list(value)
     if isinstance(value, dict):
@@ -137,7 +139,7 @@ def _parts(value: Any) -> list[Any] | None:
 
 @cache
 def _names(code: CodeType) -> frozenset[str]:
-    """Names in a function, and in those within it, that may be globals and attributes of modules."""
+    """Return the names in a function, and in nested functions, that may be globals and attributes of modules."""
     inner = (_names(constant) for constant in code.co_consts if isinstance(constant, CodeType))
     return frozenset(code.co_names).union(*inner)
 

@@ -1,4 +1,4 @@
-"""Reductions from expressions: what is taken of each element, how two are combined, what becomes of the last."""
+"""Reductions from expressions: a map of each element, a combination of two, and statements for the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import multiprocessors_of
 from cudakit.arrays.plans import Job, ReductionTask, array_of, plan_reduction, plan_segments, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.call import Given, deduce_types, dtypes_of, gather, outs_of
+from cudakit.generate.call import CallArguments, deduce_types, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import check_set, numbered, placed, statement, template_arguments, template_head
 from cudakit.generate.fold import (
     INITIAL,
@@ -38,19 +38,19 @@ from cudakit.types.checked import flag
 
 @dataclass(frozen=True)
 class ReductionRecipe(FoldRecipe):
-    """A reduction as it was declared."""
+    """The declarations of a reduction."""
 
     post: str
 
 
 def kernel_text(recipe: ReductionRecipe, numbers: frozenset[str]) -> str:
-    """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
+    """Return the source. `numbers` are the inputs that are numbers and not arrays."""
     heads = recipe.heads("cudakit/reduce/expression.cuh", recipe.post)
     return numbered("\n".join([heads, _fold(recipe), _kernel(recipe, numbers)]), f"<{recipe.name}>")
 
 
 def _fold(of: ReductionRecipe) -> str:
-    """The expressions as what <cudakit/reduce/expression.cuh> calls."""
+    """Return the expressions as the functions that <cudakit/reduce/expression.cuh> calls."""
     mapped, state = mapped_text(of, ("const long long i",))
     head, arguments = template_head(of.variables), template_arguments(of.variables)
     outputs = ", ".join(f"{p.type}& {p.name}" for p in of.outputs)
@@ -107,7 +107,7 @@ def reduction(
     acc: str | None = None,
     options: CompileOptions | None = None,
 ) -> Reduction:
-    """A function that reduces arrays: post(reduce(map(x₀), map(x₁), …)), in one pass over its inputs.
+    """Return a function that reduces arrays: post(reduce(map(x₀), map(x₁), …)), in one pass over its inputs.
 
     Parameters
     ----------
@@ -119,15 +119,15 @@ def reduction(
         C++ expression of the inputs by their names, and of ``i``: the element's number among those of its result, in
         row-major order.
     reduce : str
-        C++ expression that combines ``a`` and ``b``, of the accumulator's type. Associative, and commutative:
-        elements are met in an order of the launch's choice, the same on every run.
+        C++ expression that combines ``a`` and ``b``, of the accumulator's type. It must be associative and commutative:
+        the launch chooses the order of the elements, the same on every run.
     identity : str, optional
         C++ expression that changes nothing when combined. Without it no elements have no result.
     post : str, optional
         C++ statements that set the outputs, from ``a``, all elements combined, and ``n``, how many there are. Left
         out: the one output takes ``a``.
     name : str
-        Of the kernel, in messages and profilers.
+        Name of the kernel, in messages and profilers.
     preamble : str
         C++ before the kernel: functions, structs, includes.
     acc : str, optional
@@ -156,17 +156,17 @@ def reduction(
     ...     post="value = a.x; where = a.i", acc="best", preamble="struct best { float x; long long i; };",
     ... )
     """
-    made = declared(name, inputs, outputs, preamble, ("i",), ("a", "n"))
-    if any(p.raw for p in made.outputs):
+    recipe = declared(name, inputs, outputs, preamble, ("i",), ("a", "n"))
+    if any(p.raw for p in recipe.outputs):
         raise TemplateError(f"{name}: an output of a reduction is one element of each result; leave raw out")
     if post is None:
-        if len(made.outputs) > 1:
+        if len(recipe.outputs) > 1:
             raise TemplateError(f"{name} has several outputs: say how they come of a, in post=")
-        post = f"{made.outputs[0].name} = a"
+        post = f"{recipe.outputs[0].name} = a"
     combined = combination(name, map, reduce, identity, acc)
     statement(name, "post", post)
-    check_set(name, "post", post, [p.name for p in made.outputs], preamble)
-    return Reduction(ReductionRecipe(name, made.inputs, made.outputs, preamble, *combined, post), options)
+    check_set(name, "post", post, [p.name for p in recipe.outputs], preamble)
+    return Reduction(ReductionRecipe(name, recipe.inputs, recipe.outputs, preamble, *combined, post), options)
 
 
 class Reduction(Folded):
@@ -186,23 +186,22 @@ class Reduction(Folded):
     keepdims : bool
         Whether reduced axes stay, with length 1.
     out : array or tuple, optional
-        Where the outputs go: of the result's shape, and a dtype that loses nothing. What the kernel cannot write
-        as it is (another dtype, not C-contiguous) is copied there. Inputs that it overlaps are copied
-        first.
+        Output arrays of the result's shape, and a dtype that loses no values. Outputs of another dtype, or not
+        C-contiguous, are copied from new memory. Inputs that overlap an output are copied first.
     stream : stream, optional
-        Left out: CuPy's current one, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
     segments : array of int, optional
-        Offsets, as CUB's segmented reductions have them: result k is of elements ``segments[k]`` up to
-        ``segments[k + 1]`` − 1 of inputs with one dimension. They are cut to the inputs' length; a segment that
-        ends before it begins is empty, so that there must be an identity. `i` and `n` are of the segment. Where
-        lengths differ much, the longest decide the time.
+        Offsets, as for CUB's segmented reductions: result k combines elements ``segments[k]`` to
+        ``segments[k + 1]`` − 1 of one-dimensional inputs. Offsets are clipped to the inputs' length. A segment that
+        ends before it begins is empty, which needs an identity. `i` and `n` count within the segment. If lengths differ
+        much, the longest segments decide the time.
     size : int, optional
-        How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
+        Number of elements, if all inputs are raw or numbers. Default: the number of elements of the raw inputs.
     initial : number or struct, optional
-        What is combined before all elements of each result, given as the type that they are combined in takes it: no
-        elements have it as their result. `n` does not count it.
+        First value of each result, converted to the accumulator's type. It is the result of no elements. `n` does not
+        count it.
     block_size : int, optional
-        Threads of a block, whole warps; left out, 128 to 512 by the shape.
+        Threads of a block, whole warps. Default: 128 to 512 by the shape.
 
     Returns
     -------
@@ -238,26 +237,26 @@ class Reduction(Folded):
         initial: Any = None,
         block_size: int | None = None,
     ) -> Any:
-        """What a call does that is not frozen."""
+        """Run a call that is not replayed."""
         of = self.recipe
         outs = types = None
         if out is not None:
             outs = outs_of(of, out)
-            types = tuple([getattr(each, "dtype", None) for each in outs])
-        given = gather(of, args, stream, () if segments is None else (("segments", segments),))
+            types = tuple([getattr(out, "dtype", None) for out in outs])
+        call = gather(of, args, stream, () if segments is None else (("segments", segments),))
         if outs is not None:
-            given = given.apart(of, outs, lambda k, p: False)
+            call = call.apart(of, outs, lambda k, p: False)
         if axis is not None and axis.__class__ is not int:
             axis = integers(of.name, "axis", axis)
         if keepdims.__class__ is not bool:
             keepdims = flag(f"{of.name}: keepdims", keepdims)
-        given, options = self._options_of(given, size, initial, block_size)
-        key = given.kinds, axis, keepdims, types, *options
-        return self._done(key, given, outs, axis, keepdims, types, options[0], options[2])
+        call, options = self._options_of(call, size, initial, block_size)
+        key = call.layouts, axis, keepdims, types, *options
+        return self._run_planned(key, call, outs, axis, keepdims, types, options[0], options[2])
 
-    def _run(self, job: Job, given: Given, outs: tuple[Any, ...] | None) -> list[Target]:
-        """Launch; where the outputs went."""
-        of, place = self.recipe, given.place
+    def _run(self, job: Job, call: CallArguments, outs: tuple[Any, ...] | None) -> list[Target]:
+        """Launch, and return the targets of the outputs."""
+        of, place = self.recipe, call.place
         if outs is None:
             targets = [new_target(place, job.shape, dtype) for dtype in job.dtypes]
         else:
@@ -267,23 +266,23 @@ class Reduction(Folded):
                 for p, out, dtype in zip(of.outputs, outs, job.dtypes, strict=True)
             ]
         if job.kernel is not None:
-            values = job.operands([*given.values, *(each.written for each in targets)])
+            values = job.operands([*call.values, *(target.written for target in targets)])
             inputs, written = len(of.inputs), len(values) - len(targets)
             offsets = values[inputs] if written > inputs else None
             workspace = place.workspace(job.scratch_bytes) if job.scratch_bytes else None
-            first = () if given.initial is None else (given.initial,)
-            passed = (*values[:inputs], *values[written:], *first, offsets, workspace, *job.numbers)
-            place.launch(job.kernel, job.config, *passed)
+            first = () if call.initial is None else (call.initial,)
+            arguments = (*values[:inputs], *values[written:], *first, offsets, workspace, *job.numbers)
+            place.launch(job.kernel, job.config, *arguments)
         return targets
 
     def _names(self) -> dict[str, tuple[str, ...]]:
-        """What the expressions have."""
+        """Return the names in the expressions."""
         inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.inputs, self.recipe.outputs))
         return {"map": (*inputs, "i"), "reduce": ("a", "b"), "post": (*outputs, "a", "n")}
 
     def _job(
         self,
-        given: Given,
+        call: CallArguments,
         axis: Axis,
         keepdims: bool,
         outs: tuple[np.dtype | None, ...] | None,
@@ -292,51 +291,51 @@ class Reduction(Folded):
     ) -> Job:
         of = self.recipe
         inputs = len(of.inputs)
-        types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds[:inputs]), of.outputs, outs or ())
+        types = deduce_types(of.name, of.inputs, dtypes_of(call.layouts[:inputs]), of.outputs, outs or ())
         dtypes = output_dtypes(of, types)
-        shape = shape_of(of, given.kinds, size)
+        shape = shape_of(of, call.layouts, size)
         arrays = [
-            array_of(of.name, kind, shape) if type(kind) is tuple and not p.raw else None
-            for p, kind in zip(of.inputs, given.kinds, strict=False)
+            array_of(of.name, layout, shape) if type(layout) is tuple and not p.raw else None
+            for p, layout in zip(of.inputs, call.layouts, strict=False)
         ]
-        offsets = given.kinds[inputs] if len(given.kinds) > inputs else None
+        offsets = call.layouts[inputs] if len(call.layouts) > inputs else None
         if offsets is not None:
-            results = self._segmented(offsets, shape, axis, keepdims, given.initial)
+            results = self._segmented(offsets, shape, axis, keepdims, call.initial)
         else:
             axes = axes_of(of.name, axis, len(shape))
             results = without(shape, axes, keepdims)
-            if of.identity is None and given.initial is None and any(shape[d] == 0 for d in axes):
+            if of.identity is None and call.initial is None and any(shape[d] == 0 for d in axes):
                 raise ArgumentError(
                     f"{of.name}: its inputs have shape {shape}: no elements along axis {axis}, and it has no identity"
                 )
         if 0 in results:
             return Job(results, dtypes)
-        named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
-        state_bytes = self._state_bytes(named, int(of.identity is None))
-        task = ReductionTask(arrays, state_bytes, multiprocessors_of(given.place.device), block=block)
+        arguments: dict[str, Any] = {variable: types[variable] for variable in of.variables}
+        state_bytes = self._state_bytes(arguments, int(of.identity is None))
+        task = ReductionTask(arrays, state_bytes, multiprocessors_of(call.place.device), block=block)
         if offsets is not None:
             launch = plan_segments(task, results[0], shape[0])
         else:
             launch = plan_reduction(task, shape, axes, of.may_use(of.map, "i"))
-            named["Offset_"] = np.int64
-        kernel, named = self._kernel(given, types, named)
+            arguments["Offset_"] = np.int64
+        kernel, arguments = self._kernel(call, types, arguments)
         views = [None if array is None else array.view for array in arrays]
         own = [view_of(results, row_major(results), dtype) for dtype in dtypes]
-        seen = views_or_none([*views, *[None] * (offsets is not None), *own])
+        operand_views = views_or_none([*views, *[None] * (offsets is not None), *own])
         return Job(
             results,
             dtypes,
-            kernel[{**named, "How_": launch.how}],
+            kernel[{**arguments, "How_": launch.how}],
             launch.config,
             launch.scratch_bytes,
             (launch.layout,),
-            seen,
+            operand_views,
         )
 
     def _segmented(
         self, offsets: Any, shape: tuple[int, ...], axis: Axis, keepdims: bool, initial: Any
     ) -> tuple[int, ...]:
-        """The results' shape.
+        """Return the shape of the results of a segmented reduction.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Scans from expressions: what is taken of each element, how it is combined with those before, what becomes of it."""
+"""Scans from expressions: map each element, combine it with all before, and set outputs from the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cudakit.arrays.output import Target, check_apart
 from cudakit.arrays.place import ArrayPlace
 from cudakit.arrays.plans import DIRECT, PACKED, RAW, Job, ScanTask, Writer, array_of, plan_scan, views_or_none
 from cudakit.errors import ArgumentError, TemplateError
-from cudakit.generate.call import Given, deduce_types, dtypes_of, gather, outs_of
+from cudakit.generate.call import CallArguments, deduce_types, dtypes_of, gather, outs_of
 from cudakit.generate.declarations import (
     Declared,
     Parameter,
@@ -57,45 +57,45 @@ _INDEX = ("const long long i", "const long long n")
 
 @dataclass(frozen=True)
 class ScanRecipe(FoldRecipe):
-    """A scan as it was declared."""
+    """The declarations of a scan."""
 
     output: str
     segments: str | None
 
     @property
     def adds_values(self) -> bool:
-        """Whether it is of the sums of its one input, of which 0 changes nothing."""
+        """True for sums of the one input itself, for which 0 is neutral."""
         return self.identity == "0" and self.segments is None and super().adds_values
 
     @property
     def takes_last(self) -> bool:
-        """Whether results are made of the last item too, so that the inputs are read twice."""
+        """True if outputs use the last item, so that the inputs are read twice."""
         return self.may_use(self.output, "last_item")
 
     @property
     def gives_item(self) -> bool:
-        """Whether the one result is the item, or the one before, as it is."""
-        made = "".join(self.output.split()).rstrip(";")
-        wanted = [f"{p.name}={item}" for p in self.outputs for item in ("item", "prev_item")]
-        return made in wanted and len(self.outputs) == 1 and "#define" not in self.preamble
+        """True if the one output is the item, or the item before, unchanged."""
+        statement = "".join(self.output.split()).rstrip(";")
+        statements = [f"{p.name}={item}" for p in self.outputs for item in ("item", "prev_item")]
+        return statement in statements and len(self.outputs) == 1 and "#define" not in self.preamble
 
     @property
     def sees_inputs(self) -> bool:
-        """Whether results are made of the inputs too."""
+        """True if outputs use the inputs."""
         return any(self.may_use(self.output, p.name) for p in self.inputs)
 
 
 def kernel_text(recipe: ScanRecipe, numbers: frozenset[str]) -> str:
-    """The whole source; `numbers` are the inputs that are given as numbers rather than as arrays."""
+    """Return the source. `numbers` are the inputs that are numbers and not arrays."""
     heads = recipe.heads("cudakit/scan/expression.cuh", recipe.output, recipe.segments)
     return numbered("\n".join([heads, _scan(recipe), _kernel(recipe, numbers)]), f"<{recipe.name}>")
 
 
 def _scan(of: ScanRecipe) -> str:
-    """The expressions as what <cudakit/scan/expression.cuh> calls."""
+    """Return the expressions as the functions that <cudakit/scan/expression.cuh> calls."""
     mapped, state = mapped_text(of, _INDEX)
     head, arguments = template_head(of.variables), template_arguments(of.variables)
-    seen = ", ".join([*seen_inputs(of), *_INDEX])
+    parameters = ", ".join([*seen_inputs(of), *_INDEX])
     lines = [
         mapped,
         f"{head}struct cudakit_scan : cudakit_mapped{arguments} {{\n    using cudakit_state = {state};\n",
@@ -110,7 +110,7 @@ def _scan(of: ScanRecipe) -> str:
         returned(of, "reduce", of.reduce),
     ]
     if of.segments is not None:
-        lines.append(f"    static __device__ bool cudakit_head({seen}){returned(of, 'segments', of.segments)}")
+        lines.append(f"    static __device__ bool cudakit_head({parameters}){returned(of, 'segments', of.segments)}")
     own = [_member(p, "values_" + ".others" * k + ".first", of.inputs) for k, p in enumerate(of.inputs)]
     own += [_member(p, "results_" + ".others" * k + ".first", of.inputs) for k, p in enumerate(of.outputs)]
     lines += [
@@ -132,10 +132,10 @@ def _member(p: Parameter, place: str, inputs: tuple[Parameter, ...]) -> str:
 
 
 def _commutes(recipe: ScanRecipe) -> str:
-    """C++ for whether the combination commutes; of structs and complex numbers nothing is known."""
+    """Return C++ for whether the combination commutes; unknown for structs and complex numbers."""
     # A function of the preamble may be called as one of CUDA's is.
-    known = "".join(recipe.reduce.split()) in _COMMUTING and not {"max", "min"} & names_in(recipe.preamble)
-    return "cudakit::commutes<cudakit_state>" if known else "false"
+    is_commuting = "".join(recipe.reduce.split()) in _COMMUTING and not {"max", "min"} & names_in(recipe.preamble)
+    return "cudakit::commutes<cudakit_state>" if is_commuting else "false"
 
 
 def _bool(value: bool) -> str:
@@ -184,7 +184,7 @@ def scan(
     acc: str | None = None,
     options: CompileOptions | None = None,
 ) -> Scan:
-    """A function that scans arrays: what each element and all before it combine to, in one pass over its inputs.
+    """Return a function that scans arrays: out[i] combines elements 0 … i, in one pass over its inputs.
 
     Parameters
     ----------
@@ -200,12 +200,15 @@ def scan(
     identity : str, optional
         C++ expression that changes nothing when combined. Without it there is no `prev_item`.
     output : str, optional
-        C++ statements that set the outputs, from ``item``, what the elements up to this one combine to;
-        ``prev_item``, those before it (the identity at the beginning, and of a segment), which makes an exclusive scan;
-        ``i``, ``n`` and the inputs; ``last_item``, the item of the last element, for which the inputs are read
-        twice: once more by a launch before. Left out: the one output takes ``item``.
+        C++ statements that set the outputs. Default: the one output is ``item``. Names are ``i``, ``n``, the inputs,
+        and
+
+        - ``item``: the combination of the elements up to this one;
+        - ``prev_item``: the combination of the elements before this one, for an exclusive scan. It is the identity at
+          the beginning, and at the beginning of a segment;
+        - ``last_item``: the item of the last element. The inputs are then read twice, by an additional launch.
     name : str
-        Of the kernel, in messages and profilers.
+        Name of the kernel, in messages and profilers.
     segments : str, optional
         C++ expression of the inputs, ``i`` and ``n``: whether a segment begins at the element, so that what comes
         before is left out.
@@ -234,18 +237,18 @@ def scan(
     ...     "float x", "raw int64 where, raw int64 count", map="x > 0", reduce="a + b", identity="0",
     ...     output="if (prev_item != item) where[prev_item] = i; if (i == n - 1) count[0] = item", name="compact")
     """
-    made = declared(name, inputs, outputs, preamble, ("i", "n"), _GIVEN)
-    if reserved := {p.name for p in made.inputs} & set(_GIVEN):
+    declaration = declared(name, inputs, outputs, preamble, ("i", "n"), _GIVEN)
+    if reserved := {p.name for p in declaration.inputs} & set(_GIVEN):
         raise TemplateError(f"{name}: an input cannot be called {', '.join(reserved)}, which the output has already")
     if output is None:
-        if len(made.outputs) > 1 or made.outputs[0].raw:
+        if len(declaration.outputs) > 1 or declaration.outputs[0].raw:
             raise TemplateError(f"{name} has several outputs, or a raw one: say how they come of item, in output=")
-        output = f"{made.outputs[0].name} = item"
+        output = f"{declaration.outputs[0].name} = item"
     statement(name, "output", output)
-    check_set(name, "output", output, [p.name for p in made.outputs], preamble)
+    check_set(name, "output", output, [p.name for p in declaration.outputs], preamble)
     combined = combination(name, map, reduce, identity, acc)
     begins = None if segments is None else expression(name, "segments", segments)
-    recipe = ScanRecipe(name, made.inputs, made.outputs, preamble, *combined, output, begins)
+    recipe = ScanRecipe(name, declaration.inputs, declaration.outputs, preamble, *combined, output, begins)
     if segments is not None and recipe.takes_last:
         raise TemplateError(f"{name}: of a scan with segments there is no one last_item; leave it out")
     if identity is None and recipe.may_use(output, "prev_item"):
@@ -274,9 +277,9 @@ class Scan(Folded):
         it overlaps otherwise are copied first. Raw outputs must be given. What the output statements leave out stays
         as it was, and is 0 in a new array.
     stream : stream, optional
-        Left out: CuPy's current one, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
     size : int, optional
-        How many elements there are, where all inputs are raw or numbers; left out, as many as the raw ones have.
+        Number of elements, if all inputs are raw or numbers. Default: the number of elements of the raw inputs.
     initial : number or struct, optional
         What is combined before the first element of each line, and of each segment, given as the type that they are
         combined in takes it: the `prev_item` there.
@@ -320,44 +323,46 @@ class Scan(Folded):
         initial: Any = None,
         block_size: int | None = None,
     ) -> Any:
-        """What a call does that is not frozen."""
+        """Run a call that is not replayed."""
         of = self.recipe
         outs = (None,) * len(of.outputs) if out is None else outs_of(of, out)
-        given = gather(of, args, stream)
+        call = gather(of, args, stream)
         axis = one_axis(of.name, axis)
         if axis is None:
-            given = _flattened(of, given)
+            call = _flattened(of, call)
         if out is not None:
-            given = given.apart(of, outs, self._may_be)
-        kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
-        steps = tuple([None if each is None else getattr(each, "strides", None) for each in outs])
-        given, options = self._options_of(given, size, initial, block_size)
-        return self._done((given.kinds, axis, kinds, steps, *options), given, outs, axis, outs, options[0], options[2])
+            call = call.apart(of, outs, self._may_be)
+        dtypes = tuple([None if out is None else getattr(out, "dtype", None) for out in outs])
+        steps = tuple([None if out is None else getattr(out, "strides", None) for out in outs])
+        call, options = self._options_of(call, size, initial, block_size)
+        return self._run_planned(
+            (call.layouts, axis, dtypes, steps, *options), call, outs, axis, outs, options[0], options[2]
+        )
 
     def _may_be(self, k: int, p: Parameter) -> bool:
-        """Whether an output may be input k itself: other threads' elements are neither read nor written."""
+        """Return whether an output may be the memory of input k: no thread reads or writes other threads' elements."""
         return not (p.raw or self.recipe.inputs[k].raw)
 
-    def _run(self, job: Job, given: Given, outs: tuple[Any, ...]) -> list[Target]:
-        """Launch; where the outputs went."""
-        place = given.place
+    def _run(self, job: Job, call: CallArguments, outs: tuple[Any, ...]) -> list[Target]:
+        """Launch, and return the targets of the outputs."""
+        place = call.place
         check_apart(self.recipe.name, outs)
         targets = [
-            self._target(k, place, each, job.shape, dtype)
-            for k, (each, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
+            self._target(k, place, out, job.shape, dtype)
+            for k, (out, dtype) in enumerate(zip(outs, job.dtypes, strict=True))
         ]
         if job.kernel is not None:
-            seen = job.operands([*given.values, *(each.written for each in targets)])
-            first = () if given.initial is None else (given.initial,)
+            operands = job.operands([*call.values, *(target.written for target in targets)])
+            first = () if call.initial is None else (call.initial,)
             last = place.empty((job.kept_bytes,), np.uint8) if job.kept_bytes else None
             for kernel in (job.first, job.kernel):
                 if kernel is not None:
                     status = place.status(job.scratch_bytes) if job.scratch_bytes else None
-                    place.launch(kernel, job.config, *seen, *first, last, status, *job.numbers)
+                    place.launch(kernel, job.config, *operands, *first, last, status, *job.numbers)
         return targets
 
     def _target(self, k: int, place: ArrayPlace, out: Any, shape: tuple[int, ...], dtype: np.dtype) -> Target:
-        """Where output k goes."""
+        """Return the target of output k."""
         of, p = self.recipe, self.recipe.outputs[k]
         if out is not None:
             if not p.raw and not self._sets[k] and getattr(out, "dtype", dtype) != dtype:
@@ -368,80 +373,83 @@ class Scan(Folded):
             return target(of, p, place, out, shape, dtype, any_strides=not p.raw)
         if p.raw:
             raise ArgumentError(f"{of.name}, output {p.name}: it is raw, so its size is not known; give out=")
-        made = new_target(place, shape, dtype)
+        result = new_target(place, shape, dtype)
         if not self._sets[k]:
-            with doing("fill", of.name, place.stream, (), (made.written,), made.written.nbytes), place.inside():
+            with doing("fill", of.name, place.stream, (), (result.written,), result.written.nbytes), place.inside():
                 if place.xp is np:
-                    place.clear(made.written)
+                    place.clear(result.written)
                 else:
-                    made.written[...] = np.zeros((), dtype)
-        return made
+                    result.written[...] = np.zeros((), dtype)
+        return result
 
     def _names(self) -> dict[str, tuple[str, ...]]:
-        """What the expressions have."""
+        """Return the names in the expressions."""
         inputs, outputs = (tuple(p.name for p in group) for group in (self.recipe.inputs, self.recipe.outputs))
-        seen = (*inputs, "i", "n")
-        return {"map": seen, "segments": seen, "reduce": ("a", "b"), "output": (*outputs, *seen, *_GIVEN[:3])}
+        names = (*inputs, "i", "n")
+        return {"map": names, "segments": names, "reduce": ("a", "b"), "output": (*outputs, *names, *_GIVEN[:3])}
 
-    def _job(self, given: Given, axis: int | None, outs: tuple[Any, ...], size: int | None, block: int | None) -> Job:
+    def _job(
+        self, call: CallArguments, axis: int | None, outs: tuple[Any, ...], size: int | None, block: int | None
+    ) -> Job:
         of = self.recipe
-        kinds = tuple([None if each is None else getattr(each, "dtype", None) for each in outs])
-        types = deduce_types(of.name, of.inputs, dtypes_of(given.kinds), of.outputs, kinds)
+        out_dtypes = tuple([None if out is None else getattr(out, "dtype", None) for out in outs])
+        types = deduce_types(of.name, of.inputs, dtypes_of(call.layouts), of.outputs, out_dtypes)
         dtypes = output_dtypes(of, types)
-        shape = shape_of(of, given.kinds, size)
+        shape = shape_of(of, call.layouts, size)
         if axis is None and len(shape) > 1:
             shape = (prod(shape),)
         along = 0 if axis is None else axis_of(of.name, axis, len(shape))
         if 0 in shape:
             return Job(shape, dtypes)
         readers = [
-            array_of(of.name, kind, shape) if type(kind) is tuple and not p.raw else None
-            for p, kind in zip(of.inputs, given.kinds, strict=True)
+            array_of(of.name, layout, shape) if type(layout) is tuple and not p.raw else None
+            for p, layout in zip(of.inputs, call.layouts, strict=True)
         ]
         writers = []
-        for k, (p, each, dtype) in enumerate(zip(of.outputs, outs, dtypes, strict=True)):
+        for k, (p, out, dtype) in enumerate(zip(of.outputs, outs, dtypes, strict=True)):
             if p.raw:
                 writers.append(Writer(None, RAW))
                 continue
             strides = tuple(step * dtype.itemsize for step in row_major(shape))
-            if each is not None and getattr(each, "dtype", None) == dtype and len(each.strides) == len(shape):
-                strides = each.strides
+            if out is not None and getattr(out, "dtype", None) == dtype and len(out.strides) == len(shape):
+                strides = out.strides
             word = dtype.names is None and dtype.itemsize <= 16
             packed = PACKED if self._sets[k] and word else DIRECT
             writers.append(Writer(array_of(of.name, (dtype, shape, strides), shape), packed))
-        named: dict[str, Any] = {variable: types[variable] for variable in of.variables}
-        item_bytes = self._state_bytes(named, int(of.segments is not None) + int(of.identity is None))
-        task = ScanTask(readers, writers, item_bytes, given.place.device, block=block)
+        arguments: dict[str, Any] = {variable: types[variable] for variable in of.variables}
+        item_bytes = self._state_bytes(arguments, int(of.segments is not None) + int(of.identity is None))
+        task = ScanTask(readers, writers, item_bytes, call.place.device, block=block)
         launch = plan_scan(of.name, task, shape, along)
-        kernel, named = self._kernel(given, types, named)
+        kernel, arguments = self._kernel(call, types, arguments)
         views = views_or_none(
-            [array.view if array else None for array in (*readers, *(each.array for each in writers))]
+            [array.view if array else None for array in (*readers, *(writer.array for writer in writers))]
         )
         job = Job(shape, dtypes, None, launch.config, launch.scratch_bytes, (launch.layout,), views)
         if not of.takes_last:
-            return job._replace(kernel=kernel[{**named, "How_": launch.how.format("results")}])
+            return job._replace(kernel=kernel[{**arguments, "How_": launch.how.format("results")}])
         return job._replace(
-            kernel=kernel[{**named, "How_": launch.how.format("results_with_last")}],
-            first=kernel[{**named, "How_": launch.how.format("last")}],
+            kernel=kernel[{**arguments, "How_": launch.how.format("results_with_last")}],
+            first=kernel[{**arguments, "How_": launch.how.format("last")}],
             kept_bytes=int(launch.layout["lines"]) * item_bytes,
         )
 
 
-def _flattened(of: Declared, given: Given) -> Given:
-    """The inputs in one dimension, in row-major order of the shape that they have together."""
+def _flattened(of: Declared, call: CallArguments) -> CallArguments:
+    """Return the inputs in one dimension, in row-major order of their common shape."""
     if all(
-        type(kind) is not tuple or p.raw or len(kind[1]) <= 1 for p, kind in zip(of.inputs, given.kinds, strict=True)
+        type(layout) is not tuple or p.raw or len(layout[1]) <= 1
+        for p, layout in zip(of.inputs, call.layouts, strict=True)
     ):
-        return given
-    shape = shape_of(of, given.kinds, None)
-    values, kinds = [], []
-    for p, value, kind in zip(of.inputs, given.values, given.kinds, strict=True):
-        if type(kind) is tuple and not p.raw:
-            value = _in_one_dimension(of, given.place, value, shape)
-            kind = value.dtype, value.shape, value.strides
+        return call
+    shape = shape_of(of, call.layouts, None)
+    values, layouts = [], []
+    for p, value, layout in zip(of.inputs, call.values, call.layouts, strict=True):
+        if type(layout) is tuple and not p.raw:
+            value = _in_one_dimension(of, call.place, value, shape)
+            layout = value.dtype, value.shape, value.strides
         values.append(value)
-        kinds.append(kind)
-    return Given(given.place, values, tuple(kinds))
+        layouts.append(layout)
+    return CallArguments(call.place, values, tuple(layouts))
 
 
 def _in_one_dimension(of: Declared, place: ArrayPlace, x: Any, shape: tuple[int, ...]) -> Any:
@@ -450,7 +458,7 @@ def _in_one_dimension(of: Declared, place: ArrayPlace, x: Any, shape: tuple[int,
         return place.xp.broadcast_to(x.reshape(-1), (size,))
     if x.shape == shape and x.flags.c_contiguous:
         return x.reshape(-1)
-    made = place.empty(shape, x.dtype)
-    with doing("copy", of.name, place.stream, (x,), (made,), made.nbytes):
-        place.copy(x, made)
-    return made.reshape(-1)
+    flat = place.empty(shape, x.dtype)
+    with doing("copy", of.name, place.stream, (x,), (flat,), flat.nbytes):
+        place.copy(x, flat)
+    return flat.reshape(-1)

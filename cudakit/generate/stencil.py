@@ -1,4 +1,4 @@
-"""Stencils from an expression or a function of neighbours: what is declared, and how far it reaches."""
+"""Stencils from an expression or a function of neighbours: declarations, and how far neighbours reach."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from cudakit.arrays.output import as_number, can_cast, check_apart, overlaps
 from cudakit.arrays.place import ArrayPlace
 from cudakit.errors import ArgumentError, CompileError, TemplateError, shortened
 from cudakit.generate.call import (
+    CallArguments,
     GeneratedFunction,
-    Given,
     checked,
     deduce_types,
     delivered,
@@ -75,7 +75,7 @@ _OFFSET = re.compile(r"\s*[+-]?\s*\d+\s*")
 
 @dataclass(frozen=True)
 class StencilRecipe(Declared):
-    """A stencil as it was declared.
+    """The declarations of a stencil.
 
     Attributes
     ----------
@@ -99,25 +99,25 @@ class StencilRecipe(Declared):
 
     @cached_property
     def variables(self) -> tuple[str, ...]:
-        """Type variables, which are the kernel's first template parameters; structs of the preamble too."""
+        """Type variables and structs of the preamble, which are the kernel's first template parameters."""
         return type_variables(*self.inputs, *self.outputs)
 
     @property
     def can_fuse_steps(self) -> bool:
-        """Whether several steps can be one launch: of a line or a plane, whose output takes its one array's place."""
+        """True if several steps can be one launch: one array of one or two dimensions, replaced by the output."""
         arrays = [p for p, halo in zip(self.inputs, self.halos, strict=True) if halo is not None]
         return len(arrays) == len(self.outputs) == 1 and self.rank < 3 and arrays[0].type == self.outputs[0].type
 
 
 def called_with_offsets(body: str) -> tuple[str, ...]:
-    """Names that an expression calls with constant integers: its inputs, where none are declared."""
+    """Return the names that an expression calls with constant integers: its inputs, if none are declared."""
     calls = re.findall(r"(?<![\w.:])([A-Za-z_]\w*)\s*\(([^()]*)\)", code_of(body))
-    found = [name for name, given in calls if all(map(_OFFSET.fullmatch, given.split(",")))]
-    return tuple(name for name in dict.fromkeys(found) if name not in _FUNCTIONS)
+    names = [name for name, arguments in calls if all(map(_OFFSET.fullmatch, arguments.split(",")))]
+    return tuple(name for name in dict.fromkeys(names) if name not in _FUNCTIONS)
 
 
 def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, ...]]:
-    """Where an expression looks at an input; none where it is a number.
+    """Return the offsets at which an expression reads an input; none if the input is a number.
 
     Parameters
     ----------
@@ -131,30 +131,32 @@ def offsets_of(op: str, name: str, body: str, is_open: bool) -> list[tuple[int, 
     code = code_of(body)
     begins = len(re.findall(rf"(?<![\w.]){name}\s*\(", code))
     calls = re.findall(rf"(?<![\w.]){name}\s*\(([^()]*)\)", code)
-    found = [tuple(given.split(",")) for given in calls]
-    known = [each for each in found if all(map(_OFFSET.fullmatch, each))]
-    if len(known) < begins and not is_open:
-        shown = next((",".join(each) for each in found if each not in known), "…")
+    offsets = [tuple(arguments.split(",")) for arguments in calls]
+    constants = [offset for offset in offsets if all(map(_OFFSET.fullmatch, offset))]
+    if len(constants) < begins and not is_open:
+        shown = next((",".join(offset) for offset in offsets if offset not in constants), "…")
         raise TemplateError(
             f"{op}: {name}({shown.strip()}) is not at constant integers, as {name}(0, -1) is; give radius=, how far "
             "the neighbours lie at most"
         )
     if begins and len(re.findall(rf"(?<![\w.]){name}\b", code)) > begins:
-        raise TemplateError(f"{op}: {name} is an array; the element itself is {name}({', '.join('0' * len(found[0]))})")
-    if begins and not known:
-        return [(0,) * len(found[0])] if found else []
-    return [tuple(int("".join(each.split())) for each in offsets) for offsets in known]
+        raise TemplateError(
+            f"{op}: {name} is an array; the element itself is {name}({', '.join('0' * len(offsets[0]))})"
+        )
+    if begins and not constants:
+        return [(0,) * len(offsets[0])] if offsets else []
+    return [tuple(int("".join(number.split())) for number in offsets) for offsets in constants]
 
 
 def kernel_text(recipe: StencilRecipe) -> str:
-    """The whole source of the kernel ``recipe.name``."""
+    """Return the source of the kernel ``recipe.name``."""
     parts = [recipe.includes("cudakit/stencil/tile.cuh", [recipe.body]), recipe.placed_preamble]
     parts += [_function(recipe), _kernel(recipe), _steps_kernel(recipe) if recipe.can_fuse_steps else ""]
     return numbered("\n".join(filter(None, parts)), f"<{recipe.name}>")
 
 
 def as_statements(op: str, body: str, outputs: Sequence[Parameter]) -> str:
-    """The user's text as statements; an expression alone is the one output's."""
+    """Return the user's text as statements. A single expression is the value of the one output."""
     code = code_of(body)
     if len(outputs) == 1 and not re.search(rf"(?<![\w.]){outputs[0].name}\b", code):
         return f"{outputs[0].name} =\n{placed(statement(op, 'expression', body), f'<{op} expression>')}"
@@ -162,7 +164,7 @@ def as_statements(op: str, body: str, outputs: Sequence[Parameter]) -> str:
 
 
 def _function(recipe: StencilRecipe) -> str:
-    """The device function that holds the expression."""
+    """Return the device function that contains the expression."""
     types = [*recipe.variables]
     parameters = []
     for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
@@ -179,8 +181,8 @@ def _function(recipe: StencilRecipe) -> str:
 
 
 def _kernel(recipe: StencilRecipe) -> str:
-    """The kernel: each input's window, the function for each cell, the results stored."""
-    types = [f"typename {each}" for each in recipe.variables]
+    """Return the kernel: each input's window, the function for each cell, results stored."""
+    types = [f"typename {variable}" for variable in recipe.variables]
     parameters, windows, calls = [], [], []
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders)
     for p, halo in zip(recipe.inputs, recipe.halos, strict=True):
@@ -190,11 +192,10 @@ def _kernel(recipe: StencilRecipe) -> str:
             continue
         types.append(f"typename {p.name}_type_")
         parameters.append(f"const {p.name}_type_* {p.name}")
-        seen = f"cudakit::seen_t<{p.type}>"
-        window = (
-            f"cudakit::stencil_window<{seen}, {borders}, {', '.join(map(str, halo))}, COUNT_, ROWS_, PLANES_, Index_>"
-        )
-        windows.append(f"const {window} {p.name}_window_({p.name}, cells_, cudakit::as<{seen}>(constant_));")
+        cell_type = f"cudakit::seen_t<{p.type}>"
+        reach = ", ".join(map(str, halo))
+        window = f"cudakit::stencil_window<{cell_type}, {borders}, {reach}, COUNT_, ROWS_, PLANES_, Index_>"
+        windows.append(f"const {window} {p.name}_window_({p.name}, cells_, cudakit::as<{cell_type}>(constant_));")
         calls.append(f"{p.name}_window_.at(plane_, row_, column_)")
     parameters += [f"{p.type}* {p.name}" for p in recipe.outputs]
     calls += [f"{p.name}_few_.values[column_]" for p in recipe.outputs]
@@ -226,8 +227,8 @@ def _kernel(recipe: StencilRecipe) -> str:
 
 
 def _steps_kernel(recipe: StencilRecipe) -> str:
-    """The kernel that does several steps of one array in shared memory."""
-    types = [f"typename {each}" for each in recipe.variables]
+    """Return the kernel that runs several steps of one array in shared memory."""
+    types = [f"typename {variable}" for variable in recipe.variables]
     types += ["typename Index_", "int ROWS_", "int COLUMNS_", "int STEPS_"]
     parameters, calls, halo, read = [], [], (0, 0, 0), ""
     for p, own in zip(recipe.inputs, recipe.halos, strict=True):
@@ -237,7 +238,7 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
             halo, read = own, p.name
     out = recipe.outputs[0]
     parameters += [f"{out.type}* {out.name}", "double constant_", "Index_ height_", "Index_ width_"]
-    seen = f"cudakit::seen_t<{out.type}>"
+    cell_type = f"cudakit::seen_t<{out.type}>"
     borders = ", ".join(f"cudakit::{BORDERS[mode]}_BORDER" for mode in recipe.borders[1:])
     of = template_arguments(f"cudakit::seen_t<{name}>" for name in recipe.variables)
     fixed = [p for p in recipe.inputs if p.name in calls]
@@ -246,14 +247,15 @@ def _steps_kernel(recipe: StencilRecipe) -> str:
     return (
         f"\n{head}struct {recipe.name}_next_ {{\n"
         + "".join(f"    {p.type} {p.name};\n" for p in fixed)
-        + f"    template <typename Cell_>\n    __device__ void operator()(const Cell_& cell_, {seen}& next_) const {{\n"
+        + "    template <typename Cell_>\n"
+        f"    __device__ void operator()(const Cell_& cell_, {cell_type}& next_) const {{\n"
         f"        {recipe.name}_{of}({', '.join([*calls, 'next_'])});\n    }}\n}};\n"
         f"template <{', '.join(types)}>\n__global__ void __launch_bounds__(256) {recipe.name}{STEPS}(\n"
         f"    {', '.join(parameters)}) {{\n"
         f"    using tile_type_ = cudakit::stencil_tile<\n"
-        f"        {seen}, {borders}, {halo[1]}, {halo[2]}, ROWS_, COLUMNS_, STEPS_>;\n"
+        f"        {cell_type}, {borders}, {halo[1]}, {halo[2]}, ROWS_, COLUMNS_, STEPS_>;\n"
         f"    __shared__ tile_type_ tile_;\n"
-        f"    tile_.run({read}, {out.name}, height_, width_, cudakit::as<{seen}>(constant_),\n"
+        f"    tile_.run({read}, {out.name}, height_, width_, cudakit::as<{cell_type}>(constant_),\n"
         f"        {function}{{{', '.join(p.name for p in fixed)}}});\n}}"
     )
 
@@ -264,7 +266,7 @@ _INSIDE = re.compile(r"(?:[tx]|fold|view|out)\d*")
 
 
 class Written(NamedTuple):
-    """What a function does, as `stencil` takes it; `several`: whether it returns a tuple."""
+    """A traced function in the form that `stencil` takes. `several`: whether it returns a tuple."""
 
     inputs: tuple[Parameter, ...]
     outputs: tuple[Parameter, ...]
@@ -273,23 +275,23 @@ class Written(NamedTuple):
 
 
 class Neighbours(np.lib.mixins.NDArrayOperatorsMixin):
-    """A stand-in for an array: called with offsets it is the element so far away."""
+    """A stand-in for an array. A call with offsets is the element at this distance."""
 
     def __init__(self, trace: Trace, dtype: np.dtype, name: str, shown: str) -> None:
         self._trace, self._dtype, self._name, self._shown = trace, dtype, name, shown
         trace.origins[name] = frozenset([name])
 
     def __call__(self, *offsets: int) -> Traced:
-        if not offsets or not all(isinstance(each, int | np.integer) for each in offsets):
+        if not offsets or not all(isinstance(offset, int | np.integer) for offset in offsets):
             self._trace.refuse(f"{self._shown}{offsets} is not at constant integers, as {self._shown}(0, -1) is")
-        return self._trace.new(self._dtype, f"{self._name}({', '.join(str(int(each)) for each in offsets)})")
+        return self._trace.new(self._dtype, f"{self._name}({', '.join(str(int(offset)) for offset in offsets)})")
 
     def __array_ufunc__(self, *_: Any, **__: Any) -> Any:
         self._trace.refuse(f"{self._shown} is an array; the element itself is {self._shown}(0, 0)")
 
 
-def traced(op: str, function: Callable[..., Any], names: Sequence[str], kinds: Sequence[Any]) -> Written:
-    """What a function does with arguments of `names` and `kinds`: dtypes of arrays, classes of Python's numbers.
+def traced(op: str, function: Callable[..., Any], names: Sequence[str], types: Sequence[Any]) -> Written:
+    """Return the C++ of a function of arguments with `names` and `types`: dtypes of arrays, classes of Python numbers.
 
     Raises
     ------
@@ -299,9 +301,9 @@ def traced(op: str, function: Callable[..., Any], names: Sequence[str], kinds: S
     trace = Trace(op, {})
     stands: list[Any] = []
     inputs = []
-    for k, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        inside, is_array = f"x{k}", isinstance(kind, np.dtype)
-        dtype = kind if is_array else OWN[kind]
+    for k, (name, operand_type) in enumerate(zip(names, types, strict=True)):
+        inside, is_array = f"x{k}", isinstance(operand_type, np.dtype)
+        dtype = operand_type if is_array else OWN[operand_type]
         if not _INSIDE.fullmatch(name):
             check_name(op, name)
         cpp = spelling(dtype)
@@ -309,10 +311,10 @@ def traced(op: str, function: Callable[..., Any], names: Sequence[str], kinds: S
             raise TemplateError(f"{op}: {name} is of {dtype}, which has no C++ equivalent")
         inputs.append(Parameter(inside if _INSIDE.fullmatch(name) else name, cpp, dtype))
         stand = Neighbours(trace, dtype, inside, name) if is_array else None
-        stands.append(stand or Traced(trace, kind, inside, argument=name, is_number=True))
-    found = function(*stands)
-    several = isinstance(found, tuple | list)
-    values = list(found) if several else [found]
+        stands.append(stand or Traced(trace, operand_type, inside, argument=name, is_number=True))
+    results = function(*stands)
+    several = isinstance(results, tuple | list)
+    values = list(results) if several else [results]
     if not values or not all(isinstance(value, Traced) for value in values) or trace.folds or trace.views:
         raise TemplateError(f"{op}: it returns what is made of neighbours, element by element, or a tuple of such")
     outputs = []
@@ -341,7 +343,7 @@ _LEAST_FUSED, _WIDE = 4, 8
 
 
 class _Job(NamedTuple):
-    """The launch for arrays of one kind."""
+    """The launch for arrays of one layout."""
 
     kernel: Kernel
     config: Config
@@ -356,15 +358,15 @@ class Stencil(GeneratedFunction):
     Parameters
     ----------
     *inputs : array or number
-        Arrays of one shape, with as many dimensions as the expression has offsets; those that are not C-contiguous are
-        copied first. Numbers where the expression names an input without offsets.
+        Arrays of one shape, with as many dimensions as the expression has offsets. Arrays that are not C-contiguous are
+        copied first. Numbers for inputs that the expression uses without offsets.
     out : array or tuple, optional
-        Where the outputs go: of the inputs' shape and the outputs' dtypes, overlapping no input.
+        Output arrays of the inputs' shape and the outputs' dtypes, which overlap no input.
     stream : stream, optional
-        Left out: CuPy's current stream, or the emulator for NumPy arrays.
+        Stream to run on. Default: CuPy's current stream, or the emulator's for NumPy arrays.
     steps : int
-        How often it is done; from the second time on its output takes the place of the first array among the inputs.
-        Of a line or a plane with one array, up to 4 steps are one launch, in shared memory.
+        Number of repetitions. From the second step on, the output takes the place of the first array among the inputs.
+        For one array of one or two dimensions, up to 4 steps are one launch, in shared memory.
 
     Returns
     -------
@@ -399,7 +401,7 @@ class Stencil(GeneratedFunction):
         return kernel_text(self.recipe)
 
     def _ordinary(self, args: tuple[Any, ...], out: Any, stream: Any, steps: int = 1) -> Any:
-        """What a call does that is not frozen."""
+        """Run a call that is not replayed."""
         recipe, op = self.recipe, self.recipe.name
         times = whole(f"{op}: steps", steps, 1)
         if times > _MOST_STEPS:
@@ -408,7 +410,7 @@ class Stencil(GeneratedFunction):
         place, values = call.place, list(call.values)
         self._check_arrays(call)
         of_outs = [None if out is None else out.dtype for out in mine]
-        types = deduce_types(op, recipe.inputs, dtypes_of(call.kinds), recipe.outputs, of_outs)
+        types = deduce_types(op, recipe.inputs, dtypes_of(call.layouts), recipe.outputs, of_outs)
         arrays = [
             (p, value) for p, value, halo in zip(recipe.inputs, values, recipe.halos, strict=True) if halo is not None
         ]
@@ -434,15 +436,17 @@ class Stencil(GeneratedFunction):
             self._steps(place, values, results, types, times)
         return delivered(outs, results)
 
-    def _check_arrays(self, call: Given) -> None:
-        """Raise where an array stands for a number, or a number for an array."""
-        for p, halo, value, layout in zip(self.recipe.inputs, self.recipe.halos, call.values, call.kinds, strict=True):
+    def _check_arrays(self, call: CallArguments) -> None:
+        """Raise if an array is passed for a number, or a number for an array."""
+        for p, halo, value, layout in zip(
+            self.recipe.inputs, self.recipe.halos, call.values, call.layouts, strict=True
+        ):
             if (type(layout) is tuple) == (halo is None):
-                wanted = "a number, for the expression has no neighbours of it" if halo is None else "an array"
-                raise ArgumentError(f"{self.recipe.name}: {p.name} must be {wanted}, got {type(value).__name__}")
+                expected = "a number, for the expression has no neighbours of it" if halo is None else "an array"
+                raise ArgumentError(f"{self.recipe.name}: {p.name} must be {expected}, got {type(value).__name__}")
 
     def _shape(self, arrays: list[tuple[Parameter, Any]]) -> tuple[int, ...]:
-        """The shape that all arrays have."""
+        """Return the common shape of all arrays."""
         recipe, op = self.recipe, self.recipe.name
         first = arrays[0][0].name
         shape: tuple[int, ...] = arrays[0][1].shape
@@ -472,7 +476,7 @@ class Stencil(GeneratedFunction):
     def _steps(
         self, place: ArrayPlace, values: list[Any], results: list[Any], types: dict[str, np.dtype], times: int
     ) -> None:
-        """Each step's launch, to the results and to memory of its own by turns."""
+        """Launch each step, alternating between the results and temporary memory."""
         recipe, op = self.recipe, self.recipe.name
         evolves = next(k for k, halo in enumerate(recipe.halos) if halo is not None)
         if times > 1:
@@ -483,29 +487,31 @@ class Stencil(GeneratedFunction):
                 raise ArgumentError(
                     f"{op}: with steps the one output takes the place of {own.name}; {own} cannot be it"
                 )
-        targets = [made if made.flags.c_contiguous else place.empty(made.shape, made.dtype) for made in results]
+        targets = [
+            result if result.flags.c_contiguous else place.empty(result.shape, result.dtype) for result in results
+        ]
         launches = self._groups(values[evolves], targets[0], times)
-        others = [place.empty(each.shape, each.dtype) for each in targets] if len(launches) > 1 else targets
+        others = [place.empty(target.shape, target.dtype) for target in targets] if len(launches) > 1 else targets
         for k, steps in enumerate(launches):
             to = targets if (len(launches) - k) % 2 else others
             self._launch(place, values, to, types, steps)
             values = [*values[:evolves], to[0], *values[evolves + 1 :]]
-        for made, target in zip(results, targets, strict=True):
-            if target is not made:
-                place.copy(target, made)
+        for result, target in zip(results, targets, strict=True):
+            if target is not result:
+                place.copy(target, result)
 
-    def _groups(self, read: Any, made: Any, times: int) -> list[int]:
-        """How many steps each launch does."""
+    def _groups(self, read: Any, written: Any, times: int) -> list[int]:
+        """Return the number of steps of each launch."""
         most = 1
         # Two to a launch pay for wide elements alone, and narrow ones are faster step by step.
-        if self._steps_kernel is not None and read.dtype == made.dtype and made.itemsize >= _LEAST_FUSED:
-            (rows, columns), halo = _TILES[self.recipe.rank], next(each for each in self.recipe.halos if each)
+        if self._steps_kernel is not None and read.dtype == written.dtype and written.itemsize >= _LEAST_FUSED:
+            (rows, columns), halo = _TILES[self.recipe.rank], next(halo for halo in self.recipe.halos if halo)
             for steps in range(2, _MOST_FUSED + 1):
                 cells = (rows + 2 * halo[1] * steps) * (columns + 2 * halo[2] * steps)
-                if cells <= _MOST_HELD * rows * columns and 2 * cells * made.itemsize <= _SHARED_BYTES:
+                if cells <= _MOST_HELD * rows * columns and 2 * cells * written.itemsize <= _SHARED_BYTES:
                     most = steps
         rest = times % most
-        few = [1, 1] if rest == 2 and made.itemsize < _WIDE else [rest] * bool(rest)
+        few = [1, 1] if rest == 2 and written.itemsize < _WIDE else [rest] * bool(rest)
         return [most] * (times // most) + few
 
     def _launch(
@@ -604,7 +610,7 @@ def stencil(
     preamble: str = "",
     options: CompileOptions | None = None,
 ) -> Any:
-    """A function of arrays from a C++ expression of neighbours: ``out[y, x] = 0.25 (u[y, x + 1] + u[y, x − 1] + …)``.
+    """Return a function of arrays from C++ of neighbours: ``out[y, x] = 0.25 (u[y, x + 1] + u[y, x − 1] + …)``.
 
     Parameters
     ----------
@@ -613,23 +619,27 @@ def stencil(
         ``u(dy, dx)`` and numbers, which is traced as `fuse` does it, once for each signature of types, with NumPy's
         dtypes; then there is neither body nor inputs. Left out, a decorator for such a function.
     body : str
-        The one output's value, or C++ statements that set the outputs. ``u(dx)``, ``u(dy, dx)`` or ``u(dz, dy, dx)`` is
-        the element of an array so far from the one that is worked out; offsets are constant integers. half and bfloat16
-        are read as float, and rounded where they are set.
+        Value of the one output, or C++ statements that set the outputs. ``u(dx)``, ``u(dy, dx)`` or ``u(dz, dy, dx)``
+        is an array's element at this offset from the computed element. Offsets are constant integers. half and bfloat16
+        are read as float, and rounded when they are set.
     inputs : str, optional
-        As `outputs`. Those that the body calls are arrays, others numbers. Left out: what the body calls with integers,
-        in that order, of the first output's type.
+        Declarations, as `outputs`. Inputs that the body calls are arrays, other inputs are numbers. Default: the names
+        that the body calls with integers, in this order, of the first output's type.
     name : str
-        Of the kernel, in messages and profilers.
+        Name of the kernel, in messages and profilers.
     mode : str or sequence of str
-        What lies beyond the borders, as SciPy has it; a sequence is for each axis. ``reflect``: d c b a | a b c d | d c
-        b a; ``mirror``: d c b | a b c d | c b a; ``nearest``: a a | a b c d | d d; ``wrap``: c d | a b c d | a b;
-        ``constant``: `cval`.
+        Border mode, by SciPy's name; a sequence has a mode for each axis:
+
+        - ``reflect``: d c b a | a b c d | d c b a.
+        - ``mirror``: d c b | a b c d | c b a.
+        - ``nearest``: a a | a b c d | d d.
+        - ``wrap``: c d | a b c d | a b.
+        - ``constant``: `cval`.
     cval : float
-        Beyond the borders of mode ``constant``.
+        Value outside the array for mode ``constant``.
     radius : int or sequence of int, optional
-        How far neighbours lie at most, for bodies whose offsets are not written as integers (loops); a sequence is for
-        each axis. Left out: found in the body. An offset beyond it is refused; a kernel that computes one traps.
+        Greatest offset, for bodies whose offsets are no integer constants (loops); a sequence has one for each axis.
+        Default: read from the body. A greater constant offset is refused. A kernel that computes a greater one traps.
     preamble : str
         C++ before the kernel.
     options : CompileOptions, optional
@@ -659,21 +669,23 @@ def stencil(
         return TracedStencil(outputs, name or _name_of(outputs), mode, cval)
     name = "stencil_kernel" if name is None else name
     check_kernel_name("a stencil", name)
-    made = parse(name, outputs, NAMESPACES, preamble)
-    if not made:
+    parameters = parse(name, outputs, NAMESPACES, preamble)
+    if not parameters:
         raise TemplateError(f"{name}: it has no output; declare one, as in 'float out'")
     body = cpp_text(name, "expression", body)
     if inputs is None:
-        found = [each for each in called_with_offsets(body) if each not in [p.name for p in made]]
-        given = tuple(made[0]._replace(name=each) for each in found)
+        called = [
+            called_name for called_name in called_with_offsets(body) if called_name not in [p.name for p in parameters]
+        ]
+        arrays = tuple(parameters[0]._replace(name=array_name) for array_name in called)
     else:
-        given = parse(name, inputs, NAMESPACES, preamble)
-    both = {p.name for p in given} & {p.name for p in made}
-    if both or any(p.raw for p in (*given, *made)):
+        arrays = parse(name, inputs, NAMESPACES, preamble)
+    both = {p.name for p in arrays} & {p.name for p in parameters}
+    if both or any(p.raw for p in (*arrays, *parameters)):
         raise TemplateError(f"{name}: inputs and outputs have names of their own, and none of them is raw")
-    if len(made) > 1:
-        check_set(name, "expression", body, [p.name for p in made], preamble)
-    return Stencil(_recipe(name, given, made, body, preamble, mode, cval, radius), options)
+    if len(parameters) > 1:
+        check_set(name, "expression", body, [p.name for p in parameters], preamble)
+    return Stencil(_recipe(name, arrays, parameters, body, preamble, mode, cval, radius), options)
 
 
 def _name_of(function: Any) -> str:
@@ -693,9 +705,9 @@ def _recipe(
 ) -> StencilRecipe:
     halos, rank, points = _halos(name, inputs, body, preamble, radius)
     modes = _per_axis(name, "mode", mode, rank, "nearest")
-    for each in modes:
-        if not is_one_of(each, BORDERS):
-            raise TemplateError(f"{name}: mode {shortened(each)} is none of {', '.join(BORDERS)}")
+    for axis_mode in modes:
+        if not is_one_of(axis_mode, BORDERS):
+            raise TemplateError(f"{name}: mode {shortened(axis_mode)} is none of {', '.join(BORDERS)}")
     try:
         beyond = float(as_number(name, "cval", cval, np.dtype(np.float64)))
     except ArgumentError as error:
@@ -703,24 +715,24 @@ def _recipe(
     return StencilRecipe(name, inputs, outputs, preamble, body, halos, rank, points, modes, beyond)
 
 
-def _per_axis(op: str, what: str, given: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
-    """One of a kind for each of three axes, the last `rank` of which are the arrays'."""
-    each = (
-        [given] * rank if isinstance(given, str | int) else listed(f"{op}: {what} is one, or one for each axis", given)
+def _per_axis(op: str, name: str, value: Any, rank: int, filler: Any) -> tuple[Any, Any, Any]:
+    """Return a value for each of three axes. The last `rank` axes are those of the arrays."""
+    values = (
+        [value] * rank if isinstance(value, str | int) else listed(f"{op}: {name} is one, or one for each axis", value)
     )
-    if len(each) != rank:
-        raise TemplateError(f"{op}: {what} has {len(each)} entries, and the expression {rank} axes")
-    first, second, third = [filler] * (3 - rank) + each
+    if len(values) != rank:
+        raise TemplateError(f"{op}: {name} has {len(values)} entries, and the expression {rank} axes")
+    first, second, third = [filler] * (3 - rank) + values
     return first, second, third
 
 
 def _halos(
     op: str, inputs: Sequence[Parameter], body: str, preamble: str, radius: Any
 ) -> tuple[tuple[tuple[int, int, int] | None, ...], int, int]:
-    """How far each input's neighbours lie, how many axes there are, and how many neighbours of one input at most."""
+    """Return how far each input's neighbours reach, the number of axes, and the most neighbours of one input."""
     text = f"{body}\n{preamble}" if "#define" in preamble else body
     offsets = [offsets_of(op, p.name, text, radius is not None) for p in inputs]
-    ranks = {len(each) for of in offsets for each in of}
+    ranks = {len(offset) for of in offsets for offset in of}
     if len(ranks) != 1 or not ranks <= {1, 2, 3}:
         shown = "no neighbours" if not ranks else f"offsets of {' and '.join(map(str, sorted(ranks)))} axes"
         raise TemplateError(f"{op}: the expression has {shown}; write u(0, -1) and the like, with 1, 2 or 3 for all")
@@ -731,7 +743,7 @@ def _halos(
         if not of:
             halos.append(None)
             continue
-        reach = [0] * (3 - rank) + [max(abs(each[d]) for each in of) for d in range(rank)]
+        reach = [0] * (3 - rank) + [max(abs(offset[d]) for offset in of) for d in range(rank)]
         halo = tuple(max(a, whole(f"{op}: radius", b)) for a, b in zip(reach, least, strict=True))
         if radius is not None and halo != tuple(least):
             raise TemplateError(
@@ -746,7 +758,7 @@ def _halos(
 
 
 class TracedStencil:
-    """A stencil that a Python function says, made by `stencil`: called as a `Stencil` is.
+    """A stencil from a Python function, made by `stencil`. It is called like a `Stencil`.
 
     Attributes
     ----------
@@ -760,7 +772,7 @@ class TracedStencil:
         self.function, self.name = function, name
         self._mode, self._cval = mode, cval
         self._names = tuple(inspect.signature(function).parameters)
-        self._made: dict[Any, Stencil] = {}
+        self._stencils: dict[Any, Stencil] = {}
         self._outside = Outside(function)
         functools.update_wrapper(self, function)
 
@@ -768,21 +780,21 @@ class TracedStencil:
         return f"<cudakit.stencil {self.name}({', '.join(self._names)})>"
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, steps: int = 1) -> Any:
-        """As a `Stencil`; arrays are those arguments that are no Python numbers."""
+        """Call it like a `Stencil`. Arguments that are no Python numbers are arrays."""
         if len(args) != len(self._names):
             raise ArgumentError(
                 f"{self.name} takes {len(self._names)} arguments: {', '.join(self._names)}; got {len(args)}"
             )
-        kinds = tuple([dtype_of(self.name, name, value) for name, value in zip(self._names, args, strict=True)])
-        return self.specialized(kinds)(*args, out=out, stream=stream, steps=steps)
+        types = tuple([dtype_of(self.name, name, value) for name, value in zip(self._names, args, strict=True)])
+        return self.specialized(types)(*args, out=out, stream=stream, steps=steps)
 
-    def specialized(self, kinds: tuple[Any, ...]) -> Stencil:
-        """The stencil for arrays of these dtypes, and Python's numbers by their classes."""
-        made = self._made.get((kinds, self._outside()))
-        if made is None:
+    def specialized(self, types: tuple[Any, ...]) -> Stencil:
+        """Return the stencil for arrays of these dtypes, and Python numbers by their classes."""
+        entry = self._stencils.get((types, self._outside()))
+        if entry is None:
             before = self._outside.values()
-            of = traced(self.name, self.function, self._names, kinds)
+            of = traced(self.name, self.function, self._names, types)
             self._outside.traced(before)
             recipe = _recipe(self.name, of.inputs, of.outputs, of.body, PREAMBLE, self._mode, self._cval)
-            made = self._made[kinds, self._outside()] = Stencil(recipe, OPTIONS)
-        return made
+            entry = self._stencils[types, self._outside()] = Stencil(recipe, OPTIONS)
+        return entry

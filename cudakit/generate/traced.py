@@ -1,4 +1,4 @@
-"""Stand-ins for the arguments of a function while it is traced; their `Trace` writes down what is done to them."""
+"""Stand-ins for the arguments of a traced function; their `Trace` records the operations on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cudakit.arrays.layout import axes_of, without
 from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.generate.call import check_dtype, promoted
 from cudakit.generate.declarations import cpp_of
-from cudakit.generate.ufuncs import MISSING, NAMESPACE, TABLE, held, resolved
+from cudakit.generate.ufuncs import MISSING, NAMESPACE, TABLE, converted_number, resolved
 
 #: What a Python number is computed as while only Python numbers meet it.
 OWN: dict[type, np.dtype] = {
@@ -40,33 +40,33 @@ _COMBINED: dict[str, tuple[np.ufunc, Any]] = {
 }
 
 
-def _refusing(what: str) -> Callable[..., NoReturn]:
+def _refusing(operation: str) -> Callable[..., NoReturn]:
     def method(self: Traced, *_: Any, **__: Any) -> NoReturn:
-        self.trace.refuse(what.format(self.shown))
+        self.trace.refuse(operation.format(self.shown))
 
     return method
 
 
 def _folding(name: str) -> Callable[..., Any]:
-    """A reduction as a method, whose parameters come in NumPy's order."""
+    """Return a reduction as a method with NumPy's order of parameters."""
     _, *names = inspect.signature(getattr(np, name)).parameters
 
-    def method(self: Traced, *args: Any, **named: Any) -> Any:
+    def method(self: Traced, *args: Any, **keywords: Any) -> Any:
         if len(args) > len(names):
             raise TypeError(f"{name}() takes {len(names)} arguments: {', '.join(names)}; got {len(args)}")
-        return _fold(self.trace, name, self, **dict(zip(names, args, strict=False)), **named)
+        return _fold(self.trace, name, self, **dict(zip(names, args, strict=False)), **keywords)
 
     method.__name__, method.__doc__ = name, f"The reduction `numpy.{name}`."
     return method
 
 
 class Traced(np.lib.mixins.NDArrayOperatorsMixin):
-    """A stand-in for an array's element, or for a Python number, that writes down what is done to it.
+    """A stand-in for an array's element, or for a Python number, that records operations on it.
 
     Attributes
     ----------
     trace : Trace
-    kind : dtype or class
+    operand_type : dtype or class
         A Python number's class; such a value is weak.
     name : str
         Of the C++ variable.
@@ -83,68 +83,68 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
     def __init__(
         self,
         trace: Trace,
-        kind: np.dtype | type,
+        operand_type: np.dtype | type,
         name: str,
         *,
         argument: str | None = None,
         is_number: bool = False,
     ) -> None:
-        self.trace, self.kind, self.name = trace, kind, name
+        self.trace, self.kind, self.name = trace, operand_type, name
         self.argument, self.is_number = argument, is_number
         if argument is not None and not is_number:
             trace.origins[name] = frozenset([name])
 
     @property
     def dtype(self) -> np.dtype:
-        """NumPy's dtype; of a Python number that which it is computed as."""
+        """NumPy's dtype; for a Python number the dtype of its computation."""
         return self.kind if isinstance(self.kind, np.dtype) else OWN[self.kind]
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """Name of the value in messages."""
         return self.argument or "a value worked out from the arguments"
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        out = named.pop("out", None)
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        out = keywords.pop("out", None)
         if method == "reduce":
-            kind = next((kind for kind, (combine, _) in _COMBINED.items() if combine is ufunc), None)
-            if kind is not None:
+            fold_name = next((fold_name for fold_name, (combine, _) in _COMBINED.items() if combine is ufunc), None)
+            if fold_name is not None:
                 to = out[0] if isinstance(out, tuple) else out
-                return _fold(self.trace, kind, inputs[0], out=to, **{"axis": 0, **named})
-        if method != "__call__" or {key for key, value in named.items() if value is not None and value is not True}:
-            shown = ", ".join(f"{key}=" for key in named)
+                return _fold(self.trace, fold_name, inputs[0], out=to, **{"axis": 0, **keywords})
+        if method != "__call__" or {key for key, value in keywords.items() if value is not None and value is not True}:
+            shown = ", ".join(f"{key}=" for key in keywords)
             self.trace.refuse(
                 f"numpy.{ufunc.__name__}{'.' + method if method != '__call__' else ''}({shown}) cannot be fused"
             )
-        made = self.trace.apply(ufunc, inputs)
+        result = self.trace.apply(ufunc, inputs)
         if out is None or (isinstance(out[0], Traced) and out[0].is_number):
-            return made  # numbers of Python's are not changed, but others take their names
-        for target, value in zip(out, made if isinstance(made, tuple) else (made,), strict=True):
+            return result  # numbers of Python's are not changed, but others take their names
+        for target, value in zip(out, result if isinstance(result, tuple) else (result,), strict=True):
             _assign(self.trace, target, value)
         return out[0] if len(out) == 1 else out
 
-    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    def __array_function__(self, function: Any, types: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         name = function.__name__
-        found = _FUNCTIONS.get(name)
-        if found is None:
+        entry = _FUNCTIONS.get(name)
+        if entry is None:
             self.trace.refuse(f"numpy.{name} cannot be fused")
         try:
-            return found(self.trace, *args, **named)
+            return entry(self.trace, *args, **keywords)
         except TypeError as error:
             self.trace.refuse(f"numpy.{name}: {error}")
 
-    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **named: Any) -> Any:
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **keywords: Any) -> Any:
         name = str(kernel.name).removeprefix("cupy_")
-        ufunc, found = getattr(np, name, None), _FUNCTIONS.get(name)
-        named = {key: value for key, value in named.items() if value is not None}
-        if isinstance(ufunc, np.ufunc) and found is None:
-            return self.__array_ufunc__(ufunc, "__call__", *args, **{**named, **_in_tuple(named.get("out"))})
-        if found is None or named:
+        ufunc, entry = getattr(np, name, None), _FUNCTIONS.get(name)
+        keywords = {key: value for key, value in keywords.items() if value is not None}
+        if isinstance(ufunc, np.ufunc) and entry is None:
+            return self.__array_ufunc__(ufunc, "__call__", *args, **{**keywords, **_in_tuple(keywords.get("out"))})
+        if entry is None or keywords:
             self.trace.refuse(f"{kernel.name} cannot be fused")
-        return found(self.trace, *args)
+        return entry(self.trace, *args)
 
     def astype(self, dtype: Any, copy: bool = True) -> Traced:
-        """As another dtype."""
+        """Return the value as another dtype."""
         return self.trace.cast(self, np.dtype(dtype))
 
     @property
@@ -162,17 +162,17 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return self.trace.new(part, f"{self.name}.{name}()")
 
     def conj(self) -> Any:
-        """The conjugate."""
+        """Return the conjugate."""
         return self.trace.apply(np.conjugate, (self,))
 
     conjugate = conj
 
     def clip(self, min: Any = None, max: Any = None) -> Any:
-        """Within bounds."""
+        """Return the value limited to bounds."""
         return _clip(self.trace, self, min, max)
 
     def round(self, decimals: int = 0, out: Any = None) -> Any:
-        """To so many decimals, halves to even ones."""
+        """Return the value rounded to so many decimals, halves to even."""
         trace, x = self.trace, self
         if self.dtype.kind in "iu" and decimals >= 0:
             return _put(trace, out, self.copy())
@@ -189,41 +189,41 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         return _put(trace, out, trace.apply(after, (x, scale)) if decimals else x)
 
     def copy(self, order: str = "C") -> Traced:
-        """The same values."""
+        """Return the same value."""
         return self.trace.cast(self, self.dtype)
 
     @property
     def T(self) -> Traced:
-        """The axes in reverse order."""
+        """The value with its axes in reverse order."""
         return self.transpose()
 
     def transpose(self, *axes: Any) -> Traced:
-        """The axes in another order."""
+        """Return the value with its axes in another order."""
         return self.trace.view(self, lambda array: array.transpose(*axes))
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape, a constant of the kernel: the function is traced again where arguments have others."""
+        """Shape, a constant of the kernel: the function is traced again for arguments of other shapes."""
         return self.trace.shape_of(self)
 
     @property
     def size(self) -> int:
-        """How many elements there are."""
+        """Number of elements."""
         return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
-        """How many dimensions there are."""
+        """Number of dimensions."""
         return len(self.shape)
 
     def reshape(self, *shape: Any, order: str = "C", copy: Any = None) -> Traced:
-        """The same elements in row-major order, in another shape."""
+        """Return the same elements in row-major order, in another shape."""
         if order not in ("C", "A"):
             self.trace.refuse(f"{self.shown}.reshape(order={shortened(order)}) cannot be fused, order 'C' can")
         return self.trace.view(self, lambda array: array.reshape(*shape), is_dense=True)
 
     def swapaxes(self, axis1: int, axis2: int) -> Traced:
-        """Two axes exchanged."""
+        """Return the value with two axes exchanged."""
         return self.trace.view(self, lambda array: array.swapaxes(axis1, axis2))
 
     sum: Callable[..., Any] = _folding("sum")
@@ -240,13 +240,13 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
         if _is_all(key):
             return self
         keys = key if isinstance(key, tuple) else (key,)
-        for each in keys:
-            if not (each is None or each is ... or isinstance(each, int | np.integer | slice)):
+        for index in keys:
+            if not (index is None or index is ... or isinstance(index, int | np.integer | slice)):
                 self.trace.refuse(
-                    f"{self.shown} is indexed by {type(each).__name__}; ints, slices, None and … can be fused, and "
+                    f"{self.shown} is indexed by {type(index).__name__}; ints, slices, None and … can be fused, and "
                     "x[mask] = value"
                 )
-        whole = keys if any(each is ... for each in keys) else (*keys, ...)
+        whole = keys if any(index is ... for index in keys) else (*keys, ...)
         return self.trace.view(self, lambda array: array[whole])
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -276,9 +276,9 @@ class Traced(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _is_all(key: Any) -> bool:
-    """Whether an index stands for all elements."""
+    """Return whether an index selects all elements."""
     keys = key if isinstance(key, tuple) else (key,)
-    return all(each is ... or (isinstance(each, slice) and each == slice(None)) for each in keys)
+    return all(index is ... or (isinstance(index, slice) and index == slice(None)) for index in keys)
 
 
 def _in_tuple(out: Any) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def _in_tuple(out: Any) -> dict[str, Any]:
 
 
 def _assign(trace: Trace, target: Any, value: Any, casting: Any = "same_kind") -> None:
-    """What ``y += x`` and ``y[...] = x`` do."""
+    """Record ``y += x`` or ``y[...] = x``."""
     if not isinstance(target, Traced):
         trace.refuse("it writes into something that is no array of this function; give it as an argument")
     if target.name in trace.views:
@@ -294,12 +294,12 @@ def _assign(trace: Trace, target: Any, value: Any, casting: Any = "same_kind") -
     if isinstance(value, Traced) and not np.can_cast(value.dtype, target.dtype, casting):
         trace.refuse(f"{value.dtype} cannot be written to {target.dtype}")
     target.name = trace.cast(value, target.dtype, (target.name,)).name
-    if target.argument is not None and not any(each is target for each in trace.written):
+    if target.argument is not None and not any(argument is target for argument in trace.written):
         trace.written.append(target)
 
 
 def _put(trace: Trace, out: Any, value: Any) -> Any:
-    """`value`, or `out` once it is written there."""
+    """Return `value`, or `out` after writing the value to it."""
     if isinstance(out, tuple):
         (out,) = out
     if out is None or out is _ABSENT:
@@ -310,7 +310,7 @@ def _put(trace: Trace, out: Any, value: Any) -> Any:
 
 def _fold(
     trace: Trace,
-    kind: str,
+    fold_name: str,
     x: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -319,58 +319,58 @@ def _fold(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """A reduction as NumPy's functions have it."""
+    """Record a reduction with the parameters of NumPy's functions."""
     absent = (None, True, _ABSENT)
-    keepdims, has_initial = keepdims is not absent[2] and bool(keepdims), not any(initial is each for each in absent)
-    combine, nothing = _COMBINED.get(kind, (None, None))
-    if not any(where is each for each in absent):
-        if kind == "mean":
+    keepdims, has_initial = keepdims is not absent[2] and bool(keepdims), not any(initial is value for value in absent)
+    combine, nothing = _COMBINED.get(fold_name, (None, None))
+    if not any(where is value for value in absent):
+        if fold_name == "mean":
             return _mean_where(trace, x, axis, dtype, out, keepdims, where)
         nothing = initial if nothing is None and has_initial else nothing
         if nothing is None:
-            trace.refuse(f"{kind}(where=) cannot be fused" + (", but with initial=" if combine else ""))
+            trace.refuse(f"{fold_name}(where=) cannot be fused" + (", but with initial=" if combine else ""))
         x = trace.choose(where, x, nothing)
-    made = trace.fold(kind, x, axis, keepdims, None if dtype is None else np.dtype(dtype))
+    result = trace.fold(fold_name, x, axis, keepdims, None if dtype is None else np.dtype(dtype))
     if has_initial:
-        made = trace.cast(trace.apply(combine, (made, initial)), made.dtype) if combine else made
-    return _put(trace, out, made)
+        result = trace.cast(trace.apply(combine, (result, initial)), result.dtype) if combine else result
+    return _put(trace, out, result)
 
 
 def _mean_where(trace: Trace, x: Traced, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any) -> Any:
-    """The mean of those elements that a mask chooses."""
+    """Return the mean of the elements that a mask selects."""
     result = np.mean(np.ones(1, x.dtype), dtype=dtype).dtype
-    kept = np.dtype("f4") if result.itemsize == 2 else result
-    total = trace.fold("sum", trace.choose(where, x, trace.cast(0, x.dtype, (x.name,))), axis, keepdims, kept)
-    one, nothing = (trace.cast(number, np.dtype("i8"), (x.name,)) for number in (1, 0))
-    count = trace.fold("sum", trace.choose(where, one, nothing), axis, keepdims, None)
-    return _put(trace, out, trace.cast(trace.apply(np.true_divide, (total, trace.cast(count, kept))), result))
+    sum_dtype = np.dtype("f4") if result.itemsize == 2 else result
+    total = trace.fold("sum", trace.choose(where, x, trace.cast(0, x.dtype, (x.name,))), axis, keepdims, sum_dtype)
+    unit, nothing = (trace.cast(number, np.dtype("i8"), (x.name,)) for number in (1, 0))
+    count = trace.fold("sum", trace.choose(where, unit, nothing), axis, keepdims, None)
+    return _put(trace, out, trace.cast(trace.apply(np.true_divide, (total, trace.cast(count, sum_dtype))), result))
 
 
 def _method(name: str) -> Callable[..., Any]:
-    """A function that is a method of its first argument."""
+    """Return a function that calls a method of its first argument."""
 
-    def call(trace: Trace, x: Any, *args: Any, **named: Any) -> Any:
+    def call(trace: Trace, x: Any, *args: Any, **keywords: Any) -> Any:
         if not isinstance(x, Traced):
             trace.refuse(f"numpy.{name} of {type(x).__name__} cannot be fused")
-        return getattr(x, name)(*args, **named)
+        return getattr(x, name)(*args, **keywords)
 
     return call
 
 
 def _viewing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that has the elements of its first argument in another shape."""
+    """Return a function of the first argument's elements in another shape."""
 
-    def call(trace: Trace, x: Traced, *args: Any, **named: Any) -> Any:
-        return trace.view(x, lambda array: function(array, *args, **named))
+    def call(trace: Trace, x: Traced, *args: Any, **keywords: Any) -> Any:
+        return trace.view(x, lambda array: function(array, *args, **keywords))
 
     return call
 
 
 def _without_nan(name: str, nothing: int) -> Callable[..., Any]:
-    def call(trace: Trace, x: Traced, *args: Any, **named: Any) -> Any:
+    def call(trace: Trace, x: Traced, *args: Any, **keywords: Any) -> Any:
         if x.dtype.kind not in "biu":
             x = trace.choose(trace.apply(np.isnan, (x,)), nothing, x)
-        return getattr(x, name)(*args, **named)
+        return getattr(x, name)(*args, **keywords)
 
     return call
 
@@ -388,8 +388,8 @@ def _sinc(trace: Trace, x: Traced) -> Any:
     return np.sin(y) / y
 
 
-def _clip(trace: Trace, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **named: Any) -> Any:
-    low, high = named.get("min", a_min), named.get("max", a_max)
+def _clip(trace: Trace, x: Any, a_min: Any = None, a_max: Any = None, out: Any = None, **keywords: Any) -> Any:
+    low, high = keywords.get("min", a_min), keywords.get("max", a_max)
     if low is not None:
         x = trace.apply(np.maximum, (x, low))
     return _put(trace, out, x if high is None else trace.apply(np.minimum, (x, high)))
@@ -438,7 +438,7 @@ _LIBRARIES = tuple(
 
 
 def literal(value: Any, dtype: np.dtype) -> str:
-    """C++ text of a number as `dtype`, exactly."""
+    """Return C++ text of a number as `dtype`, exactly."""
     with np.errstate(over="ignore", invalid="ignore"):
         number = np.asarray(value, dtype)[()] if isinstance(value, int) else np.asarray(value).astype(dtype)[()]
     cpp = cpp_of(dtype)
@@ -458,7 +458,7 @@ def literal(value: Any, dtype: np.dtype) -> str:
 
 
 class Statement(NamedTuple):
-    """A line of C++, the names that it sets and those that it uses."""
+    """A line of C++, the names that it sets and the names that it uses."""
 
     text: str
     sets: tuple[str, ...]
@@ -466,7 +466,7 @@ class Statement(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """A reduction: which (``sum``, ``mean``, ``max`` …), of what value, along which axes, to which dtype."""
+    """A reduction: its name (``sum``, ``mean``, ``max`` …), value, axes and dtype."""
 
     kind: str
     x: str
@@ -477,7 +477,7 @@ class Fold(NamedTuple):
 
 
 class View(NamedTuple):
-    """Elements of a value's array: what is done to it; `is_dense`: once it is C-contiguous."""
+    """A view of a value's array: the function that makes it. `is_dense`: after a copy to C-contiguous memory."""
 
     x: str
     of: np.dtype
@@ -486,7 +486,7 @@ class View(NamedTuple):
 
 
 class Trace:
-    """What a function did to its arguments: statements of C++, each with one new name.
+    """Operations of a function on its arguments: C++ statements, each with a new name.
 
     Arguments, reductions and views are sources: what elements of kernels are read of, and statements begin with.
 
@@ -519,21 +519,21 @@ class Trace:
         self.bounds: list[tuple[str, np.dtype]] = []
         self._count = 0
 
-    def refuse(self, what: str) -> NoReturn:
-        """Raise, saying where in the user's code.
+    def refuse(self, operation: str) -> NoReturn:
+        """Raise, naming file and line of the user's code.
 
         Raises
         ------
         TemplateError
         """
-        raise TemplateError(f"{self.op}: {where_in_user_code()}: {what}")
+        raise TemplateError(f"{self.op}: {where_in_user_code()}: {operation}")
 
-    def new(self, kind: np.dtype | type, text: str, like: Iterable[str] = ()) -> Traced:
-        """A value with a name of its own; of the shape of the values `like` too."""
-        dtype = kind if isinstance(kind, np.dtype) else OWN[kind]
+    def new(self, operand_type: np.dtype | type, text: str, like: Iterable[str] = ()) -> Traced:
+        """Return a value with a new name, with the common shape of the values `like`."""
+        dtype = operand_type if isinstance(operand_type, np.dtype) else OWN[operand_type]
         name = self._name(text, like)
         self.statements.append(Statement(f"const {cpp_of(dtype)} {name} = {text};", (name,), _names(text)))
-        return Traced(self, kind, name)
+        return Traced(self, operand_type, name)
 
     def _name(self, text: str, like: Iterable[str] = ()) -> str:
         name = f"t{self._count}"
@@ -542,27 +542,27 @@ class Trace:
         self.origins[name] = frozenset().union(*origins)
         return name
 
-    def _call(self, function: str, arguments: str, kinds: list[Any]) -> tuple[Traced, ...]:
-        """Values that a function sets by reference."""
-        dtypes = [kind if isinstance(kind, np.dtype) else OWN[kind] for kind in kinds]
-        names = tuple(self._name(arguments) for _ in kinds)
+    def _call(self, function: str, arguments: str, types: list[Any]) -> tuple[Traced, ...]:
+        """Return the values that a C++ function sets by reference."""
+        dtypes = [operand_type if isinstance(operand_type, np.dtype) else OWN[operand_type] for operand_type in types]
+        names = tuple(self._name(arguments) for _ in types)
         heads = "".join(f"{cpp_of(dtype)} {name}; " for dtype, name in zip(dtypes, names, strict=True))
         line = f"{heads}{function}({arguments}, {', '.join(names)});"
         self.statements.append(Statement(line, names, _names(arguments)))
-        return tuple(Traced(self, kind, name) for kind, name in zip(kinds, names, strict=True))
+        return tuple(Traced(self, operand_type, name) for operand_type, name in zip(types, names, strict=True))
 
     def lines(self, *results: str) -> list[str]:
-        """The lines that the values of these names take, and no others."""
+        """Return the lines needed for these values, and no others."""
         return self._needed(results)[0][::-1]
 
     def sources(self, *results: str) -> set[str]:
-        """The sources that the values of these names come of, numbers too, and those that decide their shapes."""
+        """Return the sources of these values, numbers included, and the sources that decide their shapes."""
         _, needed = self._needed(results)
         shapes: frozenset[str] = frozenset().union(*(self.origins.get(name, ()) for name in results))
         return {name for name in needed if not name.startswith("t")} | shapes
 
     def _needed(self, results: Iterable[str]) -> tuple[list[str], set[str]]:
-        """The lines that values take, from the last to the first, and the names in them."""
+        """Return the lines needed for values, from the last to the first, and the names in them."""
         needed, lines = set(results), []
         for statement in reversed(self.statements):
             if not needed.isdisjoint(statement.sets):
@@ -571,7 +571,7 @@ class Trace:
         return lines, needed
 
     def apply(self, ufunc: np.ufunc, operands: tuple[Any, ...]) -> Any:
-        """A universal function of traced values and numbers."""
+        """Record a universal function of traced values and numbers."""
         name = ufunc.__name__
         if name not in TABLE:
             self.refuse(f"numpy.{name} cannot be fused: {MISSING.get(name, 'it is not in ck.math')}")
@@ -580,31 +580,32 @@ class Trace:
             integer = isinstance(operands[0], Traced) and operands[0].dtype.kind in "biu"
             if other and isinstance(operands[0], Traced) and not (integer and other != "square"):
                 return self.apply(getattr(np, other), operands[:1])
-        kinds = [self.kind_of(operand) for operand in operands]
-        is_weak = not any(isinstance(kind, np.dtype) for kind in kinds)
-        given = [(f"operand {k + 1}", OWN[kind] if is_weak else kind) for k, kind in enumerate(kinds)]  # type: ignore[index]
+        types = [self.kind_of(operand) for operand in operands]
+        is_weak = not any(isinstance(operand_type, np.dtype) for operand_type in types)
+        own_types = [OWN[operand_type] for operand_type in types] if is_weak else types  # type: ignore[index]
+        operand_types = [(f"operand {k + 1}", operand_type) for k, operand_type in enumerate(own_types)]
         try:
-            found = resolved(ufunc, given)
+            dtypes = resolved(ufunc, operand_types)
         except ArgumentError as error:
             self.refuse(str(error))
-        numbers = [held(ufunc, operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
+        numbers = [converted_number(ufunc, operand, dtype) for operand, dtype in zip(operands, dtypes, strict=False)]
         if any(new is not old for new, old in zip(numbers, operands, strict=True)):
             return self.apply(ufunc, tuple(numbers))
-        texts = [self.text_of(operand, dtype) for operand, dtype in zip(operands, found, strict=False)]
-        results = [_PYTHON[d.kind] if is_weak else d for d in found[ufunc.nin :]]
+        texts = [self.text_of(operand, dtype) for operand, dtype in zip(operands, dtypes, strict=False)]
+        results = [_PYTHON[d.kind] if is_weak else d for d in dtypes[ufunc.nin :]]
         listed = ", ".join(texts)
         if ufunc.nout == 1:
             own = {"rad2deg": "degrees", "deg2rad": "radians"}.get(name, name)
             return self.new(results[0], f"{NAMESPACE}{own}({listed})")
         if name == "divmod":
             return tuple(
-                self.new(kind, f"{NAMESPACE}{part}({listed})")
-                for kind, part in zip(results, ("floor_divide", "remainder"), strict=True)
+                self.new(operand_type, f"{NAMESPACE}{part}({listed})")
+                for operand_type, part in zip(results, ("floor_divide", "remainder"), strict=True)
             )
         return self._call(f"{NAMESPACE}{name}", listed, results)
 
     def kind_of(self, operand: Any) -> np.dtype | type:
-        """The dtype of an operand, or the class of a Python number."""
+        """Return the dtype of an operand, or the class of a Python number."""
         if isinstance(operand, Traced):
             if operand.trace is not self:
                 self.refuse("a value of another call is used")
@@ -616,7 +617,7 @@ class Trace:
         self.refuse(f"{type(operand).__name__} cannot be fused; give arrays as arguments")
 
     def text_of(self, operand: Any, dtype: np.dtype) -> str:
-        """C++ of an operand as `dtype`."""
+        """Return C++ of an operand as `dtype`."""
         if isinstance(operand, Traced):
             if operand.dtype == dtype:
                 return operand.name
@@ -629,36 +630,36 @@ class Trace:
             self.refuse(str(error))
 
     def cast(self, operand: Any, dtype: np.dtype, like: Iterable[str] = ()) -> Traced:
-        """An operand as `dtype`."""
+        """Return an operand as `dtype`."""
         check_dtype(self.op, "a value", dtype)
         return self.new(dtype, self.text_of(operand, dtype), like)
 
     def choose(self, condition: Any, x: Any, y: Any) -> Traced:
-        """``numpy.where``"""
+        """Record ``numpy.where``."""
         dtype = promoted(self.op, "numpy.where", [("x", self.kind_of(x)), ("y", self.kind_of(y))])
-        kind = self.kind_of(condition)
-        truth = self.text_of(condition, kind if isinstance(kind, np.dtype) else OWN[kind])
+        condition_type = self.kind_of(condition)
+        truth = self.text_of(condition, condition_type if isinstance(condition_type, np.dtype) else OWN[condition_type])
         text = f"{NAMESPACE}holds({truth}) ? {self.text_of(x, dtype)} : {self.text_of(y, dtype)}"
         return self.new(dtype, text)
 
-    def fold(self, kind: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced:
-        """A reduction of an array's elements."""
-        self._check_array(kind, x)
-        result: np.dtype = getattr(np, kind)(np.ones(1, x.dtype), **({"dtype": dtype} if dtype else {})).dtype
-        check_dtype(self.op, kind, result)
+    def fold(self, fold_name: str, x: Any, axis: Any, keepdims: Any, dtype: Any) -> Traced:
+        """Record a reduction of an array's elements."""
+        self._check_array(fold_name, x)
+        result: np.dtype = getattr(np, fold_name)(np.ones(1, x.dtype), **({"dtype": dtype} if dtype else {})).dtype
+        check_dtype(self.op, fold_name, result)
         name = f"fold{len(self.folds)}"
-        self.folds[name] = Fold(kind, x.name, x.dtype, axis, bool(keepdims), result)
+        self.folds[name] = Fold(fold_name, x.name, x.dtype, axis, bool(keepdims), result)
         return self._source(name, result)
 
     def view(self, x: Traced, look: Callable[[Any], Any], is_dense: bool = False) -> Traced:
-        """Elements of an array, as `look` has them of it; `is_dense`: of its elements in row-major order."""
+        """Record a view that `look` makes of an array. `is_dense`: of its elements in row-major order."""
         self._check_array("a view", x)
         name = f"view{len(self.views)}"
         self.views[name] = View(x.name, x.dtype, look, is_dense)
         return self._source(name, x.dtype)
 
     def shape_of(self, x: Traced) -> tuple[int, ...]:
-        """The shape of a value, which holds for arguments of these shapes alone."""
+        """Return the shape of a value, valid for arguments of these shapes only."""
         self.asks_shapes = True
         return self._shape(x.name)
 
@@ -672,7 +673,7 @@ class Trace:
             if (fold := self.folds.get(name)) is not None:
                 of = self._shape(fold.x)
                 return without(of, axes_of(self.op, fold.axis, len(of)), fold.keepdims)
-            return np.broadcast_shapes(*(self._shape(each) for each in self.origins.get(name, ())))
+            return np.broadcast_shapes(*(self._shape(origin) for origin in self.origins.get(name, ())))
         except (IndexError, ValueError) as error:
             self.refuse(str(error))
 
@@ -680,18 +681,18 @@ class Trace:
         self.origins[name] = frozenset([name])
         return Traced(self, dtype, name)
 
-    def _check_array(self, what: str, x: Any) -> None:
+    def _check_array(self, operation: str, x: Any) -> None:
         if not isinstance(x, Traced) or not self.origins.get(x.name):
-            self.refuse(f"{what} of something that is no array of this function")
+            self.refuse(f"{operation} of something that is no array of this function")
 
 
 def _names(text: str) -> frozenset[str]:
-    """The sources and values that C++ text has."""
+    """Return the sources and values in C++ text."""
     return frozenset(re.findall(r"\b(?:[tx]|fold|view)\d+\b", text))
 
 
 def where_in_user_code() -> str:
-    """File and line of the innermost call that is neither cudakit's nor NumPy's nor CuPy's."""
+    """Return file and line of the innermost call outside cudakit, NumPy and CuPy."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         path = os.path.abspath(frame.f_code.co_filename)

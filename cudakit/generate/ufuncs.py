@@ -52,7 +52,7 @@ _REORDERABLE = ("hypot", "gcd", "lcm", "fmax", "fmin")
 
 
 def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = None) -> np.dtype:
-    """What a function of two computes in, and gives, along an axis of elements of `x`.
+    """Return the dtype in which a binary function computes along an axis of elements of `x`, and of its result.
 
     Raises
     ------
@@ -62,35 +62,39 @@ def types_of(ufunc: np.ufunc, method: str, x: np.dtype, dtype: Any, out: Any = N
     op = f"{ufunc.__name__}.{method}"
     if ufunc.nin != 2 or ufunc.nout != 1:
         raise ArgumentError(f"{op}: only functions of two arrays with one result have it")
-    wanted = dtype_or_none(f"{op}: dtype", dtype)
-    if wanted is None and ufunc.__name__ in ("add", "multiply"):
+    requested_dtype = dtype_or_none(f"{op}: dtype", dtype)
+    if requested_dtype is None and ufunc.__name__ in ("add", "multiply"):
         # As wide as a sum of them, in NumPy: bool and integers of less than 64 bits.
         of = getattr(out, "dtype", None)
-        wanted = of if of is not None and x.kind in "biu" and of.kind in "biu" else sum_dtype(x) if of is None else None
-    first = np.dtype(bool) if ufunc.__name__.startswith("logical") else x if wanted is None else wanted
+        requested_dtype = (
+            of if of is not None and x.kind in "biu" and of.kind in "biu" else sum_dtype(x) if of is None else None
+        )
+    first = (
+        np.dtype(bool) if ufunc.__name__.startswith("logical") else x if requested_dtype is None else requested_dtype
+    )
     try:
-        found = ufunc.resolve_dtypes((first, first, None))
+        dtypes = ufunc.resolve_dtypes((first, first, None))
     except TypeError as error:
         raise ArgumentError(f"{op}: x is of {x}: {error}") from None
-    if wanted is not None and found[2] != wanted and not ufunc.__name__.startswith("logical"):
-        raise ArgumentError(f"{op}: dtype is {wanted}; of {x} it gives {found[2]}")
-    if found[0] != found[2]:
-        raise ArgumentError(f"{op}: its results are of {found[2]}, and are no arguments for it, of {found[0]}")
-    return found[2]
+    if requested_dtype is not None and dtypes[2] != requested_dtype and not ufunc.__name__.startswith("logical"):
+        raise ArgumentError(f"{op}: dtype is {requested_dtype}; of {x} it gives {dtypes[2]}")
+    if dtypes[0] != dtypes[2]:
+        raise ArgumentError(f"{op}: its results are of {dtypes[2]}, and are no arguments for it, of {dtypes[0]}")
+    return dtypes[2]
 
 
 def sum_dtype(dtype: np.dtype) -> np.dtype:
-    """NumPy's dtype of a sum: 64 bits for bool and integers."""
+    """Return NumPy's dtype of a sum: 64 bits for bool and integers."""
     if dtype.kind in "bi":
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if dtype.kind == "u" else dtype
 
 
-def _given(op: str, place: ArrayPlace, made: Any, out: Any) -> Any:
-    """A result where the caller wants it."""
+def _delivered(op: str, place: ArrayPlace, result: Any, out: Any) -> Any:
+    """Return the result, copied to `out` if there is one."""
     if out is None:
-        return made
-    assign(made, out=checked_output(op, place, out, made.shape, made.dtype, "same_kind"), stream=place.stream)
+        return result
+    assign(result, out=checked_output(op, place, out, result.shape, result.dtype, "same_kind"), stream=place.stream)
     return out
 
 
@@ -104,17 +108,17 @@ def _mask(op: str, place: ArrayPlace, where: Any, x: Any) -> Any:
         raise ArgumentError(f"{op}: where has shape {where.shape}, which is not broadcast to x's {x.shape}") from None
 
 
-def _indices(op: str, place: ArrayPlace, given: Any) -> Any:
-    if isinstance(given, int | list | np.integer) and not isinstance(given, bool):
-        given = place.upload(array_of(f"{op}: indices", given))
-    found = as_array(op, "indices", given)[0]
-    if found.dtype.kind not in "iu":
-        raise ArgumentError(f"{op}: indices are of {found.dtype}; give integers")
-    return found
+def _indices(op: str, place: ArrayPlace, indices: Any) -> Any:
+    if isinstance(indices, int | list | np.integer) and not isinstance(indices, bool):
+        indices = place.upload(array_of(f"{op}: indices", indices))
+    result = as_array(op, "indices", indices)[0]
+    if result.dtype.kind not in "iu":
+        raise ArgumentError(f"{op}: indices are of {result.dtype}; give integers")
+    return result
 
 
 def _is_part(index: Any) -> bool:
-    """Whether an index is no integers: a slice, a new axis, a mask."""
+    """Return whether an index is not of integers: a slice, a new axis, a mask."""
     if index is None or index is ... or isinstance(index, slice | bool | np.bool_):
         return True
     if isinstance(index, list):
@@ -123,8 +127,8 @@ def _is_part(index: Any) -> bool:
 
 
 def _numbers_of(op: str, place: ArrayPlace, x: Any, parts: tuple[Any, ...]) -> list[Any]:
-    """Of each element of ``x[parts]`` its indices along x's dimensions."""
-    wanted = []
+    """Return, for each element of ``x[parts]``, its indices along x's dimensions."""
+    ranges = []
     for part in parts:
         if isinstance(part, list | np.ndarray):
             part = place.upload(np.asarray(part))
@@ -132,18 +136,18 @@ def _numbers_of(op: str, place: ArrayPlace, x: Any, parts: tuple[Any, ...]) -> l
         part = place.copied(as_array(op, "indices", part)[0]) if hasattr(part, "dtype") and part.shape else part
         if getattr(part, "dtype", np.dtype(int)).kind not in "biu":
             raise ArgumentError(f"{op}: indices are of {part.dtype}; give integers, slices or a mask")
-        wanted.append(part)
+        ranges.append(part)
     # NumPy says what fits: CuPy takes masks and numbers that do not. Integers could choose any number of elements: one.
     as_host = tuple(
         np.zeros(part.shape if part.dtype == np.bool_ else (1,) * part.ndim, part.dtype)
         if getattr(part, "shape", ())
         else part
-        for part in wanted
+        for part in ranges
     )
     try:
         np.broadcast_to(np.int8(0), x.shape)[as_host]
         with place.inside():
-            numbers = place.xp.arange(x.size).reshape(x.shape)[tuple(wanted)]
+            numbers = place.xp.arange(x.size).reshape(x.shape)[tuple(ranges)]
             return [*place.xp.unravel_index(numbers, x.shape)] if x.size else [numbers] * x.ndim
     except (IndexError, ValueError, TypeError, NotImplementedError) as error:
         raise ArgumentError(f"{op}: indices do not fit an array of shape {x.shape}: {error}") from None
@@ -156,54 +160,54 @@ def _preamble(*dtypes: np.dtype) -> str:
 
 
 def accumulated(dtype: np.dtype) -> str:
-    """The C++ type that elements are combined in: float for half and bfloat16."""
+    """Return the C++ type in which elements are combined: float for half and bfloat16."""
     name = spelling(dtype)
     if name is None:
         raise ArgumentError(f"{dtype} has no C++ equivalent")
     return "float" if name in NARROW.values() else name
 
 
-def _combination(name: str, kind: np.dtype) -> tuple[str, str] | None:
-    """What combines a and b, and what changes nothing; None where the order matters."""
-    found = _COMBINED.get(name)
-    if name in ("fmax", "fmin") and kind.kind != "c":
+def _combination(name: str, dtype: np.dtype) -> tuple[str, str] | None:
+    """Return C++ that combines a and b, and the identity. None if the order matters."""
+    entry = _COMBINED.get(name)
+    if name in ("fmax", "fmin") and dtype.kind != "c":
         nothing = _COMBINED["maximum" if name == "fmax" else "minimum"][1]
-        found = (
+        entry = (
             f"{NAMESPACE}{name}(a, b)",
-            nothing if kind.kind in "biu" else "static_cast<A>(__int_as_float(0x7fc00000))",
+            nothing if dtype.kind in "biu" else "static_cast<A>(__int_as_float(0x7fc00000))",
         )
-    if found is None:
+    if entry is None:
         return None
-    return found[0], found[1].replace("A", accumulated(kind))
+    return entry[0], entry[1].replace("A", accumulated(dtype))
 
 
-def _folding(name: str, method: str, kind: np.dtype, masked: bool = False) -> dict[str, Any]:
-    """The arguments of `reduction` and `scan` for a function's method."""
-    combination, kept = _combination(name, kind), accumulated(kind)
+def _folding(name: str, method: str, dtype: np.dtype, masked: bool = False) -> dict[str, Any]:
+    """Return the arguments of `reduction` and `scan` for a function's method."""
+    combination, sum_type = _combination(name, dtype), accumulated(dtype)
     assert combination is not None  # those that have none go through lines
     combine, identity = combination
-    value = f"cudakit::as<{kept}>(x)"
+    value = f"cudakit::as<{sum_type}>(x)"
     return {
         "inputs": "X x" + ", bool w" * masked,
-        "outputs": f"{declared_name(kind)} y",
-        "map": f"w ? {value} : static_cast<{kept}>({identity})" if masked else value,
+        "outputs": f"{declared_name(dtype)} y",
+        "map": f"w ? {value} : static_cast<{sum_type}>({identity})" if masked else value,
         "reduce": combine,
         "identity": identity,
         "name": f"{name}_{method}",
-        "acc": kept,
-        "preamble": _preamble(kind),
+        "acc": sum_type,
+        "preamble": _preamble(dtype),
         "options": OPTIONS,
     }
 
 
 @functools.cache
-def _reduction(name: str, kind: np.dtype, masked: bool) -> Reduction:
-    return reduction(**_folding(name, "reduce", kind, masked))
+def _reduction(name: str, dtype: np.dtype, masked: bool) -> Reduction:
+    return reduction(**_folding(name, "reduce", dtype, masked))
 
 
 @functools.cache
-def _scan(name: str, kind: np.dtype) -> Scan:
-    return scan(**_folding(name, "accumulate", kind))
+def _scan(name: str, dtype: np.dtype) -> Scan:
+    return scan(**_folding(name, "accumulate", dtype))
 
 
 def _function(name: str, inputs: Sequence[Parameter], output: Parameter, body: str, preamble: str) -> Elementwise:
@@ -214,9 +218,9 @@ _LENGTH = Parameter("length", "long long", np.dtype(np.int64))
 
 
 @functools.cache
-def _line_reduce(name: str, kept: int, masked: bool, started: bool) -> Elementwise:
+def _line_reduce(name: str, outer_rank: int, masked: bool, started: bool) -> Elementwise:
     """y[…] = x[…, 0] ∘ x[…, 1] ∘ …, a thread for each result; of those where `w` is true, after `first`."""
-    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    at = "".join(f"_ind[{d}], " for d in range(outer_rank)) + "k"
     inputs = [
         Parameter("x", "X", raw=True),
         *[Parameter("w", "bool", np.dtype("?"), raw=True)] * masked,
@@ -238,9 +242,9 @@ y = a"""
 
 
 @functools.cache
-def _line_accumulate(name: str, kept: int) -> Elementwise:
+def _line_accumulate(name: str, outer_rank: int) -> Elementwise:
     """y[…, k] = x[…, 0] ∘ … ∘ x[…, k], a thread for each line."""
-    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    at = "".join(f"_ind[{d}], " for d in range(outer_rank)) + "k"
     body = f"""
 R a = cudakit::as<R>(0);
 for (long long k = 0; k < length; ++k) {{
@@ -254,11 +258,11 @@ for (long long k = 0; k < length; ++k) {{
 
 
 @functools.cache
-def _line_reduceat(name: str, kept: int) -> Elementwise:
+def _line_reduceat(name: str, outer_rank: int) -> Elementwise:
     """y[…, j] = x[…, at[j]] ∘ … ∘ x[…, at[j + 1] − 1], a thread for each; x[…, at[j]] where that is no stretch."""
-    at = "".join(f"_ind[{d}], " for d in range(kept)) + "k"
+    at = "".join(f"_ind[{d}], " for d in range(outer_rank)) + "k"
     body = f"""
-const long long j = _ind[{kept}];
+const long long j = _ind[{outer_rank}];
 const long long end = j + 1 < at.size() ? min(static_cast<long long>(at[j + 1]), length) : length;
 long long k = max(min(static_cast<long long>(at[j]), length - 1), 0ll);
 R a = cudakit::as<R>(x({at}));
@@ -303,7 +307,7 @@ _HALF_MOST = 65504
 
 
 class Entry(NamedTuple):
-    """How a function is computed.
+    """Computation of a function: its C++ and its accuracy.
 
     Attributes
     ----------
@@ -320,7 +324,7 @@ class Entry(NamedTuple):
 
 
 def _calls(*names: str, single: float = 0.5, double: float = 0.5) -> dict[str, Entry]:
-    """Entries of functions that are called by their own names."""
+    """Return entries of functions that are called by their own names."""
     return {
         name: Entry(f"z = cudakit::ufunc::{name}({'x, y' if getattr(np, name).nin == 2 else 'x'})", single, double)
         for name in names
@@ -361,16 +365,16 @@ MISSING: dict[str, str] = {
 
 
 class Ufunc(Elementwise):
-    """One of NumPy's universal functions, with its rules for types.
+    """A NumPy universal function, with NumPy's rules for types.
 
     Called as ``f(*inputs, out=None, where=None, stream=None, dtype=None, casting="same_kind")``; see `Elementwise`.
 
     Parameters
     ----------
     dtype : dtype, optional
-        Of the results; the loop of NumPy's that has them is the one that is computed.
+        Dtype of the results. It selects NumPy's loop.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
-        How inputs may be cast to that loop, and results to an `out` of another dtype.
+        Casts that are allowed from inputs to this loop, and from results to `out`.
     """
 
     ufunc: np.ufunc
@@ -385,7 +389,7 @@ class Ufunc(Elementwise):
         outputs = tuple(Parameter(label, variable) for variable, label in _OUTPUTS[: ufunc.nout])
         recipe = ElementwiseRecipe(name, inputs, outputs, PREAMBLE, TABLE[name].expression)
         self = super().__new__(cls, recipe, OPTIONS)
-        self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={}, __doc__=_told(name, ufunc))
+        self.__dict__.update(ufunc=ufunc, dtype=dtype, _casting=casting, _others={}, __doc__=_docstring(name, ufunc))
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -402,7 +406,7 @@ class Ufunc(Elementwise):
         dtype: Any = None,
         casting: str = "same_kind",
     ) -> Any:
-        """What a call does that is not frozen."""
+        """Run a call that is not replayed."""
         if where is True:
             where = None
         if dtype is not None or casting.__class__ is not str or casting != "same_kind":
@@ -421,24 +425,24 @@ class Ufunc(Elementwise):
         *,
         stream: Any = None,
     ) -> Any:
-        """What x's elements along `axis` come to, as `numpy.ufunc.reduce` has it.
+        """Reduce x along `axis`, as `numpy.ufunc.reduce`.
 
         Parameters
         ----------
         x : array
             Any shape and strides.
         axis : int, several, or None
-            One alone for functions whose order matters, as subtract.
+            Axes to reduce. A single axis for functions whose order matters, such as subtract.
         dtype : dtype, optional
-            Of the loop that is computed and of the result.
+            Dtype of NumPy's loop and of the result.
         out : array, optional
-            Of the result's shape; of another dtype of the same kind the result is cast to it.
+            Output of the result's shape; the result's dtype, or one of the same kind, to which the result is cast.
         keepdims : bool
             Whether reduced axes stay, with length 1.
         initial : number, optional
-            What it begins with; needed where there may be no elements and the function has no identity.
+            First value of the reduction. Needed if there may be no elements and the function has no identity.
         where : array of bool, optional
-            Broadcast to x: which elements count.
+            Mask of the elements that count, broadcast to x.
         stream : stream, optional
 
         Raises
@@ -449,58 +453,58 @@ class Ufunc(Elementwise):
         op = f"{ufunc.__name__}.reduce"
         where, keepdims = None if where is True else where, flag(f"{op}: keepdims", keepdims)
         place, (x, *masks) = array_place(op, stream, ("x", x), *([] if where is None else [("where", where)]))
-        kind = types_of(ufunc, "reduce", x.dtype, dtype, out)
+        loop_dtype = types_of(ufunc, "reduce", x.dtype, dtype, out)
         axes = axes_of(op, axis, x.ndim)
-        is_ordered = _combination(ufunc.__name__, kind) is None
+        is_ordered = _combination(ufunc.__name__, loop_dtype) is None
         if is_ordered and len(axes) != 1 and ufunc.__name__ not in _REORDERABLE:
             raise ArgumentError(f"{op}: the order of its elements matters, so that it takes one axis, not {axes}")
         if ufunc.identity is None and initial is None and (masks or any(x.shape[d] == 0 for d in axes)):
             raise ArgumentError(f"{op}: there may be no elements, for which it has no result; give initial=")
         masks = [_mask(op, place, mask, x) for mask in masks]
-        first = () if initial is None else (as_number(op, "initial", initial, kind),)
-        made = place.empty(without(x.shape, axes, keepdims), kind)
+        first = () if initial is None else (as_number(op, "initial", initial, loop_dtype),)
+        result = place.empty(without(x.shape, axes, keepdims), loop_dtype)
         if is_ordered:
             order = [*(d for d in range(x.ndim) if d not in axes), *axes]
             # Where there is an identity NumPy begins with it.
-            start = first or (() if ufunc.identity is None else (kind.type(ufunc.identity),))
+            start = first or (() if ufunc.identity is None else (loop_dtype.type(ufunc.identity),))
             lines = [array.transpose(order) for array in (x, *masks)]
-            kept, length = without(x.shape, axes, False), prod(x.shape[d] for d in axes)
+            outer_shape, length = without(x.shape, axes, False), prod(x.shape[d] for d in axes)
             if len(axes) != 1:
-                lines = [place.copied(array).reshape((*kept, length)) for array in lines]
-            line = _line_reduce(ufunc.__name__, len(kept), bool(masks), bool(start))
-            line(*lines, *start, length, out=made.reshape(kept), stream=place.stream)
+                lines = [place.copied(array).reshape((*outer_shape, length)) for array in lines]
+            line = _line_reduce(ufunc.__name__, len(outer_shape), bool(masks), bool(start))
+            line(*lines, *start, length, out=result.reshape(outer_shape), stream=place.stream)
         else:
-            _reduction(ufunc.__name__, kind, bool(masks))(
-                x, *masks, axis=axes, keepdims=keepdims, out=made, stream=place.stream
+            _reduction(ufunc.__name__, loop_dtype, bool(masks))(
+                x, *masks, axis=axes, keepdims=keepdims, out=result, stream=place.stream
             )
             if first:
-                self(first[0], made, out=made, stream=place.stream)
-        return _given(op, place, made, out)
+                self(first[0], result, out=result, stream=place.stream)
+        return _delivered(op, place, result, out)
 
     def accumulate(self, x: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None) -> Any:
-        """out[k] = what x[0] … x[k] come to along `axis`, as `numpy.ufunc.accumulate` has it.
+        """out[k] = x[0] ∘ … ∘ x[k] along `axis`, as `numpy.ufunc.accumulate`.
 
         Parameters are those of `reduce`.
         """
         ufunc = self.ufunc
         op = f"{ufunc.__name__}.accumulate"
         place, (x,) = array_place(op, stream, ("x", x))
-        kind = types_of(ufunc, "accumulate", x.dtype, dtype, out)
+        loop_dtype = types_of(ufunc, "accumulate", x.dtype, dtype, out)
         along = axis_of(op, axis, x.ndim)
-        made = place.empty(x.shape, kind)
-        if _combination(ufunc.__name__, kind) is not None:
-            _scan(ufunc.__name__, kind)(x, axis=along, out=made, stream=place.stream)
-        elif made.size:
+        result = place.empty(x.shape, loop_dtype)
+        if _combination(ufunc.__name__, loop_dtype) is not None:
+            _scan(ufunc.__name__, loop_dtype)(x, axis=along, out=result, stream=place.stream)
+        elif result.size:
             order = [*(d for d in range(x.ndim) if d != along), along]
             lines = without(x.shape, (along,), False)
             line = _line_accumulate(ufunc.__name__, x.ndim - 1)
-            line(x.transpose(order), x.shape[along], out=made.transpose(order), stream=place.stream, size=lines)
-        return _given(op, place, made, out)
+            line(x.transpose(order), x.shape[along], out=result.transpose(order), stream=place.stream, size=lines)
+        return _delivered(op, place, result, out)
 
     def reduceat(
         self, x: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None, *, stream: Any = None
     ) -> Any:
-        """out[j] = what x[indices[j]] … x[indices[j + 1] − 1] come to, as `numpy.ufunc.reduceat` has it.
+        """out[j] = x[indices[j]] ∘ … ∘ x[indices[j + 1] − 1], as `numpy.ufunc.reduceat`.
 
         Parameters are those of `reduce`. A thread does a stretch, so that long ones take their time. Indices in device
         memory are not looked at before: what is out of range is cut to it.
@@ -508,22 +512,22 @@ class Ufunc(Elementwise):
         ufunc = self.ufunc
         op = f"{ufunc.__name__}.reduceat"
         place, (x,) = array_place(op, stream, ("x", x))
-        kind = types_of(ufunc, "reduceat", x.dtype, dtype, out)
+        loop_dtype = types_of(ufunc, "reduceat", x.dtype, dtype, out)
         along = axis_of(op, axis, x.ndim)
         bounds = _indices(op, place, indices)
         if bounds.ndim != 1:
             raise ArgumentError(f"{op}: indices has shape {bounds.shape}; it has one dimension")
         if isinstance(indices, list | tuple) and any(not 0 <= index < x.shape[along] for index in indices):
             raise ArgumentError(f"{op}: indices {indices} are not all from 0 to {x.shape[along] - 1}")
-        made = place.empty((*x.shape[:along], bounds.size, *x.shape[along + 1 :]), kind)
-        if made.size:
+        result = place.empty((*x.shape[:along], bounds.size, *x.shape[along + 1 :]), loop_dtype)
+        if result.size:
             order = [*(d for d in range(x.ndim) if d != along), along]
             line = _line_reduceat(ufunc.__name__, x.ndim - 1)
-            line(x.transpose(order), bounds, x.shape[along], out=made.transpose(order), stream=place.stream)
-        return _given(op, place, made, out)
+            line(x.transpose(order), bounds, x.shape[along], out=result.transpose(order), stream=place.stream)
+        return _delivered(op, place, result, out)
 
-    def outer(self, x: Any, y: Any, **named: Any) -> Any:
-        """out[i…, j…] = f(x[i…], y[j…]), as `numpy.ufunc.outer` has it, with the keywords of a call."""
+    def outer(self, x: Any, y: Any, **keywords: Any) -> Any:
+        """out[i…, j…] = f(x[i…], y[j…]), as `numpy.ufunc.outer`, with the keywords of a call."""
         op = f"{self.recipe.name}.outer"
         if self.ufunc.nin != 2:
             raise ArgumentError(f"{op}: only functions of two arrays have it")
@@ -534,19 +538,19 @@ class Ufunc(Elementwise):
         dimensions = getattr(operands[1], "ndim", 0)
         if hasattr(operands[0], "reshape"):
             operands[0] = operands[0].reshape((*operands[0].shape, *(1,) * dimensions))
-        return self(*operands, **named)
+        return self(*operands, **keywords)
 
     def at(self, x: Any, indices: Any, y: Any = None, *, stream: Any = None) -> None:
-        """x[indices] = f(x[indices], y) for each index, those that come again too, as `numpy.ufunc.at` has it.
+        """x[indices] = f(x[indices], y) for each index, repeated indices included, as `numpy.ufunc.at`.
 
         Parameters
         ----------
         x : array
             Is changed.
         indices : array of int, or a tuple of such
-            Of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or whatever else
-            NumPy indexes by: slices, masks, ``...``, ``None`` and tuples of these with integers, for which a number is
-            worked out for each element of x. How many a mask chooses the host waits for.
+            Indices of x's first dimensions, broadcast together; modulo its extents, so that −1 is the last. Or NumPy's
+            other indices: slices, masks, ``...``, ``None`` and tuples of them with integers. For these, a number is
+            computed for each element of x. The host waits for the number of elements that a mask selects.
         y : array or number, optional
             The second argument of functions of two; broadcast to the shape of ``x[indices]``.
         stream : stream, optional
@@ -557,15 +561,15 @@ class Ufunc(Elementwise):
 
         Notes
         -----
-        Elements are changed one after the other in no order that is said: floating-point sums may differ in their last
-        bits from run to run. 16 bytes an element take compute capability 9.0.
+        The order of the changes is not defined: floating-point sums may differ in their last bits from run to run.
+        Elements of 16 bytes need compute capability 9.0.
         """
         ufunc = self.ufunc
         op = f"{ufunc.__name__}.at"
         if ufunc.nout != 1 or (ufunc.nin == 2) is (y is None):
             raise ArgumentError(f"{op}: give x, indices" + ", y" * (ufunc.nin - 1))
-        named = list(zip("xy", (x,) if ufunc.nin == 1 else (x, y), strict=False))
-        types = resolved(ufunc, [(name, dtype_of(op, name, value)) for name, value in named])
+        arguments = list(zip("xy", (x,) if ufunc.nin == 1 else (x, y), strict=False))
+        types = resolved(ufunc, [(name, dtype_of(op, name, value)) for name, value in arguments])
         numbers = isinstance(y, bool | int | float | complex) or y is None
         place, (x, *values) = array_place(op, stream, ("x", x), *([] if numbers else [("y", y)]))
         if not can_cast(types[-1], x.dtype, "same_kind"):
@@ -603,48 +607,48 @@ class Ufunc(Elementwise):
             assign(target, out=x, stream=place.stream)
 
     def _other(self, dtype: Any, casting: str) -> Ufunc:
-        """The same with another dtype of results, or another rule of casting."""
+        """Return this function with another dtype of results, or another casting rule."""
         if not is_one_of(casting, CASTINGS):
             raise ArgumentError(f"{self.recipe.name}: casting is {shortened(casting)}; there are {', '.join(CASTINGS)}")
         key = dtype_or_none(f"{self.recipe.name}: dtype", dtype), casting
-        found = self._others.get(key)
-        if found is None:
-            found = self._others[key] = type(self)(self.recipe.name, *key)
-        return found
+        entry = self._others.get(key)
+        if entry is None:
+            entry = self._others[key] = type(self)(self.recipe.name, *key)
+        return entry
 
     def _weak(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments, Python numbers that an array's dtype cannot hold as what NumPy takes them for."""
+        """Return the arguments. Python numbers beyond an array's dtype are converted as in NumPy."""
         for value in args:
-            kind = value.__class__
-            if kind is int and not 0 <= value < 128:
+            value_type = value.__class__
+            if value_type is int and not 0 <= value < 128:
                 break
-            if (kind is float or kind is complex) and not abs(value) <= _HALF_MOST:
+            if (value_type is float or value_type is complex) and not abs(value) <= _HALF_MOST:
                 break
         else:
             return args
-        kinds = [dtype_of(self.recipe.name, p.name, value) for p, value in zip(self.recipe.inputs, args, strict=False)]
-        if len(kinds) < self.ufunc.nin or not any(isinstance(kind, np.dtype) for kind in kinds):
+        types = [dtype_of(self.recipe.name, p.name, value) for p, value in zip(self.recipe.inputs, args, strict=False)]
+        if len(types) < self.ufunc.nin or not any(isinstance(operand_type, np.dtype) for operand_type in types):
             return args
-        named = tuple([(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)])
-        dtypes = _resolved(self.ufunc, named, self.dtype, self._casting)
-        found = [held(self.ufunc, value, dtype) for value, dtype in zip(args, dtypes, strict=False)]
+        named_types = tuple([(p.name, operand_type) for p, operand_type in zip(self.recipe.inputs, types, strict=True)])
+        dtypes = _resolved(self.ufunc, named_types, self.dtype, self._casting)
+        values = [converted_number(self.ufunc, value, dtype) for value, dtype in zip(args, dtypes, strict=False)]
         log = current_log()
-        if log is not None and any(new is not old for new, old in zip(found, args, strict=False)):
+        if log is not None and any(new is not old for new, old in zip(values, args, strict=False)):
             log.is_whole = False  # another number might need no such thing
-        return (*found, *args[len(found) :])
+        return (*values, *args[len(values) :])
 
-    def _types(self, kinds: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
-        named = [(p.name, kind) for p, kind in zip(self.recipe.inputs, kinds, strict=True)]
-        found = resolved(self.ufunc, named, self.dtype, self._casting)
+    def _types(self, types: Sequence[np.dtype | type], outs: Sequence[Any]) -> dict[str, np.dtype]:
+        named_types = [(p.name, operand_type) for p, operand_type in zip(self.recipe.inputs, types, strict=True)]
+        dtypes = resolved(self.ufunc, named_types, self.dtype, self._casting)
         if self.recipe.name.startswith("logical"):
             # Each by itself: 0.5 holds, and is no bool.
-            found = (*(np.dtype(kind) for kind in kinds), *found[len(kinds) :])
+            dtypes = (*(np.dtype(operand_type) for operand_type in types), *dtypes[len(types) :])
         parameters = (*self.recipe.inputs, *self.recipe.outputs)
-        return {p.type: dtype for p, dtype in zip(parameters, found, strict=True)}
+        return {p.type: dtype for p, dtype in zip(parameters, dtypes, strict=True)}
 
 
-def _told(name: str, ufunc: np.ufunc) -> str:
-    """What ``help`` says of a function."""
+def _docstring(name: str, ufunc: np.ufunc) -> str:
+    """Return the docstring of a function."""
     entry = TABLE[name]
     inputs, outputs = (
         ", ".join(label for _, label in group) for group in (_INPUTS[: ufunc.nin], _OUTPUTS[: ufunc.nout])
@@ -659,50 +663,54 @@ def _told(name: str, ufunc: np.ufunc) -> str:
     )
 
 
-def held(ufunc: np.ufunc, value: Any, dtype: np.dtype) -> Any:
-    """A Python number as the argument of a function that computes in `dtype`.
+def converted_number(ufunc: np.ufunc, value: Any, dtype: np.dtype) -> Any:
+    """Return a Python number as the argument of a function that computes in `dtype`.
 
     What is beyond the range of floating point is infinite. An int beyond that of integers is, to comparisons, beyond
     all of them; for other functions it is left as it is, and refused where it is passed.
     """
-    kind = value.__class__
-    if kind is int and dtype.kind in "iu":
+    value_type = value.__class__
+    if value_type is int and dtype.kind in "iu":
         limits = np.iinfo(dtype)
         if ufunc.__name__ not in _COMPARISONS or limits.min <= value <= limits.max:
             return value
         return np.float64(np.inf if value > 0 else -np.inf)
-    if kind not in (int, float, complex) or dtype.kind in "biu":
+    if value_type not in (int, float, complex) or dtype.kind in "biu":
         return value
     try:
-        wide = complex(value) if kind is complex else float(value)
+        wide = complex(value) if value_type is complex else float(value)
     except OverflowError:
         return value
     with np.errstate(over="ignore"):
-        found = dtype.type(wide)
+        number = dtype.type(wide)
     return (
-        value if np.isfinite(found) or not np.isfinite(wide) else found.item() if dtype.kind in "fc" else float(found)
+        value
+        if np.isfinite(number) or not np.isfinite(wide)
+        else number.item()
+        if dtype.kind in "fc"
+        else float(number)
     )
 
 
 @functools.lru_cache(1024)
 def _resolved(
-    ufunc: np.ufunc, kinds: tuple[tuple[str, np.dtype | type], ...], dtype: np.dtype | None, casting: str
+    ufunc: np.ufunc, named_types: tuple[tuple[str, np.dtype | type], ...], dtype: np.dtype | None, casting: str
 ) -> tuple[np.dtype, ...]:
-    return resolved(ufunc, kinds, dtype, casting)
+    return resolved(ufunc, named_types, dtype, casting)
 
 
 def resolved(
     ufunc: np.ufunc,
-    kinds: Sequence[tuple[str, np.dtype | type]],
+    named_types: Sequence[tuple[str, np.dtype | type]],
     dtype: np.dtype | None = None,
     casting: Any = "same_kind",
 ) -> tuple[np.dtype, ...]:
-    """The dtypes that a function computes in: of each input, then of each output.
+    """Return the dtypes in which a function computes: of each input, then of each output.
 
     Parameters
     ----------
     ufunc : numpy.ufunc
-    kinds : sequence of (str, dtype or class)
+    named_types : sequence of (str, dtype or class)
         Name of each argument, and its dtype or, of a Python number, its class.
     dtype : dtype, optional
         Of the outputs.
@@ -713,18 +721,21 @@ def resolved(
     ------
     ArgumentError
     """
-    given = [np.dtype("?") if kind is bool else kind for _, kind in kinds]
+    operand_types = [np.dtype("?") if operand_type is bool else operand_type for _, operand_type in named_types]
     # Left out where it says nothing: ml_dtypes' loops are found without it.
-    asked: dict[str, Any] = {} if dtype is None else {"signature": ((None,) * ufunc.nin + (dtype,) * ufunc.nout)}
+    options: dict[str, Any] = {} if dtype is None else {"signature": ((None,) * ufunc.nin + (dtype,) * ufunc.nout)}
     if casting != "same_kind":
-        asked["casting"] = casting
+        options["casting"] = casting
     try:
-        found: tuple[np.dtype, ...] = ufunc.resolve_dtypes((*given, *(None,) * ufunc.nout), **asked)
+        dtypes: tuple[np.dtype, ...] = ufunc.resolve_dtypes((*operand_types, *(None,) * ufunc.nout), **options)
     except TypeError as error:
-        named = ", ".join(
-            f"{name} is of {kind if isinstance(kind, np.dtype) else kind.__name__}" for name, kind in kinds
+        listing = ", ".join(
+            f"{name} is of {operand_type if isinstance(operand_type, np.dtype) else operand_type.__name__}"
+            for name, operand_type in named_types
         )
-        raise ArgumentError(f"{ufunc.__name__}: {named}: {error}") from None
-    for dtype in found:
-        check_dtype(ufunc.__name__, next((name for name, kind in kinds if kind == dtype), "it"), dtype)
-    return found
+        raise ArgumentError(f"{ufunc.__name__}: {listing}: {error}") from None
+    for dtype in dtypes:
+        check_dtype(
+            ufunc.__name__, next((name for name, operand_type in named_types if operand_type == dtype), "it"), dtype
+        )
+    return dtypes

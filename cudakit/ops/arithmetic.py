@@ -14,7 +14,7 @@ from cudakit.arrays.output import checked_output, number_of, target
 from cudakit.arrays.place import array_place, as_array, busy_blocks
 from cudakit.arrays.repeated import repeated
 from cudakit.errors import ArgumentError
-from cudakit.generate.call import Given
+from cudakit.generate.call import CallArguments
 from cudakit.generate.declarations import Parameter
 from cudakit.generate.reduction import reduction
 from cudakit.generate.ufuncs import Ufunc
@@ -54,7 +54,7 @@ def add(x: Any, y: Any, *, out: Any = None, stream: Any = None) -> Any:
 class _PromotingUfunc(Ufunc):
     """A NumPy function of two arrays. The dtype of its result is NumPy's promotion of both dtypes."""
 
-    def _job(self, call: Given, outs: Sequence[Any], *rest: Any) -> Any:
+    def _job(self, call: CallArguments, outs: Sequence[Any], *rest: Any) -> Any:
         op = self.recipe.name
         x, y = (as_array(op, name, value)[0] for name, value in zip("xy", call.values, strict=True))
         shape = _shape(op, x.dtype, x.shape, y.dtype, y.shape)

@@ -152,7 +152,7 @@ def test_what_is_combined() -> None:
         ("x + 1", "float64", {"T": F4}, F8),
         ("x", "pair", {"T": F4}, None),
     ):
-        assert replace(function.recipe, map=text, acc=acc).kept(types) == want
+        assert replace(function.recipe, map=text, acc=acc).accumulator_dtype(types) == want
     assert function._state_bytes({"T": F4}, 0) == 4
     assert function._state_bytes({"T": F4}, 2) == 12
     assert ck.reduction("T x", "T y", "x + 1", "a + b", acc="float64")._state_bytes({"T": F4}, 1) == 16
@@ -230,6 +230,6 @@ def test_functions_are_traced_for_each_type() -> None:
         got = fused(x, n)
         assert got.dtype == dtype
         assert got.tolist() == [2, 2]
-    assert len(fused._made) >= 4
+    assert len(fused._traced_calls) >= 4
     signs: Any = ck.fuse(lambda x, n: np.copysign(x, n), static="n")
     assert [float(signs(np.ones(1), n)[0]) for n in (0.0, -0.0)] == [1, -1]

@@ -299,7 +299,7 @@ def test_what_comes_again_as_a_whole() -> None:
     def is_plain(function: Callable[..., Any], count: int = 1) -> bool:
         fused = ck.fuse(function)
         key = [(name, np.dtype("f4"), None) for name in "xy"[:count]]
-        return fuse_module._Made(fused, key, [(2, 3)] * count).stages.is_plain
+        return fuse_module._TracedCall(fused, key, [(2, 3)] * count).stages.is_plain
 
     def written(x: Any) -> None:
         x += 1

@@ -130,7 +130,7 @@ def test_a_fused_function_follows(xp: Any) -> None:
         changed("RATE", value)()
         for _ in range(4):  # frozen calls too
             assert to_host(fused(x)).tolist() == [value] * 3
-    assert len({id(made) for made in fused._made.values()}) == 2
+    assert len({id(made) for made in fused._traced_calls.values()}) == 2
 
 
 def test_a_stencil_follows(xp: Any) -> None:
@@ -148,5 +148,5 @@ def test_an_activation_follows() -> None:
     texts = []
     for value in (2.0, 5.0, 2.0):
         changed("RATE", value)()
-        texts.append(activation_of("matmul", function, np.dtype("f4")).text)
+        texts.append(activation_of("matmul", function, np.dtype("f4")).source)
     assert texts[0] == texts[2] != texts[1]

@@ -37,9 +37,9 @@ def test_kinds_of_calls(stream: Any) -> None:
     function = ck.elementwise("T x, T y", "T z", "z = x + y", name="sum_of")
     x, y = np.zeros((2, 3), F4), np.zeros((3, 2), F4).T
     of_x, of_y = (F4, (2, 3), (12, 4)), (F4, (2, 3), (4, 8))
-    assert gather(function.recipe, (x, 2), stream).kinds == (of_x, int)
-    assert gather(function.recipe, (x, 2.5), stream).kinds == (of_x, float)
-    assert gather(function.recipe, (x, np.float32(2)), stream, [("out (z)", y)]).kinds == (of_x, F4, of_y)
+    assert gather(function.recipe, (x, 2), stream).layouts == (of_x, int)
+    assert gather(function.recipe, (x, 2.5), stream).layouts == (of_x, float)
+    assert gather(function.recipe, (x, np.float32(2)), stream, [("out (z)", y)]).layouts == (of_x, F4, of_y)
     with pytest.raises(ck.ArgumentError, match="y is list, not an array"):
         gather(function.recipe, (x, [1]), stream)
 
@@ -147,14 +147,14 @@ def test_arguments_of_a_reduction_are_gathered(monkeypatch: pytest.MonkeyPatch) 
     given = gather(of, (x, y), None)
     assert given.place == ArrayPlace(own, "current", True, 3)
     assert given.values == (x, y)
-    assert given.kinds == ((F4, (2, 3), (4, 4)), (F4, (3,), (4,)))
+    assert given.layouts == ((F4, (2, 3), (4, 4)), (F4, (3,), (4,)))
     assert given.arrays == [x, y]
-    assert given._replace(kinds=(given.kinds[0], float)).arrays == [x]
+    assert given._replace(layouts=(given.layouts[0], float)).arrays == [x]
     with pytest.raises(ck.ArgumentError, match="f takes 2 inputs: x, y; got 1"):
         gather(of, (x,), None)
     host = gather(of, (np.ones(3), 2.0), None)
     assert host.place.xp is np
-    assert host.kinds == ((np.dtype("f8"), (3,), (8,)), float)
+    assert host.layouts == ((np.dtype("f8"), (3,), (8,)), float)
 
 
 def test_outputs_that_lie_as_new_ones() -> None:
