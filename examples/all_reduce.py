@@ -23,7 +23,7 @@ import numpy as np
 import cudakit as ck
 
 TEXT = """
-// A device's share of part `k`: element i is (i + k) % 1000 · (rank + 1).
+// The share of a device in part `k`: element i is (i + k) % 1000 · (rank + 1).
 __global__ void make(float* part, int k, int rank, size_t n) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (size_t)blockDim.x)
         part[i] = (float)((i + k) % 1000) * (rank + 1);
@@ -37,7 +37,7 @@ make, use = ck.Kernel(TEXT, "make"), ck.Kernel(TEXT, "use")
 
 
 class Member(NamedTuple):
-    """A device: its streams, two parts and totals to go back and forth between, and what it adds up."""
+    """A device with its streams, two parts, two totals, and the sum of all totals."""
 
     kernels: Any
     sums: Any
@@ -47,7 +47,7 @@ class Member(NamedTuple):
 
 
 def member(device: int, size: int) -> Member:
-    """The streams and arrays of a device."""
+    """Create the streams and arrays of a device."""
     if ck.has_gpu():
         from cuda.core import Device
 
@@ -59,12 +59,12 @@ def member(device: int, size: int) -> Member:
     return Member(kernels, sums, parts, totals, *results)
 
 
-#: Puts the sum of all members' parts of a turn into all their totals, each on its own stream for that.
+#: Function that adds the parts of all members into their totals, on their streams for NCCL.
 Adder = Callable[[Sequence[Member], int], None]
 
 
 def adder(name: str | None, devices: list[int]) -> Adder:
-    """What adds the parts: NCCL by ``"cupy"`` or by ``"torch"``, or ``"copies"``; None: what is here."""
+    """Return the function that adds the parts: by ``"cupy"``, ``"torch"`` or ``"copies"``. None chooses."""
     if not ck.has_gpu():
         return add_in_numpy
     if name in (None, "cupy"):
@@ -84,7 +84,7 @@ def adder(name: str | None, devices: list[int]) -> Adder:
 
 @contextlib.contextmanager
 def ordered(members: Sequence[Member], turn: int) -> Iterator[None]:
-    """A block in which NCCL is called: it reads every part and writes every total, on its members' streams."""
+    """Return a block for calls of NCCL, which read all parts and write all totals."""
     with contextlib.ExitStack() as blocks:
         for each in members:
             reads, writes = [each.parts[turn]], [each.totals[turn]]
@@ -93,7 +93,7 @@ def ordered(members: Sequence[Member], turn: int) -> Iterator[None]:
 
 
 def add_by_cupy(nccl: Any, communicators: Sequence[Any], members: Sequence[Member], turn: int) -> None:
-    """By CuPy's interface to NCCL."""
+    """Return a function that adds by CuPy's interface to NCCL."""
     with ordered(members, turn):
         nccl.groupStart()
         for each, communicator in zip(members, communicators, strict=True):
@@ -105,7 +105,7 @@ def add_by_cupy(nccl: Any, communicators: Sequence[Any], members: Sequence[Membe
 
 
 def add_by_torch(torch: Any, members: Sequence[Member], turn: int) -> None:
-    """By torch's, on tensors of the same memory."""
+    """Return a function that adds by torch's NCCL, on tensors of the same memory."""
     parts = [torch.as_tensor(each.parts[turn]) for each in members]
     totals = [torch.as_tensor(each.totals[turn]) for each in members]
     streams = [
@@ -116,7 +116,7 @@ def add_by_torch(torch: Any, members: Sequence[Member], turn: int) -> None:
 
 
 def add_in_numpy(members: Sequence[Member], turn: int) -> None:
-    """On the emulator, whose memory is the host's."""
+    """Return a function that adds on the emulator, in host memory."""
     with ordered(members, turn):
         total = sum(each.parts[turn] for each in members)
         for each in members:
@@ -124,7 +124,7 @@ def add_in_numpy(members: Sequence[Member], turn: int) -> None:
 
 
 def add_copies(members: Sequence[Member], turn: int) -> None:
-    """Every member's total of copies of all parts; cudakit's own calls are in order by themselves."""
+    """Return a function that copies and adds all parts. cudakit orders its own calls."""
     for one in members:
         total = one.totals[turn]
         ck.to_device(members[0].parts[turn], one.sums, out=total)
@@ -133,15 +133,15 @@ def add_copies(members: Sequence[Member], turn: int) -> None:
 
 
 def run(members: Sequence[Member], add: Adder, count: int) -> list[np.ndarray]:
-    """Make and add `count` parts; every member's result."""
+    """Compute and add `count` parts; return the result of each member."""
     for k in range(count):
         turn = k % 2
         for rank, each in enumerate(members):
-            # The part was read by the all-reduce before the last: that is waited for, and no more.
+            # The kernel waits only for the last all-reduce that read this part.
             make(each.kernels, ck.cover(each.result.size), each.parts[turn], k, rank, each.result.size)
         add(members, turn)
         if k:
-            for each in members:  # the former total, while NCCL is at this one
+            for each in members:  # the previous total, while NCCL adds this one
                 use(each.kernels, ck.cover(each.result.size), each.totals[1 - turn], each.result, each.result.size)
     for each in members:
         use(each.kernels, ck.cover(each.result.size), each.totals[(count - 1) % 2], each.result, each.result.size)
@@ -149,7 +149,7 @@ def run(members: Sequence[Member], add: Adder, count: int) -> list[np.ndarray]:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
-    """All members' sums of all parts, which are the same."""
+    """Return the sum of all parts, the same for each member."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=float, help="of a part; default: 64 MiB on GPUs, 4 KiB without")
     parser.add_argument("--parts", type=int, default=8, help="how many")

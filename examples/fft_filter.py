@@ -43,7 +43,7 @@ AFTER = ck.elementwise(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Filter a picture and check it; return by how many grey levels it differs from NumPy's in float64 at most."""
+    """Filter an image; return the largest difference from NumPy in float64, in grey levels."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--height", type=int, default=128)
     parser.add_argument("--width", type=int, default=192)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def filtered(stream: Any, image: Any, sigma: float) -> Any:
-    """A uint8 image (height, width) without detail finer than `sigma` pixels."""
+    """Return a uint8 image (height, width) without detail finer than `sigma` pixels."""
     with ck.using(stream) as xp:
         height, width = image.shape
         mean = float(ck.ops.mean(image, dtype=np.float32))
@@ -77,26 +77,26 @@ def filtered(stream: Any, image: Any, sigma: float) -> Any:
 
 
 def faded(size: int) -> np.ndarray:
-    """1, and from 0 on within an eighth of each end: float32."""
+    """Return a window, float32: 1 inside, rising from 0 within an eighth of each end."""
     ramp = np.clip(np.arange(1, size + 1) / (size // 8 + 1), 0, 1)
     return (np.sin(np.pi / 2 * np.minimum(ramp, ramp[::-1])) ** 2).astype(np.float32)
 
 
 def picture(height: int, width: int) -> np.ndarray:
-    """Two soft hills under a fine chequered pattern: uint8."""
+    """Return an image, uint8: two smooth hills under a fine chequered pattern."""
     y, x = np.mgrid[:height, :width]
     hills = 60 * np.sin(3 * np.pi * y / height) * np.cos(4 * np.pi * x / width)
     return (128 + hills + np.where((x + y) % 2, 40, -40)).astype(np.uint8)
 
 
 def detail(image: np.ndarray) -> float:
-    """How much neighbours differ, away from the rims: half the mean absolute difference, in grey levels."""
+    """Return half the mean absolute difference of neighbours away from the edges, in grey levels."""
     inner = image[image.shape[0] // 4 : -image.shape[0] // 4, image.shape[1] // 4 : -image.shape[1] // 4].astype(float)
     return float(np.abs(np.diff(inner, axis=1)).mean() / 2)
 
 
 def by_numpy(image: np.ndarray, sigma: float) -> np.ndarray:
-    """The same in float64, with whole arrays: int."""
+    """Return the filtered image by NumPy in float64, as int."""
     mean = image.mean()
     pixels = (image - mean) * faded(image.shape[0]).astype(float)[:, None] * faded(image.shape[1]).astype(float)
     down, across = np.fft.fftfreq(image.shape[0])[:, None], np.fft.rfftfreq(image.shape[1])

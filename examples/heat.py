@@ -21,7 +21,7 @@ import numpy as np
 
 import cudakit as ck
 
-#: What is at the rim is not inner, and stays as it is.
+#: Cells at the edge are not inner and never change.
 SPREAD = ck.stencil(
     "float next",
     "now(0, 0) + rate * inner(0, 0) * (now(0, -1) + now(0, 1) + now(-1, 0) + now(1, 0) - 4 * now(0, 0))",
@@ -32,7 +32,7 @@ RATE = np.float32(0.24)
 
 
 def main(arguments: Sequence[str] | None = None) -> float:
-    """Run the simulation, check its end, save the GIF; return the largest difference from NumPy."""
+    """Run the simulation, compare the end with NumPy, save the GIF; return the largest difference."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, help="cells a side; default: 192 on a GPU, 32 on the emulator")
     parser.add_argument("--frames", type=int, help="pictures in the GIF; default: 60 on a GPU, 8 on the emulator")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
 
     start = hot_spots(size)
     seen = [start, *simulate(stream, start, frames - 1, steps)]
-    # Each step rounds to float32 a few times; averaging cells, as it does, makes no error larger.
+    # Each step rounds to float32 a few times. Averages of cells do not enlarge errors.
     error = float(np.abs(seen[-1] - by_numpy(start, (frames - 1) * steps)).max())
     allowed = 4 * (frames - 1) * steps * float(np.finfo(np.float32).eps)
     print(f"{size} × {size} cells, {(frames - 1) * steps} steps: within {error:.1e} of NumPy (allowed {allowed:.1e})")
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
 
 
 def simulate(stream: Any, start: np.ndarray, frames: int, steps: int) -> list[np.ndarray]:
-    """The plate after each `steps` steps, `frames` times; each (height, width), float32."""
+    """Return `frames` plates, `steps` steps apart: each (height, width), float32."""
     found = []
     with ck.using(stream) as xp:
         here, there = xp.asarray(start.copy()), xp.empty(start.shape, np.float32)
@@ -81,7 +81,7 @@ def simulate(stream: Any, start: np.ndarray, frames: int, steps: int) -> list[np
 
 
 def two_steps(stream: Any, here: Any, there: Any) -> list[Callable[[], None]]:
-    """The launches of a step from one plate to the other, and of the step back."""
+    """Return functions that launch a step from one plate to the other, and a step back."""
     with ck.using(stream) as xp:
         inner = xp.zeros(here.shape, np.float32)
         inner[1:-1, 1:-1] = 1
@@ -92,11 +92,11 @@ def two_steps(stream: Any, here: Any, there: Any) -> list[Callable[[], None]]:
 
 
 def print_times(stream: Any, start: np.ndarray, repeats: int = 500) -> None:
-    """Print what a step takes launched by itself, and in a graph of 100 steps."""
+    """Print the time of a step by itself, and in a graph of 100 steps."""
     with ck.using(stream) as xp:
         steps = two_steps(stream, xp.asarray(start), xp.empty(start.shape, np.float32))
         for step in steps:
-            step()  # Compiled, before any time is taken.
+            step()  # Compile before the measurement.
         with ck.capture(stream) as graph:
             for _ in range(50):
                 for step in steps:
@@ -113,7 +113,7 @@ def print_times(stream: Any, start: np.ndarray, repeats: int = 500) -> None:
 
 
 def hot_spots(size: int) -> np.ndarray:
-    """A cold plate (0) with some hot discs (1), and a warm rim on the left: (size, size), float32."""
+    """Return a cold plate (0) with hot discs (1) and a warm left edge: (size, size), float32."""
     rows, columns = np.mgrid[:size, :size] / size
     plate = np.zeros((size, size), np.float32)
     for row, column, radius in ((0.3, 0.3, 0.12), (0.65, 0.6, 0.18), (0.25, 0.75, 0.08), (0.8, 0.2, 0.06)):
@@ -123,7 +123,7 @@ def hot_spots(size: int) -> np.ndarray:
 
 
 def by_numpy(start: np.ndarray, steps: int) -> np.ndarray:
-    """The plate after `steps` steps, in float64."""
+    """Return the plate after `steps` steps of NumPy in float64."""
     now, rate = start.astype(np.float64), float(RATE)
     for _ in range(steps):
         inner = now[1:-1, 1:-1]

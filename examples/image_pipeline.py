@@ -21,7 +21,7 @@ from cudakit.demo import read_photo
 
 
 def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
-    """Run the pipeline, check the first batch; return the thumbnails."""
+    """Run the pipeline, compare the first batch with NumPy; return the thumbnails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photo", type=Path, help="an image file; default: the portrait that matplotlib ships")
     parser.add_argument("--batches", type=int, help="default: 64 on a GPU, 2 on the emulator")
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
 
 
 def batches(photo: np.ndarray, count: int, images: int, size: int) -> Iterator[np.ndarray]:
-    """Batches (images, size, size, 3) of squares of `photo` (height, width, 3), from the same places at each run."""
+    """Yield batches (images, size, size, 3) of squares of `photo`, the same at each run."""
     random = np.random.default_rng(0)
     height, width = photo.shape[:2]
     size = min(size, height, width)
@@ -64,7 +64,7 @@ def batches(photo: np.ndarray, count: int, images: int, size: int) -> Iterator[n
 
 
 def edges(batch: Any, stream: Any) -> Any:
-    """(images, height, width, 3) → (images, height / 2, width / 2): how steep each image is, when noise is gone."""
+    """Return the edges of blurred images: (images, height, width, 3) → (images, height / 2, width / 2)."""
     gray = ck.ops.rgb_to_gray(batch, stream=stream)
     smooth = ck.ops.gaussian_blur(gray, 5, mode="mirror", stream=stream)
     steep = ck.ops.sobel(smooth, stream=stream)
@@ -76,7 +76,7 @@ def edges(batch: Any, stream: Any) -> Any:
 
 
 def check(batch: np.ndarray, thumbnails: np.ndarray) -> None:
-    """Compare thumbnails with what NumPy makes of the same batch, in whole numbers."""
+    """Compare the thumbnails of a batch with NumPy's, in integers."""
     gray = (batch.astype(np.int64) @ np.array([19595, 38470, 7471]) + 32768) >> 16
     smooth = (weighed(weighed(np.pad(gray, ((0, 0), (2, 2), (2, 2)), "reflect"), 1), 2) + 128) >> 8
     around = np.pad(smooth, ((0, 0), (1, 1), (1, 1)), "symmetric")
@@ -92,7 +92,7 @@ def check(batch: np.ndarray, thumbnails: np.ndarray) -> None:
 
 
 def weighed(image: np.ndarray, axis: int) -> np.ndarray:
-    """(1, 4, 6, 4, 1) along an axis, which loses two at each end."""
+    """Filter by (1, 4, 6, 4, 1) along an axis. The axis loses two elements at each end."""
     n = image.shape[axis] - 4
     parts = [np.take(image, range(k, k + n), axis) for k in range(5)]
     return parts[0] + 4 * parts[1] + 6 * parts[2] + 4 * parts[3] + parts[4]

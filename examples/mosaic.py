@@ -26,7 +26,7 @@ from cudakit import pipeline as lines
 
 TILE, RADIUS, BRIGHT = 256, 2, 200
 TEXT = """
-// A pixel of the mosaic: rings around the middle of its tile, in a rhythm that the tile decides.
+// A pixel of the mosaic: rings around the centre of its tile, with a period that depends on the tile.
 __global__ void draw(unsigned char* band, long long first, int rows, int width, long long height) {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (long long)rows * width;
          i += (long long)gridDim.x * blockDim.x) {
@@ -37,7 +37,7 @@ __global__ void draw(unsigned char* band, long long first, int rows, int width, 
     }
 }
 
-// The mean of 5 by 5 pixels, rounded down; what lies beside the picture is dark.
+// The mean of 5 by 5 pixels, rounded down. Pixels outside the image are 0.
 __global__ void blur(const unsigned char* band, unsigned char* blurred, int rows, int width) {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (long long)rows * width;
          i += (long long)gridDim.x * blockDim.x) {
@@ -54,22 +54,22 @@ draw, blur = ck.Kernel(TEXT, "draw"), ck.Kernel(TEXT, "blur")
 
 
 class Bands:
-    """What is done with a band: a device stage, and a host stage, which worker processes are sent."""
+    """The stages for a band: one on the device and one on the host. Worker processes receive a copy."""
 
     def __init__(self, height: int, width: int, rows: int, out: str | None) -> None:
         self.height, self.width, self.rows, self.out = height, width, rows, out
 
     def numbers(self) -> Iterator[np.ndarray]:
-        """The bands: small arrays, each with the number of its first row."""
+        """Yield the bands: small arrays of the first row and the number of rows."""
         for first in range(0, self.height, self.rows):
             yield np.array([first, min(self.rows, self.height - first)])
 
     def ready(self, band: np.ndarray) -> tuple[int, int, np.ndarray]:
-        """On the host: the numbers, as numbers."""
+        """Convert the two numbers to int, on the host."""
         return int(band[0]), int(band[1]), np.empty(0, np.uint8)
 
     def on_device(self, item: tuple[int, int, Any], stream: Any) -> tuple[int, Any, Any]:
-        """Draw, blur, count."""
+        """Draw the band, blur it, and count its bright pixels."""
         first, rows, _ = item
         with ck.using(stream) as xp:
             band = xp.empty((rows + 2 * RADIUS, self.width), np.uint8)
@@ -80,7 +80,7 @@ class Bands:
             return first, bright, blurred if self.out else None
 
     def keep(self, item: tuple[int, Any, np.ndarray | None]) -> int:
-        """On the host: write the band, if that is asked for; its bright pixels."""
+        """Write the band if ``--out`` is set, on the host; return the number of bright pixels."""
         first, bright, blurred = item
         if blurred is not None:
             import zarr
@@ -91,7 +91,7 @@ class Bands:
 
 @contextlib.contextmanager
 def engine_of(name: str, workers: int) -> Iterator[Any]:
-    """Dask's or Ray's, on this machine; a cluster's client does as well. They listen on this machine alone."""
+    """Start Dask or Ray on this machine, reachable only from it. A cluster's client works too."""
     if name == "dask":
         from dask.distributed import Client, LocalCluster
 
@@ -111,7 +111,7 @@ def engine_of(name: str, workers: int) -> Iterator[Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The bright pixels of the mosaic."""
+    """Return the number of bright pixels of the mosaic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, help="size of the mosaic; default: 100 GiB on a GPU, 128 KiB without")
     parser.add_argument("--band-mib", type=float, help="of a band; default: 64 MiB on a GPU, 16 KiB without")
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(work: Bands, bright: int, out: Path | None) -> None:
-    """Compare with NumPy, which has the mosaic whole."""
+    """Compare with NumPy on the whole mosaic."""
     row, column = np.ogrid[: work.height, : work.width]
     rhythm = 3 + (row // TILE * 7 + column // TILE * 5) % 11
     mosaic = ((row % TILE - 128) ** 2 + (column % TILE - 128) ** 2) // rhythm % 256

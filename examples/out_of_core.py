@@ -24,18 +24,18 @@ BINS = 64
 
 
 class Statistics(NamedTuple):
-    """Of all values in the file."""
+    """Statistics of all values in the file."""
 
     count: int
     mean: float
     variance: float
     least: float
     greatest: float
-    histogram: np.ndarray  # (64,) int64, of even bins from least to greatest
+    histogram: np.ndarray  # (64,) int64, equal bins from minimum to maximum
 
 
 def main(arguments: Sequence[str] | None = None) -> Statistics:
-    """Make a file, compute its statistics, check them against NumPy."""
+    """Write a file, compute its statistics, compare them with NumPy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=float, help="size of the file; default: 2048 MiB on a GPU, 1/4 on the emulator")
     parser.add_argument("--allowed-mib", type=float, help="device memory; default: an eighth of the file")
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> Statistics:
         path = options.file or Path(folder) / "values.npy"
         write_values(path, size // 4)
         start = time.perf_counter()
-        with ck.memory.limit(allowed):  # whoever asks for more device memory gets an error
+        with ck.memory.limit(allowed):  # more device memory is an error
             found = statistics(stream, path, allowed)
         elapsed = time.perf_counter() - start
         took = f" in {elapsed:.2f} s" if on_gpu else ""
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> Statistics:
 
 
 def write_values(path: Path, count: int) -> None:
-    """Write `count` float32 values, half of them around 0 and half around 3, piece by piece."""
+    """Write `count` float32 values in pieces, half of them around 0 and half around 3."""
     rng = np.random.default_rng(5)
     with ck.pipeline.to_npy(path) as file:
         for first in range(0, count, 1 << 22):
@@ -73,8 +73,8 @@ def write_values(path: Path, count: int) -> None:
 
 
 def statistics(stream: Any, path: Path, allowed: int) -> Statistics:
-    """Statistics of the float32 values in `path`, by two passes over chunks that fit `allowed` bytes together."""
-    # Up to four chunks are on the device at a time, and the results of the stages besides.
+    """Compute statistics of float32 values in two passes over chunks. All chunks fit `allowed` bytes."""
+    # Up to four chunks are on the device at a time, and the results of the stages.
     chunks = ck.pipeline.from_array(path, max(1, allowed // 8 // 4))
 
     def moments(x: Any, stream: Any) -> tuple[Any, ...]:
@@ -109,7 +109,7 @@ def check(path: Path, found: Statistics) -> None:
     assert abs(found.variance - values.var(dtype=np.float64)) < 1e-5
     assert found.histogram.sum() == values.size
     expected, _ = np.histogram(values, BINS, (found.least, found.greatest))
-    # NumPy's edges are rounded once more: a value on an edge may be on either side of it.
+    # NumPy rounds the edges once more: a value on an edge may fall on either side.
     assert np.abs(found.histogram - expected).sum() <= 1e-5 * values.size
     print("checked against NumPy")
 

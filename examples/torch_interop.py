@@ -34,7 +34,7 @@ SILU, SILU_BACK = ck.Kernel(SOURCE, "silu"), ck.Kernel(SOURCE, "silu_back")
 
 
 def main() -> dict[str, float] | None:
-    """Run each part and check it against torch; return the largest differences, or None where something is missing."""
+    """Compare each part with torch; return the largest differences, or None if a package is missing."""
     missing = what_is_missing()
     if missing:
         print(f"This example needs {missing}: nothing was run.")
@@ -44,19 +44,19 @@ def main() -> dict[str, float] | None:
     torch.manual_seed(0)
     found = {}
 
-    # A kernel on torch's current stream, on tensors that torch made and keeps.
+    # A kernel on torch's current stream, on tensors that torch owns.
     x = torch.randn(1 << 20, device="cuda")
     y = torch.empty_like(x)
     SILU(torch.cuda.current_stream(), ck.cover(x.numel()), x, y, x.numel())
     found["kernel"] = difference(y, torch.nn.functional.silu(x))
 
-    # An op of cudakit: a CuPy array, which torch takes over where it lies.
+    # An op of cudakit returns a CuPy array, which torch takes without a copy.
     sums = ck.ops.cumsum(x.reshape(1024, 1024), axis=1, stream=torch.cuda.current_stream())
     as_tensor = torch.from_dlpack(sums)
     assert as_tensor.data_ptr() == sums.data.ptr, "the result was copied"
     found["op"] = difference(as_tensor, torch.cumsum(x.reshape(1024, 1024), dim=1))
 
-    # On another stream of torch's: cudakit puts the waits in for its own work, torch's own work torch's user orders.
+    # On another torch stream cudakit adds waits for its own kernels. Order torch's kernels by hand.
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -65,7 +65,7 @@ def main() -> dict[str, float] | None:
     torch.cuda.current_stream().wait_stream(side)
     found["stream"] = difference(y, torch.nn.functional.silu(2 * x))
 
-    # A kernel with a derivative, as an op of torch.
+    # A kernel with a gradient, as a torch op.
     silu = ck.torch.op("examples::silu", SILU, out=lambda x: ck.torch.like(x), backward=SILU_BACK)
     weights = torch.randn(512, 512, device="cuda", requires_grad=True)
     reference = weights.detach().clone().requires_grad_()
@@ -73,7 +73,7 @@ def main() -> dict[str, float] | None:
     torch.nn.functional.silu(reference).square().sum().backward()
     found["gradient"] = difference(weights.grad, reference.grad)
 
-    # The same inside of a program that torch compiles.
+    # The same op inside a compiled function.
     compiled = torch.compile(lambda x: silu(x).square(), fullgraph=True)
     found["compiled"] = difference(compiled(weights), torch.nn.functional.silu(reference).square())
 
@@ -84,12 +84,12 @@ def main() -> dict[str, float] | None:
 
 
 def difference(found: Any, expected: Any) -> float:
-    """The largest difference between two tensors, by the size of what is expected where that is above one."""
+    """Return the largest difference of two tensors, relative to expected values above 1."""
     return float(((found - expected).abs() / expected.abs().clamp(min=1)).max().detach())
 
 
 def what_is_missing() -> str | None:
-    """What this example needs and does not find."""
+    """Return the name of a missing package or device, or None."""
     if importlib.util.find_spec("torch") is None:
         return "torch (pip install torch)"
     if not ck.has_gpu():

@@ -21,7 +21,7 @@ import cudakit as ck
 
 
 def main(arguments: Sequence[str] | None = None) -> float:
-    """Run a block, check it, time it on a GPU; return the largest difference from NumPy, in float64."""
+    """Run a block and time it on a GPU; return the largest difference from NumPy in float64."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, help="default: 2048 on a GPU, 48 on the emulator")
     parser.add_argument("--width", type=int, help="numbers of a token; default: 1024 on a GPU, 64 on the emulator")
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> float:
 
 
 def block(x: Any, weights: dict[str, Any], heads: int, by: Any, stream: Any) -> Any:
-    """The block on an array of tokens × width, float16: nine kernels and three copies."""
+    """Compute the block for an array of tokens × width, float16: nine kernels and three copies."""
     w, (tokens, width) = weights, x.shape
 
     def times(a: Any, name: str, **then: Any) -> Any:
@@ -70,7 +70,7 @@ def block(x: Any, weights: dict[str, Any], heads: int, by: Any, stream: Any) -> 
 
 
 def made(tokens: int, width: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Random tokens, and weights that keep numbers as large as they are."""
+    """Return random tokens, and weights that preserve the magnitude of values."""
     rng = np.random.default_rng(0)
     shapes = {"qkv": (width, 3 * width), "out": (width, width), "up": (width, 4 * width), "down": (4 * width, width)}
     weights = {name: rng.normal(size=shape) / np.sqrt(shape[0]) for name, shape in shapes.items()}
@@ -81,7 +81,7 @@ def made(tokens: int, width: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 
 def plain(x: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> np.ndarray:
-    """The same by NumPy, in float64."""
+    """Compute the block by NumPy in float64."""
     w = {name: value.astype(np.float64) for name, value in weights.items()}
     x, (tokens, width) = x.astype(np.float64), x.shape
 
@@ -106,7 +106,7 @@ def plain(x: np.ndarray, weights: dict[str, np.ndarray], heads: int) -> np.ndarr
 
 
 def milliseconds(call: Callable[[], Any], stream: Any, repeats: int = 20) -> float:
-    """What a call takes, many in a row."""
+    """Return the time of a call, as a mean of many."""
     for _ in range(3):
         call()
     stream.sync()

@@ -21,7 +21,7 @@ import cudakit as ck
 from cudakit.demo import blur_reference, gray_reference, read_photo
 
 EDGES = """
-// out = min(255, |gradient|) by Sobel's filters; the rows and columns at the rim are repeated.
+// out = min(255, |gradient|) by Sobel's filters. Rows and columns at the edge are repeated.
 __global__ void edges(const unsigned char* __restrict__ image, unsigned char* __restrict__ out, int height, int width) {
     int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= height || column >= width) return;
@@ -38,7 +38,7 @@ BINS, BAR_HEIGHT = 256, 64
 
 
 class Frame(NamedTuple):
-    """A frame on its way: what is no array goes along through the device's stages."""
+    """A frame in the pipeline. Values that are not arrays are passed along through device stages."""
 
     number: int
     image: Any  # (height, width, 3) or (height, width), uint8
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Frame]:
-    """Run the pipeline, write the PNGs, check the first frame; return the frames that were drawn."""
+    """Run the pipeline, write the PNGs, compare the first frame with NumPy; return the frames."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photo", type=Path, help="an image file; default: the portrait that matplotlib ships")
     parser.add_argument("--frames", type=int, help="frames of the clip; default: 240 on a GPU, 6 on the emulator")
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Frame]:
 
 
 def clip(photo: np.ndarray, count: int, size: int) -> Iterator[Frame]:
-    """Frames (size, size, 3) of a window that wanders over `photo` (height, width, 3) on a Lissajous curve."""
+    """Yield frames (size, size, 3): a window that moves over `photo` on a Lissajous curve."""
     height, width = photo.shape[:2]
     size = min(size, height, width)
     for number in range(count):
@@ -95,7 +95,7 @@ edges = ck.Kernel(EDGES)
 
 
 def to_gray(frame: Frame, stream: Any) -> Frame:
-    """RGB → gray: four pixels a thread."""
+    """Convert RGB to gray, four pixels a thread."""
     height, width, _ = frame.image.shape
     out = ck.empty((height, width), np.uint8, stream=stream)
     gray(stream, ck.cover(-(-height * width // 4)), frame.image, out, height * width)
@@ -103,7 +103,7 @@ def to_gray(frame: Frame, stream: Any) -> Frame:
 
 
 def to_blurred(frame: Frame, stream: Any) -> Frame:
-    """The binomial filter, a tile of 16 × 32 a block; and how often each gray level is left."""
+    """Blur by a binomial filter, a tile of 16 × 32 a block; compute the histogram of gray levels."""
     height, width = frame.image.shape
     out = ck.empty((height, width), np.uint8, stream=stream)
     blur(stream, ck.config(-(-height // 16) * -(-width // 32), 256), frame.image, out, height, width)
@@ -112,7 +112,7 @@ def to_blurred(frame: Frame, stream: Any) -> Frame:
 
 
 def to_edges(frame: Frame, stream: Any) -> Frame:
-    """The length of the gradient, a pixel a thread."""
+    """Compute the length of the gradient, a pixel a thread."""
     height, width = frame.image.shape
     out = ck.empty((height, width), np.uint8, stream=stream)
     edges(stream, ck.config((-(-width // 32), -(-height // 8)), (32, 8)), frame.image, out, height, width)
@@ -123,7 +123,7 @@ def to_edges(frame: Frame, stream: Any) -> Frame:
 
 
 def draw(frame: Frame, folder: Path) -> Frame:
-    """Write the frame's edges with the histogram as bars below, as a PNG."""
+    """Write a PNG of the frame's edges, with the histogram as bars below."""
     width = frame.image.shape[1]
     bins = np.arange(width) * BINS // width  # the bin that each column shows
     bars = frame.counts[bins] * BAR_HEIGHT // max(int(frame.counts.max()), 1)
@@ -137,7 +137,7 @@ def draw(frame: Frame, folder: Path) -> Frame:
 
 
 def check(rgb: np.ndarray, frame: Frame) -> None:
-    """Compare a frame with what NumPy makes of the same pixels."""
+    """Compare a frame with NumPy's result for the same pixels."""
     smooth = blur_reference(gray_reference(rgb))
     around = np.pad(smooth.astype(np.int32), 1, mode="edge")
     across = around[:-2] + 2 * around[1:-1] + around[2:]  # weights 1, 2, 1 down the columns

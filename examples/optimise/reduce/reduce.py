@@ -18,7 +18,7 @@ from cudakit.demo import median_ms
 
 SOURCE = Path(__file__).parent / "reduce.cu"
 
-#: What each kernel does about what made the one before it slow.
+#: The improvement of each kernel over the one before it.
 STEPS = {
     "naive": "each thread reads a stretch of its own: a warp's load touches 32 sectors, and uses 4 bytes of each",
     "coalesced": "neighbours read neighbours: 4 sectors a load, all their bytes used; 4 bytes a load, a few under way",
@@ -27,7 +27,7 @@ STEPS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
-    """Run, check and time the kernels; return each one's sum."""
+    """Run, check and time the kernels; return the sum of each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--size", type=int, help="elements; default: 2^28 on a GPU, 2^16 on the emulator")
     parser.add_argument("--emulator", action="store_true", help="run on the emulator even where there is a GPU")
@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     on_gpu = ck.has_gpu() and not options.emulator
     stream = ck.stream() if on_gpu else ck.emulator.stream()
     size = options.size or (1 << 28 if on_gpu else 1 << 16)
-    multiprocessors = 132  # Of an H200; more or fewer cost little.
+    multiprocessors = 132  # Of an H200. Other numbers cost little time.
     results = {}
     with ck.using(stream) as xp:
-        # Whole numbers from 1 to 8: their sum is exact in double precision, whoever adds them up.
+        # Integers from 1 to 8: their sum is exact in double precision, in any order.
         scrambled = xp.arange(size, dtype=np.uint32) * np.uint32(2654435761)
         x = ((scrambled >> np.uint32(29)) + np.uint32(1)).astype(np.float32)
         expected = float(x.sum(dtype=np.float64))
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
             results[name] = float(launch()[0])
             error = abs(results[name] - expected) / expected
             print(f"{name:>9}: {results[name]:.9g}, off by {error:.1e} of {expected:.12g}")
-            # The first adds all threads' sums to one float, one after the other, each rounded to 24 bits.
+            # The first kernel adds the sums of all threads to one float, each rounded to 24 bits.
             assert error < 1e-2, f"{name} is wrong"
             if on_gpu:
                 milliseconds = median_ms(stream, launch)
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
 
 
 def counted(name: str) -> str:
-    """What a kernel asks of memory for 65,536 elements, counted on the emulator; a GPU's own counters say the same."""
+    """Return the memory accesses of a kernel for 65,536 elements, counted on the emulator as on a GPU."""
     stream = ck.emulator.stream()
     launch = launches(stream, np, np.ones(1 << 16, np.float32), 4)[name]
     with ck.emulator.counters(stream) as found:
@@ -73,14 +73,14 @@ def counted(name: str) -> str:
 
 
 def launches(stream: Any, xp: Any, x: Any, blocks: int) -> dict[str, Callable[[], Any]]:
-    """For each kernel, a function that launches it and returns the array that its sum will be in."""
+    """Return a function for each kernel: it launches the kernel and returns the array of the sum."""
     naive, coalesced, fast = (ck.Kernel.from_file(SOURCE, name) for name in STEPS)
     shape = ck.config(blocks, 512)
     out, sums, ticket = xp.zeros(1, np.float32), xp.empty(blocks, np.float32), xp.zeros(1, np.uint32)
 
     def adding(kernel: ck.Kernel) -> Callable[[], Any]:
         def launch() -> Any:
-            out[0] = 0  # The first two add to what is there.
+            out[0] = 0  # The first two kernels add to this value.
             kernel(stream, shape, x, out, x.size)
             return out
 

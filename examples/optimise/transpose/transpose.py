@@ -19,7 +19,7 @@ from cudakit.demo import median_ms
 
 SOURCE = Path(__file__).parent / "transpose.cu"
 
-#: What each kernel does about what made the one before it slow.
+#: The improvement of each kernel over the one before it.
 STEPS = {
     "naive": "reads neighbours, 4 sectors a warp; writes down a column, 32 sectors a warp, 4 bytes of each used",
     "coalesced": "a tile in shared memory: neighbours on both sides; but a column of it is in one bank: 32 turns",
@@ -28,7 +28,7 @@ STEPS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
-    """Run, check and time the kernels; return whether each one's result is right."""
+    """Run, check and time the kernels; return whether each result is correct."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--side", type=int, help="rows and columns, a multiple of 64; default: 16384 on a GPU, else 128"
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
         parser.error(f"--side {rows} is not a positive multiple of 64")
     results = {}
     with ck.using(stream) as xp:
-        # The bits of 0, 1, 2, … as floats: no two alike.
+        # The bits of 0, 1, 2, … as floats: all are different.
         x = xp.arange(rows * columns, dtype=np.int32).view(np.float32).reshape(rows, columns)
         out = xp.empty((columns, rows), np.float32)
         if on_gpu:
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, bool]:
 
 
 def configurations(rows: int, columns: int) -> dict[str, ck.Config]:
-    """The launch of each kernel, as ``transpose.cu`` wants it."""
+    """Return the launch configuration of each kernel."""
     return {
         "naive": ck.config((columns // 32, rows // 8), (32, 8)),
         "coalesced": ck.config((columns // 32, rows // 32), (32, 8)),
@@ -75,7 +75,7 @@ def configurations(rows: int, columns: int) -> dict[str, ck.Config]:
 
 
 def counted(kernel: ck.Kernel, name: str) -> str:
-    """What a kernel asks of memory, counted on the emulator; a GPU's own counters say the same."""
+    """Return the memory accesses of a kernel, counted on the emulator as on a GPU."""
     x, out = np.zeros((128, 128), np.float32), np.zeros((128, 128), np.float32)
     stream = ck.emulator.stream()
     with ck.emulator.counters(stream) as found:
@@ -88,7 +88,7 @@ def counted(kernel: ck.Kernel, name: str) -> str:
 
 
 def launcher(kernel: ck.Kernel, stream: Any, config: ck.Config, x: Any, out: Any) -> Callable[[], None]:
-    """A function that launches a kernel."""
+    """Return a function that launches a kernel."""
     return lambda: kernel(stream, config, x, out, *x.shape)
 
 
