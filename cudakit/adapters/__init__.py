@@ -1,7 +1,7 @@
-"""Kernels of other libraries as cudakit's: on the emulator with its counters, and on a GPU.
+"""Use kernels of other libraries as cudakit's: on the emulator with its counters, and on a GPU.
 
-`from_cupy` takes CuPy's kernels, `from_numba` those of Numba-CUDA, `from_triton` what Triton compiled. PTX from
-anywhere else is `cudakit.Kernel.from_ptx`.
+`from_cupy` accepts CuPy's kernels, `from_numba` those of Numba-CUDA, `from_triton` kernels that Triton has compiled.
+PTX from any other compiler is accepted by `cudakit.Kernel.from_ptx`.
 """
 
 from cudakit.adapters.cupy_kernels import from_cupy

@@ -1,7 +1,7 @@
-"""Kernels of Numba-CUDA: Numba compiles them to PTX, with no GPU.
+"""Adapt kernels of Numba-CUDA, which Numba compiles to PTX without a GPU.
 
-In programs under ``cudakit check``, ``inspect`` and ``debug`` they run on the emulator, and device arrays are the
-host's.
+In programs under ``cudakit check``, ``inspect`` and ``debug`` they run on the emulator, and device arrays are host
+arrays.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 
 class NumbaKernel:
-    """A kernel of Numba's, called as cudakit's are: arrays and numbers become the parameters that Numba gave it.
+    """A kernel of Numba's, called as cudakit's are: arrays and numbers are converted to Numba's parameters.
 
     Attributes
     ----------
     kernels : dict
-        Those that were compiled, by Numba's types of their arguments.
+        Compiled kernels, by Numba's types of their arguments.
     """
 
     def __init__(self, function: Any) -> None:
@@ -43,47 +43,49 @@ class NumbaKernel:
         return f"<NumbaKernel {self._function.__name__}>"
 
     def __call__(self, stream: Any, config: Config | Cover, *arguments: Any) -> None:
-        """Launch it.
+        """Launch the kernel.
 
         Parameters
         ----------
         stream : stream
+            Stream to launch on.
         config : Config or Cover
+            Launch configuration.
         *arguments : array or number
-            C-contiguous arrays.
+            Numbers, and C-contiguous arrays.
         """
         from numba import cuda, types
 
-        types_of = tuple(_type_of(each) for each in arguments)
+        types_of = tuple(_type_of(argument) for argument in arguments)
         kernel = self.kernels.get(types_of)
         if kernel is None:
             arch = place_of(stream).limits(stream).compute_capability
             with _compiling_for(arch):
                 text, _ = cuda.compile_ptx(self._function, types.void(*types_of), cc=arch, lineinfo=True)
             # The kernel's own name in place of the one that Numba made of it.
-            made = _ENTRY.search(text)
-            named = text.replace(made[1], self._function.__name__) if made is not None else text
-            kernel = self.kernels[types_of] = Kernel.from_ptx(named)
-        kernel(stream, config, *(each for given in arguments for each in _parameters(given)))
+            match = _ENTRY.search(text)
+            renamed = text.replace(match[1], self._function.__name__) if match is not None else text
+            kernel = self.kernels[types_of] = Kernel.from_ptx(renamed)
+        kernel(stream, config, *(parameter for argument in arguments for parameter in _parameters(argument)))
 
 
 def from_numba(kernel: Any) -> NumbaKernel:
-    """A kernel of Numba-CUDA's as cudakit's.
+    """Convert a kernel of Numba-CUDA's to cudakit's.
 
     Parameters
     ----------
     kernel : function
-        Decorated with ``numba.cuda.jit``, or as it would be.
+        Function that is, or could be, decorated with ``numba.cuda.jit``.
 
     Returns
     -------
     NumbaKernel
-        Called as ``kernel(stream, config, *arguments)``; compiled for the types of the arguments, by Numba.
+        The kernel, called as ``kernel(stream, config, *arguments)``. Numba compiles it for the types of the arguments.
 
     Raises
     ------
     ArgumentError
-        For what is no function.
+        For an object that is no function.
     """
     function = getattr(kernel, "py_func", kernel)
     if not callable(function) or not hasattr(function, "__code__"):
@@ -95,7 +97,7 @@ def from_numba(kernel: Any) -> NumbaKernel:
 
 @contextlib.contextmanager
 def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
-    """A block in which Numba compiles the device functions of kernels, too, for an arch and not for a GPU at hand."""
+    """Have Numba compile kernels and their device functions for an arch, and not for a GPU here."""
     from numba import cuda
 
     asks = sys.modules[type(cuda.jit(lambda: None)).__module__].__dict__
@@ -108,7 +110,7 @@ def _compiling_for(arch: tuple[int, int]) -> Iterator[None]:
 
 
 def _type_of(value: Any) -> Any:
-    """Numba's type of an argument."""
+    """Return Numba's type of an argument."""
     from numba import types
     from numba.np import numpy_support
 
@@ -129,7 +131,7 @@ def _type_of(value: Any) -> Any:
 
 
 def _parameters(value: Any) -> list[Any]:
-    """An argument as Numba passes it: of an array its owner, sizes, address, shape and strides."""
+    """Convert an argument to Numba's parameters: an array to its owner, sizes, address, shape and strides."""
     if isinstance(value, np.ndarray) and value.ndim:
         whole = [np.int64(0), np.int64(0), np.int64(value.size), np.int64(value.itemsize), value]
         return [*whole, *map(np.int64, value.shape), *map(np.int64, value.strides)]
@@ -147,14 +149,14 @@ class Array(np.ndarray):
     """A host array with the methods of Numba's device arrays."""
 
     def copy_to_host(self, ary: np.ndarray | None = None, stream: Any = 0) -> np.ndarray:
-        """Its elements, as NumPy's array."""
+        """Return the elements as NumPy's array."""
         if ary is None:
             return np.array(self, copy=True, order="K", subok=False)
         ary[...] = self
         return ary
 
     def copy_to_device(self, ary: Any, stream: Any = 0) -> None:
-        """Take over the elements of an array."""
+        """Copy the elements of an array into this array."""
         self[...] = ary
 
 
@@ -165,47 +167,47 @@ def _to_device(obj: Any, stream: Any = 0, copy: bool = True, to: Any = None) -> 
     return np.array(obj, copy=copy or None, order="K").view(Array)
 
 
-def _device_array(shape: Any, dtype: Any = np.float64, *arguments: Any, **named: Any) -> Array:
-    made = np.empty(shape, dtype, named.get("order", "C"))
-    if made.flags.c_contiguous:
-        MARKS.mark(made)
-    return made.view(Array)
+def _device_array(shape: Any, dtype: Any = np.float64, *arguments: Any, **keywords: Any) -> Array:
+    array = np.empty(shape, dtype, keywords.get("order", "C"))
+    if array.flags.c_contiguous:
+        MARKS.mark(array)
+    return array.view(Array)
 
 
-def _device_array_like(ary: Any, *arguments: Any, **named: Any) -> Array:
+def _device_array_like(ary: Any, *arguments: Any, **keywords: Any) -> Array:
     return _device_array(ary.shape, ary.dtype)
 
 
 class _Stream:
-    """A stream or event of Numba's: all work is done when it is asked for."""
+    """A stream or event of Numba's; all work on it is done already."""
 
     handle = 0
 
     def synchronize(self) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: all work is done."""
 
     def record(self, stream: Any = 0) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: all work is done."""
 
     def wait(self, stream: Any = 0) -> None:
-        """Nothing is left to wait for."""
+        """Do nothing: all work is done."""
 
     def elapsed_time(self, other: Any) -> float:
-        """No time passes."""
+        """Return 0: no time passes."""
         return 0.0
 
     @contextlib.contextmanager
     def auto_synchronize(self) -> Iterator[_Stream]:
-        """A block, after which nothing is left to wait for."""
+        """Yield the stream; all work is done after the block."""
         yield self
 
 
-def _made(*arguments: Any, **named: Any) -> _Stream:
+def _new_stream(*arguments: Any, **keywords: Any) -> _Stream:
     return _Stream()
 
 
-def _nothing(*arguments: Any, **named: Any) -> None:
-    """Nothing is left to do."""
+def _nothing(*arguments: Any, **keywords: Any) -> None:
+    """Do nothing."""
 
 
 _DEVICE = SimpleNamespace(
@@ -218,14 +220,14 @@ _REPLACED: dict[str, Any] = {
     "pinned_array_like": _device_array_like, "mapped_array_like": _device_array_like,
     "as_cuda_array": lambda obj, sync=True: np.asarray(obj).view(Array), "is_cuda_array": lambda obj: True,
     "synchronize": _nothing, "select_device": lambda number: _DEVICE, "close": _nothing,
-    "stream": _made, "default_stream": _made, "external_stream": _made, "event": _made,
+    "stream": _new_stream, "default_stream": _new_stream, "external_stream": _new_stream, "event": _new_stream,
     "event_elapsed_time": lambda begun, ended: 0.0, "is_available": lambda: True, "detect": lambda: True,
     "get_current_device": lambda: _DEVICE,
 }  # fmt: skip
 
 
 def _launches(dispatcher: Any, launch: Config) -> Callable[..., None]:
-    """What launches a kernel of Numba's."""
+    """Return a function that launches a kernel of Numba's."""
     kernel: NumbaKernel = dispatcher.__dict__.setdefault("_cudakit", from_numba(dispatcher))
     return lambda *arguments: kernel(EmulatorPlace().current(), launch, *arguments)
 
@@ -239,22 +241,22 @@ def _forall(self: Any, ntasks: int, tpb: int = 0, stream: Any = 0, sharedmem: in
 
 
 def _without_signatures(jit: Callable[..., Any]) -> Callable[..., Any]:
-    """Numba's ``jit``, which compiles for signatures at once, for the GPU at hand."""
+    """Wrap Numba's ``jit``, which would compile signatures at once, for the GPU here."""
 
     @functools.wraps(jit)
-    def found(func_or_sig: Any = None, *arguments: Any, **named: Any) -> Any:
-        return jit(func_or_sig if isinstance(func_or_sig, FunctionType) else None, *arguments, **named)
+    def jit_without_signatures(func_or_sig: Any = None, *arguments: Any, **keywords: Any) -> Any:
+        return jit(func_or_sig if isinstance(func_or_sig, FunctionType) else None, *arguments, **keywords)
 
-    return found
+    return jit_without_signatures
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Let ``numba.cuda`` do without a GPU; its own simulator is left alone."""
+    """Replace the parts of ``numba.cuda`` that need a GPU; its own simulator is left alone."""
     if not hasattr(module, "compile_ptx"):
         return
     dispatcher = type(module.jit(lambda: None))
     put(dispatcher, "configure", _configure)
     put(dispatcher, "forall", _forall)
     put(module, "jit", _without_signatures(module.jit))
-    for name, made in _REPLACED.items():
-        put(module, name, made)
+    for name, value in _REPLACED.items():
+        put(module, name, value)

@@ -1,4 +1,4 @@
-"""A program of the user's, run on the emulator: with what its kernels did, and what went wrong."""
+"""Run a user's program on the emulator, and report what its kernels did and their faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PLACE = re.compile(r"\(PTX line (?P<ptx>\d+)(?:, (?P<file>[^()]*?):(?P<line>\d+
 
 
 def fault_of(error: Exception, program: Path | None = None) -> Finding:
-    """The fault that an error tells of: at a line of the kernel, or else at the program's that was running."""
+    """Return the fault that an error reports: at a line of the kernel, or at the current line of the program."""
     text = str(error)
     kernel, lines = "", list[tuple[str, str | int | None]]()
     if (place := _PLACE.search(text)) is not None:
@@ -40,23 +40,23 @@ def fault_of(error: Exception, program: Path | None = None) -> Finding:
         lines = [(source["file"], source["line"])]
     else:
         frames = traceback.extract_tb(error.__traceback__)
-        lines = [(str(program), each.lineno) for each in frames if each.filename == str(program)]
+        lines = [(str(program), frame.lineno) for frame in frames if frame.filename == str(program)]
     file, line = (lines or [("", 0)])[-1]
     return Finding("error", kernel, file, int(line or 0), "", text)
 
 
 @dataclass(frozen=True)
 class Ran:
-    """A program's run.
+    """The result of a program's run.
 
     Attributes
     ----------
     report : Report
-        What its kernels did.
+        Counters of its kernels.
     faults : tuple of Finding
-        What checks found, and last the one that ended it, if any.
+        Faults of checks, and last the fault that ended the program, if any.
     status : int
-        With which it would have exited.
+        Exit status of the program.
     """
 
     report: Report
@@ -64,21 +64,21 @@ class Ran:
     status: int
 
     def to_json(self, path: Path) -> str:
-        """All of it, for editors and for programs that write kernels."""
+        """Return the result as JSON, for editors and for programs that write kernels."""
         faults = [asdict(fault) for fault in self.faults]
         ok = not faults and not self.status
         return json.dumps({"program": str(path), "ok": ok, "faults": faults, **self.report.to_dict()}, indent=1)
 
 
 class Replaced(importlib.abc.MetaPathFinder):
-    """A context in which parts of a module are others, whether it is imported before or meanwhile.
+    """A context in which parts of a module are replaced, whether it is imported before or during the context.
 
     Parameters
     ----------
     name : str
-        Of the module.
+        Name of the module.
     replace : callable
-        Is given the module, and what it puts others with.
+        Called with the module, and a function that replaces a part.
     """
 
     def __init__(self, name: str, replace: Callable[[Any, Callable[[Any, str, Any], None]], None]) -> None:
@@ -103,7 +103,7 @@ class Replaced(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """See `importlib.abc.MetaPathFinder`: what the others find, with parts replaced when it has run."""
+        """Find a module's spec, as `importlib.abc.MetaPathFinder` does; its parts are replaced after it has run."""
         if fullname != self._name or self._is_searching:
             return None
         self._is_searching = True
@@ -122,14 +122,14 @@ class Replaced(importlib.abc.MetaPathFinder):
             loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
-    def _put(self, owner: Any, name: str, made: Any) -> None:
+    def _put(self, owner: Any, name: str, value: Any) -> None:
         self._former.append((owner, name, getattr(owner, name, None)))
-        setattr(owner, name, made)
+        setattr(owner, name, value)
 
 
 @contextlib.contextmanager
-def _without_gpu(path: Path, arguments: Sequence[str], done: str) -> Iterator[None]:
-    """A block without a GPU, in which the program's arguments and folder are its own; `done`: what is done to it.
+def _without_gpu(path: Path, arguments: Sequence[str], action: str) -> Iterator[None]:
+    """Hide the GPU in the block, and set the program's arguments and folder; `action` is for the error.
 
     CuPy is NumPy there, and kernels of Numba's and Triton's run on the emulator.
 
@@ -149,12 +149,14 @@ def _without_gpu(path: Path, arguments: Sequence[str], done: str) -> Iterator[No
         with warnings.catch_warnings(), numba, triton, strict():
             warnings.simplefilter("ignore", EmulatorWarning)
             if has_gpu():
-                raise LaunchError(f"this process has used the GPU already; a program is {done} in a process of its own")
+                raise LaunchError(
+                    f"this process has used the GPU already; a program is {action} in a process of its own"
+                )
             yield
     finally:
         for name in [name for name in sys.modules if name.partition(".")[0] == "cupy"]:
             del sys.modules[name]
-        sys.modules.update({name: found for name, found in former_modules.items() if name.startswith("cupy")})
+        sys.modules.update({name: module for name, module in former_modules.items() if name.startswith("cupy")})
         sys.path[:], sys.argv[:] = former_path, former_arguments
         del os.environ["CUDA_VISIBLE_DEVICES"]
         if former_devices is not None:
@@ -162,7 +164,7 @@ def _without_gpu(path: Path, arguments: Sequence[str], done: str) -> Iterator[No
 
 
 class _Stepping(Witness):
-    """Steps through the first launch of a kernel that has a line; the program has its own run of it afterwards."""
+    """A witness that steps through the first launch with a line; afterwards the program runs the kernel itself."""
 
     def __init__(self, line: str) -> None:
         self.line, self.has_stopped = line, False
@@ -185,16 +187,16 @@ class _Stepping(Witness):
 
 
 def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) -> bool:
-    """Run a program on the emulator, and step through the first kernel with a line; whether there was one.
+    """Run a program on the emulator, and step through the first kernel with a line; return whether there was one.
 
     Parameters
     ----------
     path : Path
-        A Python file.
+        Python file.
     arguments : sequence of str
-        Its own.
+        Arguments of the program.
     line : int, optional
-        Where to stop, in the same file; without one, where the first kernel begins.
+        Line to stop at, in the same file. Default: the begin of the first kernel.
     """
     witness = _Stepping(f"{path}:{line}" if line else "")
     with _without_gpu(path, arguments, "debugged"), witnessing(witness), contextlib.suppress(SystemExit):
@@ -203,29 +205,29 @@ def debug(path: Path, arguments: Sequence[str] = (), line: int | None = None) ->
 
 
 def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedules: int = 0) -> Ran:
-    """Run a program, all of its kernels on the emulator, and counted.
+    """Run a program with all its kernels on the emulator, and count their work.
 
     Parameters
     ----------
     path : Path
-        A Python file.
+        Python file.
     arguments : sequence of str
-        Its own.
+        Arguments of the program.
     checked : bool
-        Whether races, reads of what nobody wrote and the like are looked for.
+        Whether to check for races, reads of uninitialised memory and other faults.
     schedules : int
-        In how many further orders of threads, as ``ck.check(schedules=…)`` does it.
+        Number of further orders of threads, as in ``ck.check(schedules=…)``.
 
     Raises
     ------
     LaunchError
         In a process that has used a GPU.
     Exception
-        What the program raises, but for cudakit's own errors, which are faults.
+        Exceptions of the program, except cudakit's own errors, which are faults.
     """
     status, faults = 0, tuple[Finding, ...]()
     checks = check(schedules=schedules) if checked else contextlib.nullcontext()
-    with _without_gpu(path, arguments, "checked"), counters() as report, checks as found:
+    with _without_gpu(path, arguments, "checked"), counters() as report, checks as check_report:
         try:
             runpy.run_path(str(path), run_name="__main__")
         except CudakitError as error:
@@ -234,11 +236,11 @@ def run(path: Path, arguments: Sequence[str] = (), checked: bool = False, schedu
             if type(error).__name__ != "DynamicLibNotFoundError":
                 raise
             # Its own class is not public.
-            told = CudakitError(
+            fault = CudakitError(
                 "the program calls the CUDA driver itself, as cuda.core's Device and Program do, and there is none "
                 f"here: launch its kernels by ck.Kernel, or run it on a machine with a GPU ({str(error)[:80]}…)"
             )
-            faults = (fault_of(told.with_traceback(error.__traceback__), path),)
+            faults = (fault_of(fault.with_traceback(error.__traceback__), path),)
         except SystemExit as left:
             status = left.code if isinstance(left.code, int) else int(left.code is not None)
-    return Ran(report, (*(found.findings if found is not None else ()), *faults), status)
+    return Ran(report, (*(check_report.findings if check_report is not None else ()), *faults), status)

@@ -1,7 +1,7 @@
-"""Kernels that Triton compiled: their PTX, and what Triton launches it with.
+"""Adapt kernels that Triton compiled: their PTX, with Triton's launch parameters.
 
 In programs under ``cudakit check``, ``inspect`` and ``debug`` Triton compiles for an H100, and its kernels run on the
-emulator. Tensors are torch's on the host; a program asks for their device as Triton's tutorials do, by
+emulator. Tensors are torch's on the host. A program gets their device as in Triton's tutorials, by
 ``triton.runtime.driver.active.get_active_torch_device()``.
 """
 
@@ -22,33 +22,36 @@ from cudakit.types.cpp import Pointer
 
 
 class TritonKernel:
-    """What Triton compiled of a kernel, called with its grid.
+    """A compiled kernel of Triton's, called with its grid.
 
     Attributes
     ----------
     kernel : Kernel
+        Kernel of its PTX.
     threads : int
-        Of a block: 32 for each of Triton's warps.
+        Threads of a block: 32 for each of Triton's warps.
     shared_bytes : int
+        Shared memory of a block, in bytes.
     """
 
     def __init__(self, kernel: Kernel, threads: int, shared_bytes: int) -> None:
         self.kernel, self.threads, self.shared_bytes = kernel, threads, shared_bytes
-        self._pointers = [isinstance(each.type, Pointer) for each in kernel.signature.parameters or ()]
+        self._pointers = [isinstance(parameter.type, Pointer) for parameter in kernel.signature.parameters or ()]
 
     def __repr__(self) -> str:
         return f"<TritonKernel {self.kernel.name}, {self.threads} threads>"
 
     def __call__(self, stream: Any, grid: int | tuple[int, ...], *arguments: Any) -> None:
-        """Launch it.
+        """Launch the kernel.
 
         Parameters
         ----------
         stream : stream
+            Stream to launch on.
         grid : int or tuple of int
-            Programs.
+            Number of programs.
         *arguments : array or NumPy scalar
-            Those of the kernel that are no constants, of exactly the types that Triton compiled it for.
+            Arguments that are no constants, of exactly the types that Triton compiled for.
         """
         # Newer Tritons add pointers to scratch memory of their own, which kernels that need none leave alone.
         scratch = [None if pointer else np.uint64(0) for pointer in self._pointers[len(arguments) :]]
@@ -57,22 +60,22 @@ class TritonKernel:
 
 
 def from_triton(compiled: Any) -> TritonKernel:
-    """A kernel that Triton compiled, as cudakit's.
+    """Convert a compiled kernel of Triton's to cudakit's.
 
     Parameters
     ----------
     compiled : triton.compiler.CompiledKernel
-        Of ``triton.compile``, with ``GPUTarget("cuda", 90, 32)`` where there is no GPU; or what a launch gave.
+        Result of ``triton.compile``, with ``GPUTarget("cuda", 90, 32)`` if there is no GPU, or of a launch.
 
     Returns
     -------
     TritonKernel
-        Called as ``kernel(stream, grid, *arguments)``.
+        The kernel, called as ``kernel(stream, grid, *arguments)``.
 
     Raises
     ------
     ArgumentError
-        For what holds no PTX.
+        For an object without PTX.
     """
     text = getattr(compiled, "asm", {}).get("ptx")
     if text is None:
@@ -90,9 +93,9 @@ _SCALARS = {"i1": np.int8, "fp32": np.float32, "fp64": np.float64, "f32": np.flo
 
 
 def _benchmark(
-    call: Callable[[], Any], *arguments: Any, quantiles: Sequence[float] | None = None, **named: Any
+    call: Callable[[], Any], *arguments: Any, quantiles: Sequence[float] | None = None, **keywords: Any
 ) -> float | list[float]:
-    """Run what is to be measured; no time passes."""
+    """Run the measured function once; no time passes."""
     call()
     return [0.0] * len(quantiles) if quantiles else 0.0
 
@@ -104,9 +107,9 @@ def _torch_device() -> Any:
 
 
 def _driver(target: Any) -> SimpleNamespace:
-    """What Triton asks of a GPU's driver: of the only device, and of its default stream.
+    """Return a stand-in for Triton's GPU driver: one device and its default stream.
 
-    No launcher is made of what was compiled: `_launch` launches it.
+    It makes no launcher: `_launch` launches compiled kernels.
     """
     properties = {
         "max_shared_mem": 227 << 10, "multiprocessor_count": 132, "warpSize": 32, "max_num_regs": 65536,
@@ -131,37 +134,37 @@ def _driver(target: Any) -> SimpleNamespace:
 
 
 def _array(value: Any) -> Any:
-    """The memory from where a tensor begins."""
+    """Return the memory of a tensor, from its first element on."""
     if value is None or isinstance(value, np.ndarray):
         return value
     if not hasattr(value, "numpy"):
         raise ArgumentError(f"a kernel of Triton takes tensors of the host here, got {type(value).__name__}")
     if value.is_contiguous():
-        held = value.detach() if hasattr(value, "detach") else value
+        tensor = value.detach() if hasattr(value, "detach") else value
     else:
-        held = value.detach().as_strided((value.untyped_storage().nbytes() // value.element_size(),), (1,), 0)
-        held = held[value.storage_offset() :]
+        tensor = value.detach().as_strided((value.untyped_storage().nbytes() // value.element_size(),), (1,), 0)
+        tensor = tensor[value.storage_offset() :]
     try:
-        return held.numpy()
+        return tensor.numpy()
     except TypeError:  # bfloat16 and the like, which NumPy lacks: a kernel is given an address
         import torch
 
-        return held.view(torch.int16 if held.element_size() == 2 else torch.int8).numpy()
+        return tensor.view(torch.int16 if tensor.element_size() == 2 else torch.int8).numpy()
 
 
 def _launch(compiled: Any, x: int, y: int, z: int, *parameters: Any) -> None:
-    """Run what Triton compiled: stream, function, two kinds of metadata and two hooks come before the arguments."""
+    """Run a compiled kernel of Triton's; six Triton-specific values come before its arguments."""
     types, values = compiled.src.signature.values(), parameters[6:]
     arguments: list[Any] = []
-    for kind, value in zip(types, values, strict=True):
-        if kind == "constexpr":
+    for type_name, value in zip(types, values, strict=True):
+        if type_name == "constexpr":
             continue
-        if kind.startswith("*"):
+        if type_name.startswith("*"):
             arguments.append(_array(value))
-        elif kind in _SCALARS:
-            arguments.append(_SCALARS[kind](value))
+        elif type_name in _SCALARS:
+            arguments.append(_SCALARS[type_name](value))
         else:
-            raise ArgumentError(f"a kernel of Triton with an argument of type {kind} does not run on the emulator")
+            raise ArgumentError(f"a kernel of Triton with an argument of type {type_name} does not run on the emulator")
     kernel = compiled.__dict__.get("cudakit_kernel")
     if kernel is None:
         kernel = compiled.cudakit_kernel = from_triton(compiled)
@@ -169,7 +172,7 @@ def _launch(compiled: Any, x: int, y: int, z: int, *parameters: Any) -> None:
 
 
 def replace(module: Any, put: Callable[[Any, str, Any], None]) -> None:
-    """Let ``triton`` do without a GPU; its own interpreter is left alone."""
+    """Replace the parts of ``triton`` that need a GPU; its own interpreter is left alone."""
     from triton.backends.compiler import GPUTarget
 
     put(module.runtime.driver, "_active", _driver(GPUTarget("cuda", 90, 32)))

@@ -1,4 +1,4 @@
-"""Gradients of elementwise functions: the expression read into SymPy, differentiated, and written as C++ again."""
+"""Derive the gradients of elementwise functions: parse the expression into SymPy, differentiate it, and print C++."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _WHOLE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|bool|u?int\d+_
 
 
 class Value(NamedTuple):
-    """A value of an expression: SymPy's, and whether C++ has it as an integer."""
+    """A value of an expression: SymPy's expression, and whether it is an integer in C++."""
 
-    of: Any
+    expr: Any
     is_whole: bool = False
 
 
@@ -47,24 +47,24 @@ class Derivatives(NamedTuple):
     Attributes
     ----------
     recipe : ElementwiseRecipe
-        Of the function.
-    of : dict
-        By the input's name: what the gradients ``d<output>`` give, as SymPy has it.
+        Recipe of the function.
+    gradients : dict
+        SymPy's expression of each input's gradient, in terms of the inputs and of ``d<output>``, by the input's name.
     uses : tuple of str
-        Inputs that any of them needs.
+        Inputs that any of the gradients needs.
     """
 
     recipe: ElementwiseRecipe
-    of: dict[str, Any]
+    gradients: dict[str, Any]
     uses: tuple[str, ...]
 
     def function(self, names: Sequence[str]) -> Elementwise:
-        """The function that gives the gradients of some inputs: of `uses`, then of ``d<output>`` for each output."""
+        """Make the function that computes some inputs' gradients from `uses` and ``d<output>`` for each output."""
         sympy = _sympy(self.recipe.name)
         inputs = {p.name: p for p in self.recipe.inputs}
         outputs = self.recipe.outputs
         printer = _printer(f"d{outputs[0].name}")
-        parts, results = sympy.cse([self.of[name] for name in names], sympy.numbered_symbols("s", cls=_local()))
+        parts, results = sympy.cse([self.gradients[name] for name in names], sympy.numbered_symbols("s", cls=_local()))
         lines = [f"const auto {symbol} = {printer.doprint(value)};" for symbol, value in parts]
         lines += [f"d{name} = {printer.doprint(value)};" for name, value in zip(names, results, strict=True)]
         gradients = tuple(p._replace(name=f"d{p.name}") for p in outputs)
@@ -79,39 +79,40 @@ class Derivatives(NamedTuple):
 
 
 def derivatives(function: Elementwise, names: Sequence[str]) -> Derivatives:
-    """The gradients of an elementwise function by some of its inputs.
+    """Derive the gradients of an elementwise function with respect to some inputs.
 
     Parameters
     ----------
     function : Elementwise
+        The function.
     names : sequence of str
-        The inputs.
+        Names of the inputs.
 
     Raises
     ------
     TemplateError
-        For an expression that cannot be read, or differentiated.
+        For an expression that cannot be parsed or differentiated.
     CudakitError
-        Where SymPy is not installed.
+        If SymPy is not installed.
     """
     recipe = function.recipe
     sympy = _sympy(recipe.name)
-    found = _Reader(recipe).read()
+    outputs = _Reader(recipe).read()
     symbols = {name: sympy.Symbol(name, real=True) for name in names}
     gradients = {}
     for name, symbol in symbols.items():
         total = sum(
-            sympy.Symbol(f"d{p.name}", real=True) * sympy.diff(found[p.name].of, symbol) for p in recipe.outputs
+            sympy.Symbol(f"d{p.name}", real=True) * sympy.diff(outputs[p.name].expr, symbol) for p in recipe.outputs
         )
         if total.has(sympy.Derivative, sympy.Subs) or not _is_printed(total):
             raise _refusal(recipe.name, f"the derivative by {name} of {shortened(recipe.body)} is not known")
         gradients[name] = total
-    free = set().union(*({str(symbol) for symbol in each.free_symbols} for each in gradients.values()))
+    free = set().union(*({str(symbol) for symbol in gradient.free_symbols} for gradient in gradients.values()))
     return Derivatives(recipe, gradients, tuple(p.name for p in recipe.inputs if p.name in free))
 
 
 def _is_printed(value: Any) -> bool:
-    """Whether C++ has all functions of a value, as it has no polygamma."""
+    """Return whether C++ has all functions of a value; it has no polygamma, for example."""
     try:
         _printer("").doprint(value)
     except NotImplementedError:
@@ -123,12 +124,12 @@ def _sympy(op: str) -> Any:
     return library("sympy", f"{op}: the gradient of an expression", "pip install 'cudakit[grad]', or sympy")
 
 
-def _refusal(op: str, what: str) -> TemplateError:
-    return TemplateError(f"{op}: no gradient is derived: {what}; give backward=")
+def _refusal(op: str, reason: str) -> TemplateError:
+    return TemplateError(f"{op}: no gradient is derived: {reason}; give backward=")
 
 
 class _Reader:
-    """What the outputs of an elementwise function are, as SymPy has it."""
+    """A parser of an elementwise function's body, whose outputs become SymPy expressions."""
 
     def __init__(self, recipe: ElementwiseRecipe) -> None:
         self._recipe = recipe
@@ -136,7 +137,7 @@ class _Reader:
         self._functions = _functions(self._sympy)
 
     def read(self) -> dict[str, Value]:
-        """The outputs' values, by name."""
+        """Return the values of the outputs, by name."""
         from tree_sitter import Language, Parser
         from tree_sitter_cuda import language
 
@@ -158,8 +159,8 @@ class _Reader:
             self._refuse(f"{missing[0]} is not always set")
         return {p.name: names[p.name] for p in recipe.outputs}
 
-    def _refuse(self, what: str) -> Any:
-        raise _refusal(self._recipe.name, what)
+    def _refuse(self, reason: str) -> Any:
+        raise _refusal(self._recipe.name, reason)
 
     def _statements(self, node: Node, names: dict[str, Value]) -> None:
         for child in node.named_children:
@@ -186,14 +187,14 @@ class _Reader:
         value = node.child_by_field_name("value")
         if value is None or node.type != "init_declarator":
             return  # it is set later
-        found = self._value(value, names)
-        names[_text(node.child_by_field_name("declarator"))] = self._as(cpp, found)
+        result = self._value(value, names)
+        names[_text(node.child_by_field_name("declarator"))] = self._converted(cpp, result)
 
-    def _as(self, cpp: str, found: Value) -> Value:
-        """A value converted to a type."""
-        if _WHOLE.search(cpp) and not found.is_whole:
+    def _converted(self, cpp: str, value: Value) -> Value:
+        """Return a value converted to a type."""
+        if _WHOLE.search(cpp) and not value.is_whole:
             self._refuse(f"a value is cut to {cpp}")
-        return found if cpp == "auto" or _WHOLE.search(cpp) else Value(found.of)
+        return value if cpp == "auto" or _WHOLE.search(cpp) else Value(value.expr)
 
     def _assignment(self, node: Node, names: dict[str, Value]) -> None:
         if node.type == "comma_expression":
@@ -204,10 +205,10 @@ class _Reader:
         if node.type != "assignment_expression" or left is None or left.type != "identifier":
             self._refuse(f"{shortened(_text(node))} is no assignment")
         operator, name = _text(node.child_by_field_name("operator")), _text(left)
-        found = self._value(node.child_by_field_name("right"), names)
+        value = self._value(node.child_by_field_name("right"), names)
         if operator != "=":
-            found = self._binary(operator[:-1], self._named(name, names), found)
-        names[name] = found
+            value = self._binary(operator[:-1], self._variable(name, names), value)
+        names[name] = value
 
     def _choice(self, node: Node, names: dict[str, Value]) -> None:
         condition = self._condition(node.child_by_field_name("condition"), names)
@@ -222,26 +223,26 @@ class _Reader:
             names[name] = first if first == second else self._either(condition, first, second)
 
     def _either(self, condition: Any, first: Value, second: Value) -> Value:
-        """The first value where a condition holds, else the second."""
-        chosen = self._sympy.Piecewise((first.of, condition), (second.of, True))
+        """Return the first value if a condition holds, else the second."""
+        chosen = self._sympy.Piecewise((first.expr, condition), (second.expr, True))
         return Value(chosen, first.is_whole and second.is_whole)
 
-    def _named(self, name: str, names: dict[str, Value]) -> Value:
+    def _variable(self, name: str, names: dict[str, Value]) -> Value:
         if name not in names:
             self._refuse(f"{name} is no input, and no variable that is set before")
         return names[name]
 
     def _condition(self, node: Node | None, names: dict[str, Value]) -> Any:
-        """A truth value."""
-        found = self._value(node, names).of
-        return self._sympy.Ne(found, 0) if isinstance(found, self._sympy.Expr) else found
+        """Return a truth value."""
+        value = self._value(node, names).expr
+        return self._sympy.Ne(value, 0) if isinstance(value, self._sympy.Expr) else value
 
     def _value(self, node: Node | None, names: dict[str, Value]) -> Value:
         assert node is not None
         field = node.child_by_field_name
         match node.type:
             case "identifier":
-                return self._named(_text(node), names)
+                return self._variable(_text(node), names)
             case "number_literal":
                 return self._number(_text(node))
             case "true" | "false":
@@ -262,7 +263,7 @@ class _Reader:
                     condition, *(self._value(field(part), names) for part in ("consequence", "alternative"))
                 )
             case "cast_expression":
-                return self._as(_text(field("type")), self._value(field("value"), names))
+                return self._converted(_text(field("type")), self._value(field("value"), names))
             case "call_expression":
                 return self._call(_text(field("function")), field("arguments"), names)
         self._refuse(f"{shortened(_text(node))} is not understood")
@@ -280,38 +281,38 @@ class _Reader:
     def _unary(self, operator: str, argument: Node | None, names: dict[str, Value]) -> Value:
         if operator == "!":
             return Value(self._sympy.Not(self._condition(argument, names)), True)
-        found = self._value(argument, names)
+        value = self._value(argument, names)
         if operator not in "+-":
             self._refuse(f"the operator {operator} is not understood")
-        return found if operator == "+" else Value(-found.of, found.is_whole)
+        return value if operator == "+" else Value(-value.expr, value.is_whole)
 
     def _binary(self, operator: str, left: Value, right: Value) -> Value:
         sympy, whole = self._sympy, left.is_whole and right.is_whole
         relations = {"<": sympy.Lt, "<=": sympy.Le, ">": sympy.Gt, ">=": sympy.Ge, "==": sympy.Eq, "!=": sympy.Ne}
         if operator in relations:
-            return Value(relations[operator](left.of, right.of), True)
+            return Value(relations[operator](left.expr, right.expr), True)
         if operator == "/" and whole:
             self._refuse("integers are divided")
         for value in (left, right):
-            if not isinstance(value.of, sympy.Expr):
+            if not isinstance(value.expr, sympy.Expr):
                 self._refuse("a truth value is counted with; write it as condition ? 1 : 0")
         if operator not in _ARITHMETIC:
             self._refuse(f"the operator {operator} is not understood")
-        return Value(_ARITHMETIC[operator](left.of, right.of), whole)
+        return Value(_ARITHMETIC[operator](left.expr, right.expr), whole)
 
     def _call(self, name: str, arguments: Node | None, names: dict[str, Value]) -> Value:
-        given = [self._value(child, names) for child in (arguments.named_children if arguments else ())]
+        values = [self._value(child, names) for child in (arguments.named_children if arguments else ())]
         cast = re.fullmatch(r"static_cast\s*<(.*)>", name, re.DOTALL)
         types = {p.type for p in (*self._recipe.inputs, *self._recipe.outputs)} | {"float", "double", "int"}
-        if (cast or name in types) and len(given) == 1:
-            return self._as(cast[1] if cast else name, given[0])
+        if (cast or name in types) and len(values) == 1:
+            return self._converted(cast[1] if cast else name, values[0])
         plain = name.split("::")[-1]
-        found = self._functions.get(plain) or self._functions.get(plain.removeprefix("__").removesuffix("f"))
-        if found is None:
+        function = self._functions.get(plain) or self._functions.get(plain.removeprefix("__").removesuffix("f"))
+        if function is None:
             self._refuse(f"the function {name} is not known")
             raise AssertionError
         try:
-            return Value(found(*(value.of for value in given)))
+            return Value(function(*(value.expr for value in values)))
         except TypeError:
             self._refuse(f"{name} takes other arguments")
             raise
@@ -319,20 +320,20 @@ class _Reader:
 
 @functools.cache
 def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
-    """SymPy's functions by C++'s names."""
+    """Return SymPy's functions by their C++ names."""
 
     def step(name: str) -> Any:
-        """A function that is constant between its steps."""
+        """Make a function that is constant between its steps."""
         return type(name, (sympy.Function,), {"fdiff": lambda self, argindex=1: sympy.S.Zero, "is_real": True})
 
-    found: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SAME}
+    functions: dict[str, Callable[..., Any]] = {name: getattr(sympy, name) for name in _SAME}
     for name, of in _OTHERS.items():
-        found[name] = getattr(sympy, of)
+        functions[name] = getattr(sympy, of)
     for name in (*_STEPS, "sign"):
-        found[name] = step(name)
+        functions[name] = step(name)
     slope = {"fdiff": lambda self, argindex=1: 1 / (3 * self**2), "is_real": True}
-    found["cbrt"] = type("cbrt", (sympy.Function,), slope)
-    return found | {
+    functions["cbrt"] = type("cbrt", (sympy.Function,), slope)
+    return functions | {
         "exp2": lambda x: sympy.Integer(2) ** x,
         "exp10": lambda x: sympy.Integer(10) ** x,
         "expm1": lambda x: sympy.exp(x) - 1,
@@ -356,7 +357,7 @@ def _functions(sympy: Any) -> dict[str, Callable[..., Any]]:
 
 @functools.cache
 def _local() -> Any:
-    """Symbols of variables of generated code, whose names no user's has."""
+    """Return a factory of symbols for generated variables, whose names no user's variable has."""
     sympy = _sympy("")
 
     def named(name: str, **assumptions: Any) -> Any:
@@ -367,7 +368,7 @@ def _local() -> Any:
 
 @functools.cache
 def _printer(like: str) -> Any:
-    """SymPy's printer of C, with numbers of the type of the variable `like`."""
+    """Return SymPy's printer of C; numbers get the type of the variable `like`."""
     from sympy.printing.c import C99CodePrinter
 
     sympy = _sympy("")

@@ -1,4 +1,4 @@
-"""Kernels as calls of JAX: by XLA's foreign function interface, on its arrays and streams; the emulator on the CPU."""
+"""Make functions of JAX: by XLA's foreign function interface, on its arrays and streams; on the CPU by the emulator."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from cudakit.bridges.work import (
     of_elementwise,
     of_function,
     of_kernel,
-    picked,
+    pick,
     places_of,
     refuse_options,
     roles,
@@ -112,13 +112,13 @@ _ARRAY = struct.Struct("6Q")
 #: same of the results; of the attributes size, extension, count, types, names, values.
 _FRAME = struct.Struct("21Q")
 #: Shape, dtype and bytes of arrays, by type, and their extents as bytes.
-_kinds: dict[tuple[int, bytes], tuple[tuple[int, ...], np.dtype, int]] = {}
-_MOST_KINDS = 4096
+_layouts: dict[tuple[int, bytes], tuple[tuple[int, ...], np.dtype, int]] = {}
+_MOST_LAYOUTS = 4096
 
 
 @functools.cache
 def _bytes(size: int) -> Callable[[int], Any]:
-    """What gives the `size` bytes at an address, as they lie there: in a fifth of the time of `ctypes.string_at`."""
+    """Return a function that reads the `size` bytes at an address, five times as fast as `ctypes.string_at`."""
     return (ctypes.c_char * size).from_address
 
 
@@ -127,7 +127,7 @@ _word, _number = ctypes.c_uint64.from_address, ctypes.c_int64.from_address
 
 
 class _Buffers(ctypes.Structure):
-    """Arguments or results, which lie alike."""
+    """Arguments or results, which share one layout."""
 
     _fields_ = [
         *_HEAD,
@@ -167,7 +167,7 @@ _HANDLER = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
 
 class Buffer(NamedTuple):
-    """Memory of XLA's: address, shape, dtype and bytes of an array in row-major order."""
+    """An array in XLA's memory: address, shape, dtype and size in bytes; it is in row-major order."""
 
     address: int
     shape: tuple[int, ...]
@@ -181,10 +181,11 @@ class Call(NamedTuple):
     Attributes
     ----------
     number : int
-        Its one attribute.
+        Its only attribute.
     arguments, results : list of Buffer
+        Arrays.
     stream : int or None
-        The driver's number of the stream that it is to work on; None on the host.
+        Driver's handle of the stream; None on the host.
     """
 
     number: int
@@ -194,41 +195,43 @@ class Call(NamedTuple):
 
 
 def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
-    """A function for XLA, for calls with one attribute, an int of 64 bits; what `work` raises is XLA's error.
+    """Return a function for XLA, for calls with one attribute, a 64-bit int; exceptions of `work` become XLA's errors.
 
-    It must be kept for as long as XLA may call it.
+    Keep the function for as long as XLA may call it.
     """
     streams = _Streams() if on_gpu else None
 
     def handle(frame: int) -> int | None:
         try:
             words = _FRAME.unpack(_frame_at(frame))
-            if words[1] and _is_asked(_Frame.from_address(frame)):
+            if words[1] and _is_metadata_request(_Frame.from_address(frame)):
                 return None
             work(_read(words, streams))
         except BaseException as error:  # XLA's thread has nobody else to tell
             text = f"{type(error).__name__}: {error}".encode()
-            told = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INVALID_ARGUMENT)
-            made: int | None = _Frame.from_address(frame).api.contents.error_create(ctypes.byref(told))
-            return made
+            error_arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INVALID_ARGUMENT)
+            error_address: int | None = _Frame.from_address(frame).api.contents.error_create(
+                ctypes.byref(error_arguments)
+            )
+            return error_address
         return None
 
     return _HANDLER(handle)
 
 
-def _is_asked(frame: _Frame) -> bool:
-    """Whether XLA asks for the interface that the handler is written for, which then is told."""
+def _is_metadata_request(frame: _Frame) -> bool:
+    """Return whether XLA asks for the handler's interface version, which is then answered."""
     extension = frame.extension
     if not extension or extension.contents.type != _METADATA:
         return False
-    asked = ctypes.cast(extension, ctypes.POINTER(_MetadataExtension)).contents.metadata.contents
+    metadata = ctypes.cast(extension, ctypes.POINTER(_MetadataExtension)).contents.metadata.contents
     own = frame.api.contents.version
-    asked.version.major, asked.version.minor, asked.traits = own.major, own.minor, 0
+    metadata.version.major, metadata.version.minor, metadata.traits = own.major, own.minor, 0
     return True
 
 
 class _Streams:
-    """The streams that XLA's calls are to work on."""
+    """The streams of XLA's calls."""
 
     def __init__(self) -> None:
         self._asks: dict[int, Any] = {}
@@ -237,10 +240,10 @@ class _Streams:
         ask = self._asks.get(api)
         if ask is None:
             ask = self._asks[api] = _Api.from_address(api).stream_get
-        asked = _StreamArguments(_STREAM_SIZE, None, context, None)
-        if ask(ctypes.byref(asked)):
+        stream_arguments = _StreamArguments(_STREAM_SIZE, None, context, None)
+        if ask(ctypes.byref(stream_arguments)):
             raise RuntimeError("XLA gives no stream for the call")
-        return int(asked.stream or 0)
+        return int(stream_arguments.stream or 0)
 
 
 def _read(words: Sequence[int], streams: _Streams | None) -> Call:
@@ -251,26 +254,26 @@ def _read(words: Sequence[int], streams: _Streams | None) -> Call:
 
 
 def _buffers(count: int, addresses: int) -> list[Buffer]:
-    found = []
+    buffers = []
     for place in range(addresses, addresses + 8 * count, 8):
-        _, _, kind, data, rank, dims = _ARRAY.unpack(_array_at(_word(place).value))
-        key = kind & 0xFFFFFFFF, _bytes(8 * rank)(dims).raw if rank else b""
-        known = _kinds.get(key)
-        if known is None:
-            known = _kind(key, rank)
-        found.append(Buffer(data, *known))
-    return found
+        _, _, type_number, data, rank, dims = _ARRAY.unpack(_array_at(_word(place).value))
+        key = type_number & 0xFFFFFFFF, _bytes(8 * rank)(dims).raw if rank else b""
+        layout = _layouts.get(key)
+        if layout is None:
+            layout = _layout(key, rank)
+        buffers.append(Buffer(data, *layout))
+    return buffers
 
 
-def _kind(key: tuple[int, bytes], rank: int) -> tuple[tuple[int, ...], np.dtype, int]:
+def _layout(key: tuple[int, bytes], rank: int) -> tuple[tuple[int, ...], np.dtype, int]:
     dtype = _DTYPES.get(key[0])
     if dtype is None:
         raise TypeError(f"a type of XLA's (number {key[0]}) has no C++ equivalent here")
-    if len(_kinds) >= _MOST_KINDS:
-        _kinds.clear()
+    if len(_layouts) >= _MOST_LAYOUTS:
+        _layouts.clear()
     shape = struct.unpack(f"{rank}q", key[1])
-    found = _kinds[key] = shape, dtype, math.prod(shape) * dtype.itemsize
-    return found
+    layout = _layouts[key] = shape, dtype, math.prod(shape) * dtype.itemsize
+    return layout
 
 
 #: What XLA knows the handler by.
@@ -290,51 +293,52 @@ def call(
     vmap_method: str | None = None,
     backward: Any = None,
 ) -> Callable[..., Any]:
-    """A kernel, an elementwise function or any function of arrays as a function of JAX's arrays.
+    """Make a function of JAX's arrays of a kernel, an elementwise function or any function of arrays.
 
-    It goes through ``jax.jit``, and works where JAX does: on a GPU on XLA's stream, on the CPU by the emulator. Arrays
-    are XLA's own, and nothing is copied but what JAX copies.
+    It works with ``jax.jit``, on a GPU on XLA's stream, and on the CPU by the emulator. Arrays are XLA's own; only JAX
+    copies.
 
     Parameters
     ----------
     function : Kernel, Elementwise, or callable
-        A kernel's parameters are the arguments, by their names: ``const T*`` are arrays, ``T*`` are results and are not
-        given, but for `aliases`. Other functions take CuPy's arrays, on the CPU NumPy's (and ``out=``, where they have
-        such a parameter, and ``stream=``) and return such; arguments that have a default keep it, but for `numbers`.
+        A kernel's parameters are the arguments, by their names. ``const T*`` are arrays; ``T*`` are results, which are
+        not passed, except `aliases`. Another function takes and returns CuPy's arrays, or NumPy's on the CPU; it may
+        have parameters ``out`` and ``stream``. Its arguments with a default keep it, unless they are in `numbers`.
     out : jax.ShapeDtypeStruct, several, or callable, optional
-        Shapes and dtypes of the results that are not among `aliases`; or a function of some arguments, by their names,
-        which gives those: ``lambda x: x`` for results like x. Of an elementwise function they are known.
+        Shapes and dtypes of the results that are not in `aliases`, or a function of some arguments, by their names,
+        that returns them: ``lambda x: x`` for results like x. An elementwise function determines them.
     config : Config, Cover or callable, optional
-        A kernel's configuration, or a function of some arguments and results, by their names. Left out, a thread for
+        A kernel's configuration, or a function of some arguments and results, by their names. Default: a thread for
         each element of the first result.
     values : mapping, optional
-        What parameters of a kernel are given that are no arguments: constants, or functions of arguments and results.
-        An integer that is called n or size, and that `out` does not name, is how many elements the first result has.
+        Values of kernel parameters that are no arguments: constants, or functions of arguments and results. An integer
+        called n or size that `out` does not name is the number of elements of the first result.
     aliases : sequence of str
-        Parameters ``T*`` that are arguments and results: JAX copies the argument, where it is needed once more.
+        Parameters ``T*`` that are arguments and results. JAX copies the argument if it is needed again.
     numbers : sequence of str
-        Arguments of an elementwise or another function that are numbers, and no arrays.
+        Arguments of a function, which is no kernel, that are numbers in place of arrays.
     vmap_method : str, optional
-        What `jax.vmap` does, as `jax.ffi.ffi_call` has it: ``"broadcast_all"`` for what works on any shape, element by
-        element, ``"sequential"`` for all else. Left out, it is refused; elementwise functions have their own.
+        Method for `jax.vmap`, as for `jax.ffi.ffi_call`: ``"broadcast_all"`` for functions that work on any shape,
+        element by element, ``"sequential"`` for all others. Default: `jax.vmap` is refused; elementwise functions need
+        no method.
     backward : Kernel, Elementwise or callable, optional
-        Gradients: its parameters are, by their names, arguments and results of the function, and ``dz``, the gradient
-        of the result z (of a function ``dout``, or ``dout0`` …). A kernel writes ``dx``, the gradient of the argument
-        x, and so does an elementwise function; another function returns a gradient for each array, None for none. Of an
-        elementwise function it is derived by SymPy, where it is left out.
+        Gradients. Its parameters are, by their names, arguments and results of the function, and ``dz``, the gradient
+        of the result z (of a function ``dout``, or ``dout0`` …). A kernel or an elementwise function writes ``dx``, the
+        gradient of the argument x. Another function returns a gradient for each array, or None. Default for an
+        elementwise function: derived by SymPy.
 
     Returns
     -------
     callable
-        ``f(*arguments)``: an array, or a tuple of them where there are several results. Numbers are Python's, which a
-        trace of JAX holds as constants.
+        ``f(*arguments)``, which returns an array, or a tuple of several results. Numbers are Python's, which a trace of
+        JAX treats as constants.
 
     Raises
     ------
     ArgumentError
-        For what does not fit the function.
+        For options that do not fit the function.
     CudakitError
-        Where JAX is not installed.
+        If JAX is not installed.
 
     Examples
     --------
@@ -348,8 +352,8 @@ def call(
         )
     if isinstance(function, Kernel):
         name = function.name
-        named = names_of(name, "out", out) if callable(out) else ()
-        written = [role.name for role in roles(name, function) if role.kind == "written"]
+        out_names = names_of(name, "out", out) if callable(out) else ()
+        written = [role.name for role in roles(name, function) if role.category == "written"]
         if isinstance(aliases, str) or set(aliases) - set(written):
             raise ArgumentError(f"{name}: aliases names parameters T*, {', '.join(written)}; got {shortened(aliases)}")
         if aliases and isinstance(backward, Kernel | Elementwise):
@@ -357,12 +361,12 @@ def call(
                 f"{name}: with aliases d{aliases[0]} is the gradient of an argument and of a result: backward= is a "
                 "function, which returns the argument's"
             )
-        made = [each for each in written if each not in (*aliases, *(values or {}))]
-        work = of_kernel(name, function, made, config, values, named)
+        new_outputs = [output for output in written if output not in (*aliases, *(values or {}))]
+        work = of_kernel(name, function, new_outputs, config, values, out_names)
         extra: dict[str, Any] = {"numbers": numbers}
     elif isinstance(function, Elementwise):
         name = function.recipe.name
-        work = of_elementwise(name, function, numbers, _itself, _told)
+        work = of_elementwise(name, function, numbers, _itself, _layout_of)
         extra = {"config": config, "values": values, "aliases": aliases}
     else:
         name = getattr(function, "__name__", "the function")
@@ -375,7 +379,7 @@ def call(
         raise ArgumentError(f"{name}: shapes and dtypes of {', '.join(work.outputs)} are not known; give out=")
     specs: Callable[..., Any] = functools.partial(_constant, () if out is None else out)
     if callable(out):
-        specs = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))
+        specs = taking(pick(name, "out", out, [role.name for role in work.takes]), len(work.takes))
     elif out is None and isinstance(function, Elementwise):
         specs = functools.partial(_broadcast, jax, function)
     return _Function(jax, name, function, work, specs, vmap_method, backward)
@@ -386,18 +390,18 @@ def _constant(out: Any, *arguments: Any) -> Any:
 
 
 def _broadcast(jax: Any, function: Elementwise, *arguments: Any) -> list[Any]:
-    """Shapes and dtypes of an elementwise function's results."""
-    kinds = [np.dtype(value.dtype) if hasattr(value, "dtype") else type(value) for value in arguments]
+    """Return shapes and dtypes of an elementwise function's results."""
+    types = [np.dtype(value.dtype) if hasattr(value, "dtype") else type(value) for value in arguments]
     shape = np.broadcast_shapes(*(value.shape for value in arguments if hasattr(value, "shape")))
-    return [jax.ShapeDtypeStruct(shape, dtype) for dtype in function.result_dtypes(*kinds)]
+    return [jax.ShapeDtypeStruct(shape, dtype) for dtype in function.result_dtypes(*types)]
 
 
 def _itself(value: Any) -> Any:
     return value
 
 
-def _told(value: Any) -> Any:
-    """How an array lies, in row-major order; the class of a number."""
+def _layout_of(value: Any) -> Any:
+    """Return dtype and shape of an array in row-major order; the class of a number."""
     return (value.dtype, value.shape) if hasattr(value, "shape") else type(value)
 
 
@@ -416,14 +420,14 @@ class _Function:
     ) -> None:
         self._jax, self._name, self._function, self._work = jax, name, function, work
         self._specs, self._vmap, self._backward = specs, vmap_method, backward
-        self._made: dict[Any, Callable[..., Any]] = {}
-        _registered(jax)
+        self._functions: dict[Any, Callable[..., Any]] = {}
+        _register(jax)
 
     def __repr__(self) -> str:
         return f"<cudakit.jax.call {self._name}({', '.join(role.name for role in self._work.takes)})>"
 
     def __call__(self, *arguments: Any) -> Any:
-        """The function's results."""
+        """Return the function's results."""
         takes = self._work.takes
         if len(arguments) != len(takes):
             names = ", ".join(role.name for role in takes)
@@ -431,14 +435,14 @@ class _Function:
         numbers = {
             k: self._number(role.name, value)
             for k, (role, value) in enumerate(zip(takes, arguments, strict=True))
-            if role.kind == "number"
+            if role.category == "number"
         }
         arrays = [arguments[k] for k in self._work.arrays]
         key = tuple((type(value), repr(value)) for value in numbers.values())
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = self._differentiable(_record(self._work, numbers), numbers)
-        return found(*map(self._jax.numpy.asarray, arrays))
+        function = self._functions.get(key)
+        if function is None:
+            function = self._functions[key] = self._differentiable(_record(self._work, numbers), numbers)
+        return function(*map(self._jax.numpy.asarray, arrays))
 
     def _number(self, name: str, value: Any) -> Any:
         if isinstance(value, self._jax.core.Tracer):
@@ -453,30 +457,30 @@ class _Function:
             raise ArgumentError(f"{self._name}: {name} is a number, got {type(value).__name__}")
         return value
 
-    def _every(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
-        """All arguments, in order."""
-        given = iter(arrays)
-        return [numbers[k] if k in numbers else next(given) for k in range(len(self._work.takes))]
+    def _operands(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
+        """Return all arguments, in order."""
+        remaining = iter(arrays)
+        return [numbers[k] if k in numbers else next(remaining) for k in range(len(self._work.takes))]
 
     def _results(self, arrays: Sequence[Any], numbers: Mapping[int, Any]) -> list[Any]:
-        """Shapes and dtypes of the results: first of what is changed, then of what is made."""
+        """Return shapes and dtypes of the results: first of changed arguments, then of outputs."""
         struct, work = self._jax.ShapeDtypeStruct, self._work
-        every = self._every(arrays, numbers)
-        changed = [value for role, value in zip(work.takes, every, strict=True) if role.kind == "written"]
-        found = self._specs(*every)
-        made = list(found) if isinstance(found, tuple | list) else [found]
-        if len(made) != len(work.outputs) or not all(
-            hasattr(each, "shape") and hasattr(each, "dtype") for each in made
+        operands = self._operands(arrays, numbers)
+        changed = [value for role, value in zip(work.takes, operands, strict=True) if role.category == "written"]
+        out = self._specs(*operands)
+        specs = list(out) if isinstance(out, tuple | list) else [out]
+        if len(specs) != len(work.outputs) or not all(
+            hasattr(spec, "shape") and hasattr(spec, "dtype") for spec in specs
         ):
             raise ArgumentError(
                 f"{self._name}: out is a jax.ShapeDtypeStruct for each of {', '.join(work.outputs) or 'no results'}, "
-                f"got {made}"
+                f"got {specs}"
             )
-        return [struct(each.shape, each.dtype) for each in (*changed, *made)]
+        return [struct(spec.shape, spec.dtype) for spec in (*changed, *specs)]
 
     def _plain(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
-        """The call, without gradients."""
-        written = [k for k, role in enumerate(self._work.takes) if role.kind == "written"]
+        """Return the call without gradients."""
+        written = [k for k, role in enumerate(self._work.takes) if role.category == "written"]
         aliases = {self._work.arrays.index(k): place for place, k in enumerate(written)}
 
         def plain(*arrays: Any) -> Any:
@@ -489,61 +493,65 @@ class _Function:
                 shaped = list(arrays)
             results = self._results(arrays, numbers)
             ffi = self._jax.ffi.ffi_call(_TARGET, results, vmap_method=method, input_output_aliases=aliases)
-            found = ffi(*shaped, call=np.int64(number))
-            return found[0] if len(found) == 1 else tuple(found)
+            outputs = ffi(*shaped, call=np.int64(number))
+            return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
         return plain
 
     def _differentiable(self, number: int, numbers: Mapping[int, Any]) -> Callable[..., Any]:
-        """The call, with gradients where there are any."""
+        """Return the call with gradients, if there are any."""
         plain = self._plain(number, numbers)
         backward = self._backward
         if backward is None and not isinstance(self._function, Elementwise):
             return plain
-        made = self._jax.custom_vjp(plain)
+        differentiable = self._jax.custom_vjp(plain)
         gradient = functools.cache(lambda: self._gradient(numbers))
-        made.defvjp(
-            lambda *arrays: ((found := plain(*arrays)), (arrays, found)),
-            lambda kept, given: gradient()(kept[0], kept[1], given),
+        differentiable.defvjp(
+            lambda *arrays: ((results := plain(*arrays)), (arrays, results)),
+            lambda saved, gradients: gradient()(saved[0], saved[1], gradients),
         )
-        return made  # type: ignore[no-any-return]
+        return differentiable  # type: ignore[no-any-return]
 
     def _gradient(self, numbers: Mapping[int, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
-        """Gradients of the arrays, of arrays, results and their gradients."""
+        """Return the function that computes the arrays' gradients from arrays, results and the results' gradients."""
         work, jax = self._work, self._jax
-        results = (*(role.name for role in work.takes if role.kind == "written"), *work.outputs)
-        known = (*(role.name for role in work.takes), *results, *(f"d{each}" for each in results))
+        results = (*(role.name for role in work.takes if role.category == "written"), *work.outputs)
+        names = (*(role.name for role in work.takes), *results, *(f"d{result}" for result in results))
         backward, inputs = self._backward, work.inputs
         if backward is None:
             return self._derived(numbers)
         if isinstance(backward, Kernel):
             name = backward.name
             own, sources = gradient_kernel(name, backward)
-            taken, made = [role.name for role in own.takes], own.outputs
+            parameters, outputs = [role.name for role in own.takes], own.outputs
             apply: Callable[..., Any] = _Function(
-                jax, name, backward, own, lambda *every: [every[k] for k in sources], self._vmap
+                jax, name, backward, own, lambda *operands: [operands[k] for k in sources], self._vmap
             )
         elif isinstance(backward, Elementwise):
             recipe = backward.recipe
-            taken, made = [p.name for p in recipe.inputs], tuple(p.name for p in recipe.outputs)
-            apply = call(backward, numbers=[each for each in taken if each in self._number_names()])
+            parameters, outputs = [p.name for p in recipe.inputs], tuple(p.name for p in recipe.outputs)
+            apply = call(backward, numbers=[parameter for parameter in parameters if parameter in self._number_names()])
         else:
-            taken, made = list(names_of(self._name, "backward", backward)), ()
+            parameters, outputs = list(names_of(self._name, "backward", backward)), ()
             apply = backward
-        check_gradients(self._name, made, inputs)
-        places = places_of(self._name, "backward", taken, known)
+        check_gradients(self._name, outputs, inputs)
+        places = places_of(self._name, "backward", parameters, names)
 
-        def of(arrays: Any, found: Any, given: Any) -> tuple[Any, ...]:
-            found, given = (each if isinstance(each, tuple | list) else (each,) for each in (found, given))
-            every = [*self._every(arrays, numbers), *found, *given]
+        def of(arrays: Any, results: Any, gradients: Any) -> tuple[Any, ...]:
+            results, gradients = (
+                value if isinstance(value, tuple | list) else (value,) for value in (results, gradients)
+            )
+            operands = [*self._operands(arrays, numbers), *results, *gradients]
             needed = [jax.numpy.issubdtype(array.dtype, np.inexact) for array in arrays]
-            several = gradients_in_order(self._name, apply(*[every[place] for place in places]), inputs, made, needed)
-            return tuple(_fitted(jax, each, array) for each, array in zip(several, arrays, strict=True))
+            several = gradients_in_order(
+                self._name, apply(*[operands[place] for place in places]), inputs, outputs, needed
+            )
+            return tuple(_summed_to(jax, gradient, array) for gradient, array in zip(several, arrays, strict=True))
 
         return of
 
     def _number_names(self) -> set[str]:
-        return {role.name for role in self._work.takes if role.kind == "number"}
+        return {role.name for role in self._work.takes if role.category == "number"}
 
     def _derived(self, numbers: Mapping[int, Any]) -> Callable[[Any, Any, Any], tuple[Any, ...]]:
         work, jax = self._work, self._jax
@@ -551,27 +559,27 @@ class _Function:
 
         @functools.cache
         def derived(real: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[..., Any]]:
-            found = derivatives(self._function, real)
-            return found.uses, call(found.function(real), numbers=[*self._number_names() & {*found.uses}])
+            gradient = derivatives(self._function, real)
+            return gradient.uses, call(gradient.function(real), numbers=[*self._number_names() & {*gradient.uses}])
 
-        def of(arrays: Any, found: Any, given: Any) -> tuple[Any, ...]:
-            every = dict(zip(names, self._every(arrays, numbers), strict=True))
-            real = tuple(name for name in work.inputs if jax.numpy.issubdtype(every[name].dtype, np.inexact))
+        def of(arrays: Any, results: Any, result_gradients: Any) -> tuple[Any, ...]:
+            operands = dict(zip(names, self._operands(arrays, numbers), strict=True))
+            real = tuple(name for name in work.inputs if jax.numpy.issubdtype(operands[name].dtype, np.inexact))
             if any(np.issubdtype(array.dtype, np.complexfloating) for array in arrays):
                 raise ArgumentError(f"{self._name}: no gradient is derived of complex numbers; give backward=")
             uses, function = derived(real)
-            gradients = given if isinstance(given, tuple | list) else (given,)
-            made = function(*[every[name] for name in uses], *gradients)
-            by_name = dict(zip(real, made if isinstance(made, tuple) else (made,), strict=True))
+            gradients = result_gradients if isinstance(result_gradients, tuple | list) else (result_gradients,)
+            outputs = function(*[operands[name] for name in uses], *gradients)
+            by_name = dict(zip(real, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
             return tuple(
-                _fitted(jax, by_name.get(name), array) for name, array in zip(work.inputs, arrays, strict=True)
+                _summed_to(jax, by_name.get(name), array) for name, array in zip(work.inputs, arrays, strict=True)
             )
 
         return of
 
 
-def _fitted(jax: Any, gradient: Any, array: Any) -> Any:
-    """A gradient of a broadcast array as one of the array."""
+def _summed_to(jax: Any, gradient: Any, array: Any) -> Any:
+    """Sum the gradient of a broadcast array over the broadcast axes, to the array's shape."""
     if gradient is None:
         return None
     if gradient.shape != array.shape:
@@ -585,10 +593,10 @@ def _fitted(jax: Any, gradient: Any, array: Any) -> Any:
 
 
 class _Record(NamedTuple):
-    """What a call does: all arguments, arrays as None; which are arrays, and which of those are written."""
+    """A registered call: all arguments, with None for arrays; indices of the arrays; indices of the written arrays."""
 
     run: Callable[..., None]
-    given: tuple[Any, ...]
+    constants: tuple[Any, ...]
     arrays: tuple[int, ...]
     written: tuple[int, ...]
 
@@ -601,33 +609,33 @@ _numbers = itertools.count(secrets.randbits(62))
 
 def _record(work: Work, numbers: Mapping[int, Any]) -> int:
     number = next(_numbers)
-    written = tuple(k for k, role in enumerate(work.takes) if role.kind == "written")
-    given = tuple(numbers.get(k) for k in range(len(work.takes)))
-    _records[number] = _Record(work.run, given, work.arrays, written)
+    written = tuple(k for k, role in enumerate(work.takes) if role.category == "written")
+    constants = tuple(numbers.get(k) for k in range(len(work.takes)))
+    _records[number] = _Record(work.run, constants, work.arrays, written)
     return number
 
 
 @functools.cache
-def _registered(jax: Any) -> list[Any]:
-    """The handlers, which XLA is told of once, and which live as long as the process."""
-    kept = []
+def _register(jax: Any) -> list[Any]:
+    """Register the handlers with XLA, once; they live as long as the process."""
+    handlers = []
     for platform in ("cpu", "CUDA"):
-        made = handler(_on_gpu if platform == "CUDA" else _on_host, platform == "CUDA")
-        kept.append(made)
-        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(made), platform=platform, api_version=1)
-    return kept
+        function = handler(_on_gpu if platform == "CUDA" else _on_host, platform == "CUDA")
+        handlers.append(function)
+        jax.ffi.register_ffi_target(_TARGET, jax.ffi.pycapsule(function), platform=platform, api_version=1)
+    return handlers
 
 
 def _run(called: Call, array_of: Callable[[Buffer, bool], Any], stream: Any) -> None:
-    found = _records.get(called.number)
-    if found is None:
+    record = _records.get(called.number)
+    if record is None:
         raise ArgumentError(
             "this process has no such call of cudakit: a program that was exported, or kept by another process, lacks "
             "the kernel; make ck.jax.call and trace it here"
         )
-    run, given, arrays, written = found
+    run, constants, arrays, written = record
     results = [array_of(buffer, True) for buffer in called.results]
-    arguments = list(given)
+    arguments = list(constants)
     for k, buffer in zip(arrays, called.arguments, strict=True):
         if k not in written:
             arguments[k] = array_of(buffer, False)
@@ -648,10 +656,10 @@ def _on_host(called: Call) -> None:
 def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
     size = buffer.nbytes
     memory: Any = (ctypes.c_byte * size).from_address(buffer.address) if size else b""
-    found = np.frombuffer(memory, np.uint8).view(buffer.dtype).reshape(buffer.shape)
+    array = np.frombuffer(memory, np.uint8).view(buffer.dtype).reshape(buffer.shape)
     if size and not is_result:
-        found.flags.writeable = False
-    return found
+        array.flags.writeable = False
+    return array
 
 
 #: By XLA's streams: cuda.core's, CuPy's, and what makes arrays on their device.
@@ -660,18 +668,18 @@ _streams: dict[int, tuple[Any, Any, Callable[[Buffer, bool], Any]]] = {}
 
 def _on_gpu(called: Call) -> None:
     assert called.stream is not None
-    found = _streams.get(called.stream)
-    if found is None:
+    entry = _streams.get(called.stream)
+    if entry is None:
         core = of_handle(called.stream)
-        found = _streams[called.stream] = core, cupy_stream(core), _cupy_arrays(known(core).device_id)
-    stream, current, array_of = found
+        entry = _streams[called.stream] = core, cupy_stream(core), _cupy_arrays(known(core).device_id)
+    stream, current, array_of = entry
     # With it CuPy's current stream launches go the short way, and wait for no other.
     with current:
         _run(called, array_of, stream)
 
 
 def _cupy_arrays(device: int) -> Callable[[Buffer, bool], Any]:
-    """What makes CuPy's array of a buffer."""
+    """Return a function that makes CuPy's array of a buffer."""
     import cupy
 
     array, memory, pointer = cupy.ndarray, cupy.cuda.UnownedMemory, cupy.cuda.MemoryPointer

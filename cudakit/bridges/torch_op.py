@@ -1,4 +1,4 @@
-"""Kernels as ops of torch: with fake tensors, gradients, torch's streams, and the emulator for tensors on the host."""
+"""Make ops of torch: with fake tensors, gradients, torch's streams, and the emulator for tensors on the host."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from cudakit.bridges.work import (
     of_elementwise,
     of_function,
     of_kernel,
-    picked,
+    pick,
     places_of,
     refuse_options,
     roles,
-    taken,
+    roles_of,
     taking,
 )
 from cudakit.errors import ArgumentError, CudakitError, shortened
@@ -41,7 +41,7 @@ _dtypes: dict[Any, np.dtype] = {}
 
 
 def array_of(value: Any) -> Any:
-    """CuPy's or NumPy's array of a tensor's memory; any other value as it is."""
+    """Return a CuPy or NumPy array of a tensor's memory; return any other value unchanged."""
     if not hasattr(value, "data_ptr"):
         return value
     if not value.is_cuda:
@@ -55,91 +55,91 @@ def array_of(value: Any) -> Any:
     return cupy.ndarray(tuple(value.shape), dtype, cupy.cuda.MemoryPointer(memory, 0), strides)
 
 
-def told(value: Any) -> Any:
-    """How a tensor lies; the class of a number."""
+def layout_of(value: Any) -> Any:
+    """Return dtype, shape and strides of a tensor; the class of a number."""
     return (value.dtype, value.shape, value.stride()) if hasattr(value, "data_ptr") else type(value)
 
 
 def dtype_of(tensor: Any) -> np.dtype:
-    """NumPy's dtype of a tensor's elements.
+    """Return NumPy's dtype of a tensor's elements.
 
     Raises
     ------
     ArgumentError
     """
-    found = _dtypes.get(tensor.dtype)
-    if found is None:
-        found = torch_dtype(tensor.dtype)
-        if found is None:
+    dtype = _dtypes.get(tensor.dtype)
+    if dtype is None:
+        dtype = torch_dtype(tensor.dtype)
+        if dtype is None:
             raise ArgumentError(f"torch tensor has dtype {tensor.dtype}, which has no C++ equivalent here")
-        _dtypes[tensor.dtype] = found
-    return found
+        _dtypes[tensor.dtype] = dtype
+    return dtype
 
 
 def dtype_in_torch(dtype: np.dtype) -> Any:
-    """The dtype of torch's for NumPy's.
+    """Return torch's dtype for NumPy's.
 
     Raises
     ------
     ArgumentError
     """
     torch = library("torch", "a dtype", "pip install torch")
-    found = getattr(torch, dtype.name, None)
-    if not isinstance(found, torch.dtype):
+    result = getattr(torch, dtype.name, None)
+    if not isinstance(result, torch.dtype):
         raise ArgumentError(f"torch has no dtype {dtype}")
-    return found
+    return result
 
 
-def kind_of(value: Any) -> np.dtype | type:
-    """A tensor's dtype, or a number's class, torch's symbols too."""
+def dtype_or_class(value: Any) -> np.dtype | type:
+    """Return a tensor's dtype, or a number's class; torch's symbolic numbers count as numbers."""
     if hasattr(value, "data_ptr"):
         return dtype_of(value)
-    kind: type = type(value)
-    return {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(kind.__name__, kind)
+    value_class: type = type(value)
+    return {"SymInt": int, "SymFloat": float, "SymBool": bool}.get(value_class.__name__, value_class)
 
 
 def _start(value: Any) -> int:
-    """Where the memory of a tensor of torch or an array of CuPy begins; -1 of anything else."""
+    """Return the address of a tensor's or a CuPy array's memory; -1 for another object."""
     if hasattr(value, "data_ptr"):
         return int(value.data_ptr())
     return int(getattr(getattr(value, "data", None), "ptr", -1))
 
 
 class Streams:
-    """Streams of torch's, one object each, so that launches know them."""
+    """Streams of torch, one object for each, so that repeated launches recognize them."""
 
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._current = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         #: Whether torch's current stream, of its current device, is being captured.
         self.is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
-        self._known: dict[tuple[int, int], Any] = {}
+        self._by_handle: dict[tuple[int, int], Any] = {}
         self._several: bool | None = None
         #: Whether torch has worked on another stream than its default one, as far as ops have seen.
         self.are_several: bool = False
 
     def are_elsewhere(self, device: int) -> bool:
-        """Whether a device is another than torch's current one."""
+        """Return whether a device is not torch's current device."""
         if self._several is None:
             self._several = self._torch.cuda.device_count() > 1
         return self._several and device != self._torch.cuda.current_device()
 
     def of(self, device: int) -> Any:
-        """The stream that torch works on now, on a device."""
+        """Return torch's current stream on a device."""
         assert self._current is not None  # there are tensors on a GPU
         key = device, self._current(device)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._torch.cuda.current_stream(device)
+        stream = self._by_handle.get(key)
+        if stream is None:
+            stream = self._by_handle[key] = self._torch.cuda.current_stream(device)
             self.are_several = self.are_several or key[1] != 0
-        return found
+        return stream
 
     def take_over(self, stream: Any, tensors: Sequence[Any]) -> None:
-        """Let torch's allocator keep tensors' memory until a stream is done with it.
+        """Have torch's allocator keep the memory of tensors until a stream is done with it.
 
-        Any tensor may be of another stream's pool, whether or not cudakit has seen it there. A tensor that an op holds
-        beyond its call is a leak to torch, in a pool of CUDA graphs for one: where cudakit holds them, it lets go.
-        Memory of others, which torch's allocator does not know, stays held.
+        Any tensor may be from another stream's pool, whether or not cudakit has seen it there. To torch, a tensor that
+        an op holds beyond its call is a leak, for example in a pool of CUDA graphs. So cudakit drops its own references
+        to such memory. Memory of other libraries, which torch's allocator does not know, stays held.
         """
         for tensor in tensors:
             tensor.record_stream(stream)  # which passes over memory that is not the allocator's, or is the stream's
@@ -153,7 +153,7 @@ class Streams:
                     storage = tensor.untyped_storage()
                     if storage.resizable():  # torch's allocator's own
                         spans.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
-            return tuple([each for each in things if not any(first <= _start(each) < last for first, last in spans)])
+            return tuple([thing for thing in things if not any(first <= _start(thing) < last for first, last in spans)])
 
         order().hand_over(stream, still)
 
@@ -161,27 +161,28 @@ class Streams:
 # Registration of an op with torch: its schema, its work on each kind of device and on fake tensors.
 
 #: Kinds of arguments whose outputs are known.
-_MOST_KINDS = 1024
+_MOST_LAYOUTS = 1024
 #: What a schema calls numbers.
 _NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar", "constant": "int"}
 
 
 def like(tensor: Any, *, shape: Sequence[int] | None = None, dtype: Any = None) -> Any:
-    """A new tensor on the device of another, C-contiguous, not initialised: what `op` takes as ``out=``.
+    """Make a tensor on the device of another, C-contiguous and not initialised, for ``out=`` of `op`.
 
     Parameters
     ----------
     tensor : torch.Tensor
+        Tensor whose device, shape and dtype are used.
     shape : sequence of int, optional
-        Left out, the tensor's.
+        Shape of the result. Default: the tensor's.
     dtype : torch.dtype, optional
-        Left out, the tensor's.
+        Dtype of the result. Default: the tensor's.
     """
     return tensor.new_empty(tensor.shape if shape is None else shape, dtype=dtype)
 
 
 def check_name(torch: Any, name: Any) -> None:
-    """Raise for a name that is taken or is none."""
+    """Raise for an op's name that is in use or invalid."""
     space, _, own = name.partition("::") if isinstance(name, str) else ("", "", "")
     if not (space.isidentifier() and own.isidentifier()):
         raise ArgumentError(f"an op of torch is called 'library::name', as in 'mylib::axpy'; got {shortened(name)}")
@@ -190,39 +191,40 @@ def check_name(torch: Any, name: Any) -> None:
 
 
 def broadcast(torch: Any, name: str, function: Elementwise) -> Callable[..., Any]:
-    """What makes the outputs of an elementwise function."""
+    """Return the function that makes the outputs of an elementwise function."""
     recipe = function.recipe
     if raw := [p.name for p in (*recipe.inputs, *recipe.outputs) if p.raw]:
         raise ArgumentError(f"{name}: {raw[0]} is raw, so that the outputs' shapes are not known; give out=")
 
-    def made(*arguments: Any) -> Any:
+    def make_outputs(*arguments: Any) -> Any:
         tensors = [value for value in arguments if isinstance(value, torch.Tensor)]
         shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
-        dtypes = map(dtype_in_torch, function.result_dtypes(*map(kind_of, arguments)))
+        dtypes = map(dtype_in_torch, function.result_dtypes(*map(dtype_or_class, arguments)))
         results = tuple(tensors[0].new_empty(shape, dtype=dtype) for dtype in dtypes)
         return results[0] if len(results) == 1 else results
 
-    return made
+    return make_outputs
 
 
 def _schema(work: Work) -> str:
-    """The op's arguments and outputs, as torch writes them."""
+    """Return torch's schema of the op's arguments and outputs."""
     letters = iter("abcdefghijklmnopqrstuvwxyz")
-    found = []
+    parameters = []
     for role in work.takes:
-        if role.kind == "number":
-            kind = _NUMBERS[role.number]
+        if role.category == "number":
+            type_text = _NUMBERS[role.number]
         else:
-            kind = "Tensor" if role.kind == "array" else f"Tensor({next(letters)}!)"
-        found.append(f"{kind} {role.name}")
-    made = ["Tensor"] * len(work.outputs)
-    return f"({', '.join(found)}) -> {made[0] if len(made) == 1 else '(' + ', '.join(made) + ')'}"
+            type_text = "Tensor" if role.category == "array" else f"Tensor({next(letters)}!)"
+        parameters.append(f"{type_text} {role.name}")
+    output_types = ["Tensor"] * len(work.outputs)
+    outputs = output_types[0] if len(output_types) == 1 else f"({', '.join(output_types)})"
+    return f"({', '.join(parameters)}) -> {outputs}"
 
 
-def registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | None, is_plain: bool = False) -> Any:
-    """The op, with its work on each kind of device and on fake tensors.
+def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any] | None, is_plain: bool = False) -> Any:
+    """Register an op with torch, for each type of device and for fake tensors.
 
-    Where it `is_plain`, shapes and dtypes of its outputs come from those of its arguments alone, and are looked up.
+    If it `is_plain`, shapes and dtypes of its outputs depend only on those of its arguments, and are cached.
     """
     check_name(torch, name)
     run, arrays = work.run, work.arrays
@@ -232,29 +234,31 @@ def registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | Non
     streams = Streams(torch)
 
     def results(arguments: Sequence[Any]) -> Any:
-        """New outputs, a tensor or a tuple of them."""
-        found = () if made is None else made(*arguments)
-        if (count != 1 or not isinstance(found, tensor)) and not (isinstance(found, tuple) and len(found) == count):
+        """Make the outputs, a tensor or a tuple of tensors."""
+        outputs = () if make_outputs is None else make_outputs(*arguments)
+        if (count != 1 or not isinstance(outputs, tensor)) and not (
+            isinstance(outputs, tuple) and len(outputs) == count
+        ):
             raise ArgumentError(
                 f"{name}: out= makes {', '.join(work.outputs)}: a tensor for each, as a tuple where there are several; "
-                f"got {type(found).__name__}"
+                f"got {type(outputs).__name__}"
             )
-        return found if count != 1 or isinstance(found, tensor) else found[0]
+        return outputs if count != 1 or isinstance(outputs, tensor) else outputs[0]
 
-    kinds: dict[Any, list[tuple[Any, Any]]] = {}
+    layouts_by_key: dict[Any, list[tuple[Any, Any]]] = {}
 
     def looked_up(arguments: Sequence[Any]) -> Any:
-        """The same as `results`, of tensors that are no fake ones."""
-        kind = tuple([told(each) for each in arguments])
-        known = kinds.get(kind)
-        if known is None:
-            found = results(arguments)
-            if len(kinds) >= _MOST_KINDS:
-                kinds.clear()
-            kinds[kind] = [(each.shape, each.dtype) for each in ((found,) if count == 1 else found)]
-            return found
+        """Make the outputs, as `results` does, of cached shapes and dtypes; not for fake tensors."""
+        key = tuple([layout_of(argument) for argument in arguments])
+        layouts = layouts_by_key.get(key)
+        if layouts is None:
+            outputs = results(arguments)
+            if len(layouts_by_key) >= _MOST_LAYOUTS:
+                layouts_by_key.clear()
+            layouts_by_key[key] = [(output.shape, output.dtype) for output in ((outputs,) if count == 1 else outputs)]
+            return outputs
         of = arguments[first].new_empty
-        anew = [of(shape, dtype=dtype) for shape, dtype in known]
+        anew = [of(shape, dtype=dtype) for shape, dtype in layouts]
         return anew[0] if count == 1 else tuple(anew)
 
     new = looked_up if is_plain else results
@@ -270,32 +274,32 @@ def registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | Non
         if streams.is_captured():
             # The capture comes after what it needs by torch's means, and would be broken off by a wait of ours.
             with order().capturing(stream, begun=True):
-                return worked(stream, arguments)
-        found = worked(stream, arguments)
+                return run_and_return(stream, arguments)
+        result = run_and_return(stream, arguments)
         if streams.are_several or not order().single:
-            outputs = () if count == 0 else (found,) if count == 1 else found
-            streams.take_over(stream, [each for each in (*arguments, *outputs) if isinstance(each, tensor)])
-        return found
+            outputs = () if count == 0 else (result,) if count == 1 else result
+            streams.take_over(stream, [value for value in (*arguments, *outputs) if isinstance(value, tensor)])
+        return result
 
-    def worked(stream: Any, arguments: Sequence[Any]) -> Any:
+    def run_and_return(stream: Any, arguments: Sequence[Any]) -> Any:
         if count == 0:
             run(stream, *arguments)
             return None
-        found = new(arguments)
+        outputs = new(arguments)
         if count == 1:
-            run(stream, *arguments, found)
+            run(stream, *arguments, outputs)
         else:
-            run(stream, *arguments, *found)
-        return found
+            run(stream, *arguments, *outputs)
+        return outputs
 
     def on_host(*arguments: Any) -> Any:
-        found = new(arguments)
+        outputs = new(arguments)
         stream = emulator().current()
-        run(stream, *arguments, *((found,) if count == 1 else found))
+        run(stream, *arguments, *((outputs,) if count == 1 else outputs))
         stream.sync()
-        return found if count else None
+        return outputs if count else None
 
-    changed = [role.name for role in work.takes if role.kind == "written"]
+    changed = [role.name for role in work.takes if role.category == "written"]
     strides = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
     op = torch.library.custom_op(
         name, on_gpu, mutates_args=changed, device_types="cuda", schema=_schema(work), tags=(strides,)
@@ -308,9 +312,9 @@ def registered(torch: Any, name: str, work: Work, made: Callable[..., Any] | Non
 # Gradients of ops of torch: given, or derived of an elementwise function and generated.
 
 
-def differentiated(op: Any, name: str, work: Work, gradient: Callable[[], Gradient] | None) -> None:
-    """Give an op its gradients, or a word where there are none."""
-    if not work.outputs or any(role.kind == "written" for role in work.takes):
+def add_gradients(op: Any, name: str, work: Work, gradient: Callable[[], Gradient] | None) -> None:
+    """Register an op's gradients, or an error that there are none."""
+    if not work.outputs or any(role.category == "written" for role in work.takes):
         if gradient is not None:
             raise ArgumentError(f"{name} changes its arguments, and has no derivative; let it make outputs, by out=")
 
@@ -329,27 +333,27 @@ def differentiated(op: Any, name: str, work: Work, gradient: Callable[[], Gradie
     arrays, count = work.arrays, len(work.takes)
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        kept, others = [], {}
+        saved, others = [], {}
         for k in gradient().saved:
             if k >= count:
-                kept.append(output[k - count] if isinstance(output, tuple) else output)
+                saved.append(output[k - count] if isinstance(output, tuple) else output)
             elif k in arrays:
-                kept.append(inputs[k])
+                saved.append(inputs[k])
             else:
                 others[k] = inputs[k]
-        if kept:
-            ctx.save_for_backward(*kept)
+        if saved:
+            ctx.save_for_backward(*saved)
         ctx.others = others
-        ctx.kinds = [(inputs[k].shape, inputs[k].dtype) for k in arrays]
+        ctx.layouts = [(inputs[k].shape, inputs[k].dtype) for k in arrays]
 
     def backwards(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        kept = [k for k in gradient().saved if k in arrays or k >= count]
-        values = {**ctx.others, **dict(zip(kept, ctx.saved_tensors, strict=True))}
+        saved = [k for k in gradient().saved if k in arrays or k >= count]
+        values = {**ctx.others, **dict(zip(saved, ctx.saved_tensors, strict=True))}
         needed = [ctx.needs_input_grad[k] for k in arrays]
-        found = iter(gradient().of(values, gradients, needed))
+        results_in_order = iter(gradient().of(values, gradients, needed))
         results: list[Any] = [None] * len(work.takes)
-        for k, (shape, dtype), is_needed in zip(arrays, ctx.kinds, needed, strict=True):
-            result = next(found)
+        for k, (shape, dtype), is_needed in zip(arrays, ctx.layouts, needed, strict=True):
+            result = next(results_in_order)
             if is_needed and result is not None:
                 result = result if result.shape == shape else result.sum_to_size(shape)
                 results[k] = result if result.dtype == dtype else result.to(dtype)
@@ -359,15 +363,15 @@ def differentiated(op: Any, name: str, work: Work, gradient: Callable[[], Gradie
 
 
 class Gradient(NamedTuple):
-    """How gradients are worked out.
+    """The computation of gradients.
 
     Attributes
     ----------
     saved : tuple of int
-        Which arguments and outputs it takes, by place.
+        Indices of the arguments and outputs that it needs.
     of : callable
-        ``of(values, gradients, needed)``: those values by place, the outputs' gradients, and which tensors' gradients
-        are asked for; gives one for each tensor among the arguments.
+        ``of(values, gradients, needed)``: takes those values by index, the outputs' gradients, and whether each
+        tensor's gradient is requested. Returns a gradient for each tensor among the arguments.
     """
 
     saved: tuple[int, ...]
@@ -375,23 +379,23 @@ class Gradient(NamedTuple):
 
 
 class Once:
-    """What a function gives, which is called once, whichever threads ask."""
+    """The result of a function that is called once, also with several threads."""
 
     def __init__(self, make: Callable[[], Gradient]) -> None:
         self._make, self._lock = make, threading.Lock()
-        self._found: Gradient | None = None
+        self._result: Gradient | None = None
 
     def __call__(self) -> Gradient:
         with self._lock:
-            if self._found is None:
-                self._found = self._make()
-            return self._found
+            if self._result is None:
+                self._result = self._make()
+            return self._result
 
 
-def given_gradient(name: str, work: Work, backward: Any) -> Gradient:
-    """A gradient that the user gave."""
+def gradient_of_backward(name: str, work: Work, backward: Any) -> Gradient:
+    """Return the gradient that the user passed as ``backward=``."""
     inputs = work.inputs
-    known = (*work.names, *(f"d{each}" for each in work.outputs))
+    names_and_gradients = (*work.names, *(f"d{output}" for output in work.outputs))
     is_op = isinstance(backward, Kernel | Elementwise)
     written: tuple[str, ...] = ()
     if is_op:
@@ -399,75 +403,81 @@ def given_gradient(name: str, work: Work, backward: Any) -> Gradient:
         names, written = [role.name for role in own.takes], own.outputs
     else:
         function, names = backward, [*names_of(name, "backward", backward)]
-    places = places_of(name, "backward", names, known)
-    given = len(work.names)
+    places = places_of(name, "backward", names, names_and_gradients)
+    count = len(work.names)
 
     def of(values: Mapping[int, Any], gradients: Sequence[Any], needed: Sequence[bool]) -> Sequence[Any]:
-        arguments = [values[k] if k < given else gradients[k - given] for k in places]
+        arguments = [values[k] if k < count else gradients[k - count] for k in places]
         if is_op:  # kernels take memory as it lies, and gradients come as torch has them
-            arguments = [each.contiguous() if k >= given else each for k, each in zip(places, arguments, strict=True)]
+            arguments = [
+                argument.contiguous() if k >= count else argument for k, argument in zip(places, arguments, strict=True)
+            ]
         return gradients_in_order(name, function(*arguments), inputs, written, needed)
 
-    return Gradient(tuple(k for k in places if k < given), of)
+    return Gradient(tuple(k for k in places if k < count), of)
 
 
 def _gradient_op(name: str, function: Kernel | Elementwise, work: Work) -> tuple[Any, Work]:
-    """An op of gradients, and what it does: its outputs ``dx`` are like the arguments x."""
+    """Register an op of gradients; return it and its work. An output ``dx`` has shape and dtype of x."""
     torch = library("torch", name, "pip install torch")
     if isinstance(function, Kernel):
         own, sources = gradient_kernel(name, function)
-        made: Callable[..., Any] = functools.partial(_alike, sources)
+        make_outputs: Callable[..., Any] = functools.partial(_alike, sources)
     else:
-        numbers = {role.name for role in work.takes if role.kind == "number"}
-        own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, told)
-        made = broadcast(torch, name, function)
+        numbers = {role.name for role in work.takes if role.category == "number"}
+        own = of_elementwise(name, function, [*numbers & {p.name for p in function.recipe.inputs}], array_of, layout_of)
+        make_outputs = broadcast(torch, name, function)
     check_gradients(name, own.outputs, work.inputs)
-    op = registered(torch, name, own, made, isinstance(function, Elementwise))
+    op = register(torch, name, own, make_outputs, isinstance(function, Elementwise))
     _without_gradient(op, name, "the gradient of an op has none itself (double backward)")
     return op, own
 
 
 def _alike(places: Sequence[int], *arguments: Any) -> Any:
-    """Empty tensors like some of the arguments."""
-    found = tuple(like(arguments[k]) for k in places)
-    return found[0] if len(found) == 1 else found
+    """Return empty tensors with shape and dtype of some arguments."""
+    tensors = tuple(like(arguments[k]) for k in places)
+    return tensors[0] if len(tensors) == 1 else tensors
 
 
 def derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
-    """The gradient of an elementwise function, as SymPy has it."""
+    """Return the gradient of an elementwise function, derived by SymPy."""
     torch = library("torch", name, "pip install torch")
     inputs = work.inputs
-    found = derivatives(function, inputs)
-    given_numbers = [role.name for role in work.takes if role.kind == "number" and role.name in found.uses]
-    tensors = taken(name, [*found.uses, *(f"d{each}" for each in work.outputs)], given_numbers)
+    gradients = derivatives(function, inputs)
+    given_numbers = [role.name for role in work.takes if role.category == "number" and role.name in gradients.uses]
+    tensors = roles_of(name, [*gradients.uses, *(f"d{output}" for output in work.outputs)], given_numbers)
     takes = (*tensors, Role("needed_", "number", "constant"))
-    first = len(found.uses)
-    kinds: dict[int, Work] = {}
+    first = len(gradients.uses)
+    works: dict[int, Work] = {}
 
-    def wanted(needed: int) -> list[str]:
-        return [each for k, each in enumerate(inputs) if needed >> k & 1]
+    def requested_inputs(needed: int) -> list[str]:
+        return [input_name for k, input_name in enumerate(inputs) if needed >> k & 1]
 
-    def made(*arguments: Any) -> Any:
+    def make_outputs(*arguments: Any) -> Any:
         like_output, needed = arguments[first], arguments[-1]
         if like_output.dtype.is_complex:
             raise ArgumentError(f"{name}: no gradient is derived of complex numbers; give backward=")
         results = [like(like_output, shape=None if needed >> k & 1 else (0,)) for k in range(len(inputs))]
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(stream: Any, *every: Any) -> None:
-        given, needed, outputs = every[: len(tensors)], every[len(tensors)], every[len(takes) :]
-        kind = kinds.get(needed)
-        if kind is None:
-            kind = kinds[needed] = of_elementwise(name, found.function(wanted(needed)), given_numbers, array_of, told)
-        kind.run(stream, *given, *(each for k, each in enumerate(outputs) if needed >> k & 1))
+    def run(stream: Any, *operands: Any) -> None:
+        inputs_and_gradients, needed, outputs = operands[: len(tensors)], operands[len(tensors)], operands[len(takes) :]
+        gradient_work = works.get(needed)
+        if gradient_work is None:
+            gradient_work = works[needed] = of_elementwise(
+                name, gradients.function(requested_inputs(needed)), given_numbers, array_of, layout_of
+            )
+        gradient_work.run(
+            stream, *inputs_and_gradients, *(output for k, output in enumerate(outputs) if needed >> k & 1)
+        )
 
-    outputs = tuple(f"d{each}" for each in inputs)
-    op = registered(torch, f"{name}_gradient", Work(takes, outputs, run), made)
+    outputs = tuple(f"d{input_name}" for input_name in inputs)
+    op = register(torch, f"{name}_gradient", Work(takes, outputs, run), make_outputs)
     _without_gradient(op, f"{name}_gradient", "the gradient of an op has none itself (double backward)")
-    places = [work.names.index(each) for each in found.uses]
+    places = [work.names.index(use) for use in gradients.uses]
 
     def of(values: Mapping[int, Any], gradients: Sequence[Any], needed: Sequence[bool]) -> Sequence[Any]:
-        mask = sum(1 << k for k, each in enumerate(needed) if each)
+        mask = sum(1 << k for k, is_needed in enumerate(needed) if is_needed)
         results = op(*[values[k] for k in places], *gradients, mask)
         return results if isinstance(results, tuple | list) else (results,)
 
@@ -493,53 +503,54 @@ def op(
     outputs: Sequence[str] = (),
     backward: Any = None,
 ) -> Any:
-    """A kernel, an elementwise function or any function of arrays as an op of torch.
+    """Make an op of torch of a kernel, an elementwise function or any function of arrays.
 
-    The op goes through autograd, ``torch.compile(fullgraph=True)``, ``torch.export`` and CUDA graphs. It works on
-    tensors of a GPU, on torch's current stream of their device, and on the host's, by the emulator.
+    The op works with autograd, ``torch.compile(fullgraph=True)``, ``torch.export`` and CUDA graphs. It runs on tensors
+    of a GPU, on torch's current stream of their device, and on host tensors, by the emulator.
 
     Parameters
     ----------
     name : str
-        ``"library::name"``, which no other op has.
+        ``"library::name"``, a name that no other op has.
     function : Kernel, Elementwise, or callable
-        A kernel's parameters are the op's arguments, by their names; those of ``const T*`` are read, those of ``T*``
-        are outputs or are changed in place. Of an elementwise function shapes and dtypes of outputs are known. Other
-        functions take arrays of CuPy, on the host of NumPy (and ``out=``, where they have such a parameter, and
-        ``stream=``), and return such; arguments that have a default keep it, but for `numbers` and `mutates`.
+        A kernel's parameters are the op's arguments, by their names. ``const T*`` are read; ``T*`` are outputs, or are
+        changed in place. An elementwise function determines shapes and dtypes of its outputs. Another function takes
+        and returns arrays of CuPy, or of NumPy on the host; it may have parameters ``out`` and ``stream``. Its
+        arguments with a default keep it, unless they are in `numbers` or `mutates`.
     out : callable, optional
-        Makes the outputs, of some of the op's arguments, by their names: ``lambda a, x, y: like(x)``; several as a
-        tuple. It is called with fake tensors too. A kernel's outputs are the ``T*`` that it does not name, in order.
+        Function that makes the outputs from some of the op's arguments, by their names: ``lambda a, x, y: like(x)``.
+        Several outputs are a tuple. It is called with fake tensors too. A kernel's outputs are the ``T*`` that `out`
+        does not name, in order.
     config : callable, optional
-        A kernel's configuration, of some of the op's arguments and outputs, by their names. Left out, a thread for each
-        element of the first output, or of the first array where there is none.
+        Function that returns a kernel's configuration from some of the op's arguments and outputs, by their names.
+        Default: a thread for each element of the first output, or of the first array if there are no outputs.
     values : mapping, optional
-        What parameters of a kernel are given that the op does not take: constants, or functions of arguments and
-        outputs, ``{"n": lambda x: x.numel()}``. An integer that is called n or size, and that `out` does not name, is
-        how many elements the first output has.
+        Values of kernel parameters that are no arguments of the op: constants, or functions of arguments and outputs,
+        ``{"n": lambda x: x.numel()}``. An integer called n or size that `out` does not name is the number of elements
+        of the first output.
     numbers : sequence of str
-        Arguments of an elementwise or another function that are numbers, and no tensors.
+        Arguments of a function, which is no kernel, that are numbers in place of tensors.
     mutates : sequence of str
         Arguments that a function, which is no kernel, changes.
     outputs : sequence of str
-        What a function's results are called, for `backward`; left out, it has one, ``out``.
+        Names of a function's results, for `backward`. Default: one result, ``out``.
     backward : Kernel, Elementwise or callable, optional
-        Gradients: its parameters are, by their names, arguments and outputs of the op, and ``dz``, the gradient of the
-        output z. A kernel writes ``dx``, the gradient of the argument x, and so does an elementwise function; another
-        function, of torch's ops, returns a gradient for each tensor, None for none. Of an elementwise function it is
-        derived by SymPy and generated, where it is left out.
+        Gradients. Its parameters are, by their names, arguments and outputs of the op, and ``dz``, the gradient of the
+        output z. A kernel or an elementwise function writes ``dx``, the gradient of the argument x. Another function,
+        of torch's ops, returns a gradient for each tensor, or None. Default for an elementwise function: derived by
+        SymPy.
 
     Returns
     -------
     torch.library.CustomOpDef
-        Called as ``torch.ops.library.name`` is.
+        The op, called like ``torch.ops.library.name``.
 
     Raises
     ------
     ArgumentError
-        For a name that is taken or is none, and what does not fit the function.
+        For a name that is in use or invalid, and for options that do not fit the function.
     CudakitError
-        Where torch is not installed.
+        If torch is not installed.
 
     Examples
     --------
@@ -550,11 +561,11 @@ def op(
     check_name(torch, name)
     gradient: Callable[[], Gradient] | None = None
     if isinstance(function, Kernel):
-        named = names_of(name, "out", out) if out else ()
-        work = of_kernel(name, function, _outputs(name, function, out, values or {}), config, values, named)
+        out_names = names_of(name, "out", out) if out else ()
+        work = of_kernel(name, function, _outputs(name, function, out, values or {}), config, values, out_names)
         extra: dict[str, Any] = {"numbers": numbers, "mutates": mutates, "outputs": outputs}
     elif isinstance(function, Elementwise):
-        work = of_elementwise(name, function, numbers, array_of, told)
+        work = of_elementwise(name, function, numbers, array_of, layout_of)
         extra = {"config": config, "values": values, "mutates": mutates, "outputs": outputs}
         # Derived when it is asked for, since SymPy takes its time to import.
         gradient = Once(lambda: derived_gradient(name, function, work))
@@ -567,43 +578,43 @@ def op(
                 "arguments that are changed in place in mutates="
             )
     refuse_options(name, function, extra)
-    made: Callable[..., Any] | None = None
+    make_outputs: Callable[..., Any] | None = None
     if out is not None:
-        made = taking(picked(name, "out", out, [role.name for role in work.takes]), len(work.takes))
+        make_outputs = taking(pick(name, "out", out, [role.name for role in work.takes]), len(work.takes))
     elif isinstance(function, Elementwise):
-        made = broadcast(torch, name, function)
-    op = registered(torch, name, work, made, isinstance(function, Elementwise) and out is None)
+        make_outputs = broadcast(torch, name, function)
+    op = register(torch, name, work, make_outputs, isinstance(function, Elementwise) and out is None)
     if backward is not None:
-        found = given_gradient(name, work, backward)
-        gradient = lambda: found  # noqa: E731
-    differentiated(op, name, work, gradient)
+        user_gradient = gradient_of_backward(name, work, backward)
+        gradient = lambda: user_gradient  # noqa: E731
+    add_gradients(op, name, work, gradient)
     if isinstance(function, Elementwise) and out is None:
         op.register_vmap(functools.partial(_batched, torch, op, work))
     return op
 
 
 def _outputs(name: str, kernel: Kernel, out: Callable[..., Any] | None, values: Mapping[str, Any]) -> list[str]:
-    """The parameters of a kernel that `out` makes: what is written, and `out` does not name."""
+    """Return the kernel's parameters that `out` makes: written parameters that `out` does not name."""
     if out is None:
         return []
-    named = names_of(name, "out", out)
-    found = [role.name for role in roles(name, kernel) if role.kind == "written"]
-    if outputs := [each for each in found if each not in (*named, *values)]:
+    out_names = names_of(name, "out", out)
+    written = [role.name for role in roles(name, kernel) if role.category == "written"]
+    if outputs := [parameter for parameter in written if parameter not in (*out_names, *values)]:
         return outputs
     raise ArgumentError(
         f"{name}: out makes outputs, and {kernel.name} has no parameter T* for them, beside what out takes "
-        f"({', '.join(named)}); leave it out for a kernel that writes into its arguments alone"
+        f"({', '.join(out_names)}); leave it out for a kernel that writes into its arguments alone"
     )
 
 
 def _batched(torch: Any, op: Any, work: Work, info: Any, places: Sequence[int | None], *arguments: Any) -> Any:
-    """What `torch.vmap` does with an elementwise op: the batch is the first dimension of all."""
+    """Run an elementwise op under `torch.vmap`: the batch becomes the first dimension of all arguments."""
     rank = max(arguments[k].dim() - (places[k] is not None) for k in work.arrays)
-    given = list(arguments)
+    batched = list(arguments)
     for k in work.arrays:
         place = places[k]
         if place is not None:
             moved = arguments[k].movedim(place, 0)
-            given[k] = moved.reshape(moved.shape[0], *(1,) * (rank - moved.dim() + 1), *moved.shape[1:])
-    found = op(*given)
-    return found, 0 if isinstance(found, torch.Tensor) else (0,) * len(found)
+            batched[k] = moved.reshape(moved.shape[0], *(1,) * (rank - moved.dim() + 1), *moved.shape[1:])
+    results = op(*batched)
+    return results, 0 if isinstance(results, torch.Tensor) else (0,) * len(results)

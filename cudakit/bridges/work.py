@@ -1,4 +1,4 @@
-"""What an op of another library does: a kernel, an elementwise function or any function, on that library's arrays."""
+"""The work of another library's op: a kernel, an elementwise function or any function, on that library's arrays."""
 
 from __future__ import annotations
 
@@ -26,46 +26,47 @@ _COUNTS = ("n", "size")
 
 
 class Role(NamedTuple):
-    """One parameter of an op.
+    """A parameter of an op.
 
     Attributes
     ----------
     name : str
-    kind : {"array", "written", "number", "other"}
-        An array that is only read, one that is written too, a number, or what no call of an op can give.
+        Name of the parameter.
+    category : {"array", "written", "number", "other"}
+        An array that is only read, an array that is written too, a number, or a type that no call of an op can pass.
     number : str
-        Of a number: ``float``, ``int``, ``bool``, ``complex``, or ``any`` where the arrays decide.
+        Type of a number: ``float``, ``int``, ``bool``, ``complex``, or ``any`` if the arrays decide.
     """
 
     name: str
-    kind: Literal["array", "written", "number", "other"]
+    category: Literal["array", "written", "number", "other"]
     number: str = "any"
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A function of some of an op's arguments and outputs, which it takes by its own parameters' names."""
+    """A function of some of an op's arguments and outputs, which its own parameters name."""
 
     function: Callable[..., Any]
     places: tuple[int, ...]
 
     def text(self, name: str) -> str:
-        """A call of it under a name, where arguments and outputs are ``a0``, ``a1`` and so on."""
+        """Return the source of a call under a name; arguments and outputs are ``a0``, ``a1`` and so on."""
         return f"{name}({', '.join(f'a{k}' for k in self.places)})"
 
 
 class Arrangement(NamedTuple):
-    """How an op calls a kernel.
+    """The correspondence between an op and the kernel that it calls.
 
     Attributes
     ----------
     takes : tuple of Role
-        The op's arguments, in order.
+        Arguments of the op, in order.
     outputs : tuple of str
-        What the op makes.
+        Names of the op's outputs.
     order : tuple
-        Of each parameter of the kernel: its place among arguments and outputs, or what it is given in their place, a
-        `Picked` or a constant in a tuple of one.
+        For each parameter of the kernel, its index among arguments and outputs, or its computed value: a `Picked`, or a
+        constant in a tuple of one.
     """
 
     takes: tuple[Role, ...]
@@ -74,36 +75,36 @@ class Arrangement(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Arguments, then outputs."""
+        """Names of the arguments, then of the outputs."""
         return (*(role.name for role in self.takes), *self.outputs)
 
     def launcher(self, kernel: Kernel, config: Any) -> Callable[..., None]:
-        """``launch(stream, *arguments, *outputs)``, in one expression, as it is run at each call.
+        """Generate ``launch(stream, *arguments, *outputs)``, which runs at each call.
 
-        `config` is a `Picked`, or what the kernel takes.
+        `config` is a `Picked`, or a configuration.
         """
-        known: dict[str, Any] = {"kernel": kernel}
+        names: dict[str, Any] = {"kernel": kernel}
         texts = []
-        for k, each in enumerate(((config,) if not isinstance(config, Picked) else config, *self.order)):
-            if isinstance(each, int):
-                texts.append(f"a{each}")
+        for k, entry in enumerate(((config,) if not isinstance(config, Picked) else config, *self.order)):
+            if isinstance(entry, int):
+                texts.append(f"a{entry}")
                 continue
-            known[f"f{k}"] = each.function if isinstance(each, Picked) else each[0]
-            texts.append(each.text(f"f{k}") if isinstance(each, Picked) else f"f{k}")
-        given = ", ".join(f"a{k}" for k in range(len(self.names)))
-        text = f"def launch(stream, {given}):\n    kernel(stream, {', '.join(texts)})\n"
-        return make_function(text, "op", known)
+            names[f"f{k}"] = entry.function if isinstance(entry, Picked) else entry[0]
+            texts.append(entry.text(f"f{k}") if isinstance(entry, Picked) else f"f{k}")
+        parameters = ", ".join(f"a{k}" for k in range(len(self.names)))
+        text = f"def launch(stream, {parameters}):\n    kernel(stream, {', '.join(texts)})\n"
+        return make_function(text, "op", names)
 
 
 def taking(chosen: Picked, count: int) -> Callable[..., Any]:
-    """`chosen` as a function of all `count` arguments."""
-    given = ", ".join(f"a{k}" for k in range(count))
-    text = f"def taking({given}):\n    return {chosen.text('f')}\n"
+    """Make a function of all `count` arguments of `chosen`."""
+    parameters = ", ".join(f"a{k}" for k in range(count))
+    text = f"def taking({parameters}):\n    return {chosen.text('f')}\n"
     return make_function(text, "op", {"f": chosen.function})
 
 
-def library(name: str, what: str, command: str) -> Any:
-    """A library that cudakit does not depend on, for `what`.
+def library(name: str, purpose: str, command: str) -> Any:
+    """Import a library that cudakit does not depend on, for a purpose that errors name.
 
     Raises
     ------
@@ -115,60 +116,60 @@ def library(name: str, what: str, command: str) -> Any:
     except ImportError as error:
         if error.name != name.partition(".")[0]:
             raise
-        raise CudakitError(f"{what} needs {name}, which is not here: {command}") from error
+        raise CudakitError(f"{purpose} needs {name}, which is not here: {command}") from error
 
 
-def names_of(op: str, what: str, function: Callable[..., Any]) -> tuple[str, ...]:
-    """Names of the parameters of a function that is called by them.
+def names_of(op: str, role: str, function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the names of the parameters of a function that is called by keyword.
 
     Raises
     ------
     ArgumentError
-        For a function that has ``*args``, and what is none.
+        For a function with ``*args``, and for an object that is no function.
     """
-    return tuple(parameters_of(op, what, function))
+    return tuple(parameters_of(op, role, function))
 
 
-def parameters_of(op: str, what: str, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a function, as `names_of` takes them, by name."""
+def parameters_of(op: str, role: str, function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return the parameters of a function by name, with the checks of `names_of`."""
     try:
-        found = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        raise ArgumentError(f"{op}: {what} is a function such as lambda x, y: …, got {shortened(function)}") from None
-    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found.values()):
+        raise ArgumentError(f"{op}: {role} is a function such as lambda x, y: …, got {shortened(function)}") from None
+    if any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values()):
         raise ArgumentError(
-            f"{op}: {what} takes arguments by their names, and has {', '.join(map(str, found.values()))}; write it as "
-            "lambda x, y: …, with the names of the op"
+            f"{op}: {role} takes arguments by their names, and has {', '.join(map(str, parameters.values()))}; write "
+            "it as lambda x, y: …, with the names of the op"
         )
-    return found
+    return parameters
 
 
-def picked(op: str, what: str, function: Callable[..., Any], names: Sequence[str]) -> Picked:
-    """`function`, given those of `names` that its parameters are called by.
-
-    Raises
-    ------
-    ArgumentError
-        For a parameter that is called otherwise.
-    """
-    return Picked(function, places_of(op, what, names_of(op, what, function), names))
-
-
-def places_of(op: str, what: str, wanted: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
-    """The places among `names` of those that a function takes.
+def pick(op: str, role: str, function: Callable[..., Any], names: Sequence[str]) -> Picked:
+    """Make a `Picked` of `function`, whose parameters are among `names`.
 
     Raises
     ------
     ArgumentError
-        For one that is none of them.
+        For a parameter with another name.
     """
-    if unknown := [name for name in wanted if name not in names]:
-        raise ArgumentError(f"{op}: {what} takes {', '.join(unknown)}; there are {', '.join(names)}")
-    return tuple(names.index(name) for name in wanted)
+    return Picked(function, places_of(op, role, names_of(op, role, function), names))
+
+
+def places_of(op: str, role: str, parameters: Sequence[str], names: Sequence[str]) -> tuple[int, ...]:
+    """Return the indices among `names` of a function's parameters.
+
+    Raises
+    ------
+    ArgumentError
+        For a parameter that is not among them.
+    """
+    if unknown := [name for name in parameters if name not in names]:
+        raise ArgumentError(f"{op}: {role} takes {', '.join(unknown)}; there are {', '.join(names)}")
+    return tuple(names.index(name) for name in parameters)
 
 
 def refuse_options(op: str, function: Any, options: Mapping[str, Any]) -> None:
-    """Raise where an option has a value that a function of its type has no use for.
+    """Raise if an option is set that a function of this type does not use.
 
     Raises
     ------
@@ -180,12 +181,12 @@ def refuse_options(op: str, function: Any, options: Mapping[str, Any]) -> None:
 
 
 def roles(op: str, kernel: Kernel) -> tuple[Role, ...]:
-    """What each parameter of a kernel is.
+    """Return the role of each parameter of a kernel.
 
     Raises
     ------
     ArgumentError
-        For a kernel whose parameters are not known, or that takes any number of them.
+        For a kernel whose parameters are unknown, or that has a parameter pack.
     """
     signature = kernel.signature
     if signature.overloads or signature.parameters is None or any(p.pack for p in signature.parameters):
@@ -208,80 +209,83 @@ def _role(name: str, cpp: CppType, type_variables: frozenset[str]) -> Role:
     dtype = scalar(str(plain)) if isinstance(plain, Named) else None
     if dtype is None:
         return Role(name, "other")
-    kinds = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
-    return Role(name, "number", kinds.get(dtype.kind, "float"))
+    numbers = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+    return Role(name, "number", numbers.get(dtype.kind, "float"))
 
 
 def _is_const(cpp: Any) -> bool:
     return isinstance(cpp, Named | Opaque | Pointer) and cpp.const
 
 
-def arranged(
-    op: str, kernel: Kernel, outputs: Sequence[str], values: Mapping[str, Any], named: Sequence[str] = ()
+def arrangement_of(
+    op: str, kernel: Kernel, outputs: Sequence[str], values: Mapping[str, Any], named_arguments: Sequence[str] = ()
 ) -> Arrangement:
-    """How an op calls `kernel`.
+    """Return the correspondence between an op and `kernel`.
 
     Parameters
     ----------
     op : str
-        For messages.
+        Name of the op, for messages.
     kernel : Kernel
+        Kernel to call.
     outputs : sequence of str
-        What the op makes.
+        Names of the op's outputs.
     values : mapping
-        What parameters are given that no call gives: constants, or functions of arguments and outputs. An integer
-        that is called n or size, and that is not `named`, is how many elements the first output has.
-    named : sequence of str
-        Arguments that the op takes, whatever they are called.
+        Values of parameters that no call passes: constants, or functions of arguments and outputs. An integer called n
+        or size that is not in `named_arguments` is the number of elements of the first output.
+    named_arguments : sequence of str
+        Names that are arguments of the op, n and size included.
 
     Raises
     ------
     ArgumentError
     """
-    found = roles(op, kernel)
-    if unknown := set(values) - {role.name for role in found}:
+    parameters = roles(op, kernel)
+    if unknown := set(values) - {role.name for role in parameters}:
         raise ArgumentError(f"{op}: values has {', '.join(sorted(unknown))}, which {kernel.name} does not take")
-    left = [role for role in found if role.name not in (*outputs, *values)]
-    counts = [role.name for role in left if role.name in _COUNTS and role.number == "int" and role.name not in named]
+    left = [role for role in parameters if role.name not in (*outputs, *values)]
+    counts = [
+        role.name for role in left if role.name in _COUNTS and role.number == "int" and role.name not in named_arguments
+    ]
     if outputs:
         left = [role for role in left if role.name not in counts]
     for role in left:
-        if role.kind == "other":
+        if role.category == "other":
             raise ArgumentError(
                 f"{op}: {role.name} is neither an array nor a number; give it in values={{{role.name!r}: …}}"
             )
     names = [*(role.name for role in left), *outputs]
     order: list[int | Picked | tuple[Any]] = []
-    for role in found:
+    for role in parameters:
         if role.name in names:
             order.append(names.index(role.name))
         elif role.name not in values:
             order.append(Picked(size_of, (names.index(outputs[0]),)))
         elif callable(values[role.name]):
-            order.append(picked(op, f"values[{shortened(role.name)}]", values[role.name], names))
+            order.append(pick(op, f"values[{shortened(role.name)}]", values[role.name], names))
         else:
             order.append((values[role.name],))
     return Arrangement(tuple(left), tuple(outputs), tuple(order))
 
 
 def size_of(array: Any) -> int:
-    """How many elements an array has, of torch or of NumPy and its kin."""
+    """Return the number of elements of an array of torch, NumPy or a similar library."""
     return int(array.numel()) if hasattr(array, "numel") else int(array.size)
 
 
 #: Kinds of arguments whose launches are kept.
-_MOST_KINDS = 1024
+_MOST_LAUNCHES = 1024
 
 
 class Work(NamedTuple):
-    """What an op does.
+    """The work of an op.
 
     Attributes
     ----------
     takes : tuple of Role
         Its arguments.
     outputs : tuple of str
-        What it makes.
+        Names of its outputs.
     run : callable
         ``run(stream, *arguments, *outputs)`` writes the outputs, and the arguments that it changes.
     """
@@ -292,13 +296,13 @@ class Work(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Arguments, then outputs."""
+        """Names of the arguments, then of the outputs."""
         return (*(role.name for role in self.takes), *self.outputs)
 
     @property
     def arrays(self) -> tuple[int, ...]:
-        """Which of the arguments are arrays."""
-        return tuple(k for k, role in enumerate(self.takes) if role.kind != "number")
+        """Indices of the arguments that are arrays."""
+        return tuple(k for k, role in enumerate(self.takes) if role.category != "number")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -312,24 +316,26 @@ def of_kernel(
     outputs: Sequence[str],
     config: Any = None,
     values: Mapping[str, Any] | None = None,
-    named: Sequence[str] = (),
+    named_arguments: Sequence[str] = (),
 ) -> Work:
-    """A launch of a kernel; see `arranged`. `config` is a configuration, or a function of arguments and outputs.
+    """Make the work of a kernel; see `arrangement_of`.
+
+    `config` is a configuration, or a function of arguments and outputs.
 
     Raises
     ------
     ArgumentError
     """
-    found = arranged(op, kernel, outputs, values or {}, named)
-    arrays = [k for k, role in enumerate(found.takes) if role.kind != "number"]
-    first = len(found.takes) if outputs else arrays[0] if arrays else None
+    arrangement = arrangement_of(op, kernel, outputs, values or {}, named_arguments)
+    arrays = [k for k, role in enumerate(arrangement.takes) if role.category != "number"]
+    first = len(arrangement.takes) if outputs else arrays[0] if arrays else None
     if config is not None:
-        chosen = config if isinstance(config, Config | Cover) else picked(op, "config", config, found.names)
+        chosen = config if isinstance(config, Config | Cover) else pick(op, "config", config, arrangement.names)
     elif first is None:
         raise ArgumentError(f"{op}: no argument is an array; give config=")
     else:
         chosen = Picked(_covered, (first,))
-    return Work(found.takes, found.outputs, found.launcher(kernel, chosen))
+    return Work(arrangement.takes, arrangement.outputs, arrangement.launcher(kernel, chosen))
 
 
 def _covered(array: Any) -> Cover:
@@ -340,19 +346,23 @@ def of_elementwise(
     op: str,
     function: Elementwise,
     numbers: Sequence[str],
-    seen: Callable[[Any], Any],
-    told: Callable[[Any], Any],
+    array_of: Callable[[Any], Any],
+    layout_of: Callable[[Any], Any],
 ) -> Work:
-    """A call of an elementwise function.
+    """Make the work of an elementwise function.
 
     Parameters
     ----------
     op : str
+        Name of the op, for messages.
     function : Elementwise
+        The function.
     numbers : sequence of str
         Arguments that are no arrays.
-    seen : callable
-        CuPy's or NumPy's array of the library's.
+    array_of : callable
+        Converts the library's array to CuPy's or NumPy's.
+    layout_of : callable
+        Returns a key of an array's dtype and layout, or the class of a number.
 
     Raises
     ------
@@ -362,25 +372,25 @@ def of_elementwise(
         raise ArgumentError(
             f"{op}: the output {raw[0]} is raw, which no op makes; let the body set it element by element"
         )
-    takes = taken(op, [p.name for p in function.recipe.inputs], numbers)
+    takes = roles_of(op, [p.name for p in function.recipe.inputs], numbers)
     count = len(takes)
-    kinds: dict[Any, tuple[Callable[..., None], Job | None]] = {}
+    launches: dict[Any, tuple[Callable[..., None], Job | None]] = {}
 
-    def run(stream: Any, *every: Any) -> None:
-        kind = tuple([told(each) for each in every])
-        found = kinds.get(kind)
-        if found is None:
-            arrays = [seen(each) for each in every]
+    def run(stream: Any, *operands: Any) -> None:
+        key = tuple([layout_of(value) for value in operands])
+        entry = launches.get(key)
+        if entry is None:
+            arrays = [array_of(value) for value in operands]
             launch, job = function.prepared(arrays[:count], arrays[count:])
-            if len(kinds) >= _MOST_KINDS:
-                kinds.clear()
-            found = kinds[kind] = launch, job if job.views is not None else None
-        launch, viewed = found
+            if len(launches) >= _MOST_LAUNCHES:
+                launches.clear()
+            entry = launches[key] = launch, job if job.views is not None else None
+        launch, viewed = entry
         if viewed is None:
-            launch(stream, *every)
+            launch(stream, *operands)
         else:
             with _current(stream):
-                launch(stream, *viewed.operands([seen(each) for each in every]))
+                launch(stream, *viewed.operands([array_of(value) for value in operands]))
 
     return Work(takes, tuple(p.name for p in function.recipe.outputs), run)
 
@@ -391,82 +401,84 @@ def of_function(
     outputs: Sequence[str],
     numbers: Sequence[str],
     mutates: Sequence[str],
-    seen: Callable[[Any], Any],
+    array_of: Callable[[Any], Any],
 ) -> Work:
-    """A call of a function of arrays, which may take ``out=`` and ``stream=``; the others as for `of_elementwise`.
+    """Make the work of a function of arrays, which may take ``out=`` and ``stream=``; see `of_elementwise`.
 
-    Arguments that have a default keep it, unless they are among `numbers` or `mutates`.
+    Arguments with a default keep it, unless they are among `numbers` or `mutates`.
 
     Raises
     ------
     ArgumentError
     """
-    found = parameters_of(op, "the function", function)
-    keywords = [each for each in ("out", "stream") if each in found]
-    asked = {*numbers, *mutates}
-    names = [p.name for p in found.values() if p.name not in keywords and (p.default is p.empty or p.name in asked)]
-    takes = taken(op, names, numbers, mutates)
-    count, unnamed = len(takes), sum(found[each].kind is inspect.Parameter.POSITIONAL_ONLY for each in names)
+    parameters = parameters_of(op, "the function", function)
+    keywords = [keyword for keyword in ("out", "stream") if keyword in parameters]
+    options = {*numbers, *mutates}
+    names = [
+        p.name for p in parameters.values() if p.name not in keywords and (p.default is p.empty or p.name in options)
+    ]
+    takes = roles_of(op, names, numbers, mutates)
+    count, unnamed = len(takes), sum(parameters[name].kind is inspect.Parameter.POSITIONAL_ONLY for name in names)
 
-    def run(stream: Any, *every: Any) -> None:
-        arrays = [seen(each) for each in every]
+    def run(stream: Any, *operands: Any) -> None:
+        arrays = [array_of(value) for value in operands]
         results = arrays[count:]
-        named = dict(zip(names[unnamed:], arrays[unnamed:count], strict=True))
+        arguments = dict(zip(names[unnamed:], arrays[unnamed:count], strict=True))
         if "stream" in keywords:
-            named["stream"] = stream
+            arguments["stream"] = stream
         if "out" in keywords:
-            named["out"] = results[0] if len(results) == 1 else tuple(results)
+            arguments["out"] = results[0] if len(results) == 1 else tuple(results)
         elif place_of(stream).is_capturing(stream):
             raise LaunchError(
                 f"{op} cannot be captured: its function makes arrays of its own, which a graph does not keep; give it "
                 "a parameter out, and let it write there"
             )
         with _current(stream):
-            found = function(*arrays[:unnamed], **named)
+            returned = function(*arrays[:unnamed], **arguments)
             if results and "out" not in keywords:
-                _copy(op, found if isinstance(found, tuple | list) else (found,), results)
+                _copy(op, returned if isinstance(returned, tuple | list) else (returned,), results)
 
     return Work(takes, tuple(outputs), run)
 
 
 def _current(stream: Any) -> contextlib.AbstractContextManager[Any]:
-    """A block in which CuPy works on a stream that the other library works on, and knows to be in order."""
+    """Return a context manager in which CuPy works on the other library's stream."""
     return cupy_stream(as_stream(stream)) if place_of(stream) is DEVICES else using(stream)
 
 
-def _copy(op: str, found: Sequence[Any], results: Sequence[Any]) -> None:
-    """Copy what a function returned to where the op's outputs are."""
-    if len(found) != len(results):
-        raise ArgumentError(f"{op}: the function returned {len(found)} arrays, the op has {len(results)} outputs")
-    for given, result in zip(found, results, strict=True):
-        shape, dtype = getattr(given, "shape", None), getattr(given, "dtype", None)
+def _copy(op: str, returned: Sequence[Any], results: Sequence[Any]) -> None:
+    """Copy a function's results to the op's outputs."""
+    if len(returned) != len(results):
+        raise ArgumentError(f"{op}: the function returned {len(returned)} arrays, the op has {len(results)} outputs")
+    for array, result in zip(returned, results, strict=True):
+        shape, dtype = getattr(array, "shape", None), getattr(array, "dtype", None)
         if shape != result.shape or dtype != result.dtype:
             raise ArgumentError(
                 f"{op}: the function returned {dtype} with shape {shape}; out says {result.dtype} with shape "
                 f"{result.shape}"
             )
-        result[...] = given
+        result[...] = array
 
 
 def check_gradients(op: str, outputs: Sequence[str], inputs: Sequence[str]) -> None:
-    """Raise where a kernel or an elementwise function writes what is no gradient of an argument.
+    """Raise if a kernel or an elementwise function writes something else than gradients of arguments.
 
     Raises
     ------
     ArgumentError
     """
-    if unknown := [each for each in outputs if each[:1] != "d" or each[1:] not in inputs]:
+    if unknown := [output for output in outputs if output[:1] != "d" or output[1:] not in inputs]:
         raise ArgumentError(
-            f"{op}: {unknown[0]} is no gradient of an argument; it writes {', '.join(f'd{each}' for each in inputs)}"
+            f"{op}: {unknown[0]} is no gradient of an argument; it writes {', '.join(f'd{name}' for name in inputs)}"
         )
 
 
 def gradient_kernel(op: str, kernel: Kernel) -> tuple[Work, list[int]]:
-    """The work of a kernel that writes gradients ``dx``, and which of its arguments each is like.
+    """Return the work of a kernel that writes gradients ``dx``, and the argument whose shape and dtype each has.
 
-    Where x is no argument, dx is as the first array is, which then is a gradient.
+    If there is no argument x, dx has the shape and dtype of the first array, which is a gradient then.
     """
-    written = [role.name for role in roles(op, kernel) if role.kind == "written"]
+    written = [role.name for role in roles(op, kernel) if role.category == "written"]
     work = of_kernel(op, kernel, written)
     names = [role.name for role in work.takes]
     return work, [names.index(name[1:]) if name[1:] in names else work.arrays[0] for name in written]
@@ -475,19 +487,25 @@ def gradient_kernel(op: str, kernel: Kernel) -> tuple[Work, list[int]]:
 def gradients_in_order(
     op: str, result: Any, inputs: Sequence[str], written: Sequence[str], needed: Sequence[bool]
 ) -> Sequence[Any]:
-    """A gradient, or None, for each of `inputs`, from what a backward function gave.
+    """Return a gradient, or None, for each of `inputs`, from the result of a backward function.
 
     Parameters
     ----------
+    op : str
+        Name of the op, for messages.
+    result : object
+        Result of the backward function.
+    inputs : sequence of str
+        Names of the inputs.
     written : sequence of str
-        Names of its results; none where they come in the order of the inputs.
+        Names of the results; empty if they are in the order of the inputs.
     needed : sequence of bool
-        Which gradients are asked for.
+        Whether the gradient of each input is requested.
 
     Raises
     ------
     ArgumentError
-        For a gradient that is asked for and not written, and for another number of results.
+        For a requested gradient that is not written, and for another number of results.
     """
     several = result if isinstance(result, tuple | list) else (result,)
     if written:
@@ -506,18 +524,18 @@ def gradients_in_order(
     return several
 
 
-def taken(op: str, names: Sequence[str], numbers: Sequence[str], mutates: Sequence[str] = ()) -> tuple[Role, ...]:
-    """The arguments of an op that is no kernel's.
+def roles_of(op: str, names: Sequence[str], numbers: Sequence[str], mutates: Sequence[str] = ()) -> tuple[Role, ...]:
+    """Return the roles of an op's arguments, for a function that is no kernel.
 
     Raises
     ------
     ArgumentError
-        For `numbers` and `mutates` that are none of them.
+        For `numbers` and `mutates` that are no arguments.
     """
-    for what, given in (("numbers", numbers), ("mutates", mutates)):
-        if isinstance(given, str) or set(given) - set(names):
+    for option, selected in (("numbers", numbers), ("mutates", mutates)):
+        if isinstance(selected, str) or set(selected) - set(names):
             raise ArgumentError(
-                f"{op}: {what}= names some of {', '.join(names)}, as in {what}=['x']; got {shortened(given)}"
+                f"{op}: {option}= names some of {', '.join(names)}, as in {option}=['x']; got {shortened(selected)}"
             )
     return tuple(
         Role(name, "number" if name in numbers else "written" if name in mutates else "array") for name in names

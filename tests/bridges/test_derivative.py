@@ -81,7 +81,7 @@ def check(found: Derivatives, value: Callable[[float, float], float]) -> None:
         "x": (value(x + STEP, y) - value(x - STEP, y)) / (2 * STEP),
         "y": (value(x, y + STEP) - value(x, y - STEP)) / (2 * STEP),
     }
-    for name, gradient in found.of.items():
+    for name, gradient in found.gradients.items():
         at = {sympy.Symbol(each, real=True): number for each, number in (("x", x), ("y", y), ("dz", dz))}
         slope = sympy.lambdify([*at], gradient, [{"cbrt": math.cbrt}, "math"])(*at.values())
         assert slope == pytest.approx(dz * expected[name], rel=1e-7, abs=1e-7), name
@@ -140,7 +140,7 @@ def test_whole_numbers_are_not_divided() -> None:
         with pytest.raises(ck.TemplateError, match="integers are divided"):
             derived("z = x * (k / 2)", f"T x, {dtype}", names=("x",))
     for body in ("z = x * (k / 2)", "z = x * (k / y)", "z = x * (2 / k)", "z = x * (float(3) / 2)"):
-        assert derived(body, "T x, float k, T y", names=("x",)).of["x"] != 0
+        assert derived(body, "T x, float k, T y", names=("x",)).gradients["x"] != 0
     for body in ("z = x * ((x > y ? 3 : y) / 2)", "z = x * ((1 + y) / 2)", "T t = 3; z = x * (t / 2)"):
         derived(body)
     with pytest.raises(ck.TemplateError, match="it has raw arguments"):
@@ -149,7 +149,7 @@ def test_whole_numbers_are_not_divided() -> None:
 
 def test_what_is_asked_for_is_derived_and_what_it_needs_is_named() -> None:
     found = derived("z = a * x * x * k; w = sin(y)", "T a, T x, T y, int k, T unused", "T z, T w", ("y", "x"))
-    assert [*found.of] == ["y", "x"]
+    assert [*found.gradients] == ["y", "x"]
     assert found.uses == ("a", "x", "y", "k")
     assert derived("z = x + y").uses == ()
     made = found.function(["y", "x"])
@@ -168,10 +168,10 @@ def test_common_parts_are_worked_out_once() -> None:
 def test_functions_of_steps_have_no_slope() -> None:
     for name in ("floor", "ceil", "trunc", "rint", "round"):
         found = derived(f"z = x * {name}(y)")
-        assert found.of["y"] == 0
+        assert found.gradients["y"] == 0
         assert found.function(["x", "y"]).recipe.body == f"dx = dz*{name}(y);\ndy = 0;"
     found = derived("z = x * sign(y)")
-    assert found.of["y"] == 0
+    assert found.gradients["y"] == 0
     assert found.function(["x"]).recipe.body == "dx = dz*((y > 0) - (y < 0));"
 
 

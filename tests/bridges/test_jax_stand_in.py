@@ -33,7 +33,7 @@ def axpy(**more: Any) -> Any:
 def gradients(function: Any, *arguments: Any, given: Any) -> Any:
     """Gradients of a call, as lists."""
     function(*arguments)
-    made = list(function._made.values())[-1]
+    made = list(function._functions.values())[-1]
     arrays = [each for each in arguments if isinstance(each, np.ndarray)]
     return [None if each is None else each.tolist() for each in made.gradients(*arrays, given=given)]
 
@@ -52,7 +52,7 @@ def test_a_kernel_is_called_with_arrays_and_a_number(jax: Any) -> None:
     assert [call[-1] - 2**61 for call in jax.ffi.calls] == [0, 0, 1, 2]
     assert f(2, x[:0], y[:0]).shape == (0,)
     assert f(jax.numpy.asarray(np.float32(2)), x, y).tolist() == [6, 9, 12]
-    assert not hasattr(next(iter(f._made.values())), "gradients")
+    assert not hasattr(next(iter(f._functions.values())), "gradients")
 
 
 def test_handlers_are_registered_once(jax: Any) -> None:
@@ -62,7 +62,7 @@ def test_handlers_are_registered_once(jax: Any) -> None:
         ("cudakit", "capsule", "cpu", 1),
         ("cudakit", "capsule", "CUDA", 1),
     ]
-    assert jax_call._registered(jax) == [capsule[1] for _, capsule, *_ in jax.ffi.targets]
+    assert jax_call._register(jax) == [capsule[1] for _, capsule, *_ in jax.ffi.targets]
 
 
 def test_several_results_and_shapes(jax: Any) -> None:
@@ -232,10 +232,10 @@ def test_gradients_are_summed_over_what_was_broadcast(jax: Any) -> None:
         ((2, 1, 4), (1,)),
         ((), (0, 1, 2)),
     ):
-        found = jax_call._fitted(jax, gradient, array(np.zeros(shape), np.float64))
+        found = jax_call._summed_to(jax, gradient, array(np.zeros(shape), np.float64))
         assert (found.shape, found.dtype) == (shape, np.float64)
         assert (found == gradient.sum(axes, keepdims=True).reshape(shape)).all()
-    assert jax_call._fitted(jax, None, gradient) is None
+    assert jax_call._summed_to(jax, None, gradient) is None
 
 
 def test_a_function_of_arrays(jax: Any) -> None:

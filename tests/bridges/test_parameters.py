@@ -11,7 +11,7 @@ from support.bridges import SOURCE
 
 import cudakit as ck
 from cudakit.bridges import work
-from cudakit.bridges.work import Role, arranged, of_function, of_kernel, roles
+from cudakit.bridges.work import Role, arrangement_of, of_function, of_kernel, roles
 
 MANY = """
 #include <cudakit/strided.cuh>
@@ -27,7 +27,7 @@ template <typename... A> __global__ void packed(A... a) {}
 
 def test_roles_of_all_kinds_of_parameters() -> None:
     found = roles("op", ck.Kernel(MANY, "many"))
-    kinds = {role.name: role.kind for role in found}
+    kinds = {role.name: role.category for role in found}
     arrays = {"x": "array", "y": "written", "z": "written", "w": "array", "table": "array"}
     numbers = dict.fromkeys(("by", "k", "d", "flag", "op", "n"), "number")
     assert kinds == arrays | numbers | {"o": "other"}
@@ -48,7 +48,7 @@ def test_heads_that_are_not_known_are_refused() -> None:
 
 def test_what_a_call_gives_and_what_is_worked_out() -> None:
     kernel = ck.Kernel(SOURCE, "axpy")
-    found = arranged("op", kernel, ["z"], {})
+    found = arrangement_of("op", kernel, ["z"], {})
     assert found.takes == (Role("a", "number"), Role("x", "array"), Role("y", "array"))
     assert found.names == ("a", "x", "y", "z")
     taken: list[Any] = []
@@ -56,8 +56,13 @@ def test_what_a_call_gives_and_what_is_worked_out() -> None:
     x = np.zeros((2, 3))
     launch("a stream", 2.0, x, x, x)
     assert taken == ["a stream", "the configuration", 2.0, x, x, x, 6]
-    assert [role.name for role in arranged("op", kernel, ["z"], {}, named=["n"]).takes] == ["a", "x", "y", "n"]
-    changed = arranged("op", ck.Kernel(SOURCE, "scale"), [], {"by": 3, "n": lambda x: x.size})
+    assert [role.name for role in arrangement_of("op", kernel, ["z"], {}, named_arguments=["n"]).takes] == [
+        "a",
+        "x",
+        "y",
+        "n",
+    ]
+    changed = arrangement_of("op", ck.Kernel(SOURCE, "scale"), [], {"by": 3, "n": lambda x: x.size})
     assert changed.takes == (Role("x", "written"),)
     taken.clear()
     changed.launcher(lambda *given: taken.extend(given), None)("a stream", x)  # type: ignore[arg-type]
@@ -67,9 +72,9 @@ def test_what_a_call_gives_and_what_is_worked_out() -> None:
 def test_what_no_call_can_give_is_refused() -> None:
     kernel = ck.Kernel(MANY, "many")
     with pytest.raises(ck.ArgumentError, match=r"op: o is neither an array nor a number; give it in values=\{'o': …\}"):
-        arranged("op", kernel, ["y"], {})
+        arrangement_of("op", kernel, ["y"], {})
     with pytest.raises(ck.ArgumentError, match=r"values\['k'\] takes q; there are"):
-        arranged("op", kernel, ["y"], {"o": 1, "k": lambda q: 1})
+        arrangement_of("op", kernel, ["y"], {"o": 1, "k": lambda q: 1})
     with pytest.raises(ck.ArgumentError, match=r"config takes arguments by their names, and has \*x"):
         of_kernel("op", ck.Kernel(SOURCE, "axpy"), ["z"], lambda *x: None)
     with pytest.raises(ck.ArgumentError, match="no argument is an array; give config="):
@@ -95,7 +100,7 @@ def test_a_function_is_given_what_has_no_default() -> None:
     stream, one = ck.emulator.stream(), np.ones(3)
     result = np.zeros(3)
     work = of_function("op", function, ["out"], ["by"], [], lambda value: value)
-    assert [(role.name, role.kind) for role in work.takes] == [("x", "array"), ("y", "array"), ("by", "number")]
+    assert [(role.name, role.category) for role in work.takes] == [("x", "array"), ("y", "array"), ("by", "number")]
     work.run(stream, one, 2 * one, 7, result)
     assert given[0][0] is one
     assert given[0][2:] == (7, 5, stream)

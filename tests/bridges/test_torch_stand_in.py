@@ -25,9 +25,9 @@ from cudakit.bridges.torch_op import (
     check_name,
     dtype_in_torch,
     dtype_of,
-    kind_of,
-    registered,
-    told,
+    dtype_or_class,
+    layout_of,
+    register,
 )
 from cudakit.bridges.work import Role, Work
 
@@ -87,7 +87,7 @@ def test_names_of_ops(torch: Any) -> None:
     with pytest.raises(ck.ArgumentError, match="a::b: torch has an op of that name already"):
         axpy("a::b")
     with pytest.raises(ck.ArgumentError, match="none of its arguments is an array"):
-        registered(torch, "a::c", Work((Role("n", "number"),), ("z",), print), None)
+        register(torch, "a::c", Work((Role("n", "number"),), ("z",), print), None)
 
 
 def test_the_schema_names_numbers_and_what_is_written(torch: Any) -> None:
@@ -96,7 +96,7 @@ def test_the_schema_names_numbers_and_what_is_written(torch: Any) -> None:
         *(Role("x", "written"), Role("y", "array"), Role("z", "written")),
     )
     for outputs, shown in (((), "()"), (("p",), "Tensor"), (("p", "q"), "(Tensor, Tensor)")):
-        op = registered(torch, f"own::op{len(outputs)}", Work(roles, outputs, print), None)
+        op = register(torch, f"own::op{len(outputs)}", Work(roles, outputs, print), None)
         numbers = "SymInt int_, float float_, bool bool_, complex complex_, Scalar any_, int constant_"
         assert op.more["schema"] == f"({numbers}, Tensor(a!) x, Tensor y, Tensor(b!) z) -> {shown}"
         assert op.more["mutates_args"] == ["x", "z"]
@@ -117,7 +117,7 @@ def test_outputs_are_none_a_tensor_or_a_tuple(torch: Any, count: int) -> None:
     calls: list[Any] = []
     outputs = ("p", "q")[:count]
     made = None if not count else lambda a, x, y: tuple(x.new_empty(x.shape) for _ in outputs)
-    op = registered(torch, "own::op", work_of(outputs, calls), made)
+    op = register(torch, "own::op", work_of(outputs, calls), made)
     x = tensor(1, 2)
     for call in (op, op.fake):
         found = call(3, x, x)
@@ -134,7 +134,7 @@ def test_other_outputs_than_declared_are_refused(torch: Any, count: int, wrong: 
             return tuple(x for _ in wrong)
         return x if count == 2 else [x]
 
-    op = registered(torch, "own::op", work_of(("p", "q")[:count], []), made)
+    op = register(torch, "own::op", work_of(("p", "q")[:count], []), made)
     with pytest.raises(ck.ArgumentError, match=r"own::op: out= makes p.*: a tensor for each, .*; got (tuple|list|T)"):
         op(1, tensor(1), tensor(1))
 
@@ -146,8 +146,8 @@ def test_a_plain_op_looks_its_outputs_up(torch: Any, monkeypatch: pytest.MonkeyP
         asked.append(x.shape)
         return x.new_empty(x.shape, torch.float64), x.new_empty((1,), torch.int32)
 
-    monkeypatch.setattr(torch_op, "_MOST_KINDS", 2)
-    op = registered(torch, "own::op", work_of(("p", "q"), []), made, is_plain=True)
+    monkeypatch.setattr(torch_op, "_MOST_LAYOUTS", 2)
+    op = register(torch, "own::op", work_of(("p", "q"), []), made, is_plain=True)
     first, second = tensor(1, 2), tensor(1, 2, 3)
     for x in (first, first, second, second, first):
         p, q = op(1, x, x)
@@ -158,7 +158,7 @@ def test_a_plain_op_looks_its_outputs_up(torch: Any, monkeypatch: pytest.MonkeyP
     assert asked == [(2,), (3,), (1,)]
     op(1, first, first)
     assert asked == [(2,), (3,), (1,), (2,)]
-    one = registered(torch, "own::one", work_of(("p",), []), lambda a, x, y: x.new_empty((4,)), is_plain=True)
+    one = register(torch, "own::one", work_of(("p",), []), lambda a, x, y: x.new_empty((4,)), is_plain=True)
     assert [one(1, first, first).shape for _ in range(2)] == [(4,), (4,)]
 
 
@@ -197,7 +197,7 @@ def test_a_gpus_tensors_are_worked_on_on_torchs_stream(torch: Any, order: Order,
     torch.cuda.stream_number = number
     outputs = ("p", "q")[:count]
     made = None if not count else lambda a, x, y: tuple(x.new_empty(x.shape) for _ in outputs)
-    op = registered(torch, "own::op", work_of(outputs, calls), made)
+    op = register(torch, "own::op", work_of(outputs, calls), made)
     x, y = on_gpu(1, 2), on_gpu(3, 4)
     found = op(2, x, y)
     given = () if count == 0 else (found,) if count == 1 else found
@@ -224,10 +224,10 @@ def test_a_gpus_tensors_are_worked_on_on_torchs_stream(torch: Any, order: Order,
 
 def test_a_gpu_that_is_not_torchs_current_one_is_made_current(torch: Any, order: Order) -> None:
     calls: list[Any] = []
-    op = registered(torch, "own::op", work_of((), calls), None)
+    op = register(torch, "own::op", work_of((), calls), None)
     op(1, on_gpu(1, device=1), on_gpu(1, device=1))
     assert torch.cuda.asked == ["count", ("stream", 1)]
-    other, torch.cuda.count = registered(torch, "own::other", work_of((), calls), None), 2
+    other, torch.cuda.count = register(torch, "own::other", work_of((), calls), None), 2
     other(1, on_gpu(1, device=1), on_gpu(1, device=1))
     assert torch.cuda.asked[2:] == ["count", ("device", 1), ("stream", 1)]
     other(1, on_gpu(1), on_gpu(1))
@@ -253,8 +253,8 @@ def test_memory_that_torch_does_not_own_stays_held(torch: Any, order: Order) -> 
 
 def test_what_tells_tensors_apart_and_their_dtypes(torch: Any) -> None:
     x = Tensor(np.zeros((2, 3), np.float32).T)
-    assert told(x) == (torch.float32, (3, 2), (1, 3))
-    assert (told(3), told(2.0)) == (int, float)
+    assert layout_of(x) == (torch.float32, (3, 2), (1, 3))
+    assert (layout_of(3), layout_of(2.0)) == (int, float)
     assert dtype_of(x) == np.float32
     assert dtype_of(Tensor(np.zeros(2, ml_dtypes.bfloat16))) == ml_dtypes.bfloat16
     with pytest.raises(ck.ArgumentError, match=r"torch tensor has dtype torch\.qint8, which has no C\+\+ equivalent"):
@@ -267,10 +267,10 @@ def test_what_tells_tensors_apart_and_their_dtypes(torch: Any) -> None:
     torch.uint16 = 3
     with pytest.raises(ck.ArgumentError, match="torch has no dtype uint16"):
         dtype_in_torch(np.dtype("u2"))
-    assert kind_of(x) == np.float32
+    assert dtype_or_class(x) == np.float32
     for name, kind in (("SymInt", int), ("SymFloat", float), ("SymBool", bool)):
-        assert kind_of(type(name, (), {})()) is kind
-    assert (kind_of(1j), kind_of("x")) == (complex, str)
+        assert dtype_or_class(type(name, (), {})()) is kind
+    assert (dtype_or_class(1j), dtype_or_class("x")) == (complex, str)
 
 
 def test_arrays_of_tensors_share_their_memory(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

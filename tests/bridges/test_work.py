@@ -9,7 +9,7 @@ import pytest
 
 import cudakit as ck
 from cudakit.bridges import work
-from cudakit.bridges.work import Role, Work, check_gradients, gradients_in_order, of_elementwise, of_function, taken
+from cudakit.bridges.work import Role, Work, check_gradients, gradients_in_order, of_elementwise, of_function, roles_of
 
 pytestmark = pytest.mark.emulator
 
@@ -30,10 +30,14 @@ def test_names_and_arrays_of_an_op() -> None:
 
 
 def test_arguments_by_their_names() -> None:
-    assert taken("op", ["a", "x", "y"], ["a"], ["y"]) == (Role("a", "number"), Role("x", "array"), Role("y", "written"))
+    assert roles_of("op", ["a", "x", "y"], ["a"], ["y"]) == (
+        Role("a", "number"),
+        Role("x", "array"),
+        Role("y", "written"),
+    )
     for numbers, mutates, what in ((["b"], [], "numbers"), ("a", [], "numbers"), ([], ["b"], "mutates")):
         with pytest.raises(ck.ArgumentError, match=rf"op: {what}= names some of a, x, as in {what}=\['x'\]; got"):
-            taken("op", ["a", "x"], numbers, mutates)
+            roles_of("op", ["a", "x"], numbers, mutates)
 
 
 def test_gradients_are_of_arguments() -> None:
@@ -65,7 +69,7 @@ class Twice:
 
 
 def test_calls_alike_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(work, "_MOST_KINDS", 2)
+    monkeypatch.setattr(work, "_MOST_LAUNCHES", 2)
     function: Any = Twice(ck.elementwise("T a, T x", "T y", "y = a * x", "times"))
     found = of_elementwise("op", function, ["a"], itself, told)
     assert found.takes == (Role("a", "number"), Role("x", "array"))

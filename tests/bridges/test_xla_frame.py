@@ -111,13 +111,13 @@ def test_xla_is_told_the_interface_that_it_has() -> None:
 
 
 def test_kinds_of_arrays_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax_call, "_kinds", {})
-    monkeypatch.setattr(jax_call, "_MOST_KINDS", 2)
+    monkeypatch.setattr(jax_call, "_layouts", {})
+    monkeypatch.setattr(jax_call, "_MOST_LAYOUTS", 2)
     sizes = []
     for size in (1, 2, 2, 3):
         handled(Frame(1, (11, (size,))), lambda call: sizes.append(call.results[0].shape))
     assert sizes == [(1,), (2,), (2,), (3,)]
-    assert list(jax_call._kinds.values()) == [((3,), np.dtype("f4"), 12)]
+    assert list(jax_call._layouts.values()) == [((3,), np.dtype("f4"), 12)]
 
 
 def test_a_stream_that_xla_does_not_give_is_its_error() -> None:
