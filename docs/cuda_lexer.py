@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from pygments.lexers import CudaLexer, PythonLexer
-from pygments.token import String, _TokenType
+from pygments.token import Error, String, _TokenType
 
 Token = tuple[int, _TokenType, str]
 
@@ -30,12 +30,13 @@ class PythonWithCuda(PythonLexer):
         tokens = super().get_tokens_unprocessed(text, *arguments)
         for is_string, group in groupby(tokens, lambda token: token[1] in String):
             string = list(group)
-            quoted = QUOTED.fullmatch("".join(value for _, _, value in string)) if is_string else None
+            is_code = is_string and string[-1][1] is not String.Doc
+            quoted = QUOTED.fullmatch("".join(value for _, _, value in string)) if is_code else None
             if quoted is None or CUDA.search(quoted[3]) is None:
                 yield from string
                 continue
             start = string[0][0]
             yield start, String.Double, quoted[1]
             for index, token, value in CudaLexer().get_tokens_unprocessed(quoted[3]):
-                yield start + quoted.start(3) + index, token, value
+                yield start + quoted.start(3) + index, String.Double if token is Error else token, value
             yield start + quoted.start(4), String.Double, quoted[4]

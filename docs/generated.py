@@ -22,6 +22,12 @@ TUTORIAL = EXAMPLES / "tutorial"
 PRINTS = "Prints::\n"  # in a program's docstring, before its recorded output
 RECORDED = "Output, recorded on the emulator, on a machine without a GPU:"
 
+
+def _classes(base: type) -> set[str]:
+    """Return the names of `cudakit` that are classes derived from `base`."""
+    return {name for name in ck.__all__ if isinstance(value := getattr(ck, name), type) and issubclass(value, base)}
+
+
 #: Pages of the reference for the names of `cudakit`: title, description, names, related modules.
 SUBJECTS = {
     "kernels": (
@@ -65,8 +71,7 @@ SUBJECTS = {
     "errors": (
         "Errors and warnings",
         "Every exception of cudakit is a `CudakitError`.",
-        "CudakitError ArgumentError AxisError BoundsError CompileError EmulationError FrameError LaunchError "
-        "PipelineError RangeError TemplateError UnknownNameError CacheWarning CompileWarning EmulatorWarning",
+        " ".join(sorted(_classes(Exception) - _classes(Warning)) + sorted(_classes(Warning))),
         "errors",
     ),
 }
