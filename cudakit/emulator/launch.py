@@ -18,7 +18,7 @@ from cudakit.emulator.ptx.parser import parse
 from cudakit.emulator.ptx.program import Program
 from cudakit.emulator.ready import Emulated, EmulatedThreads, EmulatedTiles, limits_of
 from cudakit.emulator.resources.allocations import room
-from cudakit.emulator.resources.device_array import is_of_host, is_reached, refuse_host_array
+from cudakit.emulator.resources.device_array import is_of_host, is_reachable, refuse_host_array
 from cudakit.emulator.resources.texture import EmulatedTensorMap
 from cudakit.emulator.streams.order import Turn, order
 from cudakit.emulator.streams.stream import EmulatedStream
@@ -389,16 +389,16 @@ def _bind(
     name = emulated.specialization.name_expression
     fragments = tuple(_fragment(name, *row) for row in rows)
     if streams[1]:
-        fragments = tuple(map(_reached, fragments, arguments))
+        fragments = tuple(map(_require_reachable, fragments, arguments))
     return EmulatedShape(emulated, fragments, tuple(argument.family for argument in described), *streams)
 
 
-def _reached(fragment: Fragment, argument: Any) -> Fragment:
+def _require_reachable(fragment: Fragment, argument: Any) -> Fragment:
     """Add to a strict stream's fragment the check that a kernel can reach the array: pinned arrays are NumPy's too."""
-    if not is_of_host(argument) or not is_reached(argument):
+    if not is_of_host(argument) or not is_reachable(argument):
         return fragment
-    constants = {**fragment.constants, "is_reached": is_reached}
-    return fragment._replace(guard=f"({fragment.guard}) and {{k}}is_reached({{a}})", constants=constants)
+    constants = {**fragment.constants, "is_reachable": is_reachable}
+    return fragment._replace(guard=f"({fragment.guard}) and {{k}}is_reachable({{a}})", constants=constants)
 
 
 def _fragment(name: str, parameter: BoundParameter, array: Any, argument: Argument, size: int, weak: bool) -> Fragment:

@@ -54,14 +54,14 @@ def strict() -> Iterator[None]:
         _Strict.blocks -= 1
 
 
-class _Used(threading.local):
+class _CurrentStreams(threading.local):
     """Streams of the open `using` blocks, for each thread."""
 
     def __init__(self) -> None:
         self.streams: list[EmulatedStream] = []
 
 
-_used = _Used()
+_current = _CurrentStreams()
 
 
 class EmulatorPlace:
@@ -108,7 +108,7 @@ class EmulatorPlace:
 
     def current(self) -> EmulatedStream:
         """Return the stream of the thread's innermost `using` block, or outside of all blocks the default stream."""
-        return _used.streams[-1] if _used.streams else _default_stream(bool(_Strict.blocks))
+        return _current.streams[-1] if _current.streams else _default_stream(bool(_Strict.blocks))
 
     def stream(self, like: EmulatedStream | None = None) -> EmulatedStream:
         """Make a stream with the arch and options of `like`, or with the defaults."""
@@ -117,11 +117,11 @@ class EmulatorPlace:
     @contextlib.contextmanager
     def using(self, stream: EmulatedStream) -> Iterator[ModuleType]:
         """Make the stream the current one inside the block; the block's value is `module(stream)`."""
-        _used.streams.append(stream)
+        _current.streams.append(stream)
         try:
             yield self.module(stream)
         finally:
-            _used.streams.remove(stream)
+            _current.streams.remove(stream)
 
     def check_operands(self, op: str, operands: Sequence[tuple[str, Any]]) -> None:
         """Refuse host arrays among an op's operands (name, value); for strict streams.

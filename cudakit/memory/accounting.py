@@ -371,4 +371,4 @@ def tell_emulator(array: np.ndarray) -> None:
     if not devices.has_gpu() or "cudakit.emulator" in sys.modules:
         from cudakit.emulator.face import room
 
-        room().know(array)
+        room().register(array)

@@ -93,10 +93,10 @@ def test_blocks_do_not_meet() -> None:
         if held and random.random() < 0.5:
             freed = list(held)[random.integers(len(held))]
             del held[freed]
-            heap.give_back(freed)
+            heap.free(freed)
             continue
         size, align = int(random.integers(0, 900)), int(random.choice([1, 16, 64]))
-        address = heap.take(size, align)
+        address = heap.allocate(size, align)
         if address:
             assert address % max(align, 16) == 0
             assert all(address >= a + s or address + size <= a for a, s in held.items() if s and size)

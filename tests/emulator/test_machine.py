@@ -95,7 +95,7 @@ def test_each_lane_has_its_own_bytes_of_local_memory(memory: Memory) -> None:
     found = memory.load("local", at(0, 4, 8, 12), U4, None)
     assert found.tolist() == memory.local.view("u4")[np.arange(4), np.arange(4)].tolist()
     assert memory.load("shared", at(0, 4, 8, 12), U4, None).tolist() == [0xA5A5A5A5] * 4
-    memory.leave()
+    memory.clear_lanes()
     assert memory.shared_bytes == 0
     assert memory.cluster == 1
     assert not memory.exited(np.array([0, 1])).any()
@@ -288,50 +288,50 @@ def test_blocks_of_the_heap_lie_apart_and_come_again() -> None:
     heap = Heap(512)
     assert heap.address % 16 == 0
     assert not heap.is_used
-    first, second = heap.take(1), heap.take(40)
+    first, second = heap.allocate(1), heap.allocate(40)
     assert heap.is_used
     assert (first % 16, second % 16) == (0, 0)
     assert second - first == 32
-    third = heap.take(16)
+    third = heap.allocate(16)
     assert third - second == 64
-    heap.give_back(second)
-    assert heap.take(33) == second
-    assert heap.take(8, 128) % 128 == 0
-    heap.give_back(0)
+    heap.free(second)
+    assert heap.allocate(33) == second
+    assert heap.allocate(8, 128) % 128 == 0
+    heap.free(0)
     for address in (first, second, third):
-        heap.give_back(address)
+        heap.free(address)
     with pytest.raises(ck.EmulationError, match="was freed before, and cannot be freed"):
-        heap.give_back(first)
+        heap.free(first)
     for address in (first + 1, heap.address - 16, heap.address + 512):
         with pytest.raises(ck.EmulationError, match="is no block that malloc or new gave"):
-            heap.give_back(address)
+            heap.free(address)
 
 
 def test_a_full_heap_has_the_room_between_blocks() -> None:
     heap = Heap(256)
-    blocks = [heap.take(16) for _ in range(5)]
+    blocks = [heap.allocate(16) for _ in range(5)]
     assert blocks == [heap.address + 48 * k for k in range(5)]
-    assert heap.take(16) == 0
-    assert heap.take(0) == 0
-    heap.give_back(blocks[1])
-    heap.give_back(blocks[2])
-    assert heap.take(64) == blocks[1]
-    assert heap.take(1) == 0
-    heap.give_back(blocks[4])
-    assert heap.take(33) == blocks[4]
+    assert heap.allocate(16) == 0
+    assert heap.allocate(0) == 0
+    heap.free(blocks[1])
+    heap.free(blocks[2])
+    assert heap.allocate(64) == blocks[1]
+    assert heap.allocate(1) == 0
+    heap.free(blocks[4])
+    assert heap.allocate(33) == blocks[4]
 
 
 def test_accesses_outside_of_blocks_are_told() -> None:
     heap = Heap(256)
     nothing = heap.explain(0, 4)
     assert nothing == f"4 bytes at {heap.address:#x} are in no block of the device's heap"
-    first, second = heap.take(10) - heap.address, heap.take(8) - heap.address
-    assert heap.lacks(at(first, first + 6, second + 4), 4) is None
-    assert heap.lacks(at(first, first + 7, second + 6), 4) == first + 7
-    assert heap.lacks(at(first + 10), 1) == first + 10
+    first, second = heap.allocate(10) - heap.address, heap.allocate(8) - heap.address
+    assert heap.first_invalid(at(first, first + 6, second + 4), 4) is None
+    assert heap.first_invalid(at(first, first + 7, second + 6), 4) == first + 7
+    assert heap.first_invalid(at(first + 10), 1) == first + 10
     assert heap.explain(first + 12, 4).endswith("the nearest is one of 10 bytes, of which this would be byte 12")
     assert heap.explain(second, 4).endswith("the nearest is one of 8 bytes, of which this would be byte 0")
-    heap.give_back(second + heap.address)
+    heap.free(second + heap.address)
     assert heap.explain(second + 4, 4).endswith(": it was freed")
 
 
@@ -345,7 +345,7 @@ def test_accesses_outside_of_blocks_are_told() -> None:
 )
 def test_an_array_that_is_nearer_than_the_heaps_blocks_is_named(offset: int, words: str) -> None:
     heap, memory = Heap(4096), Memory()
-    assert heap.take(16) == heap.address
+    assert heap.allocate(16) == heap.address
     memory.add(heap.data[1024:1088].view(np.int32), "x")
     memory.add_heap(heap)
     with pytest.raises(AccessError, match=words):
@@ -354,19 +354,19 @@ def test_an_array_that_is_nearer_than_the_heaps_blocks_is_named(offset: int, wor
 
 def test_a_heap_s_blocks_are_saved_and_had_again() -> None:
     heap = Heap(256)
-    kept = heap.take(16)
+    kept = heap.allocate(16)
     saved = heap.saved()
     heap.data[0] = 77
-    heap.give_back(kept)
-    later = heap.take(48)
+    heap.free(kept)
+    later = heap.allocate(48)
     heap.restore(saved)
     assert heap.data[0] == 77
-    assert heap.take(48) == later
-    heap.give_back(kept)
+    assert heap.allocate(48) == later
+    heap.free(kept)
     heap.restore(saved)
-    heap.give_back(kept)
+    heap.free(kept)
     with pytest.raises(ck.EmulationError, match="was freed before"):
-        heap.give_back(kept)
+        heap.free(kept)
 
 
 def test_limits_of_a_device() -> None:
@@ -377,10 +377,10 @@ def test_limits_of_a_device() -> None:
     assert not limits.has_heap
     assert limits.heap.data.size == 512
     assert limits.has_heap
-    block = limits.heap.take(8)
+    block = limits.heap.allocate(8)
     with pytest.raises(ck.LaunchError, match="the heap's size cannot change while kernels hold memory of it"):
         limits.set_heap_bytes(1024)
-    limits.heap.give_back(block)
+    limits.heap.free(block)
     limits.set_heap_bytes(1024)
     assert limits.heap.data.size == 1024
 
@@ -400,7 +400,7 @@ class Heard:
     def landed(self, copies: Copies, positions: np.ndarray, awaited: str) -> None:
         self.told.append(("landed", copies.instr, positions.tolist(), awaited))
 
-    def left(self, copies: Copies, positions: np.ndarray) -> None:
+    def abandoned(self, copies: Copies, positions: np.ndarray) -> None:
         self.told.append(("left", copies.instr, positions.tolist()))
 
 
@@ -676,13 +676,13 @@ CALLS = """
 def test_functions_that_a_kernel_may_come_to() -> None:
     held = module(CALLS.replace("call outside, ();", ""))
     functions = held.program.functions
-    names = {name: [each.name for each in held.reached(functions[name])] for name in ("some", "none", "itself")}
+    names = {name: [each.name for each in held.reachable(functions[name])] for name in ("some", "none", "itself")}
     assert names == {
         "some": ["some", "middle", "last"],
         "none": ["none"],
         "itself": ["itself", "back", "itself_too"],
     }
-    assert [each.name for each in held.reached(functions["pointed"])] == ["pointed", "taken", "last"]
+    assert [each.name for each in held.reachable(functions["pointed"])] == ["pointed", "taken", "last"]
     recursive = [name for name, function in functions.items() if function.is_entry and held.recurses(function)]
     assert recursive == ["itself", "pointed"]
 
@@ -928,6 +928,6 @@ def test_nothing_keeps_a_heap_s_block_of_a_memory_that_is_gone() -> None:
     memory.add_heap(heap)
     memory.add_heap(heap)
     assert list(memory.table) == []
-    memory.leave()
+    memory.clear_lanes()
     gc.collect()
     assert memory.piece(heap.address, 1, READ) is None

@@ -78,7 +78,7 @@ def test_a_block_that_fails_gives_its_stream_back() -> None:
     with pytest.raises(ZeroDivisionError), HERE.using(emulator.stream()):
         _ = 1 / 0
     assert HERE.current() is outside
-    assert places._used.streams == []
+    assert places._current.streams == []
 
 
 def test_order_is_between_streams_where_it_is_asked_for() -> None:

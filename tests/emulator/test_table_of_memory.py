@@ -37,7 +37,7 @@ def test_it_says_what_is_known(seed: int) -> None:
         if turn % 40 == 7:
             memory.add_heap(heap)
         if turn % 40 == 29:
-            memory.leave()
+            memory.clear_lanes()
         found = [tuple(memory.table[at : at + 4]) for at in range(0, len(memory.table), 4)]
         assert found == rows(memory)
         assert memory.flagged(lambda piece: piece.address + 5)[3::4].tolist() == [5] * len(found)

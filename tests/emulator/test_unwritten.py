@@ -127,11 +127,11 @@ def test_arrays_are_marked_only_while_somebody_asks() -> None:
     marks = Marks()
     before, asked = np.zeros(8), np.zeros(8)
     marks.mark(before)
-    marks.ask(2)
-    marks.ask(-1)
+    marks.watch(2)
+    marks.watch(-1)
     assert marks.watchers == 1
     marks.mark(asked)
-    marks.ask(-1)
+    marks.watch(-1)
     after = np.zeros(8)
     marks.mark(after)
     assert marks.at(before.ctypes.data) is None
@@ -146,14 +146,14 @@ def test_arrays_are_marked_only_while_somebody_asks() -> None:
 @pytest.mark.parametrize("made", [np.zeros(0), np.array([None, None])])
 def test_what_has_no_bytes_or_is_objects_is_not_marked(made: Any) -> None:
     marks = Marks()
-    marks.ask(1)
+    marks.watch(1)
     marks.mark(made)
     assert marks.at(made.ctypes.data) is None
 
 
 def test_marks_are_found_by_addresses_within_until_they_are_written() -> None:
     marks = Marks()
-    marks.ask(1)
+    marks.watch(1)
     one, two = np.zeros(4), np.zeros(4)
     for each in (one, two):
         marks.mark(each)
@@ -177,7 +177,7 @@ def test_marks_are_found_by_addresses_within_until_they_are_written() -> None:
 
 def test_an_array_that_goes_takes_its_mark_along() -> None:
     marks = Marks()
-    marks.ask(1)
+    marks.watch(1)
     one, two = np.zeros(4), np.zeros(4)
     marks.mark(one)
     marks.mark(two)
@@ -225,8 +225,8 @@ def test_what_is_held_is_counted_by_kind() -> None:
 def test_a_view_is_known_by_the_array_that_owns_it() -> None:
     room = Room()
     owner = np.zeros(8)
-    room.know(owner[2:4])
-    room.know(owner)
+    room.register(owner[2:4])
+    room.register(owner)
     assert [id(each) for each in room.arrays()] == [id(owner)]
 
 
@@ -251,6 +251,6 @@ def test_garbage_makes_room_up_to_the_limit() -> None:
 def test_what_is_allocated_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
     marks = Marks()
     monkeypatch.setattr(allocations, "MARKS", marks)
-    marks.ask(1)
+    marks.watch(1)
     made = Room().array((4,), np.dtype("f8"), "device", None)
     assert marks.at(made.ctypes.data + 31) is not None

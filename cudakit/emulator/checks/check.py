@@ -41,7 +41,7 @@ def _search(
     writable, count_before = launch.memory.writable(), len(report.findings)
     before = [piece.copy() for piece in writable]
     first(launch)
-    reached = launch.module.reached(launch.entry)
+    reached = launch.module.reachable(launch.entry)
     if len(report.findings) > count_before or _allocates(reached):
         return
     reruns = _Reruns(launch, writable, before, not _may_differ(launch, reached))
@@ -228,11 +228,11 @@ def check(*, schedules: int = 0) -> Iterator[Report]:
     report = Report()
     request = report, schedules
     _REPORTS.append(request)
-    MARKS.ask(1)
+    MARKS.watch(1)
     try:
         yield report
     finally:
-        MARKS.ask(-1)
+        MARKS.watch(-1)
         _REPORTS[:] = [entry for entry in _REPORTS if entry is not request]
 
 

@@ -103,7 +103,7 @@ class PendingCopies:
                     shadow.under_way = None
                 self._shadows.clear()
 
-    def left(self, copies: Copies, positions: np.ndarray) -> None:
+    def abandoned(self, copies: Copies, positions: np.ndarray) -> None:
         """Report a thread that exits before its copies have completed."""
         plan = self._plans.get(id(copies.instr))
         if plan is not None and copies.writes:

@@ -253,11 +253,11 @@ def helpers() -> str:
 def blame(f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Word, addresses: Word) -> None:
     """Record an error of a mask's first lane."""
     lane = f.first_lane(mask)
-    _write_down(ctx, site, addresses[lane], first + lane, block)
+    _record_error(ctx, site, addresses[lane], first + lane, block)
     f.give()
 
 
-def _write_down(ctx: Word, site: Word, address: Word, thread: Word, block: Word) -> None:
+def _record_error(ctx: Word, site: Word, address: Word, thread: Word, block: Word) -> None:
     slots = Slot.SITE, Slot.ADDRESS, Slot.THREAD, Slot.AT_BLOCK
     for slot, word in zip(slots, (site, address, thread, block), strict=True):
         ctx[slot] = word
@@ -326,7 +326,7 @@ def locate(
     """Return the host address of a lane's access, and set its range; 0 with the error recorded."""
     host = f.call(_find, ctx, thread, address, size, use, space, row)
     with f.when(host.equals(0)):
-        _write_down(ctx, site, address, thread, block)
+        _record_error(ctx, site, address, thread, block)
     f.give(host)
 
 

@@ -170,20 +170,20 @@ def check_together(b: Builder, reaches: list[Reach], otherwise: str) -> list[Che
         valid = b.valid(value)
         if valid is not None:
             good.append(valid)
-    _on_if(b, good, otherwise)
+    _continue_if(b, good, otherwise)
     first, last = _ends(b) if any(reach.row for reach in reaches) else (None, None)
     placed = [
-        _placed(b, reach, number, value.x, first if reach.row else None, last if reach.row else None, otherwise)
+        _check_range(b, reach, number, value.x, first if reach.row else None, last if reach.row else None, otherwise)
         for number, (reach, value) in enumerate(zip(reaches, values, strict=True))
     ]
     if b.mask is None:
         for reach, checked in zip(reaches, placed, strict=True):
             if reach.row and reach.code != SHARED and len(reach.accesses) <= _MOST_READ:
-                _fetch_ahead(b, reach, checked)
+                _prefetch(b, reach, checked)
     return placed
 
 
-def _fetch_ahead(b: Builder, reach: Reach, checked: Checked) -> None:
+def _prefetch(b: Builder, reach: Reach, checked: Checked) -> None:
     """Prefetch memory behind a row, which the next vectors mostly read."""
     text = b.text
     place = checked.base
@@ -206,7 +206,9 @@ def _ends(b: Builder) -> tuple[X | None, X]:
     return low, text.binary("sub", constant("i64", b.width - 1), high)
 
 
-def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str) -> Checked:
+def _check_range(
+    b: Builder, reach: Reach, number: int, x: X, first: X | None, last: X | None, otherwise: str
+) -> Checked:
     """Check that a register's accesses, from a first lane to a last, are inside one piece of memory."""
     text, size = b.text, constant("i64", reach.size)
     ahead = constant("i64", reach.low)
@@ -227,7 +229,7 @@ def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: 
     if reach.code == SHARED:
         room = text.binary("sub", b.shared_bytes, extent)
         fits = [text.compare("ule", end, room) for end in ends]
-        _on_if(b, [text.compare("sge", room, 0), *fits], otherwise)
+        _continue_if(b, [text.compare("sge", room, 0), *fits], otherwise)
         return Checked("", base)
     # A range of its own: other accesses with an equal key may be in other allocations.
     range_ = new_range(b, ("together", number, root_of(b, reach.base), reach.code, extent, reach.use))
@@ -245,7 +247,7 @@ def _placed(b: Builder, reach: Reach, number: int, x: X, first: X | None, last: 
     return Checked(range_, base)
 
 
-def _on_if(b: Builder, good: list[X], otherwise: str) -> None:
+def _continue_if(b: Builder, good: list[X], otherwise: str) -> None:
     """Continue where all conditions hold, else jump to a label."""
     if good:
         on = b.text.fresh("on")
@@ -349,7 +351,7 @@ class _Kernel:
         if mask_place is not None:
             here = text.load(b.mask_type, mask_place)
             if has_divergent_collective:
-                here = self._come_together(code[block.first], here)
+                here = self._converged_lanes(code[block.first], here)
             text.branch(text.compare("ne", here, none), scaffold.body(number), scaffold.behind(place))
         else:
             text.jump(scaffold.behind(place))
@@ -358,7 +360,7 @@ class _Kernel:
         if mask_place is not None and number in self.divergent:
             lanes = text.load(b.mask_type, mask_place)
             if has_divergent_collective and not self._same_mask(code[block.first]):
-                arrived = self._come_together(code[block.first], lanes)
+                arrived = self._converged_lanes(code[block.first], lanes)
                 left = text.binary("xor", lanes, arrived)
                 lanes = arrived
         if mask_place is not None:
@@ -366,14 +368,14 @@ class _Kernel:
         inside = guarded(b, [instr for instr in code[block.first : block.last] if not ends_block(instr)])
         mask = scaffold.full if number not in self.divergent else b.from_bits(lanes)
         if mask is None or b.single:
-            self._ways(place, number, inside, mask, False)
+            self._variants(place, number, inside, mask, False)
         else:
             some = text.fresh("some")
             text.branch(text.compare("eq", lanes, every), scaffold.whole_body(number), some)
             text.label(some)
-            self._ways(place, number, inside, mask, True)
+            self._variants(place, number, inside, mask, True)
             text.label(scaffold.whole_body(number))
-            self._ways(place, number, inside, None, True)
+            self._variants(place, number, inside, None, True)
         self._behind(place, block)
 
     def _behind(self, place: int, block: Block) -> None:
@@ -402,7 +404,7 @@ class _Kernel:
             text.label(out)
         text.jump(scaffold.chain(place + 1))
 
-    def _ways(self, place: int, number: int, inside: Guarded, mask: X | None, masked: bool) -> None:
+    def _variants(self, place: int, number: int, inside: Guarded, mask: X | None, masked: bool) -> None:
         """Write a block for the lanes of a mask, or of the vector, with accesses checked together or each by itself.
 
         With `masked` a block is written for both; the variant with each access checked is written once.
@@ -438,7 +440,7 @@ class _Kernel:
             text.label(behind)
             mask = mask if mask is None else text.load(mask.type, here)
         b.mask, b.guarded = mask, False
-        self._leave(place, number, mask)
+        self._end_block(place, number, mask)
         if inside.reaches and other != each_label:
             text.label(other)
             text.store(b.all_lanes(), here)
@@ -448,7 +450,7 @@ class _Kernel:
         """Return whether all lanes name the same member mask at a collective."""
         return "sync" not in instr.modifiers or self.analysis.shapes.shape(member_mask(instr)) in (UNIFORM, None)
 
-    def _come_together(self, instr: Instruction, here: X) -> X:
+    def _converged_lanes(self, instr: Instruction, here: X) -> X:
         """Return the lanes, as bits, whose members have all come to a collective or have left."""
         b, text, scaffold = self.b, self.text, self.scaffold
         if "sync" not in instr.modifiers:
@@ -473,7 +475,7 @@ class _Kernel:
             else text.select(arrived, here, constant("i32", 0))
         )
 
-    def _named_by_itself(self, instr: Instruction) -> None:
+    def _check_own_membership(self, instr: Instruction) -> None:
         """Stop at a lane that is not in its own member mask."""
         b, text = self.b, self.text
         operand = member_mask(instr)
@@ -502,7 +504,7 @@ class _Kernel:
 
         def emit() -> None:
             if "sync" in instr.modifiers and is_collective(instr):
-                self._named_by_itself(instr)
+                self._check_own_membership(instr)
             entry.emit(instr, b)
 
         if instr.guard is None:
@@ -516,7 +518,7 @@ class _Kernel:
         with text.when(some):
             emit()
 
-    def _leave(self, place: int, number: int, mask: X | None) -> None:
+    def _end_block(self, place: int, number: int, mask: X | None) -> None:
         """Write the end of a block."""
         b, text, scaffold, flow = self.b, self.text, self.scaffold, self.flow
         block = flow.blocks[number]
@@ -529,37 +531,37 @@ class _Kernel:
         if instr.opcode == "brx":
             raise Refusal(f"instruction {instr}")
         if len(set(block.successors)) == 1:  # a branch to the following block: no lanes diverge
-            self._go(place, number, block.successors[0], mask)
+            self._jump_to(place, number, block.successors[0], mask)
             return
         assert instr.guard is not None
         register, negated = instr.guard
         guard_value = b.holds(instr.guard)
         then, otherwise = block.successors
         if guard_value.shape == UNIFORM:
-            self._either(guard_value.x, place, number, then, mask)
-            self._go(place, number, otherwise, mask)
+            self._jump_if(guard_value.x, place, number, then, mask)
+            self._jump_to(place, number, otherwise, mask)
             return
         verdict = held_verdict(b, register)
         if verdict is not None:
-            self._either(verdict.none if negated else verdict.all, place, number, then, mask)
-            self._either(verdict.all if negated else verdict.none, place, number, otherwise, mask)
+            self._jump_if(verdict.none if negated else verdict.all, place, number, then, mask)
+            self._jump_if(verdict.all if negated else verdict.none, place, number, otherwise, mask)
         bits = b.bits(guard_value.x)
         if verdict is None and mask is None:
-            self._either(text.compare("eq", bits, -1), place, number, then, mask)
-            self._either(text.compare("eq", bits, 0), place, number, otherwise, mask)
+            self._jump_if(text.compare("eq", bits, -1), place, number, then, mask)
+            self._jump_if(text.compare("eq", bits, 0), place, number, otherwise, mask)
         scaffold.send(then, text.binary("and", lanes, bits))
         scaffold.send(otherwise, text.binary("and", lanes, text.binary("xor", bits, -1)))
         text.jump(scaffold.behind(place))
 
-    def _either(self, condition: X, place: int, number: int, to: int, mask: X | None) -> None:
+    def _jump_if(self, condition: X, place: int, number: int, to: int, mask: X | None) -> None:
         """Send all lanes of a block to another block if a condition holds, else continue."""
         there, here = self.text.fresh("there"), self.text.fresh("here")
         self.text.branch(condition, there, here)
         self.text.label(there)
-        self._go(place, number, to, mask)
+        self._jump_to(place, number, to, mask)
         self.text.label(here)
 
-    def _go(self, place: int, number: int, to: int, mask: X | None) -> None:
+    def _jump_to(self, place: int, number: int, to: int, mask: X | None) -> None:
         """Send all lanes of a block, those of a mask or of the vector, to another block."""
         text, flow, is_divergent = self.text, self.flow, number in self.divergent
         lanes = self.b.bits(self.b.all_lanes() if mask is None else mask)

@@ -67,7 +67,7 @@ class Machine:
             return again
         traits = code.traits.get(entry.name)
         if traits is None:
-            contexts = [module.context(function) for function in module.reached(entry)]
+            contexts = [module.context(function) for function in module.reachable(entry)]
             traits = code.traits[entry.name] = traits_of(contexts)
         processor = native.processor()
         most = lanes_at_once(processor.native, traits.size)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from cudakit.emulator.compiled import Refusal
 from cudakit.emulator.compiled.analysis import Analysis, Saves, States
 from cudakit.emulator.compiled.builder import Builder, Value, X, constant
-from cudakit.emulator.compiled.emit.warps import barrier_of, barrier_turn, begin_barriers, come_to_barrier, is_counted
+from cudakit.emulator.compiled.emit.warps import arrive_at_barrier, barrier_of, barrier_turn, begin_barriers, is_counted
 from cudakit.emulator.compiled.layout import DIVERGENT, DONE, STRIP, Effort, Ending, Slot
 from cudakit.emulator.compiled.shapes import UNIFORM, VARYING, Affine, Shape
 from cudakit.emulator.isa.facts import facts_of
@@ -534,7 +534,7 @@ class Waiting:
         b, text, instr = self.b, self.text, self.analysis.last_of(number)
         if number in self.divergent:
             raise Refusal(f"instruction {instr} where lanes part")
-        before, met = come_to_barrier(b, instr)
+        before, met = arrive_at_barrier(b, instr)
         on, stay = text.fresh("met"), text.fresh("stay")
         text.branch(met, on, stay)
         text.label(stay)

@@ -44,7 +44,7 @@ def _pool() -> ThreadPoolExecutor:
 process.in_child(_pool.cache_clear)  # it has none of the threads
 
 
-def begun(work: Callable[[int], None], core: int) -> Future[None]:
+def submit(work: Callable[[int], None], core: int) -> Future[None]:
     """Submit work to the pool; a thread begun for it gets a large stack."""
     former = threading.stack_size(_STACK)
     try:
@@ -183,7 +183,7 @@ class Session:
         finally:
             _sessions.pop()
             self.launch.steps += self._steps()
-            self.memory.leave()
+            self.memory.clear_lanes()
 
     def _run(self) -> None:
         geometry, layout = self.launch.geometry, self.compiled.layout
@@ -212,11 +212,11 @@ class Session:
                     self.stops = True
                     failed.append((first, code, frame))
 
-        helpers = [begun(work, core) for core in range(1, workers)] if size < blocks else []
+        helpers = [submit(work, core) for core in range(1, workers)] if size < blocks else []
         hook, sys.unraisablehook = sys.unraisablehook, self._raised
         try:
             if self.compiled.is_baseline:
-                self._wait_for(begun(work, 0))
+                self._wait_for(submit(work, 0))
             else:
                 work(0)
         finally:

@@ -346,7 +346,7 @@ class Timeline:
     def close(self) -> None:
         """Let go of the launch's memory; it can be gone through no more."""
         self.launch.memory.watcher = None
-        self.launch.memory.leave()
+        self.launch.memory.clear_lanes()
 
     # ── forward ──
 

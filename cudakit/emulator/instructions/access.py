@@ -221,7 +221,7 @@ def st(instr: Instruction, context: Context) -> Step:
 
 @instruction("prefetch", "prefetchu", "discard", "applypriority", "cp.async.bulk.prefetch")
 @instruction("membar", "fence", "pmevent", "griddepcontrol", "setmaxnreg")
-def nothing(instr: Instruction, context: Context) -> Step:
+def no_operation(instr: Instruction, context: Context) -> Step:
     """Do nothing: there are no caches to fetch into, and all threads see every access at once."""
     return lambda frame, index, machine: None
 
@@ -360,7 +360,7 @@ def uniform(values: Any, description: str, size: int = WARP) -> np.ndarray:
     return table[:, 0]
 
 
-def of_lanes(read: Reader, frame: Frame, index: Index, machine: Machine) -> np.ndarray:
+def read_per_lane(read: Reader, frame: Frame, index: Index, machine: Machine) -> np.ndarray:
     """Read an operand as one value a lane."""
     return np.broadcast_to(read(frame, index, machine), (machine.lanes if index is None else index.size,))
 

@@ -127,7 +127,7 @@ def malloc(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray])
     heap = device_limits().heap
     machine.memory.add_heap(heap)
     aligns = _numbers(argument_rows[1], "u8") if len(argument_rows) > 1 else [1] * lanes.size
-    blocks = [heap.take(size, align) for size, align in zip(_numbers(argument_rows[0], "u8"), aligns, strict=True)]
+    blocks = [heap.allocate(size, align) for size, align in zip(_numbers(argument_rows[0], "u8"), aligns, strict=True)]
     return np.array(blocks, np.uint64)
 
 
@@ -135,7 +135,7 @@ def free(machine: Machine, lanes: np.ndarray, argument_rows: list[np.ndarray]) -
     """Run ``void free(void*)``."""
     for lane, address in zip(lanes, _numbers(argument_rows[0], "u8"), strict=True):
         try:
-            device_limits().heap.give_back(address)
+            device_limits().heap.free(address)
         except EmulationError as error:
             raise EmulationError(f"{machine.name_of(int(lane))}: {error}") from None
 

@@ -218,7 +218,7 @@ def destinations(instr: Instruction, context: Context, to: str, operands: list[O
     return by_block
 
 
-def do(machine: Machine, copies: Copies) -> None:
+def perform(machine: Machine, copies: Copies) -> None:
     """Copy at once, or issue copies that land when they are waited for."""
     if machine.late is None:
         copies.land(np.arange(copies.lanes.size))
@@ -296,7 +296,7 @@ def bulk(instr: Instruction, context: Context) -> Step:
             writes = (Part(to, copy, held_targets[copy] + offset, dtype.itemsize),)
             numbers = numbers_of(machine, to, ends, lanes[chosen]) if ends.size else None
             awaited: Awaited = "mbarrier" if ends.size else "bulk"
-            do(machine, Copies(instr, awaited, lanes[chosen], land, reads, writes, numbers))
+            perform(machine, Copies(instr, awaited, lanes[chosen], land, reads, writes, numbers))
 
     return step
 

@@ -37,8 +37,8 @@ from cudakit.emulator.instructions.access import (
     WARP,
     WARPGROUP,
     aligned,
-    of_lanes,
     parts,
+    read_per_lane,
     space_of,
     table_reader,
     table_writer,
@@ -474,7 +474,7 @@ def _in_memory(
         start = uniform(base(frame, index, machine), "address")
         step = np.array(packed_rows)
         if pitch is not None:
-            step = uniform(of_lanes(pitch, frame, index, machine), "stride").astype(np.int64) // group
+            step = uniform(read_per_lane(pitch, frame, index, machine), "stride").astype(np.int64) // group
         offsets = (across * step.reshape(-1, 1, 1) + along) * unit.itemsize
         where = start[:, None, None] + offsets.astype(np.uint64)
         lanes = np.arange(machine.lanes) if index is None else index
@@ -539,7 +539,7 @@ def wgmma(instr: Instruction, context: Context) -> Control:
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         with np.errstate(all="ignore"):
             before = fragment.gather(values_of(read(frame, index, machine), to)).reshape(-1, _ROWS, n)
-            keeps_d = uniform(of_lanes(keeps, frame, index, machine), "predicate scale-d", WARPGROUP)
+            keeps_d = uniform(read_per_lane(keeps, frame, index, machine), "predicate scale-d", WARPGROUP)
             before = np.where(keeps_d[:, None, None], before, 0.0)
             first, second = load_a(frame, index, machine) * signs[0], load_b(frame, index, machine) * signs[1]
             result = multiply_add(first, second.swapaxes(1, 2), before, of_a, instr.modifiers)
@@ -581,7 +581,7 @@ def _from_shared(context: Context, operand: Operand, rows: int, type_name: str, 
     descriptor = context.read(operand, "b64")
 
     def load(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-        descriptors = uniform(of_lanes(descriptor, frame, index, machine), "matrix descriptor", WARPGROUP)
+        descriptors = uniform(read_per_lane(descriptor, frame, index, machine), "matrix descriptor", WARPGROUP)
         chunks = _chunks(descriptors, rows, transposed)
         lanes = (np.arange(machine.lanes) if index is None else index)[::WARPGROUP]
         lane = np.broadcast_to(lanes[:, None, None], chunks.shape).reshape(-1)

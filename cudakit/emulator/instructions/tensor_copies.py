@@ -14,7 +14,7 @@ import numpy as np
 
 from cudakit.emulator.instructions.access import CHUNK, space_of
 from cudakit.emulator.instructions.barrier import numbers_of
-from cudakit.emulator.instructions.copies import check_multiple, complete, destinations, do, reduction, spaces
+from cudakit.emulator.instructions.copies import check_multiple, complete, destinations, perform, reduction, spaces
 from cudakit.emulator.machine.decode import DTYPES, Context, Reader, Step, constant_of, instruction
 from cudakit.emulator.machine.late import Awaited, Copies, Part
 from cudakit.emulator.machine.memory import Index
@@ -175,7 +175,7 @@ def _load_boxes(
 
     copies = _copies(instr, "mbarrier", lanes, land, boxes, "global", boxes.addresses, to, where)
     copies.barriers = numbers_of(machine, to, barriers, lanes)
-    do(machine, copies)
+    perform(machine, copies)
 
 
 def _copies(
@@ -226,7 +226,7 @@ def _store(instr: Instruction, context: Context) -> Step:
                 else:
                     machine.memory.store("global", boxes.addresses[some][inside], data, target_addresses)
 
-            do(machine, _copies(instr, "bulk", owner, land, boxes, "shared", where, "global", boxes.addresses))
+            perform(machine, _copies(instr, "bulk", owner, land, boxes, "shared", where, "global", boxes.addresses))
 
     return step
 

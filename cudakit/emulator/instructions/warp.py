@@ -44,13 +44,13 @@ class _Rendezvous:
             return
         masks = self.masks[lanes]
         if (masks == masks[0]).all():
-            present = of_lanes(machine, lanes, warp_bits(machine, lanes))
+            present = lane_values(machine, lanes, warp_bits(machine, lanes))
         else:
             # Only lanes with equal masks converge; a sum of distinct powers of two below 2³² is exact in float64.
             _, group = np.unique(machine.warp_of[lanes] << 32 | masks, return_inverse=True)
             bits = np.ldexp(1.0, machine.lane_id[lanes].astype(np.int32))
             present = np.bincount(group, bits)[group].astype(np.uint32)
-        members = masks & of_lanes(machine, lanes, _alive(machine))
+        members = masks & lane_values(machine, lanes, _alive(machine))
         complete = (members & ~present) == 0
         ready = lanes[complete]
         if ready.size == 0:
@@ -89,7 +89,7 @@ def by_warp(machine: Machine, lanes: Index, values: Any) -> np.ndarray:
     return table.reshape(-1, 32)
 
 
-def of_lanes(machine: Machine, lanes: Index, per_warp: np.ndarray) -> np.ndarray:
+def lane_values(machine: Machine, lanes: Index, per_warp: np.ndarray) -> np.ndarray:
     """Return each warp's value for its lanes."""
     values: np.ndarray = per_warp[machine.warp_of if lanes is None else machine.warp_of[lanes]]
     return values
@@ -113,7 +113,7 @@ def synchronised(
     def converge(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
         inputs = [read(frame, active, machine) for read, _ in reads]
         if mask is None:
-            members = of_lanes(machine, active, warp_bits(machine, active))
+            members = lane_values(machine, active, warp_bits(machine, active))
         else:
             masks = np.asarray(mask(frame, active, machine))
             lane = machine.lane_id if active is None else machine.lane_id[active]
@@ -122,9 +122,9 @@ def synchronised(
                 bad = int(np.flatnonzero(own == 0)[0])
                 mask_of_lane = int(np.broadcast_to(masks, lane.shape)[bad])
                 raise EmulationError(f"lane {int(lane[bad])} is not in its own member mask {mask_of_lane:#010x}")
-            members = masks & of_lanes(machine, active, _alive(machine))
+            members = masks & lane_values(machine, active, _alive(machine))
             if active is not None:
-                absent = members & ~of_lanes(machine, active, warp_bits(machine, active))
+                absent = members & ~lane_values(machine, active, warp_bits(machine, active))
                 if absent.any():
                     _leave(machine, frame, active, masks, inputs)
                     return False
@@ -204,7 +204,7 @@ def vote(instr: Instruction, context: Context) -> Control:
     mask = context.read(rest[0], "b32") if "sync" in instr.modifiers else None
 
     def compute(machine: Machine, lanes: Index, members: np.ndarray, inputs: list[Any]) -> tuple[Any, ...]:
-        bits = of_lanes(machine, lanes, warp_bits(machine, lanes, inputs[0])) & members
+        bits = lane_values(machine, lanes, warp_bits(machine, lanes, inputs[0])) & members
         if mode == "ballot":
             return (bits,)
         if mode == "any":
@@ -229,7 +229,7 @@ def match(instr: Instruction, context: Context) -> Control:
             first = values.reshape(-1)[warp * 32 + _lowest(members)]
             own = np.broadcast_to(inputs[0], first.shape)
             # Where masks divide a warp, each lane compares with the lowest lane of its part.
-            same_bits = of_lanes(machine, lanes, warp_bits(machine, lanes, own == first))
+            same_bits = lane_values(machine, lanes, warp_bits(machine, lanes, own == first))
             same = (same_bits & members) == members
             return np.where(same, members, np.uint32(0)), same
         equal = values[:, :, None] == values[:, None, :]
@@ -302,6 +302,6 @@ def activemask(instr: Instruction, context: Context) -> Step:
     write = context.write(instr.operands[0], "b32")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        write(frame, index, of_lanes(machine, index, warp_bits(machine, index)))
+        write(frame, index, lane_values(machine, index, warp_bits(machine, index)))
 
     return step

@@ -61,7 +61,7 @@ class Heap:
         """Restore the allocation state."""
         vars(self).update(copy.deepcopy(saved))
 
-    def take(self, size: int, align: int = _UNIT) -> int:
+    def allocate(self, size: int, align: int = _UNIT) -> int:
         """Allocate a block; return its address, or 0 where no space of this size is free."""
         align = max(align, _UNIT)
         room = (size // _UNIT + 2) * _UNIT
@@ -95,7 +95,7 @@ class Heap:
         self._top = start + room
         return start
 
-    def give_back(self, address: int) -> None:
+    def free(self, address: int) -> None:
         """Free a block; nothing for a null pointer.
 
         Raises
@@ -135,7 +135,7 @@ class Heap:
             f"{offset - before}"
         )
 
-    def lacks(self, offsets: np.ndarray, size: int) -> int | None:
+    def first_invalid(self, offsets: np.ndarray, size: int) -> int | None:
         """Return the first offset whose `size` bytes are not all in a block, or None."""
         last = offsets + np.uint64(size - 1)
         bad = np.flatnonzero((self.states[offsets] != _LIVE) | (self.states[last] != _LIVE))

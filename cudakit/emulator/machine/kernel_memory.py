@@ -10,7 +10,7 @@ from cudakit.emulator.isa.facts import facts_of, sources, targets
 from cudakit.emulator.ptx.program import Function, Instruction, Pointer, Program, Register, Symbol, Variable, symbols_in
 
 
-def reached(program: Program, function: Function) -> list[Function]:
+def reachable(program: Program, function: Function) -> list[Function]:
     """Return a function and the device functions that it may call, directly or not.
 
     A function counts where code calls it by name. Where code calls through a pointer, or takes a function's address,
@@ -222,7 +222,7 @@ def shared_layout(program: Program, kernel: Function) -> SharedLayout:
 
 def _used(program: Program, kernel: Function) -> Iterator[Variable]:
     """Yield the kernel's shared variables in the order of their addresses."""
-    functions = reached(program, kernel)
+    functions = reachable(program, kernel)
     names = {name for function in functions for name in names_in(function)}
     called = {function.name for function in functions} - {kernel.name}
     own, others = [*_shared(kernel.variables)], list[Variable]()

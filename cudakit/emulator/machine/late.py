@@ -64,7 +64,7 @@ class Listener(Protocol):
     def landed(self, copies: Copies, positions: np.ndarray, awaited: Awaited) -> None:
         """React to copies that have landed, at some positions, because a thread waited by `awaited`."""
 
-    def left(self, copies: Copies, positions: np.ndarray) -> None:
+    def abandoned(self, copies: Copies, positions: np.ndarray) -> None:
         """React to copies at some positions that no thread has waited for when the kernel ends."""
 
 
@@ -124,7 +124,7 @@ class Late:
         """Report copies that nobody waited for, when all lanes are done; bulk copies to global memory land."""
         for copies in list(self._open):
             for listener in self.listeners:
-                listener.left(copies, np.flatnonzero(copies.open))
+                listener.abandoned(copies, np.flatnonzero(copies.open))
             if copies.awaited == "bulk":  # others write shared memory, which is gone
                 self._land(copies, copies.open)
         # Listeners refer to the interpreter, which refers to this object: break the cycle.

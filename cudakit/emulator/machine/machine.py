@@ -315,7 +315,7 @@ def run(launch: Launch) -> None:
             for first in range(0, geometry.blocks, at_once):
                 Scheduler(launch, range(first, min(geometry.blocks, first + at_once))).run()
     finally:
-        launch.module.memory.leave()
+        launch.module.memory.clear_lanes()
     for child in launch.children.take():
         again = launch.of_child(child)
         run(again)

@@ -100,7 +100,7 @@ def _words(data: np.ndarray) -> np.ndarray:
     return data[skip : skip + max(0, data.size - skip) // 8 * 8].view(np.uint64)
 
 
-def whole_of(array: np.ndarray) -> Iterator[np.ndarray]:
+def base_arrays(array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield the arrays that an array is a view of, the largest last."""
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -234,9 +234,9 @@ class Memory:
         self._freed: dict[int, tuple[int, str]] = {}
         self.watcher: Watcher | None = None
         self._reached: list[int] = []
-        self.leave()
+        self.clear_lanes()
 
-    def leave(self) -> None:
+    def clear_lanes(self) -> None:
         """Drop the memory of lanes when no lanes run, and everything that kept the former launch alive."""
         self.shared = self._starts_of = self._starts = _NO_BYTES
         self.shared_bytes = 0
@@ -317,7 +317,7 @@ class Memory:
         """Return all bytes that a launch may write: its arguments, the arrays they are views of, and device memory."""
         allocations = [piece for piece in self._allocations.values() if not piece.readonly]
         owners = [
-            whole for piece in allocations if isinstance(piece.owner, np.ndarray) for whole in whole_of(piece.owner)
+            whole for piece in allocations if isinstance(piece.owner, np.ndarray) for whole in base_arrays(piece.owner)
         ]
         arrays = {id(piece): piece for piece in (*owners, *self._arrays()) if piece.flags.writeable and piece.nbytes}
         return [piece.data for piece in allocations] + [
@@ -367,15 +367,15 @@ class Memory:
         pieces = list(self._allocations.values())
         for piece in pieces:
             if isinstance(piece.owner, np.ndarray):
-                for whole in whole_of(piece.owner):
+                for whole in base_arrays(piece.owner):
                     low, high = np.lib.array_utils.byte_bounds(whole)
                     if low <= address and address + size <= high:
                         name = f"the memory that {piece.name} is a part of"
-                        self._reach_out(whole, name, piece.readonly or not whole.flags.writeable)
+                        self._add_reached(whole, name, piece.readonly or not whole.flags.writeable)
                         return self._covering(address, size)
         for array in self._reach.find(address, size, self._readable()):
             name = f"the {array.dtype} array of shape {array.shape} that a pointer leads to"
-            self._reach_out(array, name, not array.flags.writeable)
+            self._add_reached(array, name, not array.flags.writeable)
         return self._covering(address, size)
 
     def _readable(self) -> list[np.ndarray]:
@@ -385,13 +385,13 @@ class Memory:
     def add_heap(self, heap: Heap) -> None:
         """Let the launch access the blocks of the device's heap."""
         if heap.address not in self._allocations:
-            self._reach_out(heap.data, "the device's heap", False)
+            self._add_reached(heap.data, "the device's heap", False)
             self._allocations[heap.address] = replace(self._allocations[heap.address], heap=heap)
             row = self._row(bisect.bisect_left(self._addresses, heap.address), heap.address)
             del self.table[row : row + 4]
             self._heap_at = heap.address
 
-    def _reach_out(self, array: np.ndarray, name: str, readonly: bool) -> None:
+    def _add_reached(self, array: np.ndarray, name: str, readonly: bool) -> None:
         self._reached.append(self.add(array, name, readonly))
 
     # ── access ──
@@ -555,7 +555,7 @@ class Memory:
     ) -> tuple[np.ndarray, Any, Any]:
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
-        if piece.heap is not None and (bad := piece.heap.lacks(offsets, dtype.itemsize)) is not None:
+        if piece.heap is not None and (bad := piece.heap.first_invalid(offsets, dtype.itemsize)) is not None:
             raise self._outside_blocks(piece.heap, bad, dtype.itemsize)
         # An allocation may begin at any address; its elements of this size begin at the first aligned one.
         skip = -piece.address % dtype.itemsize

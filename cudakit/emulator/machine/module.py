@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, ref
 import numpy as np
 
 from cudakit.emulator.machine.decode import Context, Decoded, Linked, Symbols, decode
-from cudakit.emulator.machine.kernel_memory import SharedLayout, reached, recurses, shared_layout
+from cudakit.emulator.machine.kernel_memory import SharedLayout, reachable, recurses, shared_layout
 from cudakit.emulator.machine.memory import Memory
 from cudakit.emulator.machine.state import LOCAL_BYTES, Geometry
 from cudakit.emulator.ptx.program import Function, Program
@@ -93,9 +93,9 @@ class Module:
             self._recursive[function.name] = recurses(self.program, function)
         return self._recursive[function.name]
 
-    def reached(self, function: Function) -> list[Function]:
+    def reachable(self, function: Function) -> list[Function]:
         """Return a function and the device functions that it may call."""
-        return reached(self.program, function)
+        return reachable(self.program, function)
 
     def shared(self, kernel: str) -> SharedLayout:
         """Return the shared-memory layout of a kernel, by its name in the program."""

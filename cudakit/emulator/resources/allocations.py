@@ -117,7 +117,7 @@ class Marks:
                 self._marked.pop(number, None)
         return None
 
-    def ask(self, count: int) -> None:
+    def watch(self, count: int) -> None:
         """Add `count` watchers, or remove them where it is negative."""
         self.watchers += count
 
@@ -162,7 +162,7 @@ class Room:
         """Return the memory in use of a type."""
         return self._usage.get(memory_type, Usage(0, 0))
 
-    def know(self, array: np.ndarray, of_the_host: bool = True) -> None:
+    def register(self, array: np.ndarray, of_the_host: bool = True) -> None:
         """Make an array's memory reachable for kernels through pointers, until the array and all its views are gone."""
         owner = array.base if isinstance(array.base, np.ndarray) else array
         self._arrays[id(owner)] = owner
@@ -213,7 +213,7 @@ class Room:
             except MemoryError:
                 raise self._refusal(size, memory_type, ", and the host has not that much left") from None
             self._count(memory_type, size)
-            self.know(allocated, memory_type == "managed")
+            self.register(allocated, memory_type == "managed")
             MARKS.mark(allocated)
         weakref.finalize(allocated, self._count, memory_type, -size).atexit = False
         return allocated

@@ -97,7 +97,7 @@ def refuse_host_array(value: Any) -> None:
     ------
     HostArrayError
     """
-    if is_reached(value):
+    if is_reachable(value):
         return
     is_users, place = _caller("cudakit.kernel", "cudakit.jit", "cudakit.emulator", "cudakit.memory")
     if is_users:
@@ -107,7 +107,7 @@ def refuse_host_array(value: Any) -> None:
         )
 
 
-def is_reached(value: Any) -> bool:
+def is_reachable(value: Any) -> bool:
     """Return whether a kernel on a GPU could reach an argument's memory; True for anything but a host array."""
     return not is_of_host(value) or not value.nbytes or room().at(pointer_of(value)) is not None
 

@@ -96,8 +96,8 @@ class EmulatedStream:
         self.order: Order = order()
         self.handle: int = self.order.add(self)
         if check != "off":
-            MARKS.ask(1)
-            weakref.finalize(self, MARKS.ask, -1).atexit = False
+            MARKS.watch(1)
+            weakref.finalize(self, MARKS.watch, -1).atexit = False
 
     def __repr__(self) -> str:
         return f"EmulatedStream(handle={self.handle}, arch={self.arch!r}, step_budget={self.step_budget})"

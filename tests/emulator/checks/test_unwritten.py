@@ -162,7 +162,7 @@ def test_what_is_left_of_a_word_is_told_while_that_is_sure(by_host: int) -> None
 
 def test_memory_of_before_the_checks_counts_as_written() -> None:
     asked = MARKS.watchers  # by streams of other tests: the traceback of one that failed keeps its stream
-    MARKS.ask(-asked)
+    MARKS.watch(-asked)
     x = ck.empty((64,), np.float32, stream=ck.emulator.stream())
-    MARKS.ask(asked)
+    MARKS.watch(asked)
     run(FAULTS, "copied", x)

@@ -57,7 +57,7 @@ def barrier_turn(b: Builder, instr: Instruction) -> str:
     return b.slot(Slot.BARRIERS + 2 * number + 1)
 
 
-def come_to_barrier(b: Builder, instr: Instruction) -> tuple[X, X]:
+def arrive_at_barrier(b: Builder, instr: Instruction) -> tuple[X, X]:
     """Let a vector arrive at a barrier; return the completions before, and whether the barrier is complete now."""
     count = b.constant_value(_barrier_operands(instr)[1])
     number = barrier_of(instr)
@@ -255,7 +255,7 @@ def arrive(instr: Instruction, b: Builder) -> None:
     """Arrive at a barrier, without waiting."""
     if b.mask is not None:
         raise Refusal(f"instruction {instr} where lanes part")
-    come_to_barrier(b, instr)
+    arrive_at_barrier(b, instr)
 
 
 @emits("redux", transfer=_of_members)
