@@ -148,7 +148,7 @@ def test_what_is_damaged_or_gone_is_made_again(
     made = taken()
     assert fresh_cache._store is not None
     for file in list(fresh_cache._store.files()):
-        if file.kind == kind:
+        if file.category == kind:
             path = Path(file.path)
             path.unlink() if damage is None else path.write_bytes(damage(path.read_bytes()))
     assert taken() == made
