@@ -39,12 +39,12 @@ def test_a_replacement_exists(owner: Owner, name: str, stream: Any) -> None:
     replacement = REPLACEMENTS[owner][name]
     paths = re.findall(r"\b(ck|kernel|module|stream|x)((?:\.[A-Za-z_]\w*)+)", replacement)
     for root, attributes in paths:
-        found = objects[root]
+        value = objects[root]
         for attribute in attributes.split(".")[1:]:
             if attribute == "is_done":  # of an event, which stream.record() makes
-                found = stream.record()
-            assert attribute == "globals" or hasattr(found, attribute), replacement
-            found = found if attribute == "globals" else getattr(found, attribute)
+                value = stream.record()
+            assert attribute == "globals" or hasattr(value, attribute), replacement
+            value = value if attribute == "globals" else getattr(value, attribute)
     for path in re.findall(r"\bcuda\.core\.\w+", replacement):
         assert hasattr(importlib.import_module("cuda.core"), path.rpartition(".")[2])
     for option in re.findall(r"CompileOptions\((\w+)=", replacement):
