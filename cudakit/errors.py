@@ -8,7 +8,7 @@ import typing
 
 import numpy as np
 
-#: Characters of a value in a message, and of a message without a compiler's log.
+#: Maximum length of a value in a message, and of a message without a compiler's log.
 _MOST_OF_VALUE, _MOST_OF_MESSAGE = 160, 800
 
 
@@ -203,7 +203,7 @@ class EmulatorWarning(UserWarning):
     """The machine has no GPU; kernels run on the emulator instead."""
 
 
-#: Words of the errors after which the driver refuses everything, as it and the runtime spell them.
+#: Words in errors after which the driver refuses every call, in the driver's and the runtime's spelling.
 _FATAL = (
     "ILLEGALADDRESS", "ILLEGALINSTRUCTION", "MISALIGNEDADDRESS", "INVALIDADDRESSSPACE", "INVALIDPC",
     "HARDWARESTACKERROR", "LAUNCHFAIL", "LAUNCHTIMEOUT", "ERRORASSERT",

@@ -222,7 +222,7 @@ def emulator() -> EmulatorPlace:
 
 def place_of(stream: Any) -> Place:
     """Return the execution place of a stream. An object that is no stream is refused by the place's `check`."""
-    loaded = sys.modules.get("cudakit.emulator.streams.stream")  # without it there is no such stream
+    loaded = sys.modules.get("cudakit.emulator.streams.stream")  # before it is loaded there are no such streams
     return emulator() if loaded is not None and isinstance(stream, loaded.EmulatedStream) else DEVICES
 
 

@@ -54,7 +54,7 @@ def replace(temporary: str, path: str) -> None:
     try:
         os.replace(temporary, path)
     except PermissionError:
-        # Windows does not replace a file that somebody is reading.
+        # Windows does not replace a file that a process is reading.
         if not _IS_WINDOWS or not os.path.exists(path):
             raise
         os.unlink(temporary)

@@ -182,7 +182,7 @@ class _Stepping(Witness):
                 session.run()
             self.has_stopped = True
             session.interact()
-            # What it has written is written once more when the program goes on.
+            # The program's own run repeats what this run has written.
             session.rewind()
 
 

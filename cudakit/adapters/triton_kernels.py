@@ -53,7 +53,7 @@ class TritonKernel:
         *arguments : array or NumPy scalar
             Arguments that are no constants, of exactly the types that Triton compiled for.
         """
-        # Newer Tritons add pointers to scratch memory of their own, which kernels that need none leave alone.
+        # Newer Tritons add pointers to scratch memory, which kernels without scratch memory ignore.
         scratch = [None if pointer else np.uint64(0) for pointer in self._pointers[len(arguments) :]]
         launch = config(grid, self.threads, shared_bytes=self.shared_bytes)
         self.kernel(stream, launch, *arguments, *scratch)
@@ -146,7 +146,7 @@ def _array(value: Any) -> Any:
         tensor = tensor[value.storage_offset() :]
     try:
         return tensor.numpy()
-    except TypeError:  # bfloat16 and the like, which NumPy lacks: a kernel is given an address
+    except TypeError:  # NumPy lacks bfloat16 and similar types; a kernel takes their address
         import torch
 
         return tensor.view(torch.int16 if tensor.element_size() == 2 else torch.int8).numpy()

@@ -96,7 +96,7 @@ def integers(op: str, name: str, value: Any) -> Axis:
 
 
 def _index(value: Any) -> int:
-    if isinstance(value, bool | np.bool_):  # before NumPy 2.3 those of NumPy's are numbers too
+    if isinstance(value, bool | np.bool_):  # before NumPy 2.3, NumPy's bools are numbers too
         raise TypeError("a bool is no axis")
     return index(value)
 

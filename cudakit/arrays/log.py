@@ -26,7 +26,7 @@ class Drawn(NamedTuple):
     expression: str
 
 
-#: What the generated function has an argument from: an expression, or None where it is the same at each call.
+#: The source of an argument in the generated function: an expression, or None if it is the same at each call.
 Source: TypeAlias = str | Drawn | None
 
 
@@ -96,7 +96,7 @@ class Log:
                 self.steps[k] = step._replace(sources=tuple(names))
 
 
-#: Of each thread, by its number, the log of the call that it makes; looked at by `current_log` alone.
+#: Log of each thread's current call, by the thread's number; read by `current_log` only.
 logs: dict[int, Log] = {}
 
 

@@ -50,7 +50,7 @@ def real_part(x: Any, dtype: Any) -> Any:
     try:
         return x if np.dtype(dtype).kind in "cb" else x.real
     except TypeError:
-        return x  # which is told where the dtype is read
+        return x  # the error is raised where the dtype is read
 
 
 def cpp(op: str, dtype: np.dtype, name: str = "x") -> str:
@@ -88,7 +88,7 @@ def as_number(op: str, name: str, value: Any, dtype: np.dtype) -> Any:
 
 
 Casting: TypeAlias = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
-#: Candidates that are tried to tell whether two views have an element in common.
+#: Maximum of candidates that NumPy tries to find an element that two views share.
 _MOST_WORK = 10_000
 
 
@@ -247,7 +247,7 @@ def _share(first: Any, second: Any) -> bool:
     """Return whether two arrays have a byte in common; True if the answer would take long."""
     if first.flags.c_contiguous and second.flags.c_contiguous:
         return True  # their extents have
-    most: Any = _MOST_WORK  # NumPy's stubs know two numbers only
+    most: Any = _MOST_WORK  # NumPy's type stubs allow two values only
     return np.may_share_memory(np.asarray(_MemoryLayout(first)), np.asarray(_MemoryLayout(second)), max_work=most)
 
 

@@ -52,7 +52,7 @@ class ArrayPlace(NamedTuple):
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """Allocate a C-contiguous array on the stream, not initialised."""
-        # What xp.empty calls; half a microsecond less of Python.
+        # The function that xp.empty calls: half a microsecond less of Python.
         if self.xp is np:
             return emulator().empty(self.stream, shape, dtype)
         if self.current:
@@ -250,8 +250,8 @@ def device_limits(device: int | str) -> Limits:
     return emulator().limits_of(device) if isinstance(device, str) else devices.limits(device)
 
 
-#: Multiprocessors that work is spread over on the emulator, whatever device it stands for: where blocks run in turn,
-#: more of them have only more to combine; a step with NumPy wants some thousands of threads.
+#: Multiprocessors that work is spread over on the emulator, for every device. Blocks run in turn there, so that more of
+#: them only have more to combine. A step with NumPy should have some thousands of threads.
 _EMULATED = 16
 
 
@@ -287,7 +287,7 @@ class _Workspaces:
                 with cupy_stream(stream.core):
                     workspace[: self._cleared] = 0
             else:
-                # Once, and not at each launch: what is kept between calls is kept between launches.
+                # Cleared once, and not at each launch: the workspace persists between calls and launches.
                 capture.clear(workspace[: self._cleared])
             workspaces[key] = workspace
         return workspace
@@ -316,7 +316,7 @@ def array_place(op: str, stream: Any, *operands: tuple[str, Any]) -> tuple[Array
     """
     module = sys.modules.get("cupy") if stream is None else None
     if module is not None:
-        # The calls that most programs make, as short as they can be.
+        # The most frequent calls, as short as possible.
         array_class = module.ndarray
         if len(operands) == 1:
             value = operands[0][1]
@@ -395,7 +395,7 @@ def aligned(op: str, name: str, array: np.ndarray) -> np.ndarray:
     aligned.
     """
     if array.flags.aligned or any(step % array.itemsize for step in array.strides):
-        return array  # strides that are no whole elements are refused by who reads them
+        return array  # the reader refuses strides that are no whole elements
     if name.startswith("out"):
         raise ArgumentError(f"{op}: {name} does not lie at a multiple of its elements' size; give an array that does")
     return array.copy(order="K")

@@ -96,10 +96,10 @@ def views_or_none(views: Sequence[tuple[int, int] | None]) -> tuple[tuple[int, i
 _PACK, _ITEMS, _THREADS = 16, 8, 1024
 _COLUMN_THREADS = 512
 _MOST_BLOCKS = 2**31 - 1
-#: Largest state that columns, each with its own in a thread's registers, are worth their while with; what those of a
-#: block take of its shared memory at most.
+#: Largest state for which columns, each with a state in a thread's registers, are worthwhile; maximum of shared memory
+#: for the states of a block.
 _COLUMN_BYTES, _SHARED_BYTES = 64, 48 << 10
-#: How an input's elements lie: `spacing` in <cudakit/reduce/several.cuh>.
+#: Spacing of an input's elements: `spacing` in <cudakit/reduce/several.cuh>.
 _ADJACENT, _SAME, _APART = 0, 1, 2
 
 
@@ -233,10 +233,10 @@ def plan_segments(task: ReductionTask, rows: int, length: int) -> Launch:
 def _rows(task: ReductionTask, rows: int, length: int, steps: list[int], row_steps: list[int]) -> Launch:
     count = _count(task.arrays, steps)
     apart = [row for array, step, row in zip(task.arrays, steps, row_steps, strict=True) if array and step == 1]
-    # All arrays must lie alike to their words in every row.
+    # In every row, all arrays must have the same alignment to their words.
     while count > 1 and rows > 1 and any((row - apart[0]) % count for row in apart):
         count //= 2
-    # What of a short row lies before and after its aligned packs costs more than smaller packs do.
+    # The unaligned ends of a short row cost more than smaller packs do.
     while count > 1 and rows > 1 and length < 64 * count and (length % count or any(row % count for row in apart)):
         count //= 2
     spread = _spread_rows(task, rows, -(-length // count), task.state_bytes)
@@ -279,7 +279,7 @@ def _views(
     length: int,
 ) -> Launch:
     nearest = [(abs(step), d >= kept_dimensions) for array_steps in steps for d, step in enumerate(array_steps) if step]
-    # Where neighbours in memory belong to different results, a thread each, once there are enough to fill the device.
+    # If adjacent elements belong to different results, one thread for each result, once they fill the device.
     apart = bool(nearest) and not min(nearest)[1] and rows >= 512 * task.units
     spread = _spread_rows(task, rows, 1 if apart else length)
     how = f"by_views<{len(shape)}, {kept_dimensions}, {spread.width}, {spread.block}, {task.items(spread)}>"
@@ -310,12 +310,12 @@ def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 
         width = min(32, _power_of_two(-(-loads // 4)))
         block, items = task.block or 256, min(_ITEMS, _power_of_two(-(-loads // width)))
         return _Spread(width, block, items, min(-(-rows // (block // width)), 64 * units), 1)
-    # Where states take more registers than 1024 threads have, small blocks leave fewer of them unused.
+    # States that need more registers than 1024 threads have: small blocks leave fewer registers unused.
     best = 128 if loads <= 16 * 128 else 256 if loads < 512 * _ITEMS or state_bytes > 8 else 512
     block = task.block or best
-    # One wave of large blocks has the fewest states to combine; several even out what rows leave over.
+    # One wave of large blocks has the fewest states to combine; several waves even out the rows' remainders.
     waves = 2 if block < 512 else 1 if rows == 1 else 4
-    # A block that has only a few loads a thread to do is done before another one could help it.
+    # A block with only a few loads a thread is done before another block could help it.
     parts = max(1, min(waves * (_THREADS // block) * units // rows, loads // 1024)) if rows <= TICKETS else 1
     return _Spread(block, block, _ITEMS, min(rows * parts, _MOST_BLOCKS), parts)
 
@@ -323,7 +323,7 @@ def _spread_rows(task: ReductionTask, rows: int, loads: int, state_bytes: int = 
 def _spread_columns(task: ReductionTask, count: int, outer: int, length: int, inner: int) -> _Spread:
     """Distribute `outer` sets of `inner` columns, `count` columns for each thread, over all multiprocessors."""
     block = task.block or _COLUMN_THREADS
-    # Rows of threads are halved: what a block has beside a power of two stands side by side.
+    # Rows of threads are halved, so that their number is a power of two; the other factor widens the rows.
     power = block & -block
     across = _power_of_two(-(-inner // (count * (block // power))))
     items = min(_ITEMS, _power_of_two(length))
@@ -346,19 +346,19 @@ def _power_of_two(number: int) -> int:
 
 # Scans: along one long line, or along many lines by rows or columns of memory.
 
-# Of <cudakit/scan/line_scan.cuh>: warps that scan and that reduce, and what a tile takes in shared memory at most.
-# Two more load and look back.
-# With keys the warp that looks back has registers to spare where two reduce (H200: 3228 GB/s beside 3083 with four).
+# As in <cudakit/scan/line_scan.cuh>: warps that scan, warps that reduce, and maximum of shared memory of a tile. Two
+# more warps load and look back. With keys, the warp that looks back has registers to spare if two warps reduce (H200:
+# 3228 GB/s beside 3083 with four).
 _SCANNERS, _REDUCERS, _KEYED_REDUCERS, _MOST_STAGES, _TILE_BYTES = 16, 4, 2, 8, 32 << 10
 _STATUS_HEADER, _ROWS_THREADS, _STRETCH_ALIGNMENT = 256, 256, 128
-#: What variables of a block take of its shared memory at most; totals of two tiles of columns.
+#: Maximum of shared memory for a block's variables, and for the totals of two tiles of columns.
 _STATIC_BYTES, _TOTALS_BYTES = 48 << 10, 40 << 10
-# What a lane keeps of items in registers, and of items and the elements read ahead; of a column, what a thread does;
-# fewer lines than so many are no columns.
+# Maxima for a lane: words of items in registers, and bytes of items and of the elements read ahead. Bytes of a column
+# for a thread. Least number of lines for columns.
 _ITEM_WORDS, _KEPT_BYTES, _THREAD_BYTES, _LEAST_COLUMNS = 32, 128, 64, 8
 #: Largest item, by the shared memory that tiles' parts take.
 _MOST_ITEM_BYTES = 128
-#: Blocks that the emulator is given at once: it runs all threads of a launch side by side.
+#: Blocks at once on the emulator, which runs all threads of a launch side by side.
 _EMULATED_BLOCKS = 4
 #: How an output is written: `writing` in <cudakit/scan/result.cuh>.
 PACKED, DIRECT, RAW, _NEIGHBOURS = 0, 1, 2, 3
@@ -430,7 +430,7 @@ class _ScanPlan:
         extents, *other_steps = merged([shape[d] for d in others], *([step[d] for d in others] for step in steps))
         self.extents = extents or (1,)
         self.others = [step or (0,) for step in other_steps]
-        # Where a line is one element, as if it had a neighbour: the kernel is that of longer lines.
+        # A line of one element is treated as if it had a neighbour: the kernel is that of longer lines.
         self.along = [
             step[axis] if shape[axis] > 1 or not array else 1 for step, array in zip(steps, arrays, strict=True)
         ]
@@ -438,7 +438,7 @@ class _ScanPlan:
         self.item_words = -(-task.item_bytes // 4)
         self.limits = device_limits(task.device)
         self.blocks = _EMULATED_BLOCKS if isinstance(task.device, str) else self.limits.multiprocessors
-        # Of the arrays whose elements come by shared memory: keys always do.
+        # Arrays whose elements are staged in shared memory; keys always are.
         self.staged = [
             array.dtype
             for array, step in zip(self.readers, self.along, strict=False)
@@ -449,7 +449,7 @@ class _ScanPlan:
         self.reducers = _REDUCERS if task.keys is None else _KEYED_REDUCERS
         self.scanners = _SCANNERS
         if task.block is not None:
-            # As many that scan for each that reduces.
+            # The same number of scanning warps for each reducing warp.
             rest = max(2, task.block // 32 - 2)
             self.reducers = next(k for k in range(min(self.reducers, rest // 2), 0, -1) if rest % k == 0)
             self.scanners = rest - self.reducers
@@ -481,7 +481,7 @@ class _ScanPlan:
             for rest, step in zip(self.others, self.along, strict=True)
             if step
         ]
-        # Neighbours in memory belong to different lines, of most arrays.
+        # For most arrays, adjacent elements belong to different lines.
         beside = 2 * sum(0 < rest < own for rest, own in nearest) > len(nearest)
         across = beside and self.lines >= _LEAST_COLUMNS and self.item_words <= 16
         if self.lines == 1 or (2 * self.lines <= self.blocks and self.n >= 4 * self.tile and not across):
@@ -511,7 +511,7 @@ class _ScanPlan:
         if not self.staged:
             return 0
         first = self.staged[0]
-        begins = first.names is None and 16 % first.itemsize == 0  # tiles do at 16 bytes of it
+        begins = first.names is None and 16 % first.itemsize == 0  # tiles begin at a multiple of 16 bytes
         ahead = self.task.keys is not None  # the key before a tile's first
         return self.tile * self.element_bytes + _STRETCH_ALIGNMENT * (len(self.staged) - begins + ahead)
 
@@ -535,7 +535,7 @@ class _ScanPlan:
         strips = -(-self.lines // 32)
         rows = max(1, _THREAD_BYTES // (4 * max(1, self.item_words)))
         warps = 32 if self.item_words <= 2 and strips <= self.blocks // 2 else 16 if self.item_words <= 8 else 8
-        # Totals of two tiles lie in shared memory.
+        # Shared memory holds the totals of two tiles.
         while warps * 64 * self.task.item_bytes > _TOTALS_BYTES:
             warps //= 2
         if self.task.block is not None:

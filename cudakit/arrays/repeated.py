@@ -18,9 +18,9 @@ from cudakit.streams import devices
 from cudakit.types.shown import ShownSignature, keywords
 
 _Op = TypeVar("_Op", bound=Callable[..., Any])
-#: After so many calls of which nothing came, only one in `_SELDOM` is looked at: it may be that none is like another.
+#: After this many calls without a replay, only one in `_SELDOM` is examined: perhaps no two are alike.
 _LOOKS, _SELDOM = 128, 8
-#: Types of which two equal values are the same to an op.
+#: Types whose equal values are the same to an op.
 _PLAIN = {type(None), bool, int, float, str, type}
 #: Types of numbers.
 _NUMBERS = {type(None), bool, int, float, complex}
@@ -118,7 +118,7 @@ class CallRecorder:
         if not self.replay.should_record(marked):
             return run(stream)
         with logging() as log:
-            # On a stream that is named, ops that it calls do not take their own short way, of which no log would tell.
+            # With an explicit stream, ops that it calls do not use their own replays, which no log would record.
             result = run(cupy.cuda.get_current_stream())
         self._calls = 0
         if log.is_whole:
@@ -172,7 +172,7 @@ def _key_of(values: Any, array: type, arrays: list[Any], varying: bool = False) 
         value_class = value.__class__
         if value_class is array:
             arrays.append(value)
-            # How it is aligned may decide what is launched.
+            # The alignment may decide what is launched.
             keys.append((value.dtype, value.shape, value.strides, value.data.ptr & 15))
         elif varying:
             if value_class not in _NUMBERS and not isinstance(value, np.generic):
@@ -208,7 +208,7 @@ class ArrayFunction(Function):
         Further attributes.
     """
 
-    #: Its keywords beside `out` and `stream`, with their defaults.
+    #: Keywords beside `out` and `stream`, with their defaults.
     _OPTIONS: ClassVar[Mapping[str, Any]]
 
     __signature__: ShownSignature = ShownSignature(lambda self: self._shown_parameters())

@@ -243,7 +243,7 @@ class _ReplayPath:
                 self.guards += self._likeness(f"argument_{self.number}_{k}_", memory.name, memory.array)
         for memory in self.persistent:
             self.names[memory.name] = weakref.ref(memory.array)
-            # The answer of a dead reference is None.
+            # A dead reference returns None.
             self.guards.append(f"{memory.name}() is not None")
         if self.is_known:
             return
@@ -287,7 +287,7 @@ class _ReplayPath:
     def _likeness(self, prefix: str, source: str, owner: Any) -> list[str]:
         """Return conditions that an argument is an array of the dtype and layout of `owner`."""
         self.names[f"{prefix}dtype"], self.names[f"{prefix}class"] = owner.dtype, type(owner)
-        # A structured dtype may be equal and another object.
+        # Equal structured dtypes may be different objects.
         same = "is" if owner.dtype.kind != "V" else "=="
         guards = [f"{source}.__class__ is {prefix}class", f"{source}.dtype {same} {prefix}dtype"]
         if devices.device_count() > 1:

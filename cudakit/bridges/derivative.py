@@ -16,7 +16,7 @@ from cudakit.generate.elementwise_code import ElementwiseRecipe
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-#: Functions of C++ and of <cudakit/ufunc/all.cuh> by SymPy's names; those of `float` end with an f besides.
+#: Functions of C++ and of <cudakit/ufunc/all.cuh> that SymPy has by the same name; `float` versions end with an f.
 _SAME = (
     *(f"{arc}{name}{h}" for h in ("", "h") for name in ("sin", "cos", "tan") for arc in ("", "a")),
     *("exp", "sqrt", "erf", "erfc", "atan2"),
@@ -30,7 +30,7 @@ _OTHERS = {
 #: Functions that are constant between their steps, and that C++ has by these names.
 _STEPS = ("floor", "ceil", "trunc", "rint", "round")
 _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {"+": add, "-": sub, "*": mul, "/": truediv}
-#: Types whose values are whole, and division with them another.
+#: Integer types, whose division truncates.
 _WHOLE = re.compile(r"(unsigned|signed|int|long|short|char|size_t|bool|u?int\d+_t)\b")
 
 
@@ -186,7 +186,7 @@ class _Reader:
     def _declaration(self, node: Node, cpp: str, names: dict[str, Value]) -> None:
         value = node.child_by_field_name("value")
         if value is None or node.type != "init_declarator":
-            return  # it is set later
+            return  # a variable that is assigned later
         result = self._value(value, names)
         names[_text(node.child_by_field_name("declarator"))] = self._converted(cpp, result)
 

@@ -38,13 +38,13 @@ from cudakit.places import emulator
 from cudakit.streams.streams import cupy_stream, known, of_handle
 from cudakit.types.checked import is_one_of
 
-# What XLA hands to a custom call: the records of its C interface (``xla/ffi/api/c_api.h``), read by ctypes.
+# XLA's C interface of custom calls (``xla/ffi/api/c_api.h``), read by ctypes.
 
-#: Of an extension of the frame: XLA asks what the handler is, and calls it for nothing else.
+#: Type of the frame's extension that asks for the handler's metadata and calls nothing.
 _METADATA = 1
-#: An error's code, of absl's: what was given cannot be.
+#: absl's error code for an invalid argument.
 _INVALID_ARGUMENT = 3
-#: Types of elements, by XLA's numbers.
+#: Dtypes by XLA's type numbers.
 _DTYPES = {
     number: np.dtype(dtype)
     for numbers, dtypes in (
@@ -105,13 +105,13 @@ class _Api(ctypes.Structure):
     ]
 
 
-#: What a call reads, as words: they take less time than a record's fields. An array: size of the record, extension,
-#: type (32 bits), address, rank, address of the extents.
+#: Records as words, which are read faster than fields. An array: size of the record, extension, type (32 bits),
+#: address, rank, address of the extents.
 _ARRAY = struct.Struct("6Q")
-#: A `_Frame`: size, extension, api, context, stage; size, extension, count, types and addresses of the arguments; the
-#: same of the results; of the attributes size, extension, count, types, names, values.
+#: A `_Frame`: size, extension, api, context, stage. Then size, extension, count, types and addresses of the arguments,
+#: and the same of the results. Then size, extension, count, types, names and values of the attributes.
 _FRAME = struct.Struct("21Q")
-#: Shape, dtype and bytes of arrays, by type, and their extents as bytes.
+#: Shape, dtype and size of arrays, by type number and extents (as bytes).
 _layouts: dict[tuple[int, bytes], tuple[tuple[int, ...], np.dtype, int]] = {}
 _MOST_LAYOUTS = 4096
 
@@ -207,7 +207,7 @@ def handler(work: Callable[[Call], None], on_gpu: bool) -> Any:
             if words[1] and _is_metadata_request(_Frame.from_address(frame)):
                 return None
             work(_read(words, streams))
-        except BaseException as error:  # XLA's thread has nobody else to tell
+        except BaseException as error:  # XLA's thread has no other handler
             text = f"{type(error).__name__}: {error}".encode()
             error_arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INVALID_ARGUMENT)
             error_address: int | None = _Frame.from_address(frame).api.contents.error_create(
@@ -247,7 +247,7 @@ class _Streams:
 
 
 def _read(words: Sequence[int], streams: _Streams | None) -> Call:
-    scalar = _word(words[20]).value  # its type, and after 8 bytes where it is
+    scalar = _word(words[20]).value  # its type, then after 8 bytes its address
     number = _number(_word(scalar + 8).value).value
     stream = None if streams is None else streams.of(words[2], words[3])
     return Call(number, _buffers(words[7], words[9]), _buffers(words[12], words[14]), stream)
@@ -276,9 +276,9 @@ def _layout(key: tuple[int, bytes], rank: int) -> tuple[tuple[int, ...], np.dtyp
     return layout
 
 
-#: What XLA knows the handler by.
+#: Name of the handler for XLA.
 _TARGET = "cudakit"
-#: What JAX does with a batch; see `jax.ffi.ffi_call`.
+#: Methods for a batch; see `jax.ffi.ffi_call`.
 _VMAP = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", None)
 
 
@@ -486,7 +486,7 @@ class _Function:
         def plain(*arrays: Any) -> Any:
             method = self._vmap or ("broadcast_all" if isinstance(self._function, Elementwise) else None)
             if method == "broadcast_all" and isinstance(self._function, Elementwise):
-                # A batch comes before all dimensions: without this, arrays of other ranks would not fit each other.
+                # The batch becomes the first dimension; without this, arrays of different ranks would not broadcast.
                 rank = max(array.ndim for array in arrays)
                 shaped = [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
             else:
@@ -601,9 +601,9 @@ class _Record(NamedTuple):
     written: tuple[int, ...]
 
 
-#: Calls by number, for as long as the process lives: a program of XLA's that was compiled holds the number alone.
+#: Calls by number, kept as long as the process lives: a compiled program of XLA's has only the number.
 _records: dict[int, _Record] = {}
-#: Numbers begin anywhere, so that no program that another process kept on disk means one of this process's.
+#: The first number is random, so that a program that another process stored cannot match a call of this one.
 _numbers = itertools.count(secrets.randbits(62))
 
 
@@ -662,7 +662,7 @@ def _numpy_array(buffer: Buffer, is_result: bool) -> np.ndarray:
     return array
 
 
-#: By XLA's streams: cuda.core's, CuPy's, and what makes arrays on their device.
+#: cuda.core's and CuPy's stream, and a function that makes arrays, by XLA's stream.
 _streams: dict[int, tuple[Any, Any, Callable[[Buffer, bool], Any]]] = {}
 
 
@@ -673,7 +673,7 @@ def _on_gpu(called: Call) -> None:
         core = of_handle(called.stream)
         entry = _streams[called.stream] = core, cupy_stream(core), _cupy_arrays(known(core).device_id)
     stream, current, array_of = entry
-    # With it CuPy's current stream launches go the short way, and wait for no other.
+    # With it as CuPy's current stream, launches repeat directly and need no waits.
     with current:
         _run(called, array_of, stream)
 

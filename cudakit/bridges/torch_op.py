@@ -35,7 +35,7 @@ from cudakit.places import emulator
 from cudakit.streams.order import order
 from cudakit.types.arguments import as_numpy, torch_dtype
 
-# Tensors: as arrays of CuPy or NumPy, their dtypes, and torch's streams.
+# Conversion of tensors, dtypes and streams.
 
 _dtypes: dict[Any, np.dtype] = {}
 
@@ -111,11 +111,11 @@ class Streams:
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._current = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-        #: Whether torch's current stream, of its current device, is being captured.
+        #: Returns whether torch's current stream, of its current device, is being captured.
         self.is_captured: Callable[[], bool] = torch.cuda.is_current_stream_capturing
         self._by_handle: dict[tuple[int, int], Any] = {}
         self._several: bool | None = None
-        #: Whether torch has worked on another stream than its default one, as far as ops have seen.
+        #: Whether ops have seen torch on another stream than its default stream.
         self.are_several: bool = False
 
     def are_elsewhere(self, device: int) -> bool:
@@ -142,7 +142,7 @@ class Streams:
         to such memory. Memory of other libraries, which torch's allocator does not know, stays held.
         """
         for tensor in tensors:
-            tensor.record_stream(stream)  # which passes over memory that is not the allocator's, or is the stream's
+            tensor.record_stream(stream)  # ignores memory of other allocators, and of this stream
         spans: list[tuple[int, int]] = []
 
         def still(things: Any) -> Any:
@@ -158,11 +158,11 @@ class Streams:
         order().hand_over(stream, still)
 
 
-# Registration of an op with torch: its schema, its work on each kind of device and on fake tensors.
+# Registration of an op with torch: its schema, and its implementations for devices and fake tensors.
 
-#: Kinds of arguments whose outputs are known.
+#: Maximum of cached output layouts.
 _MOST_LAYOUTS = 1024
-#: What a schema calls numbers.
+#: Number types in a torch schema.
 _NUMBERS = {"int": "SymInt", "float": "float", "bool": "bool", "complex": "complex", "any": "Scalar", "constant": "int"}
 
 
@@ -272,7 +272,7 @@ def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any]
                 return on_gpu(*arguments)
         stream = streams.of(device)
         if streams.is_captured():
-            # The capture comes after what it needs by torch's means, and would be broken off by a wait of ours.
+            # Torch orders the capture itself; a wait from here would break it.
             with order().capturing(stream, begun=True):
                 return run_and_return(stream, arguments)
         result = run_and_return(stream, arguments)
@@ -309,7 +309,7 @@ def register(torch: Any, name: str, work: Work, make_outputs: Callable[..., Any]
     return op
 
 
-# Gradients of ops of torch: given, or derived of an elementwise function and generated.
+# Gradients of ops of torch: from the user, or derived from an elementwise function.
 
 
 def add_gradients(op: Any, name: str, work: Work, gradient: Callable[[], Gradient] | None) -> None:
@@ -324,7 +324,7 @@ def add_gradients(op: Any, name: str, work: Work, gradient: Callable[[], Gradien
                 "call it under torch.no_grad()"
             )
 
-        # register_autograd takes no such op; without this the gradients would be lost in silence.
+        # register_autograd refuses such an op; without this hook the gradients would be lost silently.
         op._setup_context_fn = refused
         return
     if gradient is None:
@@ -408,7 +408,7 @@ def gradient_of_backward(name: str, work: Work, backward: Any) -> Gradient:
 
     def of(values: Mapping[int, Any], gradients: Sequence[Any], needed: Sequence[bool]) -> Sequence[Any]:
         arguments = [values[k] if k < count else gradients[k - count] for k in places]
-        if is_op:  # kernels take memory as it lies, and gradients come as torch has them
+        if is_op:  # kernels need contiguous memory, and torch's gradients may have any strides
             arguments = [
                 argument.contiguous() if k >= count else argument for k, argument in zip(places, arguments, strict=True)
             ]
@@ -567,7 +567,7 @@ def op(
     elif isinstance(function, Elementwise):
         work = of_elementwise(name, function, numbers, array_of, layout_of)
         extra = {"config": config, "values": values, "mutates": mutates, "outputs": outputs}
-        # Derived when it is asked for, since SymPy takes its time to import.
+        # Derived on demand, because SymPy is slow to import.
         gradient = Once(lambda: derived_gradient(name, function, work))
     else:
         work = of_function(name, function, (outputs or ("out",)) if out else (), numbers, mutates, array_of)

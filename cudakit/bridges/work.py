@@ -21,7 +21,7 @@ from cudakit.types.cpp import CppType, Named, Opaque, Pointer, scalar, without_c
 
 # The roles of a kernel's parameters in an op.
 
-#: Parameters that count elements, where nothing else is said of them.
+#: Names of parameters that count elements by default.
 _COUNTS = ("n", "size")
 
 
@@ -273,7 +273,7 @@ def size_of(array: Any) -> int:
     return int(array.numel()) if hasattr(array, "numel") else int(array.size)
 
 
-#: Kinds of arguments whose launches are kept.
+#: Maximum of cached launches.
 _MOST_LAUNCHES = 1024
 
 

@@ -161,7 +161,7 @@ class Calls:
     def _check(
         self, stream: Any, config: Any, args: tuple[Any, ...], reason: BaseException | None, /, **keywords: Any
     ) -> None:
-        # A thread that had no context has one now, and the call is made once more.
+        # A thread without a CUDA context has one now: the call is made once more.
         if reason is not None and (devices.is_forked() or not devices.has_gpu() or not devices.make_current()):
             raise_launch_error(reason, self.dispatcher.shapes[0].name if self.dispatcher.shapes else "")
         if keywords:
@@ -178,11 +178,11 @@ class Calls:
             _, shape, values, args = self._shape(stream, config, args)
             if shape is None:
                 return
-            # What one of several kernels has by default is no default of the function.
+            # A default argument of one overload is no default of the function.
             self.dispatcher.add(shape, args[count:] if self.signature.overloads else ())
             target: Any = shape.target(stream)
             if isinstance(shape, CallShape):
-                # Before the code is loaded anew: what this launch writes to variables would be lost.
+                # This launch must come before the code is replaced, or what it writes to variables would be lost.
                 shape.launch(target, config, values, args)
                 return
         # The emulator's code is never replaced, and the launch may wait for another thread's.

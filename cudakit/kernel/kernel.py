@@ -354,7 +354,7 @@ class Kernel(functools.partial[None]):
         arch: str | None,
         template_arguments: tuple[Any, ...] = (),
     ) -> Self:
-        # The heads that are given for kernels of one file make no modules of their own.
+        # Signatures that callers pass for kernels of one file make no modules of their own.
         whole_file = origin if origin.head is None else dataclasses.replace(origin, head=None)
         unit = Unit.of(whole_file, options if isinstance(options, CompileOptions) else None, arch)
         kernel = cls._of(unit, origin, name, template_arguments)
@@ -433,7 +433,7 @@ class Kernel(functools.partial[None]):
         bound: dict[Any, Self] = self._bound
         try:
             kernel = bound.get(key)
-        except TypeError:  # what has no hash is no template argument, which `_specialized` says
+        except TypeError:  # an unhashable value is no template argument, which `_specialized` reports
             kernel = None
         if kernel is None:
             kernel = bound.setdefault(key, self._specialized(items))
@@ -496,7 +496,7 @@ class Kernel(functools.partial[None]):
             )
         else:
             result = specialized(calls)
-        # A tile kernel has no PTX, which is said when that is compiled.
+        # A tile kernel has no PTX; compiling it raises the error.
         return place.default_code(chosen).adapted(result) if emulated and not (target and result.is_tile) else result
 
     @raised_from_call
@@ -566,7 +566,7 @@ class Kernel(functools.partial[None]):
         if types or latest is None:
             return self.specialization(*types, arch=arch, target=target)
         specialization = latest.specialization
-        if arch or target != specialization.target:  # the emulator's is with source lines
+        if arch or target != specialization.target:  # the emulator's code has source lines
             specialization = specialization._replace(
                 arch=arch or specialization.arch, target=target, options=self.options
             )
@@ -641,7 +641,7 @@ def _with_host_code(origin: Source, host_code: HostCode, options: CompileOptions
         raise ArgumentError(f"host_code is 'keep' or 'skip', got {shortened(host_code)}")
     if host_code == "keep":
         return origin
-    from cudakit.jit.signature.host_code import device_part  # with the parser, which most programs never load
+    from cudakit.jit.signature.host_code import device_part  # loads the parser, which most programs do not need
 
     paths, defines = (options.include_paths, options.defines) if options else ((), ())
     return device_part(origin, paths, (name.partition("=")[0] for name, _ in defines))

@@ -67,11 +67,11 @@ class Unit:
         """Return the process's unit of a source that was read."""
         options = options_of(origin.name, options)
         files: tuple[str | None, ...] = ()
-        if options.link:  # a file that is linked may change, as a header may
+        if options.link:  # a linked file may change, as a header may
             from cudakit.jit.compile.linked import linked_files
 
             files = linked_files(options)
-        if arch is not None and not isinstance(arch, str | int):  # what may have no hash
+        if arch is not None and not isinstance(arch, str | int):  # other objects may be unhashable
             check_target(origin.name, arch, "cubin")
         key = origin, options, arch, files
         with _units.lock:

@@ -92,7 +92,7 @@ def device_array_of(value: Any) -> Any:
     ------
     ArgumentError
     """
-    import cupy  # whoever has such an object mostly has it loaded
+    import cupy  # a program with such an object has mostly loaded it
 
     if hasattr(value, "__cuda_array_interface__"):
         described(value, "__cuda_array_interface__")
@@ -282,7 +282,7 @@ def _number(value: Any) -> Argument:
     number_class = next(weak for weak in _WEAK_TYPES if isinstance(value, weak))
     dtype = None
     if number_class is int and not -(2**31) <= value < 2**31:
-        # C++ gives a literal that int cannot hold the next type that can.
+        # An int literal beyond C++'s int has the next type that can hold it.
         dtype = np.dtype("i8") if value < 2**63 else np.dtype("u8")
     words = f"{shortened(value)}, a Python {number_class.__name__}"
     return Argument(value, "number", Evidence("weak", words, dtype, python_type=number_class))

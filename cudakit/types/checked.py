@@ -92,7 +92,7 @@ def array_of(where: str, value: Any) -> np.ndarray:
     """
     try:
         return np.asarray(value)
-    except Exception as error:  # NumPy's, or what an object in the lists raises
+    except Exception as error:  # an error of NumPy's, or of an object in the lists
         raise ArgumentError(f"{where} is no array: {error_text(error)}; got {shortened(value)}") from None
 
 
@@ -129,7 +129,7 @@ def dtype_of(where: str, value: Any) -> np.dtype:
     """
     try:
         dtype: np.dtype = np.dtype(value)
-    except Exception as error:  # NumPy's, or what the repr of a value raises in its message
+    except Exception as error:  # an error of NumPy's, or of the value's repr
         raise ArgumentError(f"{where} must be a dtype, got {shortened(value)}: {error_text(error)}") from None
     return dtype
 

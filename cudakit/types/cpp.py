@@ -189,7 +189,7 @@ _DEDUCED = (
     "bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long long",
     "unsigned long long", "__half", "float", "double", "cuda::std::complex<float>", "cuda::std::complex<double>",
 )  # fmt: skip
-#: The C++ spelling that a dtype becomes when a template parameter is deduced from it.
+#: The C++ spelling for a dtype that a template parameter is deduced from.
 _SPELLINGS: Final[dict[np.dtype, str]] = {SCALARS[name]: name for name in _DEDUCED}
 #: The same for dtypes of ml_dtypes, by name.
 ML_SPELLINGS: Final[dict[str, str]] = {row.dtype: row.names[0] for row in CLASS_FLOATS if row.names[0] in ML_SCALARS}

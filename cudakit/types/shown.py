@@ -39,7 +39,7 @@ class Drawing(NamedTuple):
     html: Callable[[], str]
 
 
-#: Text of a line or some, a table, or a picture.
+#: Text of one or several lines, a table, or a picture.
 Part: TypeAlias = str | Table | Drawing
 
 

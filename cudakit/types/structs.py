@@ -291,7 +291,7 @@ def _fields(cpp: str, path: str, shown: str, dtype: np.dtype) -> list[str]:
     for field, inner, offset in fields_of(dtype):
         identifier(field, f"a field of struct {shown}")
         own, name = f"decltype({cpp}::{field})", f"{path}{field}"
-        # NVRTC has no offsetof before 13.4; what its own <cstddef> would expand to is this intrinsic of its front end.
+        # NVRTC has no offsetof before 13.4; its own <cstddef> would expand to this intrinsic.
         lines += [
             f'static_assert(__INTADDR__(&((({cpp}*)0)->{field})) == {offset}, "struct {shown}: the Python side has '
             f'field {name} at byte {offset}; the C++ struct has it elsewhere");',

@@ -169,7 +169,7 @@ def report(level: Literal["DEBUG", "INFO"], keyed: Keyed, message: str, *values:
 _KERNEL: Final = "kernel"
 _CLOSURES: Final = "closures"
 _IMPORTED: Final = "imported"
-#: What tells that there is imported code.
+#: Category of the file that marks a cache with imported code.
 _MARKER: Final = "marker"
 _ANY_IMPORTED: Final = "0" * 64
 _CLOSURES_KEPT: Final = 8  # versions of the headers of one source
@@ -287,7 +287,7 @@ class Cache:
         if keyed.closure is None or keyed.unstorable is not None:
             return
         self._memory[keyed.key] = compiled
-        # One that was found to read nothing had to be looked at, and is noted; one that cannot read is known as such.
+        # A closure that was found to be empty is stored; the constant for sources without includes is not.
         if keyed.closure is not NOTHING_READ:
             closures = self._closures.get(keyed.base) or self._read_closures(keyed.base)
             others = (closure for closure in closures if closure != keyed.closure)
@@ -309,7 +309,7 @@ class Cache:
     def _has_imported(self) -> bool:
         if self._imported is None:
             assert self._store is not None
-            # One small file tells: to look through the folder would cost more than a kernel's first use.
+            # One small file marks imported code: scanning the folder would cost more than a kernel's first use.
             self._imported = self._store.read(_MARKER, _ANY_IMPORTED) is not None
         return self._imported
 
@@ -333,7 +333,7 @@ class Cache:
 
         def entries() -> Iterator[tuple[str, bytes]]:
             assert self._store is not None
-            # The most recently used first: of what several compilers made of one text that goes.
+            # The most recently used first: if several compilers made code of one source, that one is exported.
             for file, entry in self._files_with_entries(label_pattern):
                 content = self._store.read(_KERNEL, file.digest)
                 key = None if content is None else content[0].get("portable")
@@ -538,7 +538,7 @@ class Cache:
             if header["parts"] == dict(keyed.parts) and header["code_bytes"] == len(code):
                 return _compiled_in(header, code)
         except (KeyError, TypeError, ValueError):
-            pass  # rejected below, like any other entry that is not what was asked for
+            pass  # rejected below, like any other wrong entry
         self._store.reject(_KERNEL, keyed.key)
         return None
 
@@ -630,7 +630,7 @@ def _after_fork(cache: Cache | None) -> None:
         cache._make_thread_locks()
 
 
-#: By the folder of their own that kernels ask for, and the environment as it was.
+#: By the kernels' own folder, and the environment's values.
 _caches: dict[tuple[str | None, ...], Cache] = {}
 
 
@@ -652,6 +652,6 @@ def cache_at(folder: str | None) -> Cache:
             new_cache = Cache(now.cache_folder, now.cache_bytes)
         else:
             new_cache = Cache(Path(folder), now.cache_bytes, setting="CompileOptions(cache=…)")
-        # One step, without a lock that a fork could leave locked: threads that come here together get one cache.
+        # One step, without a lock that a fork could leave locked: concurrent threads get the same cache.
         cache = _caches.setdefault(key, new_cache)
     return cache

@@ -77,7 +77,7 @@ def compile_all(specializations: Iterable[Specialization], workers: int | None =
         if as_linked(specialization) is not None:
             compiled_of(specialization)
     tiles = [specialization for specialization in texts if specialization.is_tile and specialization.target == "cubin"]
-    if tiles:  # whose assembler is a process of its own
+    if tiles:  # their assembler is a process of its own
         with ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool:
             jobs = [pool.submit(compiled_of, tile) for tile in tiles]
         for job in jobs:

@@ -78,7 +78,7 @@ def read() -> Settings:
 
 def _cache_folder(value: str | None) -> Path | None:
     if value is None:
-        # Imported here: who names a folder should not pay for finding the default one.
+        # Imported here: only the default folder needs it.
         import platformdirs
 
         return Path(platformdirs.user_cache_dir("cudakit"))
@@ -140,7 +140,7 @@ def _somebody_sees() -> bool:
     try:
         if not sys.stderr.isatty() or quiet():
             return False
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # stderr is missing or closed
         return False
     processes = sys.modules.get("multiprocessing.process")
     return processes is None or processes.parent_process() is None

@@ -52,7 +52,7 @@ def compiled_of(specialization: Specialization) -> Compiled:
     compiled = compiled_and_read(specialization)[0]
     own = specialization.name_expression
     if specialization.kernels and own and own not in compiled.lowered:
-        # The compiler refused its name among the others', for which the code was made: alone it says why.
+        # The compiler refused its name when it compiled for all kernels: compiled alone, the error says why.
         return compiled_and_read(specialization._replace(kernels=()))[0]
     return compiled
 
@@ -91,7 +91,7 @@ def _code_of(
 
     own = compile(linked.text_part(relocatable))
     if not specialization.options.relocatable and linked.DEVICE_RUNTIME_CALL.encode() not in own.code:
-        # The launch that stands in the text is of the host, and code that is not relocatable may be quicker.
+        # The launch in the text is host code; code that is not relocatable may be faster.
         return compile(specialization)
     return _linked(relocatable, own, compile)
 
@@ -103,7 +103,7 @@ def _of_binary(specialization: Specialization, code: bytes, compile: Callable[[S
     if not specialization.options.relocatable and binary.runs_as_it_is(code, specialization.target):
         return own
     linked_code = _linked(linked.to_be_linked(specialization), own, compile)
-    # LTO IR tells its kernels when it is linked.
+    # LTO IR lists its kernels only when it is linked.
     return (
         linked_code
         if own.lowered or linked_code.target == "ptx"

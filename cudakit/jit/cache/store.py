@@ -77,7 +77,7 @@ def hold(path: str, *, ready: Callable[[], bool], limit_s: float) -> Iterator[bo
         lock.acquire(limit_s, _PAUSE_S, cancel_check=ready)
     except OSError as error:  # Timeout too is one
         if error.errno in _NO_LOCKS:
-            # Nobody can hold this file, so nobody misses it.
+            # No process can hold this file.
             with contextlib.suppress(OSError):
                 os.unlink(path)
         yield False
@@ -97,9 +97,9 @@ def remove_if_free(path: str) -> None:
 
 
 def _lock(path: str) -> FileLock:
-    from filelock import FileLock  # a hit in the cache needs no lock, and should not wait for this
+    from filelock import FileLock  # only a miss needs a lock
 
-    # Not of the thread that makes it: the garbage collector may close a generator, and with it `hold`, in another.
+    # Not bound to its thread: the garbage collector may close a generator, and with it `hold`, in another thread.
     return FileLock(path, mode=0o600, thread_local=False, fallback_to_soft=False)
 
 
@@ -122,7 +122,7 @@ _HEXADECIMAL: Final = "0123456789abcdef"
 _LOWER_CASE: Final = "abcdefghijklmnopqrstuvwxyz"
 _TOUCH_AFTER_S: Final = 60.0  # a file read more often than this is not marked as used each time
 _ABANDONED_AFTER_S: Final = 3600.0  # what a killed writer left behind
-_EVICT_TO: Final = 0.9  # of the bound, or each write to a full folder would read the folder again
+_EVICT_TO: Final = 0.9  # part of the limit to evict down to: otherwise each write to a full folder would scan it
 
 
 class StoredFile(NamedTuple):
@@ -163,8 +163,8 @@ class Store:
         self.max_bytes = max_bytes
         self.damaged_count: int = 0
         self._trusted: bool | None = None
-        # Bytes that may be written before the folder is looked through again. Threads may lose each other's updates;
-        # that only moves the moment of the next look.
+        # Bytes that may be written before the next scan of the folder. Threads may lose each other's updates, which
+        # only shifts the scan.
         self._until_look_bytes = 0
 
     def path(self, category: str, digest: str) -> str:
@@ -184,7 +184,7 @@ class Store:
             return None  # made at the first write, for the user alone
         if not stat.S_ISDIR(status.st_mode):
             return f"{self.folder} is a link or no folder"
-        # Who may rename it could put another in its place. The group is mostly the user's own there.
+        # Whoever may rename the folder could replace it. The group there is mostly the user's own.
         free = stat.S_IWOTH if not above.st_mode & stat.S_ISVTX else 0
         why = _not_ours(self.folder, status) or _not_ours(os.path.dirname(self.folder), above, free)
         self._trusted = why is None
@@ -198,7 +198,7 @@ class Store:
             with os.scandir(self.folder):
                 pass
         except FileNotFoundError:
-            # Made at the first write: what exists above it must be a folder, and writable.
+            # Made at the first write: the nearest existing parent must be a writable folder.
             above = os.path.dirname(self.folder)
             while not os.path.lexists(above):
                 above = os.path.dirname(above)
@@ -299,7 +299,7 @@ class Store:
             return
         with items:
             for item in items:
-                # The folder is the user's choice: what does not look like ours is not ours to count or remove.
+                # The user chose the folder: other files in it are neither counted nor removed.
                 digest, _, category = item.name.partition(".")
                 if not _is_name(digest, category):
                     continue
@@ -326,14 +326,14 @@ class Store:
                     with contextlib.suppress(OSError):
                         os.unlink(file.path)
                     total_bytes -= file.bytes
-        # An eighth of what is left, so that several processes writing at once stay near the bound.
+        # An eighth of the rest, so that several writing processes stay near the limit.
         self._until_look_bytes = max(0, self.max_bytes - total_bytes) // 8
 
     def _discard(self, path: str, status: os.stat_result) -> None:
         self.damaged_count += 1
         with contextlib.suppress(OSError):
             now = os.lstat(path)
-            # Another process may have put a good one in its place since.
+            # Another process may have written a valid file since.
             if os.path.samestat(now, status) and now.st_mtime_ns == status.st_mtime_ns:
                 os.unlink(path)
 
@@ -388,7 +388,7 @@ def _write_all(fd: int, data: bytes) -> None:
             rest = rest[file.write(rest) :]
 
 
-#: What an entry of a file may be long: no code is.
+#: Maximum size of an entry; no code is larger.
 _MOST_BYTES: Final = 1 << 30
 _SUFFIX: Final = ".cudakit"
 

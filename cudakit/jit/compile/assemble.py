@@ -38,7 +38,7 @@ _REMARK = re.compile(
     r"(?P<notes>(?:\s*\|\n|\s*= .*\n?)*)"
 )
 _NOTE = re.compile(r"= note: (\w+) = (.*)")
-#: The same in a log, a line each.
+#: A remark in a log, one a line.
 _LOGGED_REMARK = re.compile(r"^(?P<file>.*)\((?P<line>\d+)\): remark: (?P<what>.*)$", re.MULTILINE)
 
 
@@ -134,9 +134,9 @@ def explained(compiled: Compiled, expression: str, source: Source | None = None)
     return Explained(expression, *used, tuple(remarks))
 
 
-#: Seconds after which assembling is given up: tiles that are too large take minutes, and spill.
+#: Time limit of the assembler in seconds: tiles that are too large take minutes, and spill.
 PATIENCE = 60
-#: Bytes of stack that are no spills worth telling: arguments of printf and assert are there too.
+#: Stack size in bytes up to which there is no warning: arguments of printf and assert are on the stack too.
 _LITTLE = 256
 
 
@@ -152,7 +152,7 @@ def assembled(spec: Specialization, own: Compiled, command: Sequence[str]) -> Co
         bytecode_file.write_bytes(own.code)
         status, output = _run(spec, own, [*command, "--remarks=all", str(bytecode_file), "-o", str(cubin_file)])
         output = output.replace(str(bytecode_file), spec.source.name)
-        if spec.source.folder is None:  # the compiler puts a text into whatever folder it was started in
+        if spec.source.folder is None:  # the compiler adds its working directory to the name of a text
             output = re.sub(rf'"[^"\n]*/{re.escape(spec.source.name)}"', lambda _: f'"{spec.source.name}"', output)
         if status != 0 or not cubin_file.is_file():
             raise _failure(spec, output)
@@ -164,7 +164,7 @@ def assembled(spec: Specialization, own: Compiled, command: Sequence[str]) -> Co
 
 def _run(spec: Specialization, own: Compiled, command: Sequence[str]) -> tuple[int, str]:
     """Run a command; return its status and output. If it takes too long, it and its child processes are ended."""
-    # It starts ptxas, which would go on alone.
+    # It starts ptxas, which would otherwise continue alone.
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **system.GROUP
     ) as running:
@@ -250,7 +250,7 @@ class Assembly:
             "name": specialization.title,
             "file": specialization.source.name,
             "tile ir": digest_of({"code": own.code.hex(), "lowered": repr(sorted(own.lowered.items()))}),
-            # Two texts may have one Tile IR, and are known elsewhere by themselves.
+            # Two sources may have the same Tile IR, but have different portable keys.
             "text": written_digest(specialization),
             "arch": specialization.arch,
             "flags": " ".join(_flags(specialization)),

@@ -72,7 +72,7 @@ def disassemble(cubin: bytes) -> str:
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)\s*(?:\(([^)]*)\))?")
 _PARAMETER = re.compile(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z]+(\d+)\s+(\.ptr\b)?[^,\[]*(?:\[(\d+)\])?")
 _TARGET = re.compile(r"^\s*\.target\s+sm_(\d+)", re.MULTILINE)
-#: How a demangled name writes the type of a number among template arguments.
+#: The type of a number among the template arguments of a demangled name.
 _CAST = re.compile(r"\((?:unsigned |signed )?(?:bool|char|short|int|long|long long)\)")
 _HEAD = re.compile(
     r'(?:extern\s+"C"\s+)?(?:__global__\s+)?(?:void\s+)?(?P<name>[\w:$]+(?:<.*>)?)\s*\((?P<types>.*)\)\s*;?\s*'

@@ -19,7 +19,7 @@ from cudakit.jit.source.headers import header_of
 from cudakit.jit.source.preprocessor import conditions_around
 from cudakit.jit.source.source import Source
 
-#: What CUB had of its own, and what CUDA has in its place.
+#: CUB's former classes, and their replacements in CUDA.
 _CUB: Final = {
     "Sum": "cuda::std::plus<> of <cuda/std/functional>",
     "Difference": "cuda::std::minus<> of <cuda/std/functional>",
@@ -47,7 +47,7 @@ def _atomic(match: re.Match[str]) -> str:
 
 
 _SHAPES: Final = "a tile's extents are powers of two, and have at most 2^24 elements together"
-#: What the message and the lines under it say, and what to do: a template of the match, or a function of it.
+#: Pattern of the message and its context, and the hint: a template for the match, or a function of the match.
 _KNOWN: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
     (r"no instance of .*tiles::(?:\w+::)?(?:zeros|ones|full|iota|tile)\b", _SHAPES),
     (
@@ -122,7 +122,7 @@ _KNOWN: Final[tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...]] = (
 )
 _SHAPE: Final = re.compile(r"extents<cuda::tiles::\w+::uint32_t((?:, \d+UL)+)>")
 _MOST_ELEMENTS: Final = 2**24
-#: The number that stands for an extent which is known at run time only.
+#: Stands for an extent that is known at run time only.
 _DYNAMIC: Final = 2**64 - 1
 
 
@@ -155,11 +155,11 @@ _END_OF_SOURCE = "the end of the source"
 _NAME_MAP = "__nv_name_map"
 _NOT_DECLARED = re.compile("is undefined|has no member|must be a class or namespace name")
 _ERROR_DIRECTIVE = "#error directive: "
-#: What an error about a header says that host code was cut without.
+#: Text in the error about a missing header of an nvcc program.
 _NOT_FOUND = " is not found, and "
 _MOST_SHOWN = 20
 _DESIGNATOR = re.compile(r"[{,]\s*\.\w+\s*=")
-#: What is compiled in the place of array parameters of tile kernels.
+#: Text in the parts of tensor parameters of tile kernels.
 _EDITED = " __restrict__ cudakit_"
 _HOST_CODE = "not allowed in JIT mode"
 _MISSING_HEADER = re.compile(r'could not open source file "([^"]+)"|cannot open source file "([^"]+)"')
@@ -167,7 +167,7 @@ _UNDECLARED = re.compile(
     r'incomplete type "(?P<type>\w+)"|identifier "(?P<name>\w+)" is undefined'
     r'|namespace "(?P<scope>std|cuda|::cuda)" has no member "(?P<member>\w+)"'
 )
-#: What the parts of generated kernels are called, as in ``<name expression>``.
+#: File names of parts of generated kernels, as in ``<name expression>``.
 _EXPRESSION = re.compile(r"<(?!kernel text|linked text|template argument)[^<>]* [a-z]+>")
 _DEVICE_RUNTIME = re.compile(
     r'identifier "(?:cudaDeviceSynchronize|cudaMalloc|cudaFree|cudaGetLastError|cudaPeekAtLastError|cuda(?:Stream|Event'
@@ -251,14 +251,14 @@ def compile_error(
     errors = [d for d in diagnostics if "error" in d.severity]
     shift, file = line_of_text(source)
     shift -= lines_before
-    # Warnings are mostly of headers, and stand before the errors; they stay in the log.
+    # Warnings mostly come from headers and precede the errors; they stay in the log.
     shown = [
         str(_placed(d, source, file, shift, name_expression, lines_before))
         for d in (errors or diagnostics)[:_MOST_SHOWN]
     ]
     if len(errors) > _MOST_SHOWN:
         shown.append(f"… and {len(errors) - _MOST_SHOWN} more, in .log")
-    # A type that is not known makes the compiler take a kernel's head for a variable of the host.
+    # An unknown type makes the compiler take a kernel's signature for a host variable.
     misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
     hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
     if any(d.file == _NAME_MAP and _NOT_DECLARED.search(d.message) for d in errors):

@@ -82,14 +82,14 @@ def _sides(numbers: tuple[int, ...] | None) -> Sides | None:
 #: Names of the constants of libraries.
 _LIBRARY = re.compile(
     r"_Z+(?:N|TAX)?(?:10_INTERNAL_)?(?:4cuda|3cub|6thrust|5nvstd|18cooperative_groups|15__cccl_internal)[A-Z0-9]"
-    # The packaged templates', and what is generated: namespaces and classes whose names begin so.
+    # Names of packaged templates and generated code: their namespaces and classes begin like this.
     r"|_Z+(?:N|TAX)?\d+cudakit[_A-Z0-9]"
-    # Tables of the mathematical functions and of cuRAND, those of virtual functions, and what atomics of CUDA 12 have.
+    # Tables of mathematical functions and cuRAND, virtual tables, and variables of CUDA 12's atomics.
     r"|__cudart_|__cr_|precalc_(?:xorwow|scrambled)_|mrg32k3aM|_ZT[VIS]|_ZN\d+__nv_atomic_"
-    # The device runtime's, which kernels that launch kernels are linked with.
+    # Names of the device runtime, which is linked to kernels that launch kernels.
     r"|__nv_static_\d+__\w+_cuda_device_runtime_cu_|cudartError|__CNPRT_"
 )
-#: The part of a mangled name that stands for its file, after the number of its characters.
+#: The part of a mangled name for its file, after its length.
 _INTERNAL = re.compile(r"(\d+)(_INTERNAL_|_GLOBAL__N_)")
 
 
@@ -189,19 +189,19 @@ def demangle(name: str) -> str:
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-#: How an ELF file of 64 bits begins.
+#: First bytes of a 64-bit ELF file.
 _ELF = b"\x7fELF\x02"
 _SYMBOL_TABLE = 2
 _GLOBAL, _OBJECT = 1, 1
-#: A section of code whose blocks have shared memory that is the system's, and its bytes in each kernel's own section.
+#: Section of code whose blocks have shared memory for the system, and its size in each kernel's section.
 _RESERVES, _RESERVED = ".nv.shared.reserved.0", 1024
 _VARIABLES = (".nv.global", ".nv.constant3")
-#: What a symbol of a kernel has in ``st_other``.
+#: Bit of a kernel's symbol in ``st_other``.
 _ENTRY = 0x10
-#: Attributes in ``.nv.info``: a parameter's ordinal, offset and size; a kernel's stack and registers; each with a value
-#: of as many bytes as are told.
+#: Attributes in ``.nv.info``: a parameter's ordinal, offset and size; a kernel's stack and registers. The last number
+#: marks values with an explicit size.
 _PARAMETER, _STACK, _REGISTERS, _SIZED = 0x17, 0x12, 0x2F, 4
-#: Those that PTX has as directives: each of no number, or of some.
+#: Attributes that PTX has as directives.
 _BOUNDS = {
     0x05: "maxntid", 0x10: "reqntid", 0x3D: "reqnctapercluster", 0x3E: "explicitcluster", 0x3F: "maxclusterrank",
     0x5B: "blocksareclusters",
@@ -281,7 +281,7 @@ def is_executable(cubin: bytes) -> bool:
 def arch(cubin: bytes) -> int:
     """Return the compute capability of a cubin, such as 90; errors are those of `symbols`."""
     (flags,) = struct.unpack_from("<I", cubin, 48)
-    # The byte that has it has moved with the ABI.
+    # The byte depends on the ABI version.
     return int(flags >> 8 & 0xFF if cubin[7] == 0x41 else flags & 0xFF)
 
 
@@ -311,7 +311,7 @@ def resources(cubin: bytes, kernel: str) -> Resources:
             symbol, number = struct.unpack("<II", value)
             if symbol < len(names) and names[symbol] == kernel:
                 numbers[attribute] = number
-    # Where the system has a part of a block's shared memory, it comes first.
+    # The system's part of the shared memory comes first.
     reserved = _RESERVED if any(name == _RESERVES for name, _ in sections) else 0
     shared = sum(header[5] - reserved for name, header in sections if name == f".nv.shared.{kernel}")
     return Resources(numbers[_REGISTERS], numbers[_STACK], shared)

@@ -26,7 +26,7 @@ from cudakit.jit.specialise.options import CompileOptions
 from cudakit.jit.specialise.specialise import Specialization
 
 _SOURCES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".h", ".hpp")
-#: What a kernel that launches kernels calls, which CUDA's device runtime library defines.
+#: Prefix of functions that a kernel calls to launch kernels; CUDA's device runtime library defines them.
 DEVICE_RUNTIME_CALL = "__cudaCDP2"
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern function) '([^']+)'")
 _TWICE = re.compile(r"(?:Linking globals named|Multiple definition of) '([^']+)'")
@@ -36,7 +36,7 @@ _VISIBLE = re.compile(
     r"\s*(?:\(|(?:\[[^\]]*\]\s*)*[;=])",
     re.MULTILINE,
 )
-#: Options of cuda.core by the names of its fields, which the linker takes as well.
+#: Linker flags for fields of cuda.core's options.
 _FLAGS = {"ftz": "-ftz", "prec_div": "-prec-div", "prec_sqrt": "-prec-sqrt", "fma": "-fma"}
 
 
@@ -58,7 +58,7 @@ def to_be_linked(specialization: Specialization) -> Specialization:
     """
     options = specialization.options
     codes = [item for item in options.link if isinstance(item, bytes | Path) and not _is_text(item)]
-    # Machine code cannot call what is LTO IR: the linker takes that for unused.
+    # Machine code cannot call LTO IR, which the linker would drop as unused.
     lto = options.lto or any(_input(code).code_format == "ltoir" for code in codes)
     return specialization._replace(options=options.replace(rdc=True, lto=lto))
 
@@ -176,7 +176,7 @@ class Link:
         code, log = _linked(self._flags, self._inputs)
         runtime = _device_runtime()
         if code is None and runtime is not None and DEVICE_RUNTIME_CALL in log:
-            # Only where it is called: it adds 200 KB to the code.
+            # Only if it is called: it adds 200 KB to the code.
             library = Input("library", "CUDA's device runtime", Path(runtime).read_bytes())
             code, log = _linked(self._flags, [*self._inputs, library])
         if code is None:

@@ -64,7 +64,7 @@ _PTXAS_FLAGS = """
 -suppress-stack-size-warning --verbose -v --verbose2 -v2 --warn-on-double-precision-use -warn-double-usage
 --warn-on-local-memory-usage -warn-lmem-usage --warn-on-spills -warn-spills --warning-as-error -Werror
 """
-#: The same, with a value after ``=`` or as the next option.
+#: Options of ptxas that read nothing and have a value, after ``=`` or as the next option.
 _PTXAS_VALUES = """
 --Ofast-compile -Ofc --allow-expensive-optimizations -allow-expensive-optimizations --def-load-cache -dlcm
 --def-store-cache -dscm --device-function-maxrregcount -func-maxrregcount --device-stack-protector
@@ -99,29 +99,29 @@ def _reads_file(options: Iterable[Any]) -> str | None:
         name, _, value = option.replace(" ", "=", 1).partition("=")
         if name not in PTXAS_VALUES and (name not in PTXAS_FLAGS or value):
             return option
-        # Of -O2 the value is there already; what follows is an input file.
+        # -O2 contains its value; the next word is an input file.
         is_value = not value and name in PTXAS_VALUES and not name[-1].isdigit()
     return None
 
 
-#: Raised whenever the meaning of what is stored, or the text that is generated, changes.
+#: Increased when the meaning of stored data, or the generated source, changes.
 FORMAT = "4"
 _UNROLL = ("_CCCL_META_UNROLL_LIMIT", "10")
-#: A folder that cannot be, for sources that have none.
+#: A path that cannot exist, as the folder of sources without a folder.
 _NOWHERE = f"{os.devnull}/"
-#: How NVRTC prints errors of tile code.
+#: An error of tile code, as NVRTC prints it.
 _PRINTED = re.compile(r'loc\("(.*?)":(\d+):\d+\): error:[ :]*(.*)')
 _LEAST_TILE_ARCH = 80
 _nvrtc = Occupied()
-#: Kernel whose mangled name carries the type that it is a template of, and that only the compiler knows.
+#: Kernel template whose mangled name contains the type of its argument, which only the compiler knows.
 TYPES_PROBE = "cudakit_type"
-#: How NVRTC tells of a name that it does not know.
+#: NVRTC's message about an unknown name.
 _REFUSED_NAME = re.compile(r'Input name expression was: "(.*?)"\n')
 
 
 def type_of(expression: str) -> str:
     """Return the name expression whose lowered name contains the type of a kernel or variable."""
-    # A cast, which chooses an overload, is the pointer already.
+    # A cast, which chooses an overload, is already a pointer.
     return f"{TYPES_PROBE}<decltype({'' if expression.startswith('(') else '&'}{expression})>"
 
 
@@ -250,7 +250,8 @@ class Request:
             self.unstorable = self.unstorable or str(reason)
         changes: dict[str, Any] = {}
         if self.fields.get("pch"):
-            # NVRTC does not see that a header changed since it was precompiled; so its options name what it is made of.
+            # NVRTC does not notice a change of a header after precompiling; a macro with the headers' digest forces a
+            # new one.
             mark = [] if before is None else [("CUDAKIT_PCH", before.marks)]
             changes = {
                 "define_macro": [*(self.fields.get("define_macro") or ()), *mark],
@@ -277,10 +278,10 @@ class Request:
         try:
             return run(self, options, names)
         except CompileError as error:
-            # A name that the compiler refuses must not keep the others from theirs: it is asked for alone later.
+            # A refused name must not affect the other names: it is compiled alone later.
             refused = {"".join(name.split()) for name in _REFUSED_NAME.findall(error.log)}
             left = tuple(name for name in names if "".join(name.split()) not in refused)
-            # Its own is what this is compiled for: no other request would say why there is none.
+            # This request is for its own name: no other request would report the error.
             own = self.specialization.name_expression
             if (own and own not in left) or len(self.specialization.requested) < 2 or len(left) in (0, len(names)):
                 raise
@@ -290,7 +291,7 @@ class Request:
     def program_name(self) -> str:
         """Path of the source for NVRTC, which searches quoted headers in that folder first."""
         name = self.specialization.source.name
-        # A string has no folder, and the working directory is not one that it asked for.
+        # A string has no folder, and must not use the working directory.
         return f"{_NOWHERE}{name}" if self.includes and self.specialization.source.folder is None else name
 
     @cached_property
@@ -305,11 +306,11 @@ class Request:
         fields: dict[str, Any] = {}
         defines = list(options.defines)
         if self.includes:
-            # libcu++ gives NVRTC type lists unrolled to 16 where nvcc gets 10; that costs 0.7 s in each compile that
-            # includes CUB, and changes no code.
+            # With NVRTC, libcu++ unrolls type lists to 16 in place of nvcc's 10. This costs 0.7 s in each compile with
+            # CUB, and changes no code.
             if all(name != _UNROLL[0] for name, _ in defines):
                 defines.append(_UNROLL)
-            # The project's headers are written out in such a text; a toolkit among its folders must not hide stand-ins.
+            # The project's headers are written out in the text; a toolkit among its folders must not hide replacements.
             first = map(str, headers.own_folders()) if spec.source.host_code == "skip" else ()
             paths = list(dict.fromkeys([*first, *paths, *headers.search_folders()]))
             if not headers.toolkit_folders() and _nvrtc_version() >= (13, 3):
@@ -330,8 +331,8 @@ class Request:
         }
         has_lambda = any("cudakit_functor_" in text for text in spec.postlude)
         if spec.source.host_code == "skip" or (has_lambda and _nvrtc_version() < (13, 5)):
-            # What stays without an annotation is what nvcc lets kernels use: constants, constexpr functions. To NVRTC
-            # before 13.5 generic lambdas are without one, wherever they stand.
+            # Code without annotations is code that nvcc lets kernels use: constants, constexpr functions. For NVRTC
+            # before 13.5, generic lambdas have no annotation anywhere.
             fields["device_as_default_execution_space"] = True
         if options.extra:
             fields |= dict(options.extra)
@@ -373,7 +374,7 @@ def _by_program(request: Request, options: ProgramOptions, names: tuple[str, ...
         with _nvrtc.inside():
             code = program.compile(output, name_expressions=names, logs=log)
     except Exception as error:
-        # cuda.core's error classes are private: what is not a failure of NVRTC is raised on as it is.
+        # cuda.core's error classes are private: errors that are not NVRTC's are raised unchanged.
         if "NVRTC" not in str(error):
             raise
         failure = str(error)

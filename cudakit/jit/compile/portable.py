@@ -13,7 +13,7 @@ from cudakit.jit.source.closure import Closure, Unsure, kind_of, names_asked_for
 from cudakit.jit.specialise.specialise import Specialization
 
 _FORMAT: Final = "1"
-#: Options that say what is kept, and change no code.
+#: Options that do not change the code.
 _LOCAL: Final = ("cache", "pch")
 #: Fields of `CompileOptions.extra` that name headers or where they are searched.
 _SEARCHED: Final = frozenset(("include_path", "pre_include"))

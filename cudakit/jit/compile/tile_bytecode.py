@@ -209,7 +209,7 @@ _ELEMENTS: Final = {
     0: "i1", 1: "i8", 2: "i16", 3: "i32", 4: "i64", 5: "f16", 6: "bf16", 7: "f32", 8: "tf32", 9: "f64",
     10: "f8E4M3FN", 11: "f8E5M2", 18: "f8E8M0FNU", 19: "f4E2M1FN", 22: "i4", 130: "f8E5M3FNU",
 }  # fmt: skip
-#: Types that version 13.1 has not.
+#: First version of types that 13.1 lacks.
 _SINCE: Final = {18: (13, 2), 19: (13, 3), 20: (13, 3), 21: (13, 3), 22: (13, 3), 130: (13, 4)}
 _POINTER, _TILE, _TENSOR_VIEW, _PARTITION, _FUNCTION, _TOKEN, _GATHER, _STRIDED = 12, 13, 14, 15, 16, 17, 20, 21
 
@@ -368,7 +368,7 @@ class _Module:
         at, tag = self._tagged_type(number)
         if tag != _POINTER:
             return _ELEMENTS[tag], False
-        self._flags(at, (13, 4))  # whether an address stands for memory of several devices: none of ours does
+        self._flags(at, (13, 4))  # says whether an address is multi-device memory, which none here is
         return self._element(at.number())[0], True
 
     def _flags(self, at: _Bytes, since: tuple[int, int]) -> int:
@@ -487,7 +487,7 @@ class _Module:
         return None
 
 
-#: How a part that is an attribute is read, by its kind.
+#: Functions that read attribute parts, by category.
 _ATTRIBUTES: Final[Mapping[str, Callable[[_Module, _Bytes, Part], Any]]] = {
     "enum": lambda module, at, part: ENUMERATIONS[part.enumeration][at.byte()],
     "number": lambda module, at, part: at.number(),
@@ -568,7 +568,7 @@ class _Body:
 
     def _region(self) -> tile_ir.Region:
         at = self._at
-        if not (blocks := at.number()):  # an `if` with nothing to do otherwise
+        if not (blocks := at.number()):  # an `if` without an else
             return tile_ir.Region((), (), [])
         if blocks != 1:
             raise ValueError("a region of several blocks")

@@ -181,7 +181,7 @@ class TileModule:
 
 
 _TRAP = "Cannot invoke non-tile function"
-#: Where the compiler's own headers lie, in which no user's line is.
+#: Paths of the compiler's own headers, which contain no user's line.
 _HEADERS = ("cuda_tile.h", "/cuda/std/")
 
 
@@ -195,7 +195,7 @@ def _promises_of(function: Function) -> Iterator[Promise]:
     promises: dict[int, Promise] = {}
     for operation in function.operations:
         if operation.regions:
-            break  # what is promised behind a decision need not hold for every call
+            break  # a promise after a branch need not hold for every call
         if operation.name != "assume" or (position := origin.get(operation.operands[0])) is None:
             continue
         origin[operation.results[0]] = position

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-#: Failure of an NVRTC that has no function for it.
+#: Failure message of an NVRTC without Tile IR.
 NO_TILE_IR = "this NVRTC makes no Tile IR"
 
 
@@ -135,7 +135,7 @@ def apart(function: str, *arguments: Any) -> tuple[int, tuple[Any, ...], str]:
     int, tuple, str
         Exit status, the function's result (empty if the status is not 0), and the printed text.
     """
-    import subprocess  # most programs compile and link nothing so
+    import subprocess  # most programs start no such process
 
     process = subprocess.run(
         command(__file__),

@@ -17,9 +17,9 @@ from cudakit.types.arguments import Argument, describe, texture_handle
 from cudakit.types.scalars import struct_packer
 from cudakit.types.tensors import ALIGN, MOST, TensorLayout, fits, layout_of, overlaps_itself, packer, passed_strides
 
-# An array that a tile kernel takes whole: whether its code is right for it, and the bytes that are passed.
+# Tensor parameters of tile kernels: whether the code is correct for an array, and the passed bytes.
 
-#: How many shapes and strides are known of one parameter.
+#: Maximum of cached layouts of a parameter.
 _MOST_LAYOUTS: Final = 64
 
 
@@ -364,7 +364,7 @@ def _array(
         extra, value = extra.replace(f"{{{name}}}", expression), value.replace(f"{{{name}}}", expression)
     if reader is not None:
         constants["read"] = lambda value: reader(describe(value))
-    # CuPy lets nobody rebind an array's memory or dtype, and reshaping in place keeps it contiguous.
+    # CuPy's arrays cannot change memory or dtype, and reshaping in place keeps them contiguous.
     return Fragment(guard + extra, value, form, constants, fixed=argument.family == "cupy" and reader is None)
 
 
@@ -408,7 +408,7 @@ def _tensor(parameter: BoundParameter, argument: Argument, callee: Callee, where
     strides = "{a}.strides" if is_cupy else "{a}.stride()"
     expression = f"{{k}}pack({{pointer}}, {{a}}.shape, {strides})"
     fragment = _array(argument, callee, "", parameter, where, (expression, "s"), read)
-    # An array of another layout is another specialization's.
+    # An array of another layout needs another specialization.
     guard = f"{fragment.guard} and ({{k}}bytes := {fragment.value}) is not None"
     constants = {**fragment.constants, "pack": whole.pack}
     return fragment._replace(guard=guard, value="{k}bytes", constants=constants, fixed=is_cupy, shaped=is_cupy)
@@ -440,7 +440,8 @@ def _scalar(parameter: BoundParameter, argument: Argument, where: str, weak_choi
     if value_class is float and dtype == np.float64:
         return Fragment("type({a}) is float", "{a}", "d", number=True)
     if value_class is float and dtype in (np.dtype("f4"), np.dtype("f2")):
-        # Packing and unpacking by struct is half the cost of making a numpy.float32; too large a number raises.
+        # Packing and unpacking by struct costs half as much as making a numpy.float32. A number that is too large
+        # raises.
         real, bits = _FLOAT32 if dtype.itemsize == 4 else _FLOAT16
         constants = {"pack": real.pack, "unpack": bits.unpack}
         return Fragment("type({a}) is float", "{k}unpack({k}pack({a}))[0]", "q", constants, number=True)
@@ -502,7 +503,7 @@ def _vector(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
             items = value
         if array and value.ndim != 1:
             raise ArgumentError(f"{where} takes {count} numbers, got an array of shape {value.shape}")
-        # Before a million elements are converted.
+        # Checked before a million elements are converted.
         if isinstance(items, list | tuple | np.ndarray) and len(items) != count:
             raise ArgumentError(f"{where} takes {count} numbers, got {len(items)}: {shortened(value)}")
         try:
@@ -537,7 +538,7 @@ def _struct(parameter: BoundParameter, argument: Argument, where: str) -> Fragme
 
     to_bytes(argument.value)
     if type(argument.value) is np.void and dtype.itemsize > 8:
-        # A record of NumPy's has the bytes already.
+        # NumPy's record already has the bytes.
         guard = "{a}.__class__ is {k}class and {a}.dtype == {k}dtype"
         return Fragment(guard, "{a}.tobytes()", "s", {"class": np.void, "dtype": dtype})
     return _bytes_fragment(argument, to_bytes, dtype.itemsize)
@@ -581,7 +582,7 @@ def _unknown(parameter: BoundParameter, argument: Argument, callee: Callee, wher
     """Bind a parameter whose type nobody knows: it accepts exact bytes only."""
     value, dtype = argument.value, argument.evidence.dtype
     if parameter.cpp == "8 bytes" and argument.evidence.category == "array":
-        # Of a kernel in compiled code that does not tell its types.
+        # A kernel in compiled code without types.
         return _pointer(parameter, argument, callee, where)
     if parameter.cpp.removesuffix(" __restrict__").removesuffix(" const").endswith("*"):
         if argument.evidence.category == "array" and dtype is not None and dtype.names is None and dtype.itemsize != 1:

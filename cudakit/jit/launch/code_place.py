@@ -97,9 +97,9 @@ class DeviceCode(NamedTuple):
         return CallShape(ready, fragments, families, self.device_id, make_run(ready, fragments))
 
 
-# The arguments of a call beside the kernel's parameters: counted, named and described.
+# Counting, naming and describing the arguments of a call.
 
-#: How other libraries name a launch's configuration in the call.
+#: Keywords of other libraries for launch configurations.
 _LAUNCH_WORDS = ("block", "grid", "shared", "shared_mem", "shared_bytes", "stream")
 
 

@@ -164,8 +164,8 @@ class Shape(Protocol):
         """Make the plan of a launch."""
 
 
-# In the templates ``«x»`` is an argument, by the name that its parameter has. All other names are the generated code's
-# own: where a parameter has the same one, they are given another.
+# In the templates, ``«x»`` is an argument by the name of its parameter. All other names belong to the generated code; a
+# name that equals a parameter's is replaced.
 
 _CALL = """\
 def call(stream, config, /, $parameters*extra):
@@ -184,7 +184,7 @@ $attempts
         raise
 """
 
-# On the stream and configuration of the last launch nothing is ordered.
+# With the stream and configuration of the last launch, no order is needed.
 _SETTLED = """\
 (
     stream_last, config_last, core, resolved_config, cupy_stream, torch_stream, any_arrays,
@@ -205,7 +205,7 @@ _SETTLED_FOR_ANY = """\
             $shape.renew($values, $arguments)
         return $passed_launch
 """
-# On the second of several streams, and on those whose launches wait for each other.
+# On further streams, and on streams whose launches wait for each other.
 _REPEATED = """\
 repeats = $shape.repeats
 repeated = repeats.get((id(stream), id($first))) if repeats else None
@@ -281,7 +281,7 @@ class Dispatcher:
         self._names: dict[str, Any] = {**_NAMES, "check": check}
         # Code is generated for the first call shape; until then every call is checked in full.
         self.function: FunctionType = FunctionType(_check_all.__code__, self._names, name)
-        # What Python's own errors about unknown keywords call it.
+        # The name in Python's errors about unknown keywords.
         self.function.__qualname__ = name
 
     @property
@@ -292,8 +292,7 @@ class Dispatcher:
     def add(self, shape: Shape, left_out: tuple[Any, ...] = ()) -> None:
         """Try `shape` first from now on; `left_out` are its last arguments, which calls leave out."""
         with self._lock:
-            # A number is never used again: a thread that is in the middle of the old code cannot pick up another
-            # shape's kernel.
+            # Numbers are never reused: a thread that still runs the old code cannot get another shape's kernel.
             older = list(self._shapes.items())[: _MOST_SHAPES - 1]
             self._shapes = dict([(next(self._numbers), (shape, left_out)), *older])
             names: dict[str, Any] = {**_NAMES, "check": self._names["check"]}
@@ -338,7 +337,7 @@ class Dispatcher:
             prefix = f"{title}_{number}_"
             guard, value = fragment.written(argument, prefix, names)
             if len(self._shapes) > 1 and family in ("cupy", "torch"):
-                # A guard must not raise where a later shape could fit.
+                # A guard must not raise if a later shape could fit.
                 guard = f"{argument}.__class__ is {prefix}class and {guard}"
             guards.append(guard)
             values.append(value)
@@ -377,7 +376,7 @@ def _straight(
         names["current_torch_stream"] = sys.modules["torch"]._C._cuda_getCurrentRawStream
         same_streams += f" and current_torch_stream({shape.device_id}) == torch_stream"
     fixed = {position: titles[position] for position in shape.fixed}
-    # The answer of a dead reference is None, which is also what a null pointer is given as.
+    # A dead reference returns None, which is also the argument for a null pointer.
     same = {i: f"{title}_reference() is {arguments[i]} is not None" for i, title in fixed.items()}
     same |= {i: f"{same[i]} and {arguments[i]}.shape == {titles[i]}_shape" for i in shape.shaped}
     checks, current_values = list(guards), list(values)
@@ -408,8 +407,8 @@ def _straight(
     return text + (fill(_REPEATED, 2, first=arguments[leader], **parts) if shape.is_fixed else "")
 
 
-# What functions of kernels and recorded calls (`cudakit.arrays.replay`) are both written with. Guards and values
-# of arguments are `Fragment.written`.
+# Text for functions of kernels and for replayed calls (`cudakit.arrays.replay`). `Fragment.written` writes guards and
+# values of arguments.
 
 
 def launch_text(run: str, first: Sequence[str], values: Sequence[str]) -> str:
@@ -426,8 +425,8 @@ def known_value_text(remembered: str, argument: str, last: str, value: str) -> s
 def current_stream_text(device_id: int, names: dict[str, Any]) -> str:
     """Return the expression of CuPy's current stream; its global name is added to `names`."""
     names["current_cupy_stream"] = sys.modules["cupy"].cuda.get_current_stream
-    # Naming the device spares CuPy a question to the runtime; where there are several, the answer must be for the
-    # device that is current in this thread, so that a launch with another one current is not let through.
+    # With an explicit device CuPy does not ask the runtime. With several devices, the answer must be for this thread's
+    # current device, so that a launch with another current device is refused.
     return f"current_cupy_stream({device_id if devices.device_count() == 1 else ''})"
 
 
@@ -452,7 +451,7 @@ def _with_own_names(text: str, parameters: Sequence[str], names: dict[str, Any])
     return re.sub(r"«(\w+)»|(?<![\w.])[A-Za-z_]\w*", name, text)
 
 
-#: Keywords that a kernel's parameters have with an underscore.
+#: Names that a parameter's keyword may not have; it gets an underscore.
 _TAKEN = frozenset(
     {"stream", "config", "extra", "reason", "error", "check", "call", "middle", "renew", "current", "torch_current"}
     | {"type", "len", "Exception", "MISSING"}

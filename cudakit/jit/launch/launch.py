@@ -85,12 +85,12 @@ class Plan(functools.partial[None]):
     empty grid does nothing.
     """
 
-    #: The specialization's; none of an empty grid.
+    #: Name expression of the specialization; empty for an empty grid.
     name: str = ""
     arguments: tuple[Any, ...] = ()
-    #: What makes the same plan for other arguments, in another process too.
+    #: Makes the same plan for other arguments, also in another process.
     recipe: Recipe | None = None
-    #: What calling it does while nobody watches, kept so that a call under way in another thread stays whole.
+    #: The function while there are no witnesses, kept so that a call in another thread is never cut short.
     _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
@@ -134,11 +134,11 @@ def nothing() -> None:
     """Do nothing: the function of an empty grid's plan."""
 
 
-#: What nobody can give.
+#: An object that no caller can pass.
 _NOTHING = object()
-#: How often the remembered arrays of a shape may die and be replaced before identity is no longer tried.
+#: Maximum of renewals of a shape's remembered arrays before identity is no longer tried.
 _MOST_RENEWALS = 64
-#: On how many streams, and with how many first arrays, a shape is known to be launched.
+#: Maximum of streams and first arrays for which a shape has repeats.
 _MOST_REPEATS = 32
 
 
@@ -180,7 +180,7 @@ class Settled(NamedTuple):
         return (*self[:_STATED], *self.arrays, *self.numbers)
 
 
-#: How many things `Settled` states before its arrays.
+#: Number of fields of `Settled` before its arrays.
 _STATED = len(Settled.__annotations__) - 2
 
 
@@ -268,7 +268,7 @@ class CallShape(_Remembering):
         families, rows = ("cupy", "torch", "memory", "buffer"), []
         for position, (family, parameter) in enumerate(zip(self.families, self.loaded.parameters, strict=True)):
             if family in families or (family == "object" and parameter.category != "tensor_map"):
-                # Of the objects, raw addresses are memory, and textures of it.
+                # Among objects, raw addresses are memory, and textures refer to it.
                 rows.append((position, family, parameter.category != "scalar" and not parameter.const))
         return tuple(rows)
 
@@ -335,7 +335,7 @@ class CallShape(_Remembering):
             if is_empty(launch_config):
                 return
             resolved = self.loaded.launch_config(launch_config, self.device_id)
-            # A LaunchConfig can be changed after the call: the driver is given the user's own, never a stale copy.
+            # A LaunchConfig can change after the call: the driver gets the user's object, never a stale copy.
             resolved = resolved if isinstance(config, Config | Cover) else config
             self.config = (config, resolved)
         ordered = order()
@@ -349,7 +349,7 @@ class CallShape(_Remembering):
                 self.run(target.core, resolved, self.loaded.kernel, *values)
             ordered.after(use, arguments)
             if self.named:
-                # Nobody else keeps pinned memory from being handed out again while the kernel uses it.
+                # Nothing else keeps pinned memory from being reused while the kernel uses it.
                 pinned = [arguments[i] for i in self.named if hasattr(arguments[i], "__array_interface__")]
                 if pinned:
                     ordered.hold(target.core, pinned)
@@ -360,7 +360,7 @@ class CallShape(_Remembering):
                 return
             may_settle = (devices.device_count() == 1 or self.libraries) and (ordered.single or self.is_fixed)
             if may_settle and ordered.settle(use, self):
-                # With several streams it may go straight, unordered, with these very arrays only.
+                # With several streams, only these very arrays may go straight.
                 self.last_launch = self._settled_flat(target, config, resolved, ordered.single, values, arguments)
                 if not ordered.single:
                     self._repeat(target, config, resolved, values, arguments, settled=True)
@@ -405,7 +405,7 @@ class CallShape(_Remembering):
 
     def unsettle(self) -> None:
         """Stop straight launches until a launch that needs no waits settles the shape again."""
-        # A stream that nobody gives.
+        # A stream that no caller can pass.
         nothing = Settled(_NOTHING, None, None, None, None, None, False, *self._no_memo())
         self.last_launch = nothing.flat()
         self.repeats.clear()
@@ -413,7 +413,7 @@ class CallShape(_Remembering):
     def renew(self, values: Sequence[Any], arguments: Sequence[Any]) -> None:
         """Remember other arrays in place of dead ones; arrays that live for one call only end this soon."""
         self._renewals += 1
-        # What another thread unsettles meanwhile must stay so.
+        # If another thread unsettles the shape meanwhile, it must stay unsettled.
         with order().lock:
             settled = self.settled
             if settled is not None:
@@ -454,7 +454,7 @@ class CallShape(_Remembering):
             launch = functools.partial(self.run, target.core, resolved, self.loaded.kernel)
             cool = functools.partial(self.repeats.pop, key, None)
             again = repeating(order(), Repeat(launch, look, cool, *uses, foreign))
-        # The stream as given is kept too, so that no other object can have its identity.
+        # The user's stream object is kept, so that no other object can have its identity.
         self.repeats[key] = self._settled_flat(target, config, resolved, again, values, arguments)
 
     def _settled_flat(

@@ -34,7 +34,7 @@ class PackedLaunch:
         for fragment, size, parameter in zip(fragments, loaded.sizes, loaded.parameters, strict=True):
             width = {"q": 8, "d": 8}.get(fragment.form, size)
             code = {"q": "q", "d": "d"}.get(fragment.form, f"{size}s")
-            # The widest parameter, a tensor map, wants 64 bytes.
+            # The widest parameter, a tensor map, needs 64-byte alignment.
             padding = -end % (64 if size >= 64 else 16)
             parts += [f"{padding}x", code]
             inside = (0,) if parameter.layout is None else parameter.layout.offsets(parameter.count)
@@ -47,7 +47,7 @@ class PackedLaunch:
         self._pointers = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
         self._address = ctypes.addressof(self._pointers)
         self._native: dict[tuple[int, int], tuple[Any, LaunchConfig]] = {}
-        # Stream, configuration and kernel of the last launch, and the driver's call with its own forms of them.
+        # Stream, configuration and kernel of the last launch, and the driver's call with its own forms of these.
         self._last: tuple[Any, ...] = (None, None, None, None)
         self._lock = threading.Lock()
         self._forms = tuple(fragment.form for fragment in fragments)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 Extent: TypeAlias = int | Sequence[int]
 _THREADS_COVER = 256
-#: The block of a configuration that names none, as those of tile kernels do.
+#: The block of a configuration without a block, as for tile kernels.
 NO_BLOCK = (0, 0, 0)
 _ONLY_INT = frozenset({int})
-#: Configurations that are the same objects when they are made again.
+#: Maximum of cached configurations, which are returned as the same objects.
 _MOST_CACHED = 1024
 
 
@@ -205,7 +205,7 @@ def as_config(launch_config: Any) -> Config | Cover:
     LaunchError
         If it is no ``ck.config(…)``, ``ck.cover(…)`` or ``cuda.core.LaunchConfig``.
     """
-    # A record may be made by hand, of other numbers than these functions take.
+    # A record made directly may hold numbers that these functions refuse.
     if isinstance(launch_config, Config):
         flags = {type(launch_config.cooperative), type(launch_config.programmatic)}
         if all(map(_is_plain, launch_config[:4])) and flags == {bool}:

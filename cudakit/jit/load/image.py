@@ -100,7 +100,7 @@ def move(old: Variables, new: Variables) -> None:
         offsets = words - starts[owner]
         is_address = (owner >= 0) & (offsets < sizes[owner])
         moved = targets[owner] + offsets
-        # A pointer that is as it was initialised is the new module's; any other may have copies elsewhere.
+        # A pointer with its initial value is correct in the new module; any other pointer may have copies elsewhere.
         if (is_address & (moved != as_initialised)).any():
             raise LaunchError(f"its variable {variable_name(name)} holds the address of a variable, and these move")
         words[is_address] = moved[is_address]
@@ -113,14 +113,14 @@ def _copy(function: str, stream: Any, target: int, source: int, size: int) -> No
     from cuda.bindings import driver
 
     if stream is None:
-        # A copy from pageable memory may be under way when the driver returns, and is for all streams.
+        # A copy from pageable memory may still run when the driver returns, and all streams must see it.
         synchronize = driver.cuCtxSynchronize
         for step in (synchronize, lambda: getattr(driver, function)(target, source, size), synchronize):
-            _check(step()[0])  # while anything is captured, the first of them is refused, and nothing is copied
+            _check(step()[0])  # during a capture the first step is refused, and nothing is copied
     else:
         core = as_stream(stream)
         _check(getattr(driver, f"{function}Async")(target, source, size, driver.CUstream(int(core.handle)))[0])
-        # The host memory is this function's own: it must not go before the copy has been made.
+        # The host memory belongs to this function: it must live until the copy is done.
         core.sync()
 
 
@@ -189,10 +189,10 @@ class Image(ABC):
             code = self.add(specialization)
             if code.has(specialization):
                 return code, code.compiled
-            # The compiler refused its name among the others'.
+            # The compiler refused its name when it compiled for all kernels.
             code = self.add(specialization._replace(kernels=()))
         unknown = specialization.needs_types and type_of(specialization.name_expression) not in code.compiled.lowered
-        # What is only checked must not be loaded: it would have variables of its own.
+        # Code that is compiled only for checks must not be loaded: it would have variables of its own.
         return code, self.compiled(specialization) if specialization.checks or unknown else code.compiled
 
     def compiled(self, specialization: Specialization) -> Compiled:
@@ -218,7 +218,7 @@ class Image(ABC):
         """Return the variables, once any code is loaded."""
 
 
-#: A pointer to a function: what it says is not known to be the same in other code.
+#: A pointer to a function: it may have another value in other code.
 _FUNCTION_POINTER = re.compile(r"\(\s*\*[\s\w\[\]]*\)\s*\(")
 
 
@@ -226,15 +226,15 @@ class DeviceImage(Image):
     """The image of a module on GPUs. Code without variables stays separate: each instance is compiled by itself."""
 
     def add(self, specialization: Specialization) -> Code:
-        if specialization.is_tile:  # which shares no variables
+        if specialization.is_tile:  # tile kernels share no variables
             compiled = self.compiled(specialization)
             loaded = DeviceVariables(object_code(compiled, specialization.title), ())
             self.codes.append(Code((specialization,), compiled, loaded))
             return self.codes[-1]
         former = next((code for code in self.codes if code.loaded.names()), None)
         if former is not None:
-            # From here on every call comes to the module and waits for it, and who is in the middle of a launch has
-            # long made it when the device is waited for.
+            # From here on every call comes to the module and waits for it. A launch that has begun is made before the
+            # device is waited for.
             self.forget()
         ahead = (member for member in self.ahead if not member.is_tile)
         members = dict.fromkeys((*(former.members if former else ()), *ahead, specialization))

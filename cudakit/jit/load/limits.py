@@ -9,7 +9,7 @@ from cudakit.jit.compile.elf import LaunchBounds
 from cudakit.jit.load.config import NO_BLOCK, Config
 from cudakit.streams.devices import Limits
 
-#: Blocks in a cluster that every device with clusters runs, and that it runs where the kernel allows it.
+#: Maximum of blocks in a cluster: on every device with clusters, and for kernels that allow larger clusters.
 PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
 
 

@@ -147,7 +147,7 @@ class Loaded:
         self.parameters = parameters
         self.sizes = sizes
         self._configs: dict[tuple[Config | Cover, int], LaunchConfig] = {}
-        self._dynamic_bytes: dict[int, int] = {}  # shared memory a block that each device lets the kernel ask for
+        self._dynamic_bytes: dict[int, int] = {}  # dynamic shared memory that the kernel may use, by device
         self._lock = process.renewed(self, "_lock", threading.Lock)
         self.holders: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -178,7 +178,7 @@ class Loaded:
                 threads = int(self.kernel.occupancy.max_potential_block_size(0, 0).max_block_size)
             config = spread(config, threads, self.bounds)
         self._check(bounded(self.specialization.name_expression, config, self.bounds), device_id)
-        # The driver knows the cluster of the source itself.
+        # The driver knows the source's cluster.
         return as_launch_config(config)
 
     @cached_property
@@ -195,7 +195,7 @@ class Loaded:
         check_launch(name, config, limits, own, why, static)
         if config.cluster and prod(config.cluster) > PORTABLE_CLUSTER:
             self._set_attribute("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, device_id)
-        # Only ever raised: configurations that were checked before are launched without another look.
+        # The limit is only raised: configurations that were checked before stay valid.
         allowed = self._dynamic_bytes.get(device_id, _DEFAULT_DYNAMIC_BYTES - static)
         if config.shared_bytes > allowed:
             self._set_attribute("CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes, device_id)
@@ -263,7 +263,7 @@ def load(
     try:
         info = kernel.arguments_info
     except Exception:
-        # cuFuncGetParamInfo came with driver 12.4; an older one leaves only the signature to check against.
+        # cuFuncGetParamInfo exists since driver 12.4; with an older driver the sizes are the signature's.
         sizes = tuple(parameter_size(parameter) or 8 for parameter in parameters)
     else:
         sizes = check_sizes(specialization, parameters, tuple(parameter.size for parameter in info))

@@ -25,7 +25,7 @@ _WORD: Final = re.compile(r"[A-Za-z_]\w*")
 _ANNOTATIONS: Final = frozenset({"__global__", "__device__", "__constant__", "__shared__", "__managed__"})
 _LABELS: Final = re.compile(r"\s*(?:(?:public|private|protected)\s*:(?!:)\s*)*")
 _DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)(\([^)]*\))?((?s:.*))")
-#: What a declaration begins with that is neither a variable nor a function.
+#: The begin of a declaration that is neither a variable nor a function.
 _NEUTRAL: Final = re.compile(
     r"\s*(?:template\s*)?(?:inline\s+|static\s+|extern\s+)*(?:typedef|using|enum|concept|namespace|struct|class|union)\b"
 )
@@ -44,7 +44,7 @@ _GNU_WORDS: Final = frozenset({"register", "__const__", "__const", "typeof", "__
 _STATIC_ASSERT: Final = re.compile(r"\s*(?:static_assert|_Static_assert)\b")
 _INCLUDE: Final = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^>\n]+)>", re.MULTILINE)
 _ANGLES: Final = re.compile(r"(?<=\w)\s*<[^<>;{}]*>")
-#: What device code surely has not.
+#: Names that device code surely does not use.
 _OF_HOST: Final = re.compile(
     r"\bstd\s*::\s*(?:(?:basic_)?string|vector|(?:unordered_)?(?:multi)?(?:map|set)|list|deque|queue|stack|(?:unique|shared|weak)_ptr"
     r"|function|[io]?f?stream|basic_[io]?f?stream|[io]?stringstream|thread|mutex|exception|\w+_error|any|future)\b"
@@ -68,7 +68,7 @@ def device_part(source: Source, folders: Iterable[str], defined: Iterable[str] =
         Macros of the command line.
     """
     flat, left_out = flatten(source.text, source.name, str(source.folder) if source.folder else None, folders)
-    # NVRTC is no nvcc for CUDA's headers, but for the program it is.
+    # The program may test for nvcc; CUDA's headers must not take NVRTC for nvcc.
     text = re.sub(r"\b__NVCC__\b", "__CUDACC__", re.sub(r"\b__extension__\b", " " * 13, flat))
     cutter = _Cutter(with_written_kernels(text), frozenset(defined))
     device_text = cutter.device_text()
@@ -133,7 +133,7 @@ class _Cutter:
                 start <= offset < end for start, end in self._cut
             )
 
-        # The program has been compiled: what it refuses otherwise are other hosts than its own.
+        # The program compiles with nvcc: its other errors are for other hosts.
         text = _ERROR.sub(
             lambda match: (
                 match[0]
@@ -163,7 +163,7 @@ class _Cutter:
 
         `host_needs`: host code uses names that nothing else declares.
         """
-        # A library's header decides over a project's code at most by defaults.
+        # A library's header affects a project's code by defaults only.
         only_defaults = match[1].startswith("<") and host_needs
         macros = conditionals.macros_asked_behind(match.start(), only_defaults)
         macros = [(offset, name) for offset, name in macros if name not in self._defined]
@@ -303,7 +303,7 @@ class _Cutter:
             is_kernel = "__global__" in expanded
             if not is_kernel and piece.category == "function" and _OF_HOST.search(text):
                 return None  # an overload for the host's types
-            # What a macro writes has names of its own.
+            # The expansion of a macro has further names.
             written = any(word in self._called for word in words & self._annotations)
             is_root = is_kernel or operator or written or not function or bool(names & self._arguments)
             return _Item(piece, names, is_root, members)
@@ -312,10 +312,10 @@ class _Cutter:
             return _Item(piece, frozenset(), True)
         if _NEUTRAL.match(head) and (piece.category == "declaration"):
             if (record := outline.record_name(text.partition("{")[0])) is not None:
-                # Bases stand beside the name.
+                # The text after the name has the base classes.
                 tail = flat.rpartition("}")[2] if "{}" in flat else ""
                 names = frozenset({record.rpartition("::")[2], *_WORD.findall(tail)})
-                # A specialization for the host's, or one made of it, no kernel can use.
+                # No kernel can use a specialization for a host type.
                 if _OF_HOST.search(text.partition("{")[0]):
                     return None
                 is_root = bool(names & self._launched) or self._may_be_argument(piece, members)
@@ -330,7 +330,7 @@ class _Cutter:
                 names = frozenset({using[2]})
             is_root = bool(names & self._launched) and not _OF_HOST.search(text)
             return _Item(piece, names, is_root, members)
-        if _REFERENCE.match(text):  # gone from CUDA, which the compiler then says
+        if _REFERENCE.match(text):  # removed from CUDA; the compiler reports it
             return _Item(piece, names, False)
         is_constant = _CONSTANT.search(flat.partition("=")[0]) is not None
         if "constexpr" in words or (
@@ -343,7 +343,7 @@ class _Cutter:
 
     def _written(self, piece: outline.Piece, text: str) -> _Item | None:
         """Return a macro call as one declaration of everything in its expansion `text`; None if it is host code."""
-        if text.count("{") != text.count("}"):  # of a namespace's two braces
+        if text.count("{") != text.count("}"):  # one of a namespace's two braces
             return _Item(piece, frozenset(), True)
         pieces = outline.outline(text if text.rstrip().endswith(("}", ";")) else f"{text};").pieces
         parts = [part for part in pieces if not part.in_class and part.category != "record" and part.text.strip()]
@@ -491,7 +491,7 @@ _COMPOUND: Final = re.compile(
 _STATEMENTS: Final = re.compile(r"\(\s*\{")
 _BRACKET: Final = re.compile(r"[\s\\]*\)")
 _CALL: Final = re.compile(r"\b([A-Za-z_]\w*)\s*\(")
-#: Whether a macro's body may have a kernel.
+#: A macro whose body may define a kernel.
 _KERNEL_MACRO: Final = re.compile(r"^[ \t]*#[ \t]*define\b(?:\\\r?\n|[^\n])*__global__", re.MULTILINE)
 
 
@@ -515,7 +515,7 @@ def with_written_kernels(text: str) -> str:
                 continue
             call = text[start:end]
             new = called.expanded(call, start, lambda part: not writing.isdisjoint(_WORD.findall(part)))
-            # The call stays as a comment, for who reads the line in a message.
+            # The call stays as a comment, for readers of messages.
             parts += [text[behind:start], f"/* {' '.join(call.split())} */ {new}", "\n" * call.count("\n")]
             behind = end
     return "".join([*parts, text[behind:]])
@@ -523,7 +523,7 @@ def with_written_kernels(text: str) -> str:
 
 def without_gnu(text: str) -> str:
     """Rewrite GNU's brace casts, ``(float2){1, 2}``, and statement expressions as C++."""
-    # Without the brackets a cast of braces is C++.
+    # Without the parentheses, GNU's brace cast is C++.
     return _statements_called(_COMPOUND.sub(lambda match: f"{match[1]} {match[2]} {match[3]}", text))
 
 
@@ -545,7 +545,7 @@ def _statements_called(text: str) -> str:
 
 
 _OPENING: Final = re.compile(r"\w\s*<(?!<)")
-#: How long a list of template arguments may be.
+#: Maximum length of a list of template arguments.
 _MOST_LONG: Final = 400
 
 

@@ -21,7 +21,7 @@ _OTHERS: Final = re.compile(
     r"defined|true|false|and|or|not|_[A-Z_]\w*|CU(?:DA|DART|B|RAND|BLAS|FFT|SPARSE|DNN|PTI)?_\w+|(?:THRUST|CCCL|NV|NVTX)_\w+"
     r"|NDEBUG|NULL|EOF|W?WIN(?:32|64)|LINUX|linux|unix|APPLE|assert|min|max|restrict|inline"
 )
-#: Those of them that say for which GPU and in which language a text is compiled.
+#: Names that depend on the GPU and the language.
 _OF_DEVICE: Final = frozenset({"__CUDA_ARCH__", "__cplusplus"})
 
 
@@ -134,9 +134,9 @@ class Conditionals:
         )
 
 
-#: A name that is no member's, and none inside a namespace.
+#: A name that is neither a member nor inside a namespace.
 _FREE_NAME: Final = re.compile(r"(?<![\w.:])(?<!->)[A-Za-z_]\w*")
-#: A name behind a type or a star, as declarations have it.
+#: A name after a type or a star, as in declarations.
 _DECLARED: Final = re.compile(r"(\w+[\s*&]+|[>\]*&]\s*)([A-Za-z_]\w*)\s*(?=[;=,\[\](){:>]|$)")
 _BEFORE_EXPRESSIONS: Final = frozenset({"return", "else", "case", "new", "delete", "throw", "sizeof", "goto", "do"})
 _LANGUAGE: Final = re.compile(

@@ -25,7 +25,7 @@ _ATTRIBUTE: Final = re.compile(
     r"\b(?:__launch_bounds__|__cluster_dims__|__block_size__|__maxnreg__|__attribute__|__declspec|__align__|alignas"
     r"|_Alignas|noexcept)\s*\(|\[\["
 )
-#: What CUDA's keywords are macros for.
+#: The attributes that CUDA's keywords expand to.
 _GLOBAL_ATTRIBUTE: Final = re.compile(r"__attribute__\s*\(\(\s*(?:__)?(global|device|constant|shared)(?:__)?\s*\)\)")
 _BRACKET: Final = re.compile(r"[{}();]")
 _CLASS_KEY: Final = re.compile(r"\b(?:struct|class|union)\b")
@@ -39,9 +39,9 @@ _MEMBER_INITIALISER: Final = re.compile(r"\(\)\s*(?:noexcept\s*)?:(?!:)[^;]*[\w>
 _REQUIREMENT: Final = re.compile(r"(?:\brequires|=|&&|\|\||!)\s*requires\s*(?:\(\)\s*)?$")
 _CALL: Final = re.compile(r"\s*([A-Za-z_]\w*)\s*")
 _SEMICOLON: Final = re.compile(r"\s*;")
-#: How a text ends that is no declaration's beginning.
+#: The end of text that is not the beginning of a declaration.
 _COMPLETE: Final = re.compile(r"(?:^|[;}]|\bnamespace\b[\w\s:]*\{)\s*$")
-#: What follows a line that is a declaration by itself.
+#: Text after a line that is a complete declaration.
 _DECLARATION: Final = re.compile(
     r"[ \t]*\r?\n\s*(?:struct|class|union|enum|template|typedef|using|namespace|__global__|__device__|__host__)\b"
 )
@@ -198,7 +198,7 @@ def _pieces(text: str, renamed: dict[str, str], called: CalledMacros) -> list[Pi
         elif match[0] == ")":
             depth = max(0, depth - 1)
         elif match[0] == ";":
-            # No semicolon stands in parentheses out here: if one does, the brackets are not what they seem.
+            # No semicolon is inside parentheses here, or the brackets are unbalanced.
             depth = 0
             add("declaration", offset, position)
             start, holes = position, []
@@ -315,7 +315,7 @@ def mend(parameter: str) -> str:
     """
     parameter = _PACK.sub(r"\1", re.sub(r"=[^=].*$", "", parameter, flags=re.DOTALL))
     parameter = re.sub(r"\b[A-Z_][A-Z0-9_]*\s*\([^()]*\)(?=\s*\w)", " ", parameter)
-    # Two names behind a star or an ampersand: the first one is a macro.
+    # Of two names after a star or an ampersand, the first is a macro.
     parameter = re.sub(
         r"(?<=[*&])(\s*(?:(?:const|volatile|__restrict__)\b\s*)*)([A-Za-z_]\w*)(?=\s+[A-Za-z_])",
         lambda match: match[1] + (" __restrict__ " if "restrict" in match[2].lower() else " "),

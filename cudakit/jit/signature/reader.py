@@ -115,7 +115,7 @@ class _Reader:
             return None
         readings = [self._grammar.head(head.template, head.parameters) for head in heads]
         template_parameters, parameters = readings[0]
-        # Where the preprocessor decides between unlike heads, none of them is known to be the one.
+        # If the preprocessor decides between different signatures, none is certain.
         rivals = any(
             c.branch_at(begin) == 0 and _KERNEL.search("".join(c.texts[1:])) for c in self._source.conditionals
         )
@@ -157,7 +157,7 @@ class _Reader:
         storage = set(_STORAGE.findall(specifiers))
         if not storage or outline.after_template(specifiers) or self._is_conditional(piece):
             return
-        if re.search(r"\b__shared__\b", specifiers):  # of each block: it has no address outside of kernels
+        if re.search(r"\b__shared__\b", specifiers):  # shared variables have no address outside of kernels
             return
         if re.search(r"\bextern\b", specifiers) and not equals and "{" not in specifiers:
             return
@@ -190,7 +190,7 @@ class _Reader:
             values = (parameter.value_type for parameter in signature.template_parameters)
             used.update(name for value in values if value is not None for name in names_in(value))
         result: list[tuple[str, CppType | None]] = []
-        # The last macro first: it may be made of one before it, which is then used too.
+        # The last macro first: it may use an earlier macro, which then counts as used too.
         for macro in reversed(self._source.macros):
             if macro.name not in used or not _TYPE_NAME.fullmatch(macro.body):
                 continue
@@ -202,7 +202,7 @@ class _Reader:
 
     def _enumerations(self) -> Iterator[Enumeration]:
         for piece in self._source.pieces:
-            # Long runs of spaces, which blanked comments leave, would cost the pattern their third power.
+            # Long runs of spaces from blanked comments would make the pattern's time cubic.
             text = " ".join(piece.text.split()) if piece.category == "declaration" and "enum" in piece.text else ""
             if match := _ENUM.search(text):
                 name = match["name"] or (match["alias"] if "typedef" in text else None)

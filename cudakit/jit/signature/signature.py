@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from cudakit.errors import TemplateError, shortened
 from cudakit.types import cpp
 
-#: Raised whenever the records, or the way in which texts are read into them, change: stored ones then count no more.
+#: Increased when the records, or the parser's results, change: stored declarations are then ignored.
 RECORDS_FORMAT = 10
 
 
@@ -298,7 +298,7 @@ def select(declarations: Declarations, name: str | None, source_name: str) -> Si
     same = kernels[names[0]]
     if len(same) > 1:
         same = [replace(kernel, is_overload=kernel.parameters is not None) for kernel in same]
-    # A prototype beside a definition that it does not fit is an overload that nothing defines.
+    # A prototype that fits no definition is an overload without one.
     overloads = [kernel for kernel in same if kernel.defined] or same
     if len(overloads) == 1 and (name is None or "(" not in name):
         return overloads[0]

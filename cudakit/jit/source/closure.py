@@ -70,7 +70,7 @@ class Closure(NamedTuple):
 
 
 NOTHING_READ: Final = Closure()
-#: What gives other code each time, and what is said of it.
+#: Macros with another value in each compile, and the reason that is reported.
 TIMES: Final = ("__DATE__", "__TIME__")
 TELLS_TIME: Final = "its text asks for the time of the compile"
 
@@ -131,7 +131,7 @@ _ASKED: Final = re.compile(rb"""has_include\w*\s*\(\s*(?:"([^"\n]+)"|<([^>\n]+)>
 _ASKED_OTHERWISE: Final = re.compile(
     rb"""(?<!ifdef )(?<!ifndef )(?<!defined )(?<!defined\()(?<!\w)__has_include(?:_next)?\b(?!\s*\(\s*["<])"""
 )
-#: How a name that ``##`` may complete to ``__has_include`` can begin.
+#: The begin of a name that ``##`` may complete to ``__has_include``.
 _BEGINNING: Final = re.compile(rb"(?<!\w)_(?:_(?:h(?:a(?:s(?:_(?:i(?:n(?:c(?:l(?:u(?:de?)?)?)?)?)?)?)?)?)?)?)?(?!\w)")
 _EMBED: Final = re.compile(rb"(?:\#|%:)\s*embed\b|__has_embed\b")
 
@@ -300,7 +300,7 @@ def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
                 path = os.path.join(folder, name)
                 if path not in paths and os.path.isfile(path):
                     paths[path] = None
-                    # CUDA's own are known by their version.
+                    # CUDA's own headers are identified by their version.
                     names_there = () if headers.is_cudas(path) else names_included(read(path))
                     pending.append(((os.path.dirname(path),), names_there))
     return list(paths)

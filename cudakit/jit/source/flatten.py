@@ -31,7 +31,7 @@ from cudakit.jit.source.preprocessor import (
 )
 
 _NAME: Final = re.compile(r"""\s*(?:"([^"\n]+)"|<([^>\n]+)>)""")
-#: What stands for the ``#include`` of a header that is nowhere, and may be device code's; its name follows.
+#: Replaces the ``#include`` of a missing header that device code may need; its name follows.
 MISSING: Final = "#pragma cudakit_missing"
 _ONCE: Final = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
 _MOST_DEEP: Final = 64
@@ -57,7 +57,7 @@ def flatten(text: str, name: str, folder: str | None, folders: Iterable[str]) ->
     str, tuple of str
         The source, and the names of the headers that were removed or are missing, in order.
     """
-    # A toolkit's folder may have a library's headers that no list here names.
+    # A toolkit's folder may contain library headers that no list here names.
     places = dict.fromkeys((*map(os.path.abspath, folders), *map(str, headers.toolkit_folders())))
     flattener = _Flattener(tuple(places))
     return flattener.write(text, name, folder, ()), tuple(flattener.left_out)
@@ -93,7 +93,7 @@ class _Flattener:
                     self.left_out[header] = None
                     parts.append("" if headers.is_hosts(header) else f"{MISSING} {target[0].strip()}")
                 continue
-            # What stands in quotes is a pragma's.
+            # A text in quotes belongs to a pragma.
             conditions.read(word, text[match.start(2) : match.end(2)], is_guard(match, following))
             if was_dead and not conditions.is_dead:
                 parts.append(blank(text[behind : match.start()]))

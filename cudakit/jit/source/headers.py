@@ -16,7 +16,7 @@ from typing import Final
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 
-#: Which wheel carries a header, for the error about a missing one: path prefix → wheel (without its CUDA major).
+#: The wheel with a header, for the error about a missing one: path prefix → wheel (without its CUDA major).
 _WHEELS = (
     (("cub/", "cuda/", "thrust/", "nv/"), "nvidia-cuda-cccl"),
     (("curand",), "nvidia-curand"),
@@ -27,25 +27,25 @@ _WHEELS = (
 
 #: Headers that change with the version of a toolkit.
 _VERSIONED = ("cuda.h", "cuda_runtime_api.h", "cuda/std/__cccl/version.h", "cuda/__cccl_config", "curand.h")
-#: What CUDA's headers ask for with ``__has_include`` and do not bring.
+#: Names that CUDA's headers test with ``__has_include`` and do not contain.
 _ASKED_BY_CUDAS = """
 __config __memory __utility bits ciso646 dlpack dlpack.h endian.h experimental ext memory_resource nvtx3 pthread.h
 random version yvals.h
 """
-#: Headers of CUDA's that device code may include.
+#: CUDA's headers that device code may include.
 _FOR_DEVICE = re.compile(
     r"(?:cub|cuda|thrust|nv|cooperative_groups|crt)/.*|cuda(?:_runtime(?:_api)?)?\.h|cuComplex\.h|mma\.h"
     r"|cuda_(?:awbarrier|bf16|device_runtime_api|fp\d+|pipeline|stdint|surface_types|texture_types|tf32|tile)\w*\.(?:h|hpp)"
     r"|(?:builtin_types|common_functions|cooperative_groups|cudart_platform|library_types)\.h"
     r"|(?:curand|device|driver|host|math|sm|surface|texture|vector)_\w+\.(?:h|hpp)"
 )
-#: Those of them that are for the host all the same.
+#: CUDA's headers that match, but are for host code.
 _HOST_ONLY = re.compile(
     r"thrust/(?!(?:addressof|advance|complex|distance|functional|pair|tuple|version|zip_function)\.h|iterator/.*).*"
     r"|thrust/iterator/(?:retag|detail/.*)|cub/(?:device/.*|util_allocator\.cuh)|driver_functions\.h|curand_mtgp32_host\.h"
     r"|cuda/(?:buffer|memory_pool|memory_resource|stream|stream_ref|devices)"
 )
-#: Headers of the host's libraries, CUDA's own and others that programs use: they are read nowhere.
+#: Headers of host libraries, of CUDA and others: they are never read.
 _HOST_LIBRARY = re.compile(
     r"(?:cublas|cufft|cusolver|cusparse|cudnn|curand|nccl|nvblas|nvjpeg|nvml|cutensor|cudss|cufile|cupti|nvrtc|nvvm|nvFatbin"
     r"|nvJitLink|nppdefs|nppcore|channel_descriptor|cuda_occupancy|cuda_profiler_api|cudaProfiler|cudalibxt|Python)\.h"
@@ -55,7 +55,7 @@ _HOST_LIBRARY = re.compile(
     r"|cuda(?:EGL|GL|VDPAU|D3D\d*)\.h|(?:cupti|nvperf)_\w+\.h"
     r"|(?:nvtx3?|torch|ATen|c10|pybind11|opencv2?|mpi|omp|GL|GLFW|SDL2?)(?:/.*|\.h)"
 )
-#: Headers of the standard libraries, and of others that are for the host alone, which need not be there.
+#: Headers of the standard libraries and other host libraries, which may be missing.
 _HOST_STANDARD = re.compile(
     r"[a-z_]+|(?:[cw]?ctype|errno|fenv|iso646|locale|setjmp|signal|stdalign|stdarg|stdatomic|stdnoreturn|threads|uchar|wchar)\.h"
     r"|(?:(?:sys|arpa|netinet|net|linux|ext|bits)/.*|(?:aio|dirent|dlfcn|execinfo|fcntl|getopt|glob|libgen|malloc|memory|netdb|numa)\.h)"
@@ -67,7 +67,7 @@ _HOST_STANDARD = re.compile(
     r"|(?:boost|gtest|gmock|benchmark|fmt|spdlog|nlohmann|rapidjson|yaml-cpp|tbb|X11|GLES\d?|EGL|vulkan|AL|google|gflags|glog)/.*"
     r"|(?:CLI|glad|assimp|imgui|Magick\+\+|OpenEXR|OpenImageIO|mkldnn|dnnl|oneapi|hip|CL)/.*"
 )
-#: Which header shows that a library's headers are there.
+#: A header by which a library's headers are found.
 _LIBRARIES = {"cudart": "cuda_runtime_api.h", "cccl": "cuda/std/version", "curand": "curand_kernel.h"}
 
 
@@ -93,7 +93,7 @@ def fallback_folder() -> Path:
 def toolkit_folders() -> tuple[Path, ...]:
     """Return the folders of CUDA's headers that exist here, in search order."""
     wheels = [folder for folder in _wheel_folders() if folder.is_dir()]
-    # The finder takes 80 ms to load; it is asked for what no wheel on the import path has.
+    # The finder takes 80 ms to load: it searches only for libraries without a wheel.
     missing = [name for name, header in _LIBRARIES.items() if not any((folder / header).is_file() for folder in wheels)]
     others = (folder for folder in _installed_folders(missing) if folder.is_dir())
     return tuple(dict.fromkeys((*wheels, *others)))
@@ -285,7 +285,7 @@ _DECLARED_IN: Final = (
     (r"std::(?:a?(?:sin|cos|tan)h?|sqrt|pow|exp2?|log(?:2|10|1p)?|abs|fabs|floor|ceil|round|fma|fmod|is(?:nan|inf))",
      "cmath"),
 )  # fmt: skip
-#: Names that NVRTC has too, but not all that nvcc has of them.
+#: Names that NVRTC declares less completely than nvcc.
 _ENLARGED_IN: Final = (
     (r"(?:a?(?:sin|cos|tan)h?|atan2|sqrt|cbrt|pow|exp2?|log(?:2|10|1p)?|fabs|floor|ceil|l?l?round|l?l?rint|trunc|fmod"
      r"|hypot|fmax|fmin|copysign|isnan|isinf|isfinite|signbit|erfc?|[lt]gamma)", "cmath"),

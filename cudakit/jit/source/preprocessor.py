@@ -168,7 +168,7 @@ class Conditions:
             return
         layer = self._layers.pop()
         for name, value in layer.macros.items():
-            # After `#ifndef X`, `#define X` the macro is defined, whatever was so before.
+            # After `#ifndef X`, `#define X` the macro is defined in any case.
             is_certain = value is True and (layer.assumed.get(name) is False or self._lookup(name) is True)
             self._layers[-1].macros[name] = True if is_certain else None
 
@@ -275,11 +275,11 @@ _DEFINE: Final = re.compile(r"\s*([A-Za-z_]\w*)\(([^)]*)\)((?s:.*))")
 _DEFINE_ANY: Final = re.compile(r"\s*([A-Za-z_]\w*)(?:\([^)]*\))?((?s:.*))")
 _QUALIFIED_NAME: Final = re.compile(r"(?:\bstd\s*::\s*)?\b[A-Za-z_]\w*")
 _CALL: Final = re.compile(r"([A-Za-z_]\w*)\s*\(")
-#: What is replaced in the body of a macro: names, what is before a name, and what joins two.
+#: Parts of a macro's body that are replaced: names, `#` before a name, and `##` between names.
 _PART: Final = re.compile(
     r"(?P<comma>,\s*##\s*__VA_ARGS__)|\s*##\s*|#\s*(?P<quoted>[A-Za-z_]\w*)|(?P<name>[A-Za-z_]\w*)"
 )
-#: How often macros in what macros stand for are replaced, and how long a text that comes of it may be.
+#: Maximum depth of macro expansion, and maximum length of the result.
 _MOST_DEEP: Final = 12
 _MOST_LONG: Final = 500_000
 
@@ -392,7 +392,7 @@ def _body(definition: _Definition, arguments: list[str]) -> str:
     return _PART.sub(value, definition.body or "")
 
 
-#: What is known where the text's own macros are not: conditionals that NVRTC decides are no question.
+#: The conditions with NVRTC's macros alone.
 _OF_NVRTC: Final = Conditions()
 _LINE: Final = re.compile(r"^#line (\d+).*\n", re.MULTILINE)
 _MACRO: Final = re.compile(r"\s+([A-Za-z_]\w*)(?![\w(])((?s:.*))$")
@@ -443,7 +443,7 @@ def without_directives(text: str) -> tuple[str, tuple[Macro, ...], tuple[Conditi
     ones.
     """
     reader = _Directives(without_literals(text))
-    # What is left are lines that go on in the next one.
+    # The remaining backslashes continue lines.
     return re.sub(r"\\(?=\r?\n)", " ", reader.text), tuple(reader.macros), tuple(reader.conditionals)
 
 

@@ -17,7 +17,7 @@ from cudakit.jit.source import headers
 from cudakit.types.checked import path_of, text_of
 
 _MAGIC: Final = ((b"\xed\x43\x4e\x7f", "ltoir"), (b"\x50\xed\x55\xba", "fatbin"), (b"!<arch>\n", "library"))
-# A comment ends in one way only, or a text with many would be tried in every way.
+# A comment has only one possible end, or matching many comments would take exponential time.
 _PTX: Final = re.compile(rb"(?:\s|//[^\n]*\n|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/)*\.version\s")
 
 
@@ -32,7 +32,7 @@ def kind_of(code: bytes) -> str | None:
     return code_format or ("ptx" if _PTX.match(code[:65536]) else None)
 
 
-#: What becomes of host code.
+#: The treatment of host code: compiled, or cut.
 HostCode: TypeAlias = Literal["keep", "skip"]
 
 
@@ -79,7 +79,7 @@ class Source:
 
     def named(self, file: str) -> str:
         """Return the name of a file in the compiler's messages: `name` if the file is this source."""
-        # It puts a string into whatever folder it was started in.
+        # The compiler adds its working directory to the name of a string.
         is_this = file.endswith(f"/{self.name}") if self.folder is None else file == str(Path(self.name).absolute())
         return self.name if is_this else file
 
@@ -173,7 +173,7 @@ def _lies_in(folder: Path, concept: str) -> bool:
 def from_template(concept: str) -> Source:
     """Make the `Source` of the packaged template file ``templates/<concept>.cuh``."""
     folder = headers.templates_folder()
-    # Only what is listed is opened: a name cannot lead out of the folder, and a link does not either.
+    # Only listed names are opened: neither a name nor a link can lead out of the folder.
     listed = _listed(folder)
     if concept not in listed or not _lies_in(folder, concept):
         names = ", ".join(name for name in listed if _lies_in(folder, name))

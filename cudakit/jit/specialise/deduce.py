@@ -66,7 +66,7 @@ def deduce(
         If two arguments disagree (the message names both), or a template argument is missing.
     """
     state = _Deduction(signature, dict(explicit), spell)
-    # Python's numbers come last. The types of a pack are in the order of its arguments, and none depends on another's.
+    # Python's numbers come last. The types in a pack keep the order of its arguments, and do not depend on each other.
     pairs = sorted(pair_up(signature, evidence), key=lambda pair: pair[1].category == "weak" and not pair[0].pack)
     for parameter, item in pairs:
         if item.category == "weak":
@@ -132,7 +132,7 @@ class _Deduction:
                     inner = without_const(element)
                     spelled = self.spell(evidence.dtype, f"argument {parameter.name}")
                     if isinstance(inner, Named) and inner.name in self.parameters and inner.arguments is None:
-                        # A bare `T` may be const, as in C++; a `const T` was asked for by the kernel.
+                        # `T` may become const, as in C++; with `const T` the kernel has it already.
                         const = "const " if evidence.readonly and inner is element and not is_tensor(cpp) else ""
                         self.bind(inner.name, const + spelled, parameter, evidence)
                     else:

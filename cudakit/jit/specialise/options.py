@@ -15,9 +15,9 @@ from cudakit.errors import ArgumentError, TemplateError, shortened
 from cudakit.jit.source.source import Source
 from cudakit.types.checked import flag, is_one_of, listed, path_of, text_of, whole
 
-#: What a text is compiled to: machine code, PTX, what is linked (relocatable machine code, LTO IR), and Tile IR.
+#: Output of the compiler: machine code, PTX, relocatable machine code or LTO IR for linking, Tile IR.
 Target: TypeAlias = Literal["cubin", "ptx", "object", "ltoir", "tileir"]
-#: Fields of cuda.core.ProgramOptions that have a place of their own, and where it is.
+#: Fields of cuda.core.ProgramOptions that are set elsewhere, and where.
 _NOT_EXTRA = {
     "arch": "the stream's device has it, or give arch= to compile, ptx or prepare",
     "name": "the source has it",
@@ -91,7 +91,7 @@ class CompileOptions:
                 object.__setattr__(self, field.name, flag(f"CompileOptions: {field.name}", getattr(self, field.name)))
         if self.max_registers is not None:
             whole("CompileOptions: max_registers", self.max_registers, 1)
-        # Fields left out are not looked into: kernels are mostly made without options.
+        # Empty fields are skipped: most kernels have no options.
         for name, convert in (("defines", _defines), ("include_paths", _paths), ("link", _links), ("extra", _extra)):
             value = getattr(self, name)
             if not isinstance(value, tuple) or value:

@@ -137,14 +137,14 @@ def _has_meaning(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _count(pattern: str, word: str, text: str) -> int:
-    # Most names are nowhere declared: those need no regular expression.
+    # Most names are declared nowhere, and need no regular expression.
     if word not in text or (pattern is _DEFINING and "define" not in text):
         return 0
     return len(re.findall(pattern.format(re.escape(word)), text))
 
 
-#: Headers that a template argument's text calls for, where it names something of libcu++; a plain part of each
-#: pattern stands before it, so that a text without it, as most are, needs no regular expression.
+#: Headers of libcu++ that the source of a template argument needs. A plain part before each pattern avoids the regular
+#: expression for most sources.
 _TEXT_HEADERS = (
     ("::std::complex", r"\bcuda::std::complex\b", "cuda/std/complex"),
     ("::std::",
