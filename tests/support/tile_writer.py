@@ -185,7 +185,7 @@ class Writer:
                     made += number(next(operands))
                 case "operands":
                     rest = list(operands)
-                    count = len(rest) - sum(each.kind == "operand" and not each.name for each in parts[place + 1 :])
+                    count = len(rest) - sum(each.category == "operand" and not each.name for each in parts[place + 1 :])
                     if given.name == "make_tensor_view" and parts[place + 1 :]:
                         (view,) = given.types
                         assert isinstance(view, TensorView)

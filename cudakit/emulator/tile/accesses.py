@@ -1,4 +1,4 @@
-"""Memory of tile kernels: loads, stores, views, atomic operations, variables, and what a kernel prints and asserts."""
+"""Memory operations of tile kernels: loads, stores, views, atomic operations, variables, printf and assert."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cudakit.emulator.tile.values import Box, box_of, dtype_of, element_dtype, p
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import TensorView, View
 
-#: Types of elements of which two lie in a byte, the first one in its low half.
+#: Element types with two elements in a byte, the first one in its low half.
 HALF_BYTES: Final = ("f4E2M1FN", "i4")
 
 
@@ -39,17 +39,20 @@ class Tiles(NamedTuple):
 
 @acts("make_tensor_view")
 def _tensor_view(form: Form, block: Block, base: Any, *dynamic: Any) -> Tensor:
-    (made,), left = form.types, iter(map(int, dynamic))
-    assert isinstance(made, TensorView)
-    shape, strides = (tuple(next(left) if each is None else each for each in row) for row in (made.shape, made.strides))
-    return Tensor(int(base), shape, strides, made.element)
+    (result_type,), left = form.types, iter(map(int, dynamic))
+    assert isinstance(result_type, TensorView)
+    shape, strides = (
+        tuple(next(left) if extent is None else extent for extent in row)
+        for row in (result_type.shape, result_type.strides)
+    )
+    return Tensor(int(base), shape, strides, result_type.element)
 
 
 @computes("make_partition_view", "make_strided_view", "make_gather_scatter_view")
 def _tiles(form: Form, tensor: Tensor) -> Tiles:
-    (made,) = form.types
-    assert isinstance(made, View)
-    return Tiles(made, tensor)
+    (result_type,) = form.types
+    assert isinstance(result_type, View)
+    return Tiles(result_type, tensor)
 
 
 @acts("get_tensor_shape", "get_index_space_shape")
@@ -66,14 +69,15 @@ def _extents(form: Form, block: Block, source: Tensor | Tiles) -> list[np.ndarra
 def window(
     block: Block, tiles: Tiles, indices: Sequence[Any], promised: Sequence[int], use: int
 ) -> tuple[Box, tuple[slice, ...] | None] | None:
-    """A tile's elements that are inside the array, as a box, and which part of the tile they are; None for all of it.
+    """Return the elements of a tile that are inside the array, as a box, and their part of the tile.
 
-    None alone where they have to be found one by one: what is gathered, and what is in no single allocation.
+    The part is None where the whole tile is inside. The result is None where each element needs an address of its own:
+    for gathers, for elements of 4 bits, and for arrays in no single allocation.
 
     Raises
     ------
     EmulationError
-        For a promise to be inside that does not hold.
+        For a tile that is promised to be inside and is not, or that is wholly outside.
     """
     view, tensor = tiles
     if view.sparse is not None or tensor.element in HALF_BYTES:
@@ -117,14 +121,14 @@ def _lies_outside(index: int, low: int, high: int, dimension: int, most: int) ->
 
 
 def positions(tiles: Tiles, indices: Sequence[Any], promised: Sequence[int]) -> tuple[np.ndarray, np.ndarray | None]:
-    """Addresses of a tile's elements, and which of them are inside the array; None for all.
+    """Return the addresses of a tile's elements, and which of them are inside the array; None: all.
 
-    Of elements of 4 bits the addresses count these.
+    For elements of 4 bits the addresses count half bytes.
 
     Raises
     ------
     EmulationError
-        For a promise to be inside that does not hold.
+        For a tile that is promised to be inside and is not, or that is wholly outside.
     """
     view, tensor = tiles
     size, start = element_dtype(tensor.element).itemsize, tensor.address
@@ -158,48 +162,48 @@ _PRINTED: Final = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(?:hh|h|ll|l|L|z|t|j)?[diou
 
 
 def _stored(dtype: np.dtype) -> np.dtype:
-    """What elements lie in memory as."""
+    """Return the dtype of elements in memory."""
     return np.dtype(np.uint8) if dtype == np.bool_ else dtype
 
 
 def _get(
     block: Block, addresses: np.ndarray, dtype: np.dtype, mask: np.ndarray | None, pad: Any, strong: bool
 ) -> np.ndarray:
-    """Elements at addresses; where `mask` is false, what pads them."""
+    """Load elements at addresses; where `mask` is false, take `pad`."""
     chosen = addresses.reshape(-1) if mask is None else addresses[mask]
     stored = _stored(dtype)
-    found = block.memory.load("global", chosen.copy(), stored, None, strong) if chosen.size else np.empty(0, stored)
+    elements = block.memory.load("global", chosen.copy(), stored, None, strong) if chosen.size else np.empty(0, stored)
     if mask is None:
-        return found.reshape(addresses.shape).astype(dtype, copy=False)
-    made = np.array(np.broadcast_to(pad, addresses.shape), dtype)
-    made[mask] = found
-    return made
+        return elements.reshape(addresses.shape).astype(dtype, copy=False)
+    result = np.array(np.broadcast_to(pad, addresses.shape), dtype)
+    result[mask] = elements
+    return result
 
 
 def _put(block: Block, addresses: np.ndarray, value: np.ndarray, mask: np.ndarray | None, strong: bool) -> None:
     value = np.broadcast_to(value, addresses.shape)
     value = value.astype(np.uint8) if value.dtype == np.bool_ else value
-    chosen, given = (addresses.reshape(-1), value.reshape(-1)) if mask is None else (addresses[mask], value[mask])
+    chosen, elements = (addresses.reshape(-1), value.reshape(-1)) if mask is None else (addresses[mask], value[mask])
     if chosen.size:
-        block.memory.store("global", chosen.copy(), np.ascontiguousarray(given), None, strong)
+        block.memory.store("global", chosen.copy(), np.ascontiguousarray(elements), None, strong)
 
 
 def _get_halves(
     block: Block, halves: np.ndarray, dtype: np.dtype, mask: np.ndarray | None, pad: Any, strong: bool
 ) -> np.ndarray:
-    """Elements of 4 bits, two in a byte."""
+    """Load elements of 4 bits, two in a byte."""
     raw = _get(block, halves >> np.uint64(1), np.dtype(np.uint8), mask, 0, strong)
-    found = (np.where(halves & np.uint64(1), raw >> 4, raw) & np.uint8(15)).view(dtype)
-    return found if mask is None else np.where(mask, found, pad)
+    elements = (np.where(halves & np.uint64(1), raw >> 4, raw) & np.uint8(15)).view(dtype)
+    return elements if mask is None else np.where(mask, elements, pad)
 
 
 def _put_halves(block: Block, halves: np.ndarray, value: np.ndarray, mask: np.ndarray | None, strong: bool) -> None:
     raw = np.ascontiguousarray(np.broadcast_to(value, halves.shape)).view(np.uint8) & np.uint8(15)
     for is_high in (False, True):
         chosen = (halves & np.uint64(1) == is_high) & (True if mask is None else mask)
-        held = _get(block, halves >> np.uint64(1), np.dtype(np.uint8), chosen, 0, strong)
-        made = (held & 0x0F) | (raw << 4) if is_high else (held & 0xF0) | raw
-        _put(block, halves >> np.uint64(1), made, chosen, strong)
+        old = _get(block, halves >> np.uint64(1), np.dtype(np.uint8), chosen, 0, strong)
+        merged = (old & 0x0F) | (raw << 4) if is_high else (old & 0xF0) | raw
+        _put(block, halves >> np.uint64(1), merged, chosen, strong)
 
 
 @acts("load_view_tko")
@@ -207,19 +211,19 @@ def _load_view(form: Form, block: Block, tiles: Tiles, *indices: Any) -> np.ndar
     dtype, stored, use = form.dtype, _stored(form.dtype), STRONG_READ if form.is_strong else READ
     box = None if form.acquires else window(block, tiles, indices, form.promised, use)
     if box is not None:
-        held, part = box[0].array(stored), box[1]
+        elements, part = box[0].array(stored), box[1]
         if part is None:
-            return held.copy().astype(dtype, copy=False)
-        made = np.full(tiles.view.tile, padding(tiles.view.padding or "zero", dtype), stored)
-        made[part] = held
-        return made.astype(dtype, copy=False)
+            return elements.copy().astype(dtype, copy=False)
+        result = np.full(tiles.view.tile, padding(tiles.view.padding or "zero", dtype), stored)
+        result[part] = elements
+        return result.astype(dtype, copy=False)
     addresses, inside = positions(tiles, indices, form.promised)
     pad = 0 if inside is None else padding(tiles.view.padding or "zero", dtype)
     get = _get_halves if tiles.tensor.element in HALF_BYTES else _get
-    made = get(block, addresses, dtype, inside, pad, form.is_strong)
+    result = get(block, addresses, dtype, inside, pad, form.is_strong)
     if form.acquires:
         block.acquired(addresses)
-    return made
+    return result
 
 
 @acts("store_view_tko")
@@ -238,7 +242,7 @@ def _store_view(form: Form, block: Block, value: np.ndarray, tiles: Tiles, *indi
 
 
 def _mask(form: Form, block: Block, addresses: np.ndarray) -> np.ndarray | None:
-    """Which of the elements at addresses an operation accesses; None: all."""
+    """Return which of the elements at addresses an operation accesses; None: all."""
     mask = form.optional(block, "mask")
     return None if mask is None else np.broadcast_to(mask, addresses.shape)
 
@@ -246,10 +250,10 @@ def _mask(form: Form, block: Block, addresses: np.ndarray) -> np.ndarray | None:
 @acts("load_ptr_tko")
 def _load(form: Form, block: Block, addresses: np.ndarray) -> np.ndarray:
     mask = _mask(form, block, addresses)
-    made = _get(block, addresses, form.dtype, mask, form.optional(block, "padding", 0), form.is_strong)
+    result = _get(block, addresses, form.dtype, mask, form.optional(block, "padding", 0), form.is_strong)
     if form.acquires:
         block.acquired(addresses if mask is None else addresses[mask])
-    return made
+    return result
 
 
 @acts("store_ptr_tko")
@@ -267,7 +271,7 @@ def _offset(form: Form, base: Any, by: Any) -> Any:
 
 # ── atomic operations ──
 
-#: What atomic operations make of old and new values, by their modes.
+#: Function of old and new values of each mode of an atomic operation.
 COMBINED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "add": np.add,
     "addf": lambda old, new: (wide(old) + wide(new)).astype(old.dtype),
@@ -281,9 +285,9 @@ def _atomically(
     form: Form, block: Block, addresses: np.ndarray, mask: np.ndarray | None, dtype: np.dtype,
     change: Callable[[np.ndarray, Any], np.ndarray],
 ) -> np.ndarray:  # fmt: skip
-    """Change elements one access after the other, in the order of the tile; what they were before.
+    """Change elements one after the other, in the order of the tile; return their old values.
 
-    `change` gives new values of old ones and of the positions that they are at.
+    `change` returns new values from old values and their positions.
     """
     flat = addresses.reshape(-1)
     old = np.zeros(flat.size, dtype)
@@ -293,7 +297,7 @@ def _atomically(
     if form.acquires:
         block.acquired(flat[left])
     while left.size:
-        # Those that name an address first, then those that name it again.
+        # One element per address at a time, the first of them first.
         _, first = np.unique(flat[left], return_index=True)
         now = np.sort(left[first])
         old[now] = block.memory.load("global", flat[now].copy(), dtype, None, form.is_strong)
@@ -304,7 +308,7 @@ def _atomically(
 
 
 def _flat(value: np.ndarray, addresses: np.ndarray) -> np.ndarray:
-    """Values for elements at addresses, one by one."""
+    """Return the value of each element at addresses, as one row."""
     return np.broadcast_to(value, addresses.shape).reshape(-1)
 
 
@@ -318,10 +322,10 @@ def _rmw(form: Form, block: Block, addresses: np.ndarray, value: np.ndarray) -> 
 @acts("atomic_cas_tko")
 def _cas(form: Form, block: Block, addresses: np.ndarray, compared: np.ndarray, swapped: np.ndarray) -> np.ndarray:
     bits = np.dtype(f"u{form.dtype.itemsize}")
-    wanted, new = _flat(compared, addresses), _flat(swapped, addresses)
+    expected, new = _flat(compared, addresses), _flat(swapped, addresses)
 
     def change(old: np.ndarray, at: Any) -> np.ndarray:
-        same = old.view(bits) == np.ascontiguousarray(wanted[at]).view(bits)
+        same = old.view(bits) == np.ascontiguousarray(expected[at]).view(bits)
         return np.where(same, new[at], old)
 
     return _atomically(form, block, addresses, _mask(form, block, addresses), form.dtype, change)
@@ -377,24 +381,24 @@ def _print(form: Form, block: Block, *operands: Any) -> None:
             raise EmulationError(f"{match[0]} has no value")
         return match[0] % _text_at(block, int(value)) if match[0][-1] == "s" else _shown(match[0], value)
 
-    # C's end of a text may stand in the format.
+    # The format may include the 0 that ends a C string.
     block.output(_PRINTED.sub(shown, form.attributes["format"].rstrip("\0")))
 
 
 def _text_at(block: Block, address: int) -> str:
-    """A text of C: all before its 0."""
-    found = bytearray()
+    """Return a C string in memory: the bytes before its 0."""
+    content = bytearray()
     while byte := int(
-        _get(block, np.asarray([address + len(found)], np.uint64), np.dtype(np.uint8), None, 0, False)[0]
+        _get(block, np.asarray([address + len(content)], np.uint64), np.dtype(np.uint8), None, 0, False)[0]
     ):
-        found.append(byte)
-    return found.decode(errors="replace")
+        content.append(byte)
+    return content.decode(errors="replace")
 
 
 def _shown(spec: str, value: np.ndarray) -> str:
-    """A number by C's conversion; of a tile each, in brackets."""
+    """Return a number by a conversion of C's printf; of a tile all elements, in brackets."""
     if np.ndim(value):
-        return f"[{', '.join(_shown(spec, each) for each in value)}]"
+        return f"[{', '.join(_shown(spec, element) for element in value)}]"
     if spec[-1] in "pP":
         return hex(int(value))
     plain = re.sub(r"(?:hh|h|ll|l|L|z|t|j)(?=[a-zA-Z]$)", "", spec)

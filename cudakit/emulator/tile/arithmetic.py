@@ -1,4 +1,4 @@
-"""Operations that compute tiles: element by element, products of matrices, conversions, and tiles made of other tiles.
+"""Arithmetic of tile kernels: elementwise operations, matrix products, conversions, and tiles made of other tiles.
 
 Floats of less than 32 bits are computed in float32 and rounded once. Products sum in float32, in the order of a BLAS.
 """
@@ -26,7 +26,7 @@ from cudakit.emulator.tile.values import (
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Bounded, DivisibleBy, Operation, SameElements, Tile
 
-#: Operations that are one expression of their operands.
+#: Operations whose result is one expression of their operands.
 _EXPRESSIONS: Final[dict[str, Callable[..., Any]]] = {
     "mmaf": lambda form, a, b, c: (np.matmul(wide(a), wide(b)) + wide(c)).astype(form.dtype, copy=False),
     "exti": lambda form, a: form.number(a).astype(form.dtype),
@@ -58,7 +58,8 @@ def _scaled(form: Form, a: Any, b: Any, c: Any, scale_a: Any, scale_b: Any) -> A
 @computes("mmai")
 def _integer_product(form: Form, a: Any, b: Any, c: Any) -> Any:
     left, right = (
-        each if form.attributes[side] == "signed" else unsigned(each) for side, each in (("lhs", a), ("rhs", b))
+        operand if form.attributes[side] == "signed" else unsigned(operand)
+        for side, operand in (("lhs", a), ("rhs", b))
     )
     # Exact in float64, which has a BLAS: 16 bits a product, and no tile is as deep as 2^37.
     product = np.matmul(left.astype(np.float64), right.astype(np.float64))
@@ -76,11 +77,11 @@ def _integer_to_float(form: Form, a: Any) -> Any:
 
 
 def _as_float64(value: np.ndarray) -> np.ndarray:
-    """Integers as float64; of those of more than 53 bits the last bit says whether anything was lost after it."""
+    """Return integers as float64, rounded to odd: of more than 53 bits the last bit is set if a lower bit was lost."""
     if value.dtype.itemsize < 8:
         return value.astype(np.float64)
-    kind = value.dtype.type
-    high = (value >> kind(11)) | ((value & kind(2047)) != 0).astype(value.dtype)
+    scalar = value.dtype.type
+    high = (value >> scalar(11)) | ((value & scalar(2047)) != 0).astype(value.dtype)
     large = np.abs(value.astype(np.float64)) >= 2.0**53
     return np.where(large, high.astype(np.float64) * 2048, value.astype(np.float64))
 
@@ -90,13 +91,13 @@ def _float_to_integer(form: Form, a: Any) -> Any:
     dtype = form.dtype
     if form.element == "i1":
         return wide(a) != 0
-    held = dtype if form.is_signed else np.dtype(f"u{dtype.itemsize}")
-    low, high = np.iinfo(held).min, np.iinfo(held).max
+    range_dtype = dtype if form.is_signed else np.dtype(f"u{dtype.itemsize}")
+    low, high = np.iinfo(range_dtype).min, np.iinfo(range_dtype).max
     whole = np.trunc(wide(a).astype(np.float64))
     inside = (whole >= low) & (whole <= float(high)) & (whole < float(high) + 1)
-    result = np.where(inside, whole, 0).astype(held)
+    result = np.where(inside, whole, 0).astype(range_dtype)
     result = np.where(whole >= float(high), high, np.where(whole <= low, low, result))
-    return np.where(np.isnan(whole), 0, result).astype(held).view(dtype)
+    return np.where(np.isnan(whole), 0, result).astype(range_dtype).view(dtype)
 
 
 @computes("ftof")
@@ -125,45 +126,52 @@ def _unpack(form: Form, a: Any) -> Any:
 
 
 @operation("constant", "iota")
-def _constant(given: Operation) -> Step:
-    (made,) = given.types
-    is_iota = given.name == "iota"
-    value = np.arange(shape_of(made)[0], dtype=dtype_of(made)) if is_iota else constant(given.attributes["value"], made)
-    return pure(given, lambda: value)
+def _constant(operation: Operation) -> Step:
+    (result_type,) = operation.types
+    is_iota = operation.name == "iota"
+    value = (
+        np.arange(shape_of(result_type)[0], dtype=dtype_of(result_type))
+        if is_iota
+        else constant(operation.attributes["value"], result_type)
+    )
+    return pure(operation, lambda: value)
 
 
 @acts("get_tile_block_id", "get_num_tile_blocks")
 def _block(form: Form, block: Block) -> Any:
-    return [np.asarray(each, np.int32) for each in (block.index if form.name == "get_tile_block_id" else block.grid)]
+    return [
+        np.asarray(coordinate, np.int32)
+        for coordinate in (block.index if form.name == "get_tile_block_id" else block.grid)
+    ]
 
 
 def _subtile(indices: tuple[Any, ...], shape: tuple[int, ...], whole: tuple[int, ...]) -> tuple[slice, ...]:
-    found = []
+    slices = []
     for index, extent, all_of_it in zip(indices, shape, whole, strict=True):
         start = int(index) * extent
         if not 0 <= start < all_of_it:
             raise EmulationError(f"subtile {int(index)} of {all_of_it // extent}")
-        found.append(slice(start, start + extent))
-    return tuple(found)
+        slices.append(slice(start, start + extent))
+    return tuple(slices)
 
 
 @computes("insert")
 def _insert(form: Form, part: Any, whole: Any, *indices: Any) -> Any:
-    made = np.array(whole)
-    made[_subtile(indices, part.shape, whole.shape)] = part
-    return made
+    result = np.array(whole)
+    result[_subtile(indices, part.shape, whole.shape)] = part
+    return result
 
 
 @computes("assume")
 def _assume(form: Form, value: Any) -> Any:
     predicate = form.attributes["predicate"]
     if value.size and not holds(predicate, value):
-        raise EmulationError(f"a promise is broken: {told(predicate)}, and it is {_shown(value)}")
+        raise EmulationError(f"a promise is broken: {predicate_text(predicate)}, and it is {_shown(value)}")
     return value
 
 
 def holds(predicate: Any, value: np.ndarray) -> bool:
-    """Whether values are as a predicate says."""
+    """Return whether a predicate of ``assume`` holds for values."""
     match predicate:
         case DivisibleBy(divisor, every, along):
             number = value.astype(np.int64) if value.dtype != np.uint64 else value
@@ -182,8 +190,8 @@ def holds(predicate: Any, value: np.ndarray) -> bool:
     return True
 
 
-def told(predicate: Any) -> str:
-    """A predicate in words."""
+def predicate_text(predicate: Any) -> str:
+    """Return a predicate in words."""
     match predicate:
         case DivisibleBy(divisor, _, _):
             return f"a multiple of {divisor}"
@@ -195,15 +203,15 @@ def told(predicate: Any) -> str:
 
 def _shown(value: np.ndarray) -> str:
     flat = value.reshape(-1)
-    return ", ".join(str(each) for each in flat[:4]) + (" …" if flat.size > 4 else "")
+    return ", ".join(str(element) for element in flat[:4]) + (" …" if flat.size > 4 else "")
 
 
 @acts("make_token", "join_tokens", "memory_fence_alias_tko", "gdc_wait_tko", "gdc_launch_dependents_tko")
 def _token(form: Form, block: Block, *tokens: Any) -> Any:
-    """Nothing: blocks run one after the other, and operations in their order, so what tokens order is in order."""
+    """Do nothing: blocks run one after the other and operations in order, so tokens have nothing to order."""
 
 
-#: The emulator's names of the rounding modes; what is approximate on a GPU is to nearest here.
+#: The emulator's names of the rounding modes; modes that are approximate on a GPU round to nearest here.
 _MODES: Final = {"nearest_even": "rn", "zero": "rz", "negative_inf": "rm", "positive_inf": "rp"}
 _NEAREST: Final = ("nearest_even", "approx", "full")
 _BINARY: Final[dict[str, Callable[..., Any]]] = {
@@ -228,109 +236,109 @@ _COMPARED: Final[dict[str, Callable[..., Any]]] = {
 }  # fmt: skip
 
 
-def _narrowed(given: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of wide tiles as one of tiles as they are held, with subnormal numbers flushed where that is asked."""
-    dtype = dtype_of(given.types[0])
-    if given.attributes.get("ftz"):
+def _narrowed(operation: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of tiles in their own dtype from one of wide tiles; flush subnormal numbers for ``ftz``."""
+    dtype = dtype_of(operation.types[0])
+    if operation.attributes.get("ftz"):
 
         def flushed(*operands: Any) -> Any:
-            return rounding.flush(function(*[rounding.flush(wide(each)) for each in operands])).astype(dtype)
+            return rounding.flush(function(*[rounding.flush(wide(operand)) for operand in operands])).astype(dtype)
 
         return flushed
     if dtype in (np.float32, np.float64):
         return function
-    return lambda *operands: function(*[wide(each) for each in operands]).astype(dtype)
+    return lambda *operands: function(*[wide(operand) for operand in operands]).astype(dtype)
 
 
 @operation("addf", "subf", "mulf", "divf", "remf", "fpowf", "atan2")
-def _binary(given: Operation) -> Step:
-    function = _BINARY[given.name]
-    mode = given.attributes.get("rounding", "nearest_even")
+def _binary(operation: Operation) -> Step:
+    function = _BINARY[operation.name]
+    mode = operation.attributes.get("rounding", "nearest_even")
     if mode not in _NEAREST:
-        function = _directed(given, mode)
-    return pure(given, _narrowed(given, function))
+        function = _directed(operation, mode)
+    return pure(operation, _narrowed(operation, function))
 
 
-def _directed(given: Operation, mode: str) -> Callable[..., Any]:
-    """The operation with another rounding than to nearest."""
-    if dtype_of(given.types[0]).itemsize == 2:
-        return _in_doubles(given, mode)
-    single = dtype_of(given.types[0]) == np.float32
-    singles, doubles = _ROUNDED[given.name]
+def _directed(operation: Operation, mode: str) -> Callable[..., Any]:
+    """Return the operation with another rounding than to nearest."""
+    if dtype_of(operation.types[0]).itemsize == 2:
+        return _in_doubles(operation, mode)
+    single = dtype_of(operation.types[0]) == np.float32
+    singles, doubles = _ROUNDED[operation.name]
     function, chosen = singles if single else doubles, _MODES[mode]
-    if given.name == "subf":
+    if operation.name == "subf":
         return lambda a, b: function(a, -b, chosen)
     return lambda *operands: function(*operands, chosen)
 
 
-def _in_doubles(given: Operation, mode: str) -> Callable[..., Any]:
-    """An operation of floats of 16 bits, in float64 and rounded once."""
-    (made,) = given.types
-    assert isinstance(made, Tile)
-    element = made.element
+def _in_doubles(operation: Operation, mode: str) -> Callable[..., Any]:
+    """Return an operation of floats of 16 bits, computed in float64 and rounded once."""
+    (result_type,) = operation.types
+    assert isinstance(result_type, Tile)
+    element = result_type.element
 
     def rounded(*operands: Any) -> Any:
-        first, *rest = (np.asarray(each, np.float64) for each in operands)
-        match given.name, rest:
+        first, *rest = (np.asarray(operand, np.float64) for operand in operands)
+        match operation.name, rest:
             case "fma", [second, third]:
-                found = _sum(first * second, third, mode)
+                result = _sum(first * second, third, mode)
             case "addf", [second]:
-                found = _sum(first, second, mode)
+                result = _sum(first, second, mode)
             case "subf", [second]:
-                found = _sum(first, -second, mode)
+                result = _sum(first, -second, mode)
             case name, _:  # of so few bits they lie on no border between two numbers, but for those that are exact
-                found = (_UNARY | _BINARY)[name](first, *rest)
-        return narrowed(found, element) if mode == "nearest_even" else directed(found, element, mode)
+                result = (_UNARY | _BINARY)[name](first, *rest)
+        return narrowed(result, element) if mode == "nearest_even" else directed(result, element, mode)
 
     return rounded
 
 
 def _sum(a: Any, b: Any, mode: str) -> Any:
-    """A sum in float64, rounded to odd: what rounds it again rounds it as if it were exact."""
-    found = a + b
-    part = found - a
-    lost = (a - (found - part)) + (b - part)
-    is_even = found.view(np.int64) & 1 == 0
-    odd = np.nextafter(found, np.where(lost > 0, np.inf, -np.inf))
-    found = np.where((lost != 0) & is_even & np.isfinite(found) & np.isfinite(lost), odd, found)
+    """Return a sum in float64, rounded to odd: a second rounding gives the result of a single one."""
+    total = a + b
+    part = total - a
+    lost = (a - (total - part)) + (b - part)
+    is_even = total.view(np.int64) & 1 == 0
+    odd = np.nextafter(total, np.where(lost > 0, np.inf, -np.inf))
+    total = np.where((lost != 0) & is_even & np.isfinite(total) & np.isfinite(lost), odd, total)
     if mode == "negative_inf":  # what cancels is -0
-        found = np.where((found == 0) & (np.signbit(a) | np.signbit(b)), -0.0, found)
-    return found
+        total = np.where((total == 0) & (np.signbit(a) | np.signbit(b)), -0.0, total)
+    return total
 
 
 @operation("exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tan", "sinh", "cosh", "tanh")
-def _unary(given: Operation) -> Step:
-    function, dtype = _UNARY[given.name], dtype_of(given.types[0])
-    mode = given.attributes.get("rounding", "nearest_even")
-    if given.name == "sqrt" and mode not in _NEAREST:
-        return pure(given, _narrowed(given, _directed(given, mode)))
-    if dtype == np.float64 or given.name == "sqrt":
-        return pure(given, _narrowed(given, function))
-    # Of float64 rounded once: nearer than a GPU's, whose last bits the ISA leaves open.
-    return pure(given, _narrowed(given, lambda value: function(value.astype(np.float64)).astype(np.float32)))
+def _unary(operation: Operation) -> Step:
+    function, dtype = _UNARY[operation.name], dtype_of(operation.types[0])
+    mode = operation.attributes.get("rounding", "nearest_even")
+    if operation.name == "sqrt" and mode not in _NEAREST:
+        return pure(operation, _narrowed(operation, _directed(operation, mode)))
+    if dtype == np.float64 or operation.name == "sqrt":
+        return pure(operation, _narrowed(operation, function))
+    # Computed in float64 and rounded once: nearer than a GPU's result, whose last bits the ISA leaves open.
+    return pure(operation, _narrowed(operation, lambda value: function(value.astype(np.float64)).astype(np.float32)))
 
 
 @operation("floor", "ceil", "absf", "negf")
-def _exact(given: Operation) -> Step:
-    dtype, function = dtype_of(given.types[0]), _EXACT[given.name]
-    return pure(given, lambda value: function(wide(value)).astype(dtype))
+def _exact(operation: Operation) -> Step:
+    dtype, function = dtype_of(operation.types[0]), _EXACT[operation.name]
+    return pure(operation, lambda value: function(wide(value)).astype(dtype))
 
 
 @operation("fma")
-def _fma(given: Operation) -> Step:
-    mode, dtype = given.attributes.get("rounding", "nearest_even"), dtype_of(given.types[0])
+def _fma(operation: Operation) -> Step:
+    mode, dtype = operation.attributes.get("rounding", "nearest_even"), dtype_of(operation.types[0])
     chosen = _MODES.get(mode, "rn")
     if dtype.itemsize == 2:
-        return pure(given, _in_doubles(given, mode))
+        return pure(operation, _in_doubles(operation, mode))
     if dtype == np.float64:
-        return pure(given, lambda a, b, c: rounding.fma_f64(a, b, c, chosen))
-    return pure(given, _narrowed(given, lambda a, b, c: rounding.fma_f32(a, b, c, chosen)))
+        return pure(operation, lambda a, b, c: rounding.fma_f64(a, b, c, chosen))
+    return pure(operation, _narrowed(operation, lambda a, b, c: rounding.fma_f32(a, b, c, chosen)))
 
 
 @operation("maxf", "minf")
-def _extremum(given: Operation) -> Step:
-    is_least = given.name == "minf"
-    names = ("maximum", "minimum") if given.attributes.get("nan") else ("fmax", "fmin")
+def _extremum(operation: Operation) -> Step:
+    is_least = operation.name == "minf"
+    names = ("maximum", "minimum") if operation.attributes.get("nan") else ("fmax", "fmin")
     function = getattr(np, names[is_least])
 
     def extremum(a: Any, b: Any) -> Any:
@@ -338,7 +346,7 @@ def _extremum(given: Operation) -> Step:
         zero = -(-a + -b) if is_least else a + b
         return np.where((a == 0) & (b == 0), zero, function(rounding.quieted(a), rounding.quieted(b)))
 
-    return pure(given, _narrowed(given, extremum))
+    return pure(operation, _narrowed(operation, extremum))
 
 
 @computes("cmpf")
@@ -349,8 +357,8 @@ def _compare_floats(form: Form, a: Any, b: Any) -> Any:
 
 
 @operation("select")
-def _select(given: Operation) -> Step:
-    return pure(given, np.where)
+def _select(operation: Operation) -> Step:
+    return pure(operation, np.where)
 
 
 # ── integers ──
@@ -362,46 +370,48 @@ _INTEGERS: Final[dict[str, Callable[..., Any]]] = {
 
 
 @operation(*_INTEGERS)
-def _integers(given: Operation) -> Step:
-    function = _INTEGERS[given.name]
-    if dtype_of(given.types[0]) == np.bool_:
-        if given.name in ("negi", "absi"):  # of one bit, each is its own negative
-            return pure(given, lambda a: a)
-        function = {"addi": np.logical_xor, "subi": np.logical_xor, "muli": np.logical_and}.get(given.name, function)
-    return pure(given, function)
+def _integers(operation: Operation) -> Step:
+    function = _INTEGERS[operation.name]
+    if dtype_of(operation.types[0]) == np.bool_:
+        if operation.name in ("negi", "absi"):  # of one bit, each is its own negative
+            return pure(operation, lambda a: a)
+        function = {"addi": np.logical_xor, "subi": np.logical_xor, "muli": np.logical_and}.get(
+            operation.name, function
+        )
+    return pure(operation, function)
 
 
-def _of_sign(given: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of integers that an operation takes as signed or unsigned."""
-    dtype = dtype_of(given.types[0])
-    if given.attributes["signedness"] == "signed":
+def _of_sign(operation: Operation, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of integers that takes its operands as signed or unsigned, as the operation says."""
+    dtype = dtype_of(operation.types[0])
+    if operation.attributes["signedness"] == "signed":
         if dtype != np.bool_:
             return function
         return lambda a, b: function(signed(a), signed(b)).astype(bool)
 
     def of_unsigned(a: Any, b: Any) -> Any:
-        found = function(unsigned(a), unsigned(b))
-        return found.astype(bool) if dtype == np.bool_ else found.view(dtype)
+        result = function(unsigned(a), unsigned(b))
+        return result.astype(bool) if dtype == np.bool_ else result.view(dtype)
 
     return of_unsigned
 
 
 @operation("maxi", "mini")
-def _integer_extremum(given: Operation) -> Step:
-    return pure(given, _of_sign(given, np.maximum if given.name == "maxi" else np.minimum))
+def _integer_extremum(operation: Operation) -> Step:
+    return pure(operation, _of_sign(operation, np.maximum if operation.name == "maxi" else np.minimum))
 
 
 @operation("divi", "remi")
-def _divide(given: Operation) -> Step:
-    mode = given.attributes.get("rounding", "zero")
+def _divide(operation: Operation) -> Step:
+    mode = operation.attributes.get("rounding", "zero")
 
     def quotient(a: Any, b: Any) -> Any:
         if not np.all(b):
             if not np.ndim(b) or not np.any(b):
-                raise EmulationError(f"{given.name}: an integer is divided by 0")
+                raise EmulationError(f"{operation.name}: an integer is divided by 0")
             # Undefined where it is 0, which is no mistake in what pads a tile and is not stored.
             b = np.where(b == 0, b.dtype.type(1), b)
-        if given.name == "remi":
+        if operation.name == "remi":
             return np.fmod(a, b)
         down = np.floor_divide(a, b)
         inexact = down * b != a
@@ -409,12 +419,16 @@ def _divide(given: Operation) -> Step:
             return down + (inexact & ((a < 0) != (b < 0))).astype(down.dtype)
         return down + inexact.astype(down.dtype) if mode == "positive_inf" else down
 
-    return pure(given, _of_sign(given, quotient))
+    return pure(operation, _of_sign(operation, quotient))
 
 
 @computes("shli", "shri")
 def _shift(form: Form, value: Any, by: Any) -> Any:
-    """A shift; of bits that a type does not have it gives what is left, as a GPU does."""
+    """Shift the bits of values.
+
+    Elementwise amounts from the width of the type up shift all bits out, as on a GPU. A scalar amount outside the width
+    is an error.
+    """
     bits = 8 * form.dtype.itemsize
     if value.dtype == np.bool_:
         return value

@@ -1,4 +1,4 @@
-"""Operations of Tile IR become functions over whole tiles: a table of makers, by the operations' names."""
+"""Decoding of Tile IR: a table of makers, by operation name, whose steps run an operation over whole tiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cudakit.emulator.tile.values import Box, dtype_of, shape_of, signed, unsign
 from cudakit.errors import EmulationError
 from cudakit.jit.compile.tile_ir import Operation, Tile
 
-#: What a step gives where it ends its block: how, and with which values.
+#: Result of a step that ends its region: how, and with which values.
 Ended: TypeAlias = tuple[str, Sequence[Any]] | None
 Step: TypeAlias = Callable[["Block"], Ended]
 Maker: TypeAlias = Callable[[Operation], Step]
@@ -21,7 +21,7 @@ Function: TypeAlias = Callable[..., Any]
 
 
 class Block(Protocol):
-    """A tile block that runs: its values by their numbers, and the device around it."""
+    """A running tile block: its values by number, and the device around it."""
 
     values: list[Any]
     index: tuple[int, int, int]
@@ -30,23 +30,23 @@ class Block(Protocol):
     output: Callable[[str], None]
 
     def address_of(self, symbol: str) -> int:
-        """Where a variable of the module lies."""
+        """Return the address of a variable of the module."""
 
     def reserve(self, size: int) -> int:
-        """The address of memory for the block's own use, until it ends."""
+        """Return the address of new memory for the block alone, freed when the block ends."""
 
     def released(self, addresses: np.ndarray) -> None:
-        """Elements are released: what the block has done comes before whatever acquires them."""
+        """Record that the block releases elements: its work so far is ordered before an acquire of them."""
 
     def acquired(self, addresses: np.ndarray) -> None:
-        """Elements are acquired."""
+        """Record that the block acquires elements."""
 
     def accessed(self, box: Box, size: int, use: int) -> None:
-        """Elements of `size` bytes are read or written; see `cudakit.emulator.machine.memory` for the uses."""
+        """Record an access to elements of `size` bytes; see `cudakit.emulator.machine.memory` for the uses."""
 
 
 class Decoded(NamedTuple):
-    """An operation and what it does."""
+    """An operation with its step."""
 
     operation: Operation
     step: Step
@@ -56,7 +56,7 @@ MAKERS: Final[dict[str, Maker]] = {}
 
 
 def operation(*names: str) -> Callable[[Maker], Maker]:
-    """Enter a maker under the names of operations."""
+    """Register a maker under the names of operations."""
 
     def enter(maker: Maker) -> Maker:
         MAKERS.update(dict.fromkeys(names, maker))
@@ -66,19 +66,19 @@ def operation(*names: str) -> Callable[[Maker], Maker]:
 
 
 class Form:
-    """What is known of an operation before it runs: its attributes, and the type of its first result."""
+    """Static facts of an operation: its attributes, and the type of its first result."""
 
-    def __init__(self, given: Operation) -> None:
-        attributes = given.attributes
-        self.name, self.types, self.attributes = given.name, given.types, attributes
-        self._optional = given.optional
+    def __init__(self, operation: Operation) -> None:
+        attributes = operation.attributes
+        self.name, self.types, self.attributes = operation.name, operation.types, attributes
+        self._optional = operation.optional
         self.rounding: str = attributes.get("rounding", "nearest_even")
         self.is_signed: bool = attributes.get("signedness") == "signed"
-        #: Takes a tile's bits as signed or unsigned numbers, as the operation does.
+        #: Conversion of a tile's bits to signed or unsigned numbers, as the operation says.
         self.number: Callable[[Any], Any] = signed if self.is_signed else unsigned
-        #: For each dimension whether it is promised to be inside; empty: of none.
+        #: Whether each dimension is promised to be inside; empty: none is.
         self.promised: Sequence[int] = attributes.get("inbounds") or ()
-        #: Of accesses, whether other blocks may meet them, and whether they acquire and release.
+        #: Of accesses: whether they are strong, and whether they acquire and release.
         memory = attributes.get("memory", "weak")
         self.is_strong: bool = memory != "weak" and attributes.get("scope") != "tl_blk"
         self.acquires: bool = self.is_strong and memory in ("acquire", "acq_rel")
@@ -86,7 +86,7 @@ class Form:
 
     @cached_property
     def dtype(self) -> np.dtype:
-        """Dtype in which the result's elements are held."""
+        """Dtype of the result's elements on NumPy."""
         return dtype_of(self.types[0])
 
     @cached_property
@@ -96,61 +96,64 @@ class Form:
 
     @cached_property
     def element(self) -> str:
-        """Type of the result's elements, or of what these point to."""
-        (made, *_) = self.types
-        assert isinstance(made, Tile)
-        return made.element
+        """Element type of the result, or of the memory to which its elements point."""
+        (result_type, *_) = self.types
+        assert isinstance(result_type, Tile)
+        return result_type.element
 
     def optional(self, block: Block, name: str, default: Any = None) -> Any:
-        """The value of an operand that need not be there."""
+        """Return the value of an optional operand, or a default."""
         return block.values[self._optional[name]] if name in self._optional else default
 
 
 def computes(*names: str) -> Callable[[Function], Function]:
-    """Enter a function of a form and operands under the names of operations with one result."""
+    """Register a function of form and operands under the names of operations with one result."""
 
     def enter(function: Function) -> Function:
-        operation(*names)(lambda given: pure(given, partial(function, Form(given))))
+        operation(*names)(lambda node: pure(node, partial(function, Form(node))))
         return function
 
     return enter
 
 
 def acts(*names: str) -> Callable[[Function], Function]:
-    """The same of what needs more than operands: the function takes form, block and operands.
+    """Register a function of form, block and operands under the names of operations that need their block.
 
-    It gives the first result, or a list of all of them. Others are tokens, which nothing reads.
+    The function returns the first result, or a list of all results. Results left out are tokens, which nothing reads.
     """
 
     def enter(function: Function) -> Function:
-        def made(given: Operation) -> Step:
-            form, operands, results = Form(given), given.operands, given.results
+        def maker(node: Operation) -> Step:
+            form, operands, results = Form(node), node.operands, node.results
 
             def step(block: Block) -> Ended:
                 values = block.values
                 value = function(form, block, *[values[number] for number in operands])
-                for result, each in zip(results, value if isinstance(value, list) else (value,), strict=False):
-                    values[result] = each
+                for result, item in zip(results, value if isinstance(value, list) else (value,), strict=False):
+                    values[result] = item
                 return None
 
             return step
 
-        operation(*names)(made)
+        operation(*names)(maker)
         return function
 
     return enter
 
 
 def decode(operations: Iterable[Operation]) -> list[Decoded]:
-    """The operations of a function or region, with their steps; what is not emulated is refused when it runs."""
-    return [Decoded(each, _step_of(each)) for each in operations]
+    """Return the operations of a function or region with their steps.
+
+    An operation that is not emulated raises when it runs.
+    """
+    return [Decoded(operation, _step_of(operation)) for operation in operations]
 
 
-def _step_of(given: Operation) -> Step:
+def _step_of(operation: Operation) -> Step:
     try:
-        if given.name not in MAKERS:
-            raise EmulationError(f"the operation {given.name} of Tile IR is not emulated")
-        return MAKERS[given.name](given)
+        if operation.name not in MAKERS:
+            raise EmulationError(f"the operation {operation.name} of Tile IR is not emulated")
+        return MAKERS[operation.name](operation)
     except EmulationError as error:
         refusal = str(error)
 
@@ -160,10 +163,10 @@ def _step_of(given: Operation) -> Step:
     return step
 
 
-def pure(given: Operation, function: Function) -> Step:
-    """The step of an operation with one result that comes of its operands alone."""
-    (result,) = given.results
-    operands = given.operands
+def pure(operation: Operation, function: Function) -> Step:
+    """Return the step of an operation whose one result depends on its operands alone."""
+    (result,) = operation.results
+    operands = operation.operands
     if len(operands) == 1:
         (only,) = operands
 

@@ -1,4 +1,4 @@
-"""Runs a tile kernel: its blocks one after the other, each operation over a whole tile.
+"""Interpreter of tile kernels: blocks run one after the other, each operation over a whole tile.
 
 The bodies of reductions and scans run on whole slices of their tiles.
 """
@@ -21,7 +21,7 @@ from cudakit.jit.compile.tile_ir import Function, Operation, Tile, TileModule, s
 
 
 class TileProgram:
-    """Tile kernels in memory: made once, launched many times.
+    """The tile kernels of a module in memory, decoded once and launched many times.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ class TileProgram:
             self.addresses[name] = memory.add(data, name, variable.is_constant)
 
     def decoded(self, function: Function) -> list[Decoded]:
-        """A kernel's operations, decoded at its first launch."""
+        """Return a kernel's decoded operations, cached from its first launch."""
         if function.name not in self._decoded:
             self._decoded[function.name] = decode(function.operations)
         return self._decoded[function.name]
@@ -51,16 +51,16 @@ class TileProgram:
 
 @dataclass
 class TileLaunch:
-    """One launch of a tile kernel.
+    """A launch of a tile kernel.
 
     Attributes
     ----------
     parameters : bytes
-        Each at a multiple of its own size.
+        Arguments, each at a multiple of its own size.
     block_order : int or None
-        The seed of the order in which blocks run; None: by their numbers.
+        Seed of the order in which blocks run; None: by their numbers.
     placed : callable
-        What messages call a file and line of the compiler.
+        Function that returns a file and line of the compiler as messages name them.
     """
 
     program: TileProgram
@@ -73,23 +73,23 @@ class TileLaunch:
     title: str
     placed: Callable[[str, int], str]
     steps: int = 0
-    #: The error that says already where it happened.
+    #: The error that names its place already.
     explained: EmulationError | None = None
 
     @property
     def memory(self) -> Memory:
         return self.program.memory
 
-    #: Memory of the machine's own, which no stream races for: it has none.
+    #: Memory of the interpreter's own, for which no stream races: there is none.
     own_address = None
 
-    def told(self, operation: Operation) -> str:
-        """An operation's name and its place in the source."""
+    def describe(self, operation: Operation) -> str:
+        """Return an operation's name and its place in the source."""
         place = source_place(operation.place)
         return operation.name if place is None else f"{operation.name}, {self.placed(place.file, place.line)}"
 
     def run(self) -> None:
-        """Run it to its end, as `run` does."""
+        """Run the launch to its end, as `run` does."""
         run(self)
 
 
@@ -99,7 +99,7 @@ def run(launch: TileLaunch) -> None:
     Raises
     ------
     EmulationError
-        For an access that memory does not have, a broken promise, a failed assertion, or a step budget that is used up.
+        For an access outside memory, a broken promise, a failed assertion, or an exhausted step budget.
     """
     function, program = launch.function, launch.program
     decoded = program.decoded(function)
@@ -110,8 +110,8 @@ def run(launch: TileLaunch) -> None:
     if launch.block_order is not None:
         numbers = np.random.default_rng(launch.block_order).permutation(count).tolist()
     watcher = memory.watcher
-    # One block alone races with none.
-    races = Races(watcher, launch.told) if count > 1 else None
+    # A single block has no races.
+    races = Races(watcher, launch.describe) if count > 1 else None
     memory.watcher = watcher if races is None else races
     try:
         with np.errstate(all="ignore"):
@@ -123,19 +123,19 @@ def run(launch: TileLaunch) -> None:
 
 
 def _values(function: Function, data: bytes) -> list[np.ndarray]:
-    """A launch's parameters by their bytes, each at a multiple of its own size."""
-    found, at = [], 0
-    for given in function.parameters:
-        assert isinstance(given, Tile)
-        dtype = dtype_of(given)
+    """Return a launch's arguments from their bytes, each at a multiple of its own size."""
+    arguments, at = [], 0
+    for parameter in function.parameters:
+        assert isinstance(parameter, Tile)
+        dtype = dtype_of(parameter)
         at += -at % dtype.itemsize
-        found.append(np.frombuffer(data, dtype, int(np.prod(shape_of(given))), at).reshape(shape_of(given)))
-        at += found[-1].nbytes
-    return found
+        arguments.append(np.frombuffer(data, dtype, int(np.prod(shape_of(parameter))), at).reshape(shape_of(parameter)))
+        at += arguments[-1].nbytes
+    return arguments
 
 
 class _TileBlock:
-    """See `cudakit.emulator.tile.decode.Block`."""
+    """A running tile block: see `cudakit.emulator.tile.decode.Block`."""
 
     def __init__(
         self, launch: TileLaunch, index: tuple[int, int, int], arguments: list[np.ndarray], races: Races | None
@@ -180,26 +180,26 @@ class _TileBlock:
         elif self.memory.watcher is not None:
             self.memory.watcher.note(box.piece, box.elements(size), size, use)
 
-    def explain(self, operation: Operation, what: str) -> EmulationError:
-        """An error with the kernel, the operation, its place in the source, and the block."""
-        made = EmulationError(f"{self.launch.title}: {self.launch.told(operation)}, block {self.index}: {what}")
-        self.launch.explained = made
-        return made
+    def explain(self, operation: Operation, message: str) -> EmulationError:
+        """Return an error that names the kernel, the operation, its place in the source, and the block."""
+        error = EmulationError(f"{self.launch.title}: {self.launch.describe(operation)}, block {self.index}: {message}")
+        self.launch.explained = error
+        return error
 
 
 def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
-    """Run operations until one ends them; how, and with which values.
+    """Run operations until one ends the region; return how it ends, and its values.
 
     Raises
     ------
     EmulationError
-        With the innermost operation that failed.
+        For an operation that failed; the error names the innermost one.
     """
     launch = block.launch
     launch.steps += len(decoded)
     if launch.step_budget is not None and launch.steps > launch.step_budget:
-        what = f"the budget of {launch.step_budget} steps is used up; if the kernel is not endless, give more steps"
-        raise block.explain(decoded[0].operation, what)
+        message = f"the budget of {launch.step_budget} steps is used up; if the kernel is not endless, give more steps"
+        raise block.explain(decoded[0].operation, message)
     races = block.races
     for node, step in decoded:
         if races is not None:
@@ -216,8 +216,8 @@ def run_operations(block: Any, decoded: list[Decoded]) -> Ended:
 
 
 @operation("yield", "continue", "break", "return")
-def _end(given: Operation) -> Step:
-    name, operands = given.name, given.operands
+def _end(operation: Operation) -> Step:
+    name, operands = operation.name, operation.operands
 
     def step(block: Block) -> Ended:
         return name, [block.values[number] for number in operands]
@@ -226,15 +226,15 @@ def _end(given: Operation) -> Step:
 
 
 @operation("if")
-def _if(given: Operation) -> Step:
-    (condition,), results = given.operands, given.results
-    branches = [decode(region.operations) for region in given.regions]
+def _if(operation: Operation) -> Step:
+    (condition,), results = operation.operands, operation.results
+    branches = [decode(region.operations) for region in operation.regions]
 
     def step(block: Block) -> Ended:
-        taken = 0 if block.values[condition] else 1
-        if taken >= len(branches):
+        branch = 0 if block.values[condition] else 1
+        if branch >= len(branches):
             return None
-        ended = run_operations(block, branches[taken])
+        ended = run_operations(block, branches[branch])
         if ended is None or ended[0] != "yield":
             return ended
         for number, value in zip(results, ended[1], strict=True):
@@ -247,25 +247,25 @@ def _if(given: Operation) -> Step:
 def _loop_of(
     results: tuple[int, ...], arguments: tuple[int, ...], body: list[Decoded], starts: tuple[int, ...]
 ) -> Callable[[Block, Iterable[Any]], Ended]:
-    """Runs a body once for each of the steps, its values going round."""
+    """Return a function that runs a loop's body once for each number, and passes values to the next pass."""
 
     def run(block: Block, steps: Iterable[Any]) -> Ended:
         values = block.values
         current = [values[number] for number in starts]
         carried = arguments[len(arguments) - len(current) :]
         counted = len(arguments) > len(carried)
-        for each in steps:
+        for counter in steps:
             if counted:
-                values[arguments[0]] = each
+                values[arguments[0]] = counter
             for number, value in zip(carried, current, strict=True):
                 values[number] = value
             ended = run_operations(block, body)
             if ended is None:
                 raise EmulationError("a loop's body has no end")
-            how, given = ended
+            how, next_values = ended
             if how == "return":
                 return ended
-            current = list(given)
+            current = list(next_values)
             if how == "break":
                 break
         for number, value in zip(results, current, strict=True):
@@ -276,11 +276,11 @@ def _loop_of(
 
 
 @operation("for")
-def _for(given: Operation) -> Step:
-    low, high, by, *starts = given.operands
-    (region,) = given.regions
-    run = _loop_of(given.results, region.arguments, decode(region.operations), tuple(starts))
-    dtype, unsigned = dtype_of(region.types[0]), given.attributes.get("unsigned", False)
+def _for(operation: Operation) -> Step:
+    low, high, by, *starts = operation.operands
+    (region,) = operation.regions
+    run = _loop_of(operation.results, region.arguments, decode(region.operations), tuple(starts))
+    dtype, unsigned = dtype_of(region.types[0]), operation.attributes.get("unsigned", False)
     bits = (1 << 8 * dtype.itemsize) - 1
 
     def step(block: Block) -> Ended:
@@ -289,9 +289,9 @@ def _for(given: Operation) -> Step:
             first, last, jump = (number & bits for number in (first, last, jump))
         if jump <= 0:
             raise EmulationError(f"a loop with a step of {jump} does not end")
-        held = np.dtype(f"u{dtype.itemsize}")
+        unsigned_dtype = np.dtype(f"u{dtype.itemsize}")
         numbers = (
-            (np.asarray(number, held).view(dtype) if unsigned else np.asarray(number, dtype))
+            (np.asarray(number, unsigned_dtype).view(dtype) if unsigned else np.asarray(number, dtype))
             for number in range(first, last, jump)
         )
         return run(block, numbers)
@@ -300,15 +300,15 @@ def _for(given: Operation) -> Step:
 
 
 @operation("loop")
-def _loop(given: Operation) -> Step:
-    (region,) = given.regions
-    run = _loop_of(given.results, region.arguments, decode(region.operations), given.operands)
+def _loop(operation: Operation) -> Step:
+    (region,) = operation.regions
+    run = _loop_of(operation.results, region.arguments, decode(region.operations), operation.operands)
     return lambda block: run(block, itertools.repeat(None))
 
 
-def _combining(given: Operation) -> Callable[[Block, list[Any], list[Any]], list[Any]]:
-    """What combines two rows of values, as the region says for two elements."""
-    (region,) = given.regions
+def _combining(operation: Operation) -> Callable[[Block, list[Any], list[Any]], list[Any]]:
+    """Return a function that combines two rows of values by the region's code for two elements."""
+    (region,) = operation.regions
     body, numbers = decode(region.operations), region.arguments
 
     def combine(block: Block, first: list[Any], second: list[Any]) -> list[Any]:
@@ -322,11 +322,11 @@ def _combining(given: Operation) -> Callable[[Block, list[Any], list[Any]], list
 
 
 @operation("reduce")
-def _reduce(given: Operation) -> Step:
-    combine, axis, results = _combining(given), given.attributes["dim"], given.results
+def _reduce(operation: Operation) -> Step:
+    combine, axis, results = _combining(operation), operation.attributes["dim"], operation.results
 
     def step(block: Block) -> Ended:
-        rows = [np.moveaxis(block.values[number], axis, 0) for number in given.operands]
+        rows = [np.moveaxis(block.values[number], axis, 0) for number in operation.operands]
         while (count := rows[0].shape[0]) > 1:
             half = count // 2
             rows = combine(block, [row[:half] for row in rows], [row[half:] for row in rows])
@@ -338,11 +338,11 @@ def _reduce(given: Operation) -> Step:
 
 
 @operation("scan")
-def _scan(given: Operation) -> Step:
-    combine, axis, backward = _combining(given), given.attributes["dim"], given.attributes["reverse"]
+def _scan(operation: Operation) -> Step:
+    combine, axis, backward = _combining(operation), operation.attributes["dim"], operation.attributes["reverse"]
 
     def step(block: Block) -> Ended:
-        rows = [np.array(np.moveaxis(block.values[number], axis, 0)) for number in given.operands]
+        rows = [np.array(np.moveaxis(block.values[number], axis, 0)) for number in operation.operands]
         rows = [row[::-1] if backward else row for row in rows]
         # Each element takes the one before it, then the one two before it, and so on.
         distance = 1
@@ -350,7 +350,7 @@ def _scan(given: Operation) -> Step:
             later = combine(block, [row[:-distance] for row in rows], [row[distance:] for row in rows])
             rows = [np.concatenate((row[:distance], new)) for row, new in zip(rows, later, strict=True)]
             distance *= 2
-        for result, row in zip(given.results, rows, strict=True):
+        for result, row in zip(operation.results, rows, strict=True):
             block.values[result] = np.moveaxis(row[::-1] if backward else row, 0, axis)
         return None
 

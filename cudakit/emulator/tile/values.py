@@ -1,4 +1,4 @@
-"""Values of tile kernels: arrays of a tile's shape, boxes of memory, how each type of element is held and computed."""
+"""Values of tile kernels: arrays of a tile's shape, boxes of memory, and the dtype of each element type."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from cudakit.jit.compile.tile_ir import Tile, Type
 
 
 class Box(NamedTuple):
-    """Elements in one allocation.
+    """Strided elements in one allocation.
 
     Attributes
     ----------
     piece : Allocation
     offset : int
-        Bytes from its beginning to the first element.
+        Bytes from the beginning of the allocation to the first element.
     shape : tuple of int
     strides : tuple of int
-        In bytes.
+        Strides in bytes.
     low, high : int
-        Bytes to the first byte in memory, and to the one after the last.
+        Bytes from the beginning of the allocation to the box's first byte, and to the byte after its last.
     """
 
     piece: Allocation
@@ -36,23 +36,26 @@ class Box(NamedTuple):
     high: int
 
     def array(self, dtype: np.dtype) -> np.ndarray:
-        """The elements, as a view of memory."""
+        """Return the elements, as a view of memory."""
         return np.ndarray(self.shape, dtype, self.piece.data, self.offset, self.strides)
 
     def elements(self, size: int) -> np.ndarray:
-        """Their numbers, counted from the first aligned element of the allocation, as watchers take them."""
-        found: Any = np.int64(self.offset)
+        """Return the numbers of the elements for watchers, counted from the allocation's first aligned element."""
+        offsets: Any = np.int64(self.offset)
         for axis, (extent, stride) in enumerate(zip(self.shape, self.strides, strict=True)):
             shape = [1] * len(self.shape)
             shape[axis] = -1
-            found = found + (np.arange(extent, dtype=np.int64) * stride).reshape(shape)
-        return np.asarray((found - -self.piece.address % size) // size).reshape(-1)
+            offsets = offsets + (np.arange(extent, dtype=np.int64) * stride).reshape(shape)
+        return np.asarray((offsets - -self.piece.address % size) // size).reshape(-1)
 
 
 def box_of(
     memory: Memory, address: int, shape: tuple[int, ...], strides: tuple[int, ...], size: int, use: int
 ) -> Box | None:
-    """The box of elements of `size` bytes from `address` on; None where each has to be looked at by itself."""
+    """Return the box of elements of `size` bytes from `address` on.
+
+    The result is None where no single allocation has all elements, or the address is not aligned.
+    """
     low = high = address
     for extent, stride in zip(shape, strides, strict=True):
         reach = (extent - 1) * stride
@@ -69,7 +72,7 @@ def box_of(
     return Box(piece, address - start, shape, strides, low - start, high + size - start)
 
 
-#: dtype in which a tile of a type is held; signless integers as signed ones, addresses as what they are.
+#: NumPy dtype of each element type: signless integers as signed ones, addresses unchanged.
 DTYPES: Final[dict[str, np.dtype]] = {
     "i1": np.dtype(bool), "i4": np.dtype(ml_dtypes.int4), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
     "i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f16": np.dtype(np.float16),
@@ -77,12 +80,12 @@ DTYPES: Final[dict[str, np.dtype]] = {
     "f64": np.dtype(np.float64), "f8E4M3FN": np.dtype(ml_dtypes.float8_e4m3fn),
     "f8E5M2": np.dtype(ml_dtypes.float8_e5m2), "f8E8M0FNU": np.dtype(ml_dtypes.float8_e8m0fnu),
     "f4E2M1FN": np.dtype(ml_dtypes.float4_e2m1fn),
-    # NumPy has none such; of integers none is held without a sign, so that this is what they are known by.
+    # NumPy has no such type. No other element type is held as an unsigned integer, so uint8 identifies it.
     "f8E5M3FNU": np.dtype(np.uint8),
 }  # fmt: skip
-#: The largest numbers of types that conversions stay within.
+#: Largest numbers of types to which conversions saturate.
 _MOST: Final = {"f8E4M3FN": 448.0, "f8E5M2": 57344.0, "f4E2M1FN": 6.0}
-#: The numbers of f8E5M3FNU by their bits; the last one is no number.
+#: Values of f8E5M3FNU by their bits; the last one is NaN.
 _E5M3: Final = np.array(
     [(k & 7) / 2**17 if k < 8 else (1 + (k & 7) / 8) * 2.0 ** ((k >> 3) - 15) for k in range(255)] + [np.nan],
     np.float32,
@@ -92,49 +95,50 @@ _PADDINGS: Final = {"zero": 0.0, "neg_zero": -0.0, "nan": np.nan, "pos_inf": np.
 
 
 def element_dtype(element: str) -> np.dtype:
-    """How elements of a type are held in tiles and in memory.
+    """Return the NumPy dtype of an element type, in tiles and in memory.
 
     Raises
     ------
     EmulationError
+        For an element type that is not emulated.
     """
     if element not in DTYPES:
         raise EmulationError(f"elements of type {element} are not emulated")
     return DTYPES[element]
 
 
-def dtype_of(given: Type) -> np.dtype:
-    """How a tile's elements are held."""
-    assert isinstance(given, Tile)
-    return ADDRESS if given.is_pointer else element_dtype(given.element)
+def dtype_of(tile_type: Type) -> np.dtype:
+    """Return the NumPy dtype of a tile's elements."""
+    assert isinstance(tile_type, Tile)
+    return ADDRESS if tile_type.is_pointer else element_dtype(tile_type.element)
 
 
-def shape_of(given: Type) -> tuple[int, ...]:
-    assert isinstance(given, Tile)
-    return given.shape
+def shape_of(tile_type: Type) -> tuple[int, ...]:
+    assert isinstance(tile_type, Tile)
+    return tile_type.shape
 
 
-def constant(data: bytes, given: Type) -> np.ndarray:
-    """A constant's value: all elements, or one for all of them."""
-    dtype, shape = dtype_of(given), shape_of(given)
+def constant(data: bytes, tile_type: Type) -> np.ndarray:
+    """Return a constant's value, of the tile's shape."""
+    dtype, shape = dtype_of(tile_type), shape_of(tile_type)
     count = int(np.prod(shape, dtype=np.int64))
-    assert isinstance(given, Tile)
-    if given.element == "tf32":  # its 19 bits, in three bytes
+    assert isinstance(tile_type, Tile)
+    if tile_type.element == "tf32":  # its 19 bits, in three bytes
         bits = np.frombuffer(data, np.uint8).reshape(-1, 3) @ np.array([1 << 13, 1 << 21, 1 << 29], np.uint32)
-        found = bits.astype(np.uint32).view(np.float32)
+        values = bits.astype(np.uint32).view(np.float32)
     elif dtype != np.bool_:
-        found = np.frombuffer(data, dtype)
+        values = np.frombuffer(data, dtype)
     elif len(data) == 1 and data[0] in (0, 0xFF):  # all of them are the same
-        found = np.array([data[0] != 0])
+        values = np.array([data[0] != 0])
     elif len(data) == count:
-        found = np.frombuffer(data, np.uint8) != 0
+        values = np.frombuffer(data, np.uint8) != 0
     else:
-        found = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").astype(bool)
-    return np.broadcast_to(found[0], shape) if found.size == 1 else found.reshape(shape)
+        values = np.unpackbits(np.frombuffer(data, np.uint8), count=count, bitorder="little").astype(bool)
+    return np.broadcast_to(values[0], shape) if values.size == 1 else values.reshape(shape)
 
 
 def padding(name: str, dtype: np.dtype) -> Any:
-    """What stands where a view ends."""
+    """Return the value of elements outside a view."""
     value = _PADDINGS[name]
     if dtype == np.uint8:
         return narrowed(np.asarray(value, np.float64), "f8E5M3FNU")[()]
@@ -142,23 +146,23 @@ def padding(name: str, dtype: np.dtype) -> Any:
 
 
 def wide(value: Any) -> Any:
-    """A tile in the precision that it is computed in: small floats as float32."""
+    """Return a tile in the precision of its computations: small floats as float32."""
     if value.dtype in (np.float32, np.float64):
         return value
     return _E5M3[value] if value.dtype == np.uint8 else value.astype(np.float32)
 
 
 def rounded_to_odd(value: np.ndarray) -> np.ndarray:
-    """float64 as float32, so that a second rounding to a narrower type gives what one rounding would."""
-    made = value.astype(np.float32)
-    back = made.astype(np.float64)
-    toward_zero = np.where(np.abs(back) > np.abs(value), np.nextafter(made, np.float32(0)), made)
+    """Return float64 as float32, rounded to odd, so that a second rounding gives the result of a single one."""
+    single = value.astype(np.float32)
+    back = single.astype(np.float64)
+    toward_zero = np.where(np.abs(back) > np.abs(value), np.nextafter(single, np.float32(0)), single)
     inexact = (toward_zero.astype(np.float64) != value) & np.isfinite(value)
-    return np.where(inexact, (toward_zero.view(np.uint32) | np.uint32(1)).view(np.float32), made)
+    return np.where(inexact, (toward_zero.view(np.uint32) | np.uint32(1)).view(np.float32), single)
 
 
 def narrowed(value: np.ndarray, element: str) -> np.ndarray:
-    """Floats as elements of a type, to nearest, ties to even; those of 8 and 4 bits stay finite, as on a GPU."""
+    """Return floats as elements of a type, to nearest, ties to even. Types of 8 and 4 bits stay finite, as on a GPU."""
     dtype = element_dtype(element)
     if element == "f8E5M3FNU":
         return _to_e5m3(value.astype(np.float64))
@@ -168,7 +172,7 @@ def narrowed(value: np.ndarray, element: str) -> np.ndarray:
         return to_tf32(value)
     if (most := _MOST.get(element)) is not None:
         value = np.clip(wide(value), -most, most)
-        # The type of 4 bits has no NaN, and a GPU takes its largest number for one.
+        # The type of 4 bits has no NaN: a GPU converts NaN to its largest number.
         return (np.where(np.isnan(value), most, value) if element == "f4E2M1FN" else value).astype(dtype)
     return value.astype(dtype)
 
@@ -183,40 +187,40 @@ def _to_e5m3(value: np.ndarray) -> np.ndarray:
 
 
 def directed(value: np.ndarray, element: str, mode: str) -> np.ndarray:
-    """Floats as elements of a type, toward zero or an infinity, or to nearest with ties away from zero.
+    """Return floats as elements of a type, rounded toward zero or an infinity, or to nearest with ties away from zero.
 
     Raises
     ------
     EmulationError
-        For what Tile IR does not have.
+        For a rounding that Tile IR does not have.
     """
     dtype, exact = element_dtype(element), value.astype(np.float64)
     if element == "tf32" and mode in ("zero", "nearest_away"):
         single = value if value.dtype == np.float32 else directed(value, "f32", mode)
         bits = single.view(np.uint32) + np.uint32(0x1000 if mode == "nearest_away" else 0)
         return np.where(np.isfinite(single), (bits & np.uint32(0xFFFFE000)).view(np.float32), single)
-    made = narrowed(value, element)
-    back = wide(made).astype(np.float64)
+    nearest = narrowed(value, element)
+    back = wide(nearest).astype(np.float64)
     if np.array_equal(back, exact, equal_nan=True):
-        return made
+        return nearest
     if mode in ("zero", "negative_inf", "positive_inf") and dtype.itemsize in (2, 4) and element != "tf32":
         limit = {"zero": 0.0, "negative_inf": -np.inf, "positive_inf": np.inf}[mode]
         is_wrong = np.abs(back) > np.abs(exact) if mode == "zero" else back > exact if limit < 0 else back < exact
-        return np.where(is_wrong, np.nextafter(made, dtype.type(limit)), made)
+        return np.where(is_wrong, np.nextafter(nearest, dtype.type(limit)), nearest)
     raise EmulationError(f"a conversion to {element} with rounding {mode} is not emulated")
 
 
 def power_of_two(value: np.ndarray, up: bool) -> np.ndarray:
-    """Floats as f8E8M0FNU: the power of two that is not over, or not under, the size of each."""
+    """Return floats as f8E8M0FNU: of each absolute value the next power of two, rounded `up` or down."""
     fraction, exponent = np.frexp(np.abs(value.astype(np.float64)))
     whole = exponent - np.where(up & (fraction != 0.5), 0, 1)
-    held = np.where(fraction == 0, 0, np.clip(whole + 127, 0, 254)).astype(np.uint8)
-    held = np.where(np.isposinf(np.abs(value)), 254, np.where(np.isnan(value), 255, held))
-    return held.astype(np.uint8).view(DTYPES["f8E8M0FNU"])
+    exponents = np.where(fraction == 0, 0, np.clip(whole + 127, 0, 254)).astype(np.uint8)
+    exponents = np.where(np.isposinf(np.abs(value)), 254, np.where(np.isnan(value), 255, exponents))
+    return exponents.astype(np.uint8).view(DTYPES["f8E8M0FNU"])
 
 
 def to_tf32(value: np.ndarray) -> np.ndarray:
-    """float32 with a mantissa of 10 bits, to nearest, ties to even."""
+    """Return float32 with a mantissa of 10 bits, to nearest, ties to even."""
     raw = np.ascontiguousarray(value, np.float32).view(np.uint32)
     with np.errstate(over="ignore"):
         rounded = (raw + np.uint32(0xFFF) + ((raw >> np.uint32(13)) & np.uint32(1))) & np.uint32(0xFFFFE000)
@@ -224,12 +228,12 @@ def to_tf32(value: np.ndarray) -> np.ndarray:
 
 
 def signed(value: Any) -> Any:
-    """A signless tile's bits as signed numbers: a bit that is set is −1."""
+    """Return a signless tile's bits as signed numbers: a set bit of ``i1`` is −1."""
     return -value.astype(np.int8) if value.dtype == np.bool_ else value
 
 
 def unsigned(value: Any) -> Any:
-    """A signless tile's bits as unsigned numbers."""
+    """Return a signless tile's bits as unsigned numbers."""
     if value.dtype == np.bool_:
         return value.astype(np.uint8)
     if value.dtype == DTYPES["i4"]:
