@@ -82,3 +82,11 @@ def test_the_programs_of_the_readme_run(request: pytest.FixtureRequest, monkeypa
 
 def test_the_readme_is_short() -> None:
     assert len((DOCS.parent / "README.md").read_text().splitlines()) <= 130
+
+
+def test_no_page_or_program_advises_an_older_assembler() -> None:
+    """The extra `tileiras` of cuda-tile holds the assembler below the version that tile kernels need."""
+    root = DOCS.parent
+    files = [root / "README.md", root / "CONTRIBUTING.md", *DOCS.glob("*.md"), *(root / "examples").rglob("*.py")]
+    assert len(files) > 100
+    assert [file.name for file in files if "cuda-tile[" in file.read_text(encoding="utf-8")] == []
