@@ -1,9 +1,9 @@
 """Build the site: ``python docs/build.py``, with the group ``docs`` installed.
 
-Warnings are errors. What is made lies in ``site/<version>/``, ready to be published beside the versions that are there;
-``site/switcher.json`` lists them for the menu, and ``site/index.html`` leads to the newest.
+Warnings are errors. The built site is ``site/<version>/``, ready to be published beside the published versions.
+``site/switcher.json`` lists all versions for the menu, and ``site/index.html`` leads to the newest.
 
-``python docs/build.py --links`` builds nothing; it asks each address outside the site whether it is there.
+``python docs/build.py --links`` builds nothing. It tests each address outside the site.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from sphinx.util.inventory import InventoryFile
 
 
 def missing(built: Path) -> list[str]:
-    """The public names that have no entry in the reference."""
+    """Return the public names that have no entry in the reference."""
     inventory = InventoryFile.loads((built / "objects.inv").read_bytes(), uri="")
-    there = {name for kind in inventory.data if kind.startswith("py:") for name in inventory.data[kind]}
-    wanted = {f"{module}.{name}" for module in conf.generated.modules() for name in conf.generated.public(module)}
-    return sorted(wanted - there)
+    entries = {name for kind in inventory.data if kind.startswith("py:") for name in inventory.data[kind]}
+    public = {f"{module}.{name}" for module in conf.generated.modules() for name in conf.generated.public(module)}
+    return sorted(public - entries)
 
 
 def main() -> int:
-    """Build, and look whether the reference is whole."""
+    """Build the site, and check that the reference is complete."""
     parser = argparse.ArgumentParser(description="Build the site into FOLDER/<version>/.")
     parser.add_argument("folder", nargs="?", type=Path, default=conf.ROOT / "site")
     parser.add_argument("--links", action="store_true", help="only ask whether the addresses outside are there")
     options = parser.parse_args()
     if options.links:
         with TemporaryDirectory() as folder:
-            return made("linkcheck", Path(folder))
+            return run_builder("linkcheck", Path(folder))
     site = options.folder
     built = site / conf.version
-    if status := made("html", built):
+    if status := run_builder("html", built):
         return status
     if names := missing(built):
         print(f"no entry in the reference: {', '.join(names)}", file=sys.stderr)
@@ -50,8 +50,8 @@ def main() -> int:
     return 0
 
 
-def made(builder: str, folder: Path) -> int:
-    """Have Sphinx make something of the pages; its exit status."""
+def run_builder(builder: str, folder: Path) -> int:
+    """Run a builder of Sphinx on the pages; return its exit status."""
     quiet = ["-q"] if builder == "html" else []
     with TemporaryDirectory() as doctrees:
         arguments = ["-W", "--keep-going", "-E", "-n", *quiet, "-b", builder, "-d", doctrees]

@@ -1,4 +1,4 @@
-"""Sphinx's settings for the site; ``python docs/build.py`` builds it."""
+"""Settings of Sphinx for the site; ``python docs/build.py`` builds it."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ BARS = re.compile(r"(``.*?``|`.*?`)|\|")
 
 
 def without_substitutions(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """In a docstring ``|x|`` is an absolute value, where reStructuredText has the name of a substitution."""
+    """Escape ``|x|`` in a docstring: an absolute value, not a substitution of reStructuredText."""
     lines[:] = [
-        line if line.lstrip().startswith((">>>", "...")) else BARS.sub(lambda found: found[1] or r"\|", line)
+        line if line.lstrip().startswith((">>>", "...")) else BARS.sub(lambda match: match[1] or r"\|", line)
         for line in lines
     ]
 
 
 def setup(app: Sphinx) -> None:
-    """Write the pages that are made from the package and from the examples before any page is read."""
+    """Write the generated pages before Sphinx reads any page."""
     app.add_lexer("python", cuda_lexer.PythonWithCuda)
     app.connect("config-inited", lambda app, config: generated.write(HERE))
     app.connect("config-inited", lambda app, config: plots.write(HERE))

@@ -53,20 +53,20 @@ class Form(NamedTuple):
 
 
 def forms() -> list[Form]:
-    """The forms in instructions.txt."""
+    """Return the forms in instructions.txt."""
     lines = (HERE / "instructions.txt").read_text(encoding="utf-8").splitlines()
     rows = [re.split(r"\s*(?<!\\)\|\s*", line) for line in lines if line and line[0] != "#"]
     return [Form(*(part.replace("\\|", "|") for part in (*row, "")[:3])) for row in rows]
 
 
 def missing(form: Form) -> str:
-    """Why the emulator cannot decode a form; empty where it can."""
+    """Return why the emulator cannot decode a form, or an empty string."""
     program = emulator.parse(KERNEL.format(form=form.text))
     return emulator.Module(program, emulator.Memory()).decoded(program.functions["k"])[0].missing
 
 
 def is_compiled(form: Form) -> bool:
-    """Whether a kernel of a form alone becomes machine code."""
+    """Return whether a kernel of one form is compiled to machine code."""
     program = emulator.parse(KERNEL.format(form=form.text))
     module = emulator.Module(program, emulator.Memory())
     try:
@@ -78,7 +78,7 @@ def is_compiled(form: Form) -> bool:
 
 
 def table() -> str:
-    """The table, as Markdown."""
+    """Return the table as Markdown."""
     lines, family = [], ""
     for form in forms():
         number = form.section.split(".")[2]
@@ -98,7 +98,7 @@ def table() -> str:
 
 
 def page(text: str) -> str:
-    """`text` with its table as the code has it now."""
+    """Return `text` with the current table."""
     before, rest = text.split(START)
     return before + START + "\n" + table() + END + rest.split(END)[1]
 

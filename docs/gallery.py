@@ -1,4 +1,4 @@
-"""The cards of gallery.md: a program's picture or what it prints, what it is about, and what was measured of it.
+"""The cards of gallery.md: a program's picture or output, its subject, and its measured rate.
 
 Pictures are those of docs/_static/gallery, which gallery_pictures.py draws; figures are cells of benchmarks/results.
 """
@@ -59,7 +59,7 @@ MEASURED = {
 
 
 class Card(NamedTuple):
-    """Of a program: its page under docs/programs, what it is about, and what it prints or, failing that, its kernel."""
+    """A program: its page under docs/programs, its subject, and its output or its kernel."""
 
     page: str
     about: str
@@ -67,13 +67,13 @@ class Card(NamedTuple):
 
 
 def measured(page: str, cells: tuple[str, ...], column: str, text: str) -> str:
-    """What was measured on the H200, in words; the row is the first that has all the cells."""
+    """Return the measurement on the H200 in words, from the first row that has all the cells."""
     rows = [row for row in plots.rows(f"{page}-h200.md") if set(cells) <= set(row.values()) and row.get(column)]
     return text.format(rows[0][column])
 
 
 def program(path: Path) -> Card:
-    """The card of a program of examples/."""
+    """Return the card of a program of examples/."""
     first, rest = generated.docstring(path)
     printed = rest.partition(generated.PRINTS)[2] or kernel(path)
     return Card(
@@ -82,7 +82,7 @@ def program(path: Path) -> Card:
 
 
 def kernel(path: Path) -> str:
-    """The program's first kernel, or else its first lines."""
+    """Return the program's first kernel, or its first lines."""
     beside = path.with_suffix(".cu")
     text = (beside if beside.is_file() else path).read_text(encoding="utf-8")
     start = re.search(r"^(template .*\n)?(extern \"C\" )?__global__", text, re.MULTILINE)
@@ -90,7 +90,7 @@ def kernel(path: Path) -> str:
 
 
 def notebook(path: Path) -> Card:
-    """The card of a notebook."""
+    """Return the card of a notebook."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     title, _, about = "".join(cells[0]["source"]).removeprefix("# ").partition("\n\n")
     printed = [text for cell in cells if cell["cell_type"] == "code" for text in outputs(cell)]
@@ -98,13 +98,13 @@ def notebook(path: Path) -> Card:
 
 
 def outputs(cell: dict[str, Any]) -> Iterator[str]:
-    """The texts that a cell of a notebook has given."""
+    """Yield the text outputs of a notebook's cell."""
     for output in cell["outputs"]:
         yield "".join(output.get("text") or output["data"]["text/plain"]).rstrip()
 
 
 def notebook_page(path: Path) -> str:
-    """A notebook as Markdown."""
+    """Return a notebook as Markdown."""
     parts = []
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
@@ -117,7 +117,7 @@ def notebook_page(path: Path) -> str:
 
 
 def sections() -> Iterator[tuple[str, list[Card]]]:
-    """The tutorial's sections, the longer programs, and the notebooks."""
+    """Yield the tutorial's sections, the longer programs, and the notebooks."""
     for part in (generated.TUTORIAL / "README.md").read_text(encoding="utf-8").split("\n## ")[1:]:
         title, _, table = part.partition("\n")
         names = dict.fromkeys(re.findall(r"^\| \[(\w+)\.py\]", table, re.MULTILINE))
@@ -128,7 +128,7 @@ def sections() -> Iterator[tuple[str, list[Card]]]:
 
 
 def drawn(card: Card) -> str:
-    """A card as HTML."""
+    """Return a card as HTML."""
     name = Path(card.page).name
     picture = f'<img src="_static/gallery/{name}.png" alt="" width="320" height="200">'
     if not (PICTURES / f"{name}.png").is_file():
@@ -139,7 +139,7 @@ def drawn(card: Card) -> str:
 
 
 def write(docs: Path) -> None:
-    """Write what gallery.md includes, and the notebooks' pages."""
+    """Write the cards for gallery.md, and the notebooks' pages."""
     for path in NOTEBOOKS.glob("*.ipynb"):
         page = docs / "programs" / "notebooks" / f"{path.stem}.md"
         page.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 """Draw the pictures of gallery.md: ``python docs/gallery_pictures.py [PROGRAM …]``, with the extra ``examples``.
 
-Each program of `PICTURES` is run on the emulator, as it stands in examples/, and then its own kernels and functions are
-given something to look at.
+Each program of `PICTURES` runs on the emulator, unchanged from examples/. Then its own kernels and functions draw a
+picture.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Names = dict[str, Any]
 
 
 def photo(columns: int = SIZE[0]) -> np.ndarray:
-    """The upper part of the portrait that matplotlib ships, RGB, in the pictures' proportions."""
+    """Return the upper part of matplotlib's sample portrait, RGB, in the pictures' proportions."""
     image = ImageOps.fit(
         Image.fromarray(read_photo(None)), (columns, columns * SIZE[1] // SIZE[0]), centering=(0.5, 0.1)
     )
@@ -39,12 +39,12 @@ def photo(columns: int = SIZE[0]) -> np.ndarray:
 
 
 def gray_photo(columns: int = SIZE[0]) -> np.ndarray:
-    """The same in gray, float32 from 0 to 255."""
+    """Return the portrait in gray, float32 from 0 to 255."""
     return photo(columns).astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def painted(values: np.ndarray, colours: str = "gray") -> Image.Image:
-    """An array as a picture of `SIZE`, its least value dark, in whole pixels."""
+    """Return an array as a picture of `SIZE`, its minimum dark, in whole pixels."""
     from matplotlib import colormaps
 
     scaled = (values - values.min()) / (np.ptp(values) or 1)
@@ -54,46 +54,46 @@ def painted(values: np.ndarray, colours: str = "gray") -> Image.Image:
 
 
 def figure(**options: Any) -> tuple[Figure, Any]:
-    """A plot of `SIZE` in pixels, and its axes."""
-    made = Figure(figsize=(SIZE[0] / 100, SIZE[1] / 100), layout="constrained", dpi=100)
-    made.set_facecolor("white")
-    axes = made.subplots(**options)
-    for each in np.ravel(axes):
-        each.tick_params(labelsize=7)
-    return made, axes
+    """Return a plot of `SIZE` in pixels, and its axes."""
+    plot = Figure(figsize=(SIZE[0] / 100, SIZE[1] / 100), layout="constrained", dpi=100)
+    plot.set_facecolor("white")
+    axes = plot.subplots(**options)
+    for axis in np.ravel(axes):
+        axis.tick_params(labelsize=7)
+    return plot, axes
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The left half of one picture, the right half of the other."""
+    """Return the left half of one picture beside the right half of the other."""
     middle = left.shape[1] // 2
     return np.hstack([left[:, :middle], right[:, middle:]])
 
 
 def box_blur(names: Names) -> Image.Image:
-    """A photograph, and blurred."""
-    given = gray_photo()
-    return painted(side_by_side(given, names["blur"](given, 4, repeat_edge=False)))
+    """Draw a photograph and the blurred photograph."""
+    image = gray_photo()
+    return painted(side_by_side(image, names["blur"](image, 4, repeat_edge=False)))
 
 
 def own_weights(names: Names) -> Image.Image:
-    """Edges of a photograph by Sobel's weights."""
-    given = gray_photo()
-    edges = [names["weigh"](given, weights, flipped=False) for weights in (names["sobel"], names["sobel"].T)]
+    """Draw the edges of a photograph by Sobel's weights."""
+    image = gray_photo()
+    edges = [names["weigh"](image, weights, flipped=False) for weights in (names["sobel"], names["sobel"].T)]
     return painted(np.minimum(np.hypot(*edges), 400))
 
 
 def rgb_to_gray(names: Names) -> Image.Image:
-    """A photograph, in colours and gray."""
-    given = np.ascontiguousarray(photo())
+    """Draw a photograph in colours and in gray."""
+    image = np.ascontiguousarray(photo())
     stream = names["stream"]
-    gray = ck.to_device(np.zeros(given.shape[:2], np.uint8), stream)
-    names["packaged"](stream, ck.cover(-(-gray.size // 4)), ck.to_device(given, stream), gray, gray.size)
+    gray = ck.to_device(np.zeros(image.shape[:2], np.uint8), stream)
+    names["packaged"](stream, ck.cover(-(-gray.size // 4)), ck.to_device(image, stream), gray, gray.size)
     grays = np.repeat(ck.to_host(gray, stream)[..., None], 3, axis=2)
-    return Image.fromarray(side_by_side(given, grays))
+    return Image.fromarray(side_by_side(image, grays))
 
 
 def mandelbrot(names: Names) -> Image.Image:
-    """The set."""
+    """Draw the Mandelbrot set."""
     steps = ck.to_device(np.zeros(SIZE[::-1], np.int32), names["stream"])
     kernel, pixel = names["mandelbrot"][np.float64], 3.6 / SIZE[0]
     kernel(names["stream"], ck.cover(steps.shape), steps, *SIZE[::-1], -2.5, 1.12, pixel, 100)
@@ -101,13 +101,13 @@ def mandelbrot(names: Names) -> Image.Image:
 
 
 def game_of_life(names: Names) -> Image.Image:
-    """A random board, 60 generations on."""
+    """Draw a random board after 60 generations."""
     board = np.random.default_rng(2).integers(0, 2, (50, 80), np.uint8)
     return painted(1 - names["play"](board, 60).astype(float))
 
 
 def texture_sampling(names: Names) -> Image.Image:
-    """A coarse image, and enlarged by a texture."""
+    """Draw a coarse image, and the image enlarged by a texture."""
     stream, (columns, rows) = names["stream"], SIZE
     coarse = np.random.default_rng(3).random((5, 8), np.float32)
     out = ck.to_device(np.zeros((rows, columns), np.float32), stream)
@@ -118,46 +118,46 @@ def texture_sampling(names: Names) -> Image.Image:
 
 
 def n_body(names: Names) -> Figure:
-    """The bodies before and after, as the program draws them."""
-    made, axes = figure(ncols=2)
-    for each, points, title in zip(axes, (names["start_body"], names["end_body"]), ("before", "after"), strict=True):
-        each.scatter(points[:, 0], points[:, 1], s=2)
-        each.set(aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
-        each.set_title(title, fontsize=8)
-    return made
+    """Draw the bodies before and after, as the program does."""
+    plot, axes = figure(ncols=2)
+    for axis, points, title in zip(axes, (names["start_body"], names["end_body"]), ("before", "after"), strict=True):
+        axis.scatter(points[:, 0], points[:, 1], s=2)
+        axis.set(aspect="equal", xlim=(-4, 4), ylim=(-4, 4))
+        axis.set_title(title, fontsize=8)
+    return plot
 
 
 def heat_equation(names: Names) -> Figure:
-    """A sine that decays."""
-    made, axes = figure()
+    """Draw a sine that decays."""
+    plot, axes = figure()
     axes.plot(names["position"], np.sin(np.pi * names["position"]), color="0.6", label="t = 0")
     axes.plot(names["position"], names["result"], color="tab:red", label=f"t = {names['time']:.3f}")
     axes.plot(names["position"][::8], names["exact"][::8], "k.", markersize=3, label="exact")
     axes.legend(fontsize=7)
-    return made
+    return plot
 
 
 def histogram(names: Names) -> Figure:
-    """How often each letter occurs."""
-    made, axes = figure()
+    """Draw the frequency of axis letter."""
+    plot, axes = figure()
     axes.bar([chr(97 + letter) for letter in range(26)], names["counts"])
     axes.tick_params(axis="x", labelsize=6)
-    return made
+    return plot
 
 
 def black_scholes(names: Names) -> Figure:
-    """Prices of calls over what the share costs and the years."""
-    made, axes = figure()
+    """Draw prices of call options over share price and years."""
+    plot, axes = figure()
     points = axes.scatter(names["spot"] / names["strike"], names["calls"], c=names["years"], s=2, cmap="viridis")
     axes.set_xlim(0, 3)
     axes.set_xlabel("spot / strike", fontsize=7)
     axes.set_ylabel("price of a call", fontsize=7)
-    made.colorbar(points, ax=axes).set_label("years", fontsize=7)
-    return made
+    plot.colorbar(points, ax=axes).set_label("years", fontsize=7)
+    return plot
 
 
 def heat(names: Names) -> Image.Image:
-    """The plate at the end."""
+    """Draw the plate at the end."""
     with TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         path = Path(folder) / "heat.gif"
         names["main"](["--emulator", "--size", "160", "--frames", "3", "--steps", "60", "--out", str(path)])
@@ -167,7 +167,7 @@ def heat(names: Names) -> Image.Image:
 
 
 def video_pipeline(names: Names) -> Image.Image:
-    """A frame, drawn by the pipeline's last stage."""
+    """Draw a frame by the pipeline's last stage."""
     with TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         names["main"](["--emulator", "--frames", "2", "--size", "256", "--out", folder])
         with Image.open(sorted(Path(folder).glob("*.png"))[-1]) as frame:
@@ -191,7 +191,7 @@ PICTURES: dict[str, Callable[[Names], Image.Image | Figure]] = {
 
 
 def main(chosen: list[str]) -> None:
-    """Draw those that were chosen, or all."""
+    """Draw the chosen pictures, or all."""
     ck.stream, ck.has_gpu = ck.emulator.stream, lambda: False  # type: ignore[assignment]  # the same everywhere
     sys.path.insert(0, str(EXAMPLES / "tutorial"))
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What of the site is made: docs/api from the docstrings, docs/programs from examples/, docs/made from the code."""
+"""Generate docs/api from the docstrings, docs/programs from examples/, and docs/made from the code."""
 
 from __future__ import annotations
 
@@ -79,20 +79,20 @@ LINK = re.compile(r"\]\((\w+)\.py\)")
 
 
 def modules() -> list[str]:
-    """The public modules: those that `cudakit` names, and itself."""
+    """Return the public modules: `cudakit`, and those that it names."""
     return ["cudakit", *(f"cudakit.{name}" for name in ck.__all__ if inspect.ismodule(getattr(ck, name)))]
 
 
 def public(module: str) -> list[str]:
-    """The public names of a module, with the functions of `cudakit.math`'s table."""
-    found = importlib.import_module(module)
-    if hasattr(found, "__all__"):
-        return [*found.__all__, *(ck.math.TABLE if found is ck.math else ())]
-    return [name for name, value in vars(found).items() if inspect.isclass(value) and name[0] != "_"]
+    """Return the public names of a module, with the functions of `cudakit.math`'s table."""
+    namespace = importlib.import_module(module)
+    if hasattr(namespace, "__all__"):
+        return [*namespace.__all__, *(ck.math.TABLE if namespace is ck.math else ())]
+    return [name for name, value in vars(namespace).items() if inspect.isclass(value) and name[0] != "_"]
 
 
 def write(docs: Path) -> None:
-    """Write the folders anew."""
+    """Write the generated folders."""
     tables.write(docs)
     for folder, pages in (("api", api()), ("programs", programs())):
         shutil.rmtree(docs / folder, ignore_errors=True)
@@ -151,7 +151,7 @@ def _entry(module: str, name: str) -> str:
 
 
 def programs() -> Iterator[tuple[str, str]]:
-    """A page for each program of examples/, in folders as there, and two that list them."""
+    """Yield a page for each program of examples/, in the same folders, and two lists."""
     text = (TUTORIAL / "README.md").read_text(encoding="utf-8")
     there = sorted(path.stem for path in TUTORIAL.glob("*.py"))
     listed = list(
@@ -186,7 +186,7 @@ def _hidden(pages: list[str]) -> str:
 
 
 def docstring(path: Path) -> tuple[str, str]:
-    """A program's first line about itself, and what follows."""
+    """Return the first line of a program's docstring, and the rest."""
     first, _, rest = (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")
     return first.replace("\n", " "), rest
 

@@ -1,4 +1,4 @@
-"""The cheat sheet on paper: cheatsheet.pdf beside its page, printed by a Chromium that has no window."""
+"""The cheat sheet on paper: cheatsheet.pdf beside its page, printed by headless Chromium."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ LINK = '```{raw} html\n<p class="to-paper">On one page of paper: <a href="cheats
 
 
 def chromium() -> str | None:
-    """The program that prints, or None where there is none."""
+    """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("google-chrome")
 
 
 def write(docs: Path) -> None:
-    """Write what cheatsheet.md includes: the link to the PDF, where one will be made."""
+    """Write the link to the PDF for cheatsheet.md, if Chromium can print it."""
     (docs / "made" / "cheatsheet.md").write_text(LINK if chromium() else "", encoding="utf-8")
 
 
 def print_page(built: Path) -> None:
-    """Print the page of a site that is built, where there is a Chromium."""
+    """Print the page of a built site, if there is a Chromium."""
     program = chromium()
     if program is None:
         return

@@ -1,6 +1,6 @@
-"""The plots of benchmarks.md, from the tables in benchmarks/results: a panel a family, in HTML; site.css draws it.
+"""The plots of benchmarks.md, from the tables in benchmarks/results: a panel of HTML for each family.
 
-A mark's place is a ratio, on a logarithmic axis: how many times as fast as its peer cudakit is.
+The position of a mark is the speed of cudakit relative to its peer, on a logarithmic axis.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ BESIDE = re.compile(r"(?:^|\), )(\w+).*? [\d.]+(?: µs)? \(([\d.]+) ×")
 
 
 class Bar(NamedTuple):
-    """A line of a panel: what was measured, and how many times as fast as each peer it is."""
+    """A line of a panel: the measured function, and its speed relative to each peer."""
 
     name: str
     ratios: dict[str, float]
 
 
 class Panel(NamedTuple):
-    """A family."""
+    """A family of measurements."""
 
     title: str
     bars: list[Bar]
 
 
 def rows(page: str) -> Iterator[dict[str, str]]:
-    """The rows of a page's tables, by the names of their columns."""
+    """Yield the rows of a page's tables, by the names of their columns."""
     head: list[str] = []
     for line in (RESULTS / page).read_text(encoding="utf-8").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -47,20 +47,20 @@ def rows(page: str) -> Iterator[dict[str, str]]:
 
 
 def measured_on(page: str) -> str:
-    """The lines of a page that name card, versions and date."""
+    """Return the lines of a page that name GPU, versions and date."""
     lines = re.findall(r"^- (.*)$", (RESULTS / page).read_text(encoding="utf-8"), re.MULTILINE)
     return "; ".join(line for line in lines if line.startswith(("date", "NVIDIA", "python")))
 
 
 def families() -> dict[str, str]:
-    """The family of each op, by the table of `ops.md`."""
+    """Return the family of each op, from the table of `ops.md`."""
     table = (ROOT / "docs" / "ops.md").read_text(encoding="utf-8").split("| family | calls |\n|---|---|\n")[1]
     lines = (line.split("|") for line in table.split("\n\n")[0].splitlines())
     return {call: cells[1].strip() for cells in lines for call in re.findall(r"\w+", cells[2].split("`")[1])}
 
 
 def ops(small: bool) -> list[Panel]:
-    """The ops of `kernels` and the functions of `generate`, of the first dtype that each was measured with."""
+    """Return the panels of `kernels` and `generate`, for the first measured dtype of each function."""
     panels: dict[str, dict[str, Bar]] = {}
     for page in ("kernels-h200.md", "generate-h200.md"):
         for row in rows(page):
@@ -68,8 +68,8 @@ def ops(small: bool) -> list[Panel]:
             if (elements != SMALL) if small else (elements < LARGE):
                 continue
             family = families()[re.findall(r"\w+", row["op"])[0]] if page[0] == "k" else "generated functions"
-            found = BESIDE.findall(row["peers, GB/s (time over ours)"])
-            fastest_last = sorted(((peer, float(ratio)) for peer, ratio in found), key=lambda pair: -pair[1])
+            ratios = BESIDE.findall(row["peers, GB/s (time over ours)"])
+            fastest_last = sorted(((peer, float(ratio)) for peer, ratio in ratios), key=lambda pair: -pair[1])
             bar = Bar(row["op"], {PEERS[peer]: ratio for peer, ratio in fastest_last if peer in PEERS})
             if bar.ratios:
                 panels.setdefault(family, {}).setdefault(bar.name, bar)
@@ -77,7 +77,7 @@ def ops(small: bool) -> list[Panel]:
 
 
 def costs() -> list[Panel]:
-    """What the host pays, beside the same by hand."""
+    """Return the panel of host time, relative to code written by hand."""
     sources = (
         ("a launch, beside bare cuda.core", "launch-h200.md", "what", "ratio or beside", True),
         ("a graph, beside one of bare cuda.core", "graphs-h200.md", "what", "ratio to bare", True),
@@ -99,7 +99,7 @@ def _bars(page: str, what: str, column: str, inverse: bool, peer: str) -> Iterat
 
 
 def drawn(panels: Sequence[Panel], low: int, high: int) -> str:
-    """The panels as HTML; their axis goes from 2 ** `low` to 2 ** `high`, and what lies beyond is at its end."""
+    """Return the panels as HTML. Marks beyond the axis from 2 ** `low` to 2 ** `high` are at its end."""
 
     def place(ratio: float) -> str:
         return f"left: {100 * (min(max(math.log2(ratio), low), high) - low) / (high - low):.1f}%"
@@ -133,7 +133,7 @@ def _spans(text: str) -> str:
 
 
 def legend() -> str:
-    """Which mark is whose."""
+    """Return the legend of the marks."""
     return (
         '<p class="plots">'
         + " ".join(f'<span><i class="{peer}"></i> {peer}</span>' for peer in PEERS.values())
@@ -142,7 +142,7 @@ def legend() -> str:
 
 
 def write(docs: Path) -> None:
-    """Write what benchmarks.md includes into docs/made/."""
+    """Write the plots for benchmarks.md into docs/made/."""
     folder = docs / "made"
     folder.mkdir(exist_ok=True)
     for name, text in (

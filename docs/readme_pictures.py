@@ -1,6 +1,6 @@
 """Draw the README's picture and badges: ``python docs/readme_pictures.py``, with the extra ``examples``.
 
-The picture is a kernel of the tutorial, the call, and what comes of it on the emulator.
+The picture shows a kernel of the tutorial, the call, and the result of the emulator.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ CALL = """box_blur["RADIUS":3, "REPEATED":True](
 
 
 def picture() -> Image.Image:
-    """The kernel and its call on the left, the photograph and what came of it on the right."""
+    """Draw the kernel and its call on the left, the photograph and the result on the right."""
     with contextlib.redirect_stdout(io.StringIO()):
         names = runpy.run_path(str(ROOT / "examples" / "tutorial" / "box_blur.py"))
-    given = gallery_pictures.gray_photo(440)
+    photograph = gallery_pictures.gray_photo(440)
     stream = names["stream"]
-    image = ck.to_device(given, stream)
-    names.update(ck=ck, image=image, out=ck.to_device(np.zeros_like(given), stream))
+    image = ck.to_device(photograph, stream)
+    names.update(ck=ck, image=image, out=ck.to_device(np.zeros_like(photograph), stream))
     exec(CALL, names)
-    seen = gallery_pictures.side_by_side(given, ck.to_host(names["out"], stream))
-    photo = Image.fromarray(np.clip(seen, 0, 255).astype(np.uint8))
+    halves = gallery_pictures.side_by_side(photograph, ck.to_host(names["out"], stream))
+    photo = Image.fromarray(np.clip(halves, 0, 255).astype(np.uint8))
 
-    made = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
-    made.paste(photo, (WIDTH - MARGIN - photo.width, (HEIGHT - photo.height) // 2))
+    picture = Image.new("RGB", (WIDTH, HEIGHT), PAPER)
+    picture.paste(photo, (WIDTH - MARGIN - photo.width, (HEIGHT - photo.height) // 2))
     fonts = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
     mono = ImageFont.truetype(str(fonts / "DejaVuSansMono.ttf"), 17)
     small = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), 15)
-    draw = ImageDraw.Draw(made)
+    draw = ImageDraw.Draw(picture)
     head = "template <typename T, int RADIUS, bool REPEATED>\n__global__ void box_blur(const T* image, T* out,\n"
     for y, font, colour, words in (
         (38, small, FAINT, "CUDA C++, written once"),
@@ -53,11 +53,11 @@ def picture() -> Image.Image:
         (196, mono, STRONG, CALL.replace("(16, 16)), ", "(16, 16)),\n    ")),
     ):
         draw.multiline_text((MARGIN, y), words, font=font, fill=colour, spacing=6)
-    return made.quantize(96)
+    return picture.quantize(96)
 
 
 def badge(title: str, words: str) -> str:
-    """A small picture of two words."""
+    """Draw a badge: a small picture of two words."""
     left, right = 8 * len(title) + 14, 7 * len(words) + 16
     width, turn = left + right, "a4 4 0 0 1"
     style = 'y="14" font-family="Verdana, DejaVu Sans, sans-serif" font-size="11" fill="#fff" text-anchor="middle"'
@@ -73,7 +73,7 @@ def badge(title: str, words: str) -> str:
 
 
 def badges() -> dict[str, str]:
-    """What pyproject.toml says, as pictures."""
+    """Return the badges for the facts of pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     minors = [text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text]
     cuda = sorted(extra[2:] for extra in project["optional-dependencies"] if extra.startswith("cu"))

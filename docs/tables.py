@@ -1,4 +1,4 @@
-"""The tables of the pages that are made from the code, as Markdown, which these pages include from docs/made/."""
+"""Tables generated from the code, as Markdown, which pages include from docs/made/."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KERNEL = re.compile(
 
 
 def fragments() -> dict[str, str]:
-    """All of them, by the names of their files in docs/made/."""
+    """Return all tables, by the names of their files in docs/made/."""
     made = {
         "scalars": scalars(),
         "vectors": vectors(),
@@ -39,7 +39,7 @@ def fragments() -> dict[str, str]:
 
 
 def write(docs: Path) -> None:
-    """Write them anew."""
+    """Write all tables."""
     folder = docs / "made"
     folder.mkdir(exist_ok=True)
     for name, text in fragments().items():
@@ -47,13 +47,13 @@ def write(docs: Path) -> None:
 
 
 def table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """A table; bars in its cells are escaped."""
+    """Return a table. Bars in its cells are escaped."""
     lines = [heads, ("---",) * len(heads), *((cell.replace("|", r"\|") for cell in row) for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def code(*words: str) -> str:
-    """Words as code, with commas."""
+    """Return words as code, with commas."""
     return ", ".join(f"`{word}`" for word in words)
 
 
@@ -61,7 +61,7 @@ def code(*words: str) -> str:
 
 
 def scalars() -> str:
-    """A row for each dtype that is a type of C++."""
+    """Return a row for each dtype that is a C++ type."""
     by_dtype: dict[np.dtype, list[str]] = {}
     for name in (*cpp.SCALARS, *cpp.ML_SCALARS):
         dtype = cpp.scalar(name)
@@ -78,7 +78,7 @@ def scalars() -> str:
 
 
 def vectors() -> str:
-    """A row for each component of vectors."""
+    """Return a row for each component type of vectors."""
     families: dict[str, list[str]] = {}
     for name in (*cpp.VECTORS, "__nv_bfloat162", "nv_bfloat162"):
         base = name.rstrip("0123456789") if not name.endswith("162") else name.removesuffix("2")
@@ -93,7 +93,7 @@ def vectors() -> str:
 
 
 def fields() -> str:
-    """What annotations of a dataclass are in C++, as `struct_dtype` lays them out."""
+    """Return the C++ types of a dataclass's annotations, by `struct_dtype`."""
     inner = dataclasses.make_dataclass("Inner", [("weight", np.float64), ("kind", np.uint8)])
     shown = [
         ("np.float32", np.float32, "float x"),
@@ -125,7 +125,7 @@ def fields() -> str:
 
 
 def templates() -> str:
-    """A section for each file of templates/, with what stands above its kernels."""
+    """Return a section for each file of templates/, with the comments above its kernels."""
     folder = templates_folder()
     return "\n".join(_concept(path) for path in (*sorted(folder.glob("*.cuh")), *sorted(folder.glob("tile/*.cuh"))))
 
@@ -145,7 +145,7 @@ def _concept(path: Path) -> str:
 
 
 def headers() -> str:
-    """A section for each header that users include."""
+    """Return a section for each header that users include."""
     return "\n".join(_header(path) for path in sorted((templates_folder() / "include" / "cudakit").glob("*.cuh")))
 
 
@@ -164,7 +164,7 @@ def _header(path: Path) -> str:
 
 
 def _declared(rest: str) -> str:
-    """The declaration at the beginning of a text, without its body."""
+    """Return the declaration at the start of a text, without its body."""
     head = re.match(r"[^{;]*", re.sub(r"^ *// .*\n", "", rest))
     assert head
     words = re.sub(r" = [^,)>]+|(?<=\)) : .*", "", " ".join(head[0].split())).replace("< ", "<")
@@ -172,7 +172,7 @@ def _declared(rest: str) -> str:
 
 
 def _prose(comment: str) -> str:
-    """A comment as paragraphs, items (``Shapes: …``), and code where it is indented by four."""
+    """Convert a comment to paragraphs, items (``Shapes: …``), and code (indented by four)."""
     parts: list[tuple[str, list[str]]] = []
     kind = ""
     for line in (line.removeprefix("//").removeprefix(" ") for line in comment.splitlines()):
@@ -207,7 +207,7 @@ def _escaped(words: str) -> str:
 
 
 def commands() -> str:
-    """A section for each command, as its parser describes it."""
+    """Return a section for each command, from its parser."""
     return "\n".join(_command(parser, text) for parser, text in _leaves(cli.parser(), ""))
 
 
@@ -235,7 +235,7 @@ def _command(parser: argparse.ArgumentParser, text: str) -> str:
 
 
 def variables() -> str:
-    """A row for each environment variable, from the docstring of the module that reads them."""
+    """Return a row for each environment variable, from the docstring of `settings`."""
     lines = inspect.getdoc(settings)
     assert lines
     border = re.search(r"^=+ +=+ +(=+)$", lines, re.MULTILINE)

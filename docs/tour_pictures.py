@@ -14,7 +14,7 @@ INK, BLUE, ORANGE, GREEN, GRAY, PAPER = "#26323f", "#3b75af", "#d9772b", "#4a8f3
 def text(
     x: float, y: float, words: str, *, size: int = 15, colour: str = INK, anchor: str = "middle", mono: bool = False
 ) -> str:
-    """Words with their middle, start or end at x."""
+    """Draw words with their middle, start or end at x."""
     family = "ui-monospace, Menlo, Consolas, monospace" if mono else "system-ui, 'Segoe UI', Arial, sans-serif"
     escaped = words.replace("&", "&amp;").replace("<", "&lt;")
     return (
@@ -24,7 +24,7 @@ def text(
 
 
 def box(x: float, y: float, width: float, height: float, fill: str, edge: str = "none", radius: int = 3) -> str:
-    """A rectangle."""
+    """Draw a rectangle."""
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius}" fill="{fill}" stroke="{edge}" '
         'stroke-width="1.5"/>'
@@ -32,7 +32,7 @@ def box(x: float, y: float, width: float, height: float, fill: str, edge: str = 
 
 
 def svg(width: int, height: int, title: str, parts: list[str]) -> str:
-    """A picture on paper of its own, so that it can be read on a dark page too."""
+    """Return a picture with a white background, which is readable on a dark page too."""
     size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n'
@@ -41,7 +41,7 @@ def svg(width: int, height: int, title: str, parts: list[str]) -> str:
 
 
 def call() -> str:
-    """The parts of a call, with what each is for."""
+    """Draw the parts of a call with their meanings."""
     words = [
         ("julia", INK, "the kernel"),
         ("[np.float32]", BLUE, "template arguments"),
@@ -66,7 +66,7 @@ def call() -> str:
 
 
 def grid() -> str:
-    """Blocks over an array that is no multiple of them."""
+    """Draw blocks over an array whose size is not a multiple of theirs."""
     size, columns, rows, wide, high = 13, 8, 4, 3, 3
     within_x, within_y = 20, 10
     parts = []
@@ -96,7 +96,7 @@ def grid() -> str:
 
 
 def streams(spans: Any) -> str:
-    """A row for each stream, a bar for each kernel."""
+    """Draw a row for each stream and a bar for each kernel."""
     spans = [span for span in spans if span.kind == "kernel"]
     end = max(span.end_ms for span in spans)
     rows = list(dict.fromkeys(span.stream for span in spans))
@@ -119,12 +119,12 @@ def streams(spans: Any) -> str:
 
 
 def drawings() -> dict[str, str]:
-    """The pictures that are drawn, by their file names."""
+    """Return the pictures that need no kernel, by their file names."""
     return {"tour-call.svg": call(), "tour-grid.svg": grid()}
 
 
 def computed() -> dict[str, Any]:
-    """What the programs of the page leave behind, run on the emulator."""
+    """Run the programs of the page on the emulator, and return their names."""
     import cudakit as ck
 
     ck.stream = ck.emulator.stream

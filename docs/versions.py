@@ -1,4 +1,4 @@
-"""What lies beside the versions of the site: the list for their menu, and the page that leads to the newest."""
+"""Files beside the versions of the site: the list for their menu, and the page that leads to the newest."""
 
 from __future__ import annotations
 
