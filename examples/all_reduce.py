@@ -1,12 +1,17 @@
-"""Sum arrays over several GPUs in one process, by NCCL, while kernels compute the next arrays.
+"""Several GPUs in one process: each computes a part, NCCL adds the parts, and the next part is computed meanwhile.
 
-Run: ``python examples/all_reduce.py``. The program uses all GPUs. NCCL is called by CuPy (``pip install
-nvidia-nccl-cu13``) or by torch; ``--nccl`` chooses one. Without NCCL the devices copy each other's parts. Without a
-GPU two streams of the emulator stand for each of two devices, and NumPy for NCCL.
+Run: ``python examples/all_reduce.py``. It uses all GPUs. CuPy (``pip install nvidia-nccl-cu13``) or torch calls NCCL,
+whichever has it, or as ``--nccl`` says. With neither of them the devices copy each other's parts. Without a GPU two of
+the emulator's streams stand for each of two devices, and NumPy stands for NCCL.
 
-Each device has a stream for kernels and a stream for NCCL. A kernel computes part k. NCCL adds the part over all
-devices, while the kernels of part k + 1 run. Another kernel uses the total. The program contains no wait: NCCL's
-calls are inside ``ck.hazards.foreign(stream, reads=…, writes=…)``, so cudakit orders them with the kernels.
+Each device has a stream for kernels and a stream for NCCL. While NCCL adds part k, the kernels of part k + 1 run. Look
+at what is missing: no line says which stream waits for which. The calls of NCCL are inside
+``ck.hazards.foreign(stream, reads=…, writes=…)``, so cudakit adds the waits.
+
+Prints::
+
+    8 parts, 2 devices
+    checked against NumPy
 """
 
 from __future__ import annotations
@@ -22,8 +27,8 @@ import numpy as np
 
 import cudakit as ck
 
-TEXT = """
-// The share of a device in part `k`: element i is (i + k) % 1000 · (rank + 1).
+SOURCE = """
+// Part `k` of a device: element i is (i + k) % 1000 · (rank + 1).
 __global__ void make(float* part, int k, int rank, size_t n) {
     for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n; i += gridDim.x * (size_t)blockDim.x)
         part[i] = (float)((i + k) % 1000) * (rank + 1);
@@ -33,11 +38,11 @@ __global__ void use(const float* total, float* result, size_t n) {
         result[i] += total[i];
 }
 """
-make, use = ck.Kernel(TEXT, "make"), ck.Kernel(TEXT, "use")
+make, use = ck.Kernel(SOURCE, "make"), ck.Kernel(SOURCE, "use")
 
 
 class Member(NamedTuple):
-    """A device with its streams, two parts, two totals, and the sum of all totals."""
+    """A device: its two streams, two parts and two totals that take turns, and the sum of all totals."""
 
     kernels: Any
     sums: Any
@@ -46,8 +51,8 @@ class Member(NamedTuple):
     result: Any
 
 
-def member(device: int, size: int) -> Member:
-    """Create the streams and arrays of a device."""
+def make_member(device: int, size: int) -> Member:
+    """Return the streams and arrays of a device."""
     if ck.has_gpu():
         from cuda.core import Device
 
@@ -59,12 +64,12 @@ def member(device: int, size: int) -> Member:
     return Member(kernels, sums, parts, totals, *results)
 
 
-#: Function that adds the parts of all members into their totals, on their streams for NCCL.
+#: A function that writes the sum of all members' parts to each member's total, on its stream for sums.
 Adder = Callable[[Sequence[Member], int], None]
 
 
 def adder(name: str | None, devices: list[int]) -> Adder:
-    """Return the function that adds the parts: by ``"cupy"``, ``"torch"`` or ``"copies"``. None chooses."""
+    """Return the function that adds the parts, by ``"cupy"``, ``"torch"`` or ``"copies"``; None: the first one here."""
     if not ck.has_gpu():
         return add_in_numpy
     if name in (None, "cupy"):
@@ -84,76 +89,83 @@ def adder(name: str | None, devices: list[int]) -> Adder:
 
 @contextlib.contextmanager
 def ordered(members: Sequence[Member], turn: int) -> Iterator[None]:
-    """Return a block for calls of NCCL, which read all parts and write all totals."""
+    """Tell cudakit that the calls in the block read every part and write every total, on the members' streams."""
     with contextlib.ExitStack() as blocks:
-        for each in members:
-            reads, writes = [each.parts[turn]], [each.totals[turn]]
-            blocks.enter_context(ck.hazards.foreign(each.sums, reads=reads, writes=writes, name="all-reduce"))
+        for member in members:
+            reads, writes = [member.parts[turn]], [member.totals[turn]]
+            blocks.enter_context(ck.hazards.foreign(member.sums, reads=reads, writes=writes, name="all-reduce"))
         yield
 
 
 def add_by_cupy(nccl: Any, communicators: Sequence[Any], members: Sequence[Member], turn: int) -> None:
-    """Return a function that adds by CuPy's interface to NCCL."""
+    """Add the parts by NCCL, called by CuPy."""
     with ordered(members, turn):
         nccl.groupStart()
-        for each, communicator in zip(members, communicators, strict=True):
-            part, total = each.parts[turn], each.totals[turn]
+        for member, communicator in zip(members, communicators, strict=True):
+            part, total = member.parts[turn], member.totals[turn]
             communicator.allReduce(
-                part.data.ptr, total.data.ptr, part.size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, int(each.sums.handle)
+                part.data.ptr, total.data.ptr, part.size, nccl.NCCL_FLOAT32, nccl.NCCL_SUM, int(member.sums.handle)
             )
         nccl.groupEnd()
 
 
 def add_by_torch(torch: Any, members: Sequence[Member], turn: int) -> None:
-    """Return a function that adds by torch's NCCL, on tensors of the same memory."""
-    parts = [torch.as_tensor(each.parts[turn]) for each in members]
-    totals = [torch.as_tensor(each.totals[turn]) for each in members]
+    """Add the parts by NCCL, called by torch, on tensors of the same memory."""
+    parts = [torch.as_tensor(member.parts[turn]) for member in members]
+    totals = [torch.as_tensor(member.totals[turn]) for member in members]
     streams = [
-        torch.cuda.ExternalStream(int(each.sums.handle), part.device) for each, part in zip(members, parts, strict=True)
+        torch.cuda.ExternalStream(int(member.sums.handle), part.device)
+        for member, part in zip(members, parts, strict=True)
     ]
     with ordered(members, turn):
         torch.cuda.nccl.all_reduce(parts, totals, streams=streams)
 
 
 def add_in_numpy(members: Sequence[Member], turn: int) -> None:
-    """Return a function that adds on the emulator, in host memory."""
+    """Add the parts by NumPy: the emulator's memory is the host's."""
     with ordered(members, turn):
-        total = sum(each.parts[turn] for each in members)
-        for each in members:
-            each.totals[turn][...] = total
+        total = sum(member.parts[turn] for member in members)
+        for member in members:
+            member.totals[turn][...] = total
 
 
 def add_copies(members: Sequence[Member], turn: int) -> None:
-    """Return a function that copies and adds all parts. cudakit orders its own calls."""
-    for one in members:
-        total = one.totals[turn]
-        ck.to_device(members[0].parts[turn], one.sums, out=total)
+    """Add copies of the parts on each member; cudakit orders its own calls."""
+    for target in members:
+        total = target.totals[turn]
+        ck.to_device(members[0].parts[turn], target.sums, out=total)
         for other in members[1:]:
-            ck.ops.add(total, ck.to_device(other.parts[turn], one.sums), out=total, stream=one.sums)
+            ck.ops.add(total, ck.to_device(other.parts[turn], target.sums), out=total, stream=target.sums)
+
+
+def use_total(member: Member, turn: int) -> None:
+    """Add a total to the member's result."""
+    size = member.result.size
+    use(member.kernels, ck.cover(size), member.totals[turn], member.result, size)
 
 
 def run(members: Sequence[Member], add: Adder, count: int) -> list[np.ndarray]:
-    """Compute and add `count` parts; return the result of each member."""
+    """Make and add `count` parts; return the result of each member."""
     for k in range(count):
         turn = k % 2
-        for rank, each in enumerate(members):
-            # The kernel waits only for the last all-reduce that read this part.
-            make(each.kernels, ck.cover(each.result.size), each.parts[turn], k, rank, each.result.size)
+        for rank, member in enumerate(members):
+            # Waits for the all-reduce before the last one, which read this part, and for nothing else.
+            make(member.kernels, ck.cover(member.result.size), member.parts[turn], k, rank, member.result.size)
         add(members, turn)
         if k:
-            for each in members:  # the previous total, while NCCL adds this one
-                use(each.kernels, ck.cover(each.result.size), each.totals[1 - turn], each.result, each.result.size)
-    for each in members:
-        use(each.kernels, ck.cover(each.result.size), each.totals[(count - 1) % 2], each.result, each.result.size)
-    return [ck.to_host(each.result, each.kernels) for each in members]
+            for member in members:  # the total before, while NCCL adds this one
+                use_total(member, 1 - turn)
+    for member in members:
+        use_total(member, (count - 1) % 2)
+    return [ck.to_host(member.result, member.kernels) for member in members]
 
 
 def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
-    """Return the sum of all parts, the same for each member."""
+    """Run the program; return the sum of all parts on each member."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mib", type=float, help="of a part; default: 64 MiB on GPUs, 4 KiB without")
-    parser.add_argument("--parts", type=int, default=8, help="how many")
-    parser.add_argument("--nccl", choices=("cupy", "torch", "copies"), help="who calls NCCL; copies: nobody")
+    parser.add_argument("--mib", type=float, help="size of a part; default: 64 MiB on GPUs, 4 KiB without")
+    parser.add_argument("--parts", type=int, default=8, help="number of parts")
+    parser.add_argument("--nccl", choices=("cupy", "torch", "copies"), help="library that calls NCCL; copies: no NCCL")
     options = parser.parse_args(arguments)
 
     size = int((options.mib or (64 if ck.has_gpu() else 2**-8)) * 2**20) // 4
@@ -163,18 +175,19 @@ def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
 
         devices = list(range(system.get_num_devices()))
     add = adder(options.nccl, devices)
-    members = [member(device, size) for device in devices]
-    run(members, add, 2)  # compiles
-    members = [member(device, size) for device in devices]
+    members = [make_member(device, size) for device in devices]
+    run(members, add, 2)  # compiles the kernels
+    members = [make_member(device, size) for device in devices]
     start = time.perf_counter()
-    found = run(members, add, options.parts)
-    print(f"{options.parts} parts over {len(devices)} devices: {(time.perf_counter() - start) * 1e3:.1f} ms")
+    results = run(members, add, options.parts)
+    elapsed_ms = (time.perf_counter() - start) * 1e3
+    print(f"{options.parts} parts, {len(devices)} devices{f': {elapsed_ms:.1f} ms' if ck.has_gpu() else ''}")
     ranks = sum(range(1, len(devices) + 1))
-    wanted = sum(((np.arange(size) + k) % 1000).astype(np.float32) * np.float32(ranks) for k in range(options.parts))
-    for result in found:
-        np.testing.assert_array_equal(result, wanted)
+    expected = sum(((np.arange(size) + k) % 1000).astype(np.float32) * np.float32(ranks) for k in range(options.parts))
+    for result in results:
+        np.testing.assert_array_equal(result, expected)
     print("checked against NumPy")
-    return found
+    return results
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
-"""Solve the heat equation on a plate: a stencil captured as a graph, compared with NumPy, saved as an animated GIF.
+"""Heat that spreads in a plate: a stencil, captured as a graph, checked against NumPy, and saved as an animated GIF.
 
 Run: ``python examples/heat.py``. Without a GPU it runs on the emulator, on a small plate.
 
-The temperature u follows ∂u/∂t = ∇²u and is constant at the edge. One step on a grid is
+The temperature u of the plate follows ∂u/∂t = ∇²u, and the edge keeps its temperature. One step on a grid is
 
     next = now + rate · (left + right + above + below - 4 · now),    stable for rate ≤ 1/4.
 
-A step reads the old values of all cells, so there are two arrays, and each step goes from one to the other. Two steps
-are captured as one graph. The graph begins and ends with the same array, so it can be launched again and again.
+A step reads one plate and writes another. Look at the graph: it holds two steps, there and back, so it begins and ends
+with the same plate and can be launched again and again.
+
+Prints::
+
+    32 × 32 cells, 14 steps: within 1.4e-07 of NumPy (allowed 6.7e-06)
+    picture: heat.gif
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ import numpy as np
 
 import cudakit as ck
 
-#: Cells at the edge are not inner and never change.
+#: `inner` is 0 at the edge, whose cells keep their temperature, and 1 elsewhere.
 SPREAD = ck.stencil(
     "float next",
     "now(0, 0) + rate * inner(0, 0) * (now(0, -1) + now(0, 1) + now(-1, 0) + now(1, 0) - 4 * now(0, 0))",
@@ -32,11 +37,13 @@ RATE = np.float32(0.24)
 
 
 def main(arguments: Sequence[str] | None = None) -> float:
-    """Run the simulation, compare the end with NumPy, save the GIF; return the largest difference."""
+    """Run the simulation, check its end, save the GIF; return the largest difference from NumPy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, help="cells a side; default: 192 on a GPU, 32 on the emulator")
+    parser.add_argument("--size", type=int, help="cells on a side; default: 192 on a GPU, 32 on the emulator")
     parser.add_argument("--frames", type=int, help="pictures in the GIF; default: 60 on a GPU, 8 on the emulator")
-    parser.add_argument("--steps", type=int, help="steps a picture, even; default: 60 on a GPU, 2 on the emulator")
+    parser.add_argument(
+        "--steps", type=int, help="steps between pictures, even; default: 60 on a GPU, 2 on the emulator"
+    )
     parser.add_argument("--out", type=Path, default=Path("heat.gif"), help="the GIF; default: heat.gif")
     parser.add_argument("--emulator", action="store_true", help="run on the emulator even where there is a GPU")
     options = parser.parse_args(arguments)
@@ -44,50 +51,50 @@ def main(arguments: Sequence[str] | None = None) -> float:
     on_gpu = ck.has_gpu() and not options.emulator
     stream = ck.stream() if on_gpu else ck.emulator.stream()
     size, frames, steps = (
-        given or (usual if on_gpu else small)
-        for given, usual, small in ((options.size, 192, 32), (options.frames, 60, 8), (options.steps, 60, 2))
+        chosen or (on_a_gpu if on_gpu else on_emulator)
+        for chosen, on_a_gpu, on_emulator in ((options.size, 192, 32), (options.frames, 60, 8), (options.steps, 60, 2))
     )
     if steps % 2:
-        parser.error(f"--steps is even, for a graph is two steps; got {steps}")
+        parser.error(f"--steps is even, because a graph holds two steps; got {steps}")
 
     start = hot_spots(size)
-    seen = [start, *simulate(stream, start, frames - 1, steps)]
-    # Each step rounds to float32 a few times. Averages of cells do not enlarge errors.
-    error = float(np.abs(seen[-1] - by_numpy(start, (frames - 1) * steps)).max())
+    frames_shown = [start, *simulate(stream, start, frames - 1, steps)]
+    # Each step rounds to float32 a few times. It averages cells, so no error grows.
+    error = float(np.abs(frames_shown[-1] - by_numpy(start, (frames - 1) * steps)).max())
     allowed = 4 * (frames - 1) * steps * float(np.finfo(np.float32).eps)
     print(f"{size} × {size} cells, {(frames - 1) * steps} steps: within {error:.1e} of NumPy (allowed {allowed:.1e})")
     assert error <= allowed, "the simulation is wrong"
     if on_gpu:
         print_times(stream, start)
-    save_gif(seen, options.out)
+    save_gif(frames_shown, options.out)
     print(f"picture: {options.out}")
     return error
 
 
 def simulate(stream: Any, start: np.ndarray, frames: int, steps: int) -> list[np.ndarray]:
-    """Return `frames` plates, `steps` steps apart: each (height, width), float32."""
-    found = []
+    """Return the plate after every `steps` steps, `frames` times: (height, width), float32."""
+    plates = []
     with ck.using(stream) as xp:
-        here, there = xp.asarray(start.copy()), xp.empty(start.shape, np.float32)
-        both = two_steps(stream, here, there)
+        first, second = xp.asarray(start.copy()), xp.empty(start.shape, np.float32)
+        steps_of_graph = two_steps(stream, first, second)
         with ck.capture(stream) as graph:
-            for step in both:
+            for step in steps_of_graph:
                 step()
         for _ in range(frames):
             for _ in range(steps // 2):
                 graph.launch(stream)
-            found.append(ck.to_host(here, stream))
-    return found
+            plates.append(ck.to_host(first, stream))
+    return plates
 
 
-def two_steps(stream: Any, here: Any, there: Any) -> list[Callable[[], None]]:
-    """Return functions that launch a step from one plate to the other, and a step back."""
+def two_steps(stream: Any, first: Any, second: Any) -> list[Callable[[], None]]:
+    """Return a launch from one plate to the other, and a launch back."""
     with ck.using(stream) as xp:
-        inner = xp.zeros(here.shape, np.float32)
+        inner = xp.zeros(first.shape, np.float32)
         inner[1:-1, 1:-1] = 1
     return [
-        lambda: SPREAD(here, inner, RATE, out=there, stream=stream),
-        lambda: SPREAD(there, inner, RATE, out=here, stream=stream),
+        lambda: SPREAD(first, inner, RATE, out=second, stream=stream),
+        lambda: SPREAD(second, inner, RATE, out=first, stream=stream),
     ]
 
 
@@ -96,7 +103,7 @@ def print_times(stream: Any, start: np.ndarray, repeats: int = 500) -> None:
     with ck.using(stream) as xp:
         steps = two_steps(stream, xp.asarray(start), xp.empty(start.shape, np.float32))
         for step in steps:
-            step()  # Compile before the measurement.
+            step()  # compiles, before the time is measured
         with ck.capture(stream) as graph:
             for _ in range(50):
                 for step in steps:
@@ -123,7 +130,7 @@ def hot_spots(size: int) -> np.ndarray:
 
 
 def by_numpy(start: np.ndarray, steps: int) -> np.ndarray:
-    """Return the plate after `steps` steps of NumPy in float64."""
+    """Return the plate after `steps` steps, by NumPy in float64."""
     now, rate = start.astype(np.float64), float(RATE)
     for _ in range(steps):
         inner = now[1:-1, 1:-1]

@@ -1,9 +1,15 @@
-"""Send batches of images through gray → blur → Sobel → resize, by ``ck.ops`` in a pipeline.
+"""Batches of images through a pipeline of ready-made ops: gray, blur, Sobel, resize.
 
 Run: ``python examples/image_pipeline.py``. Without a GPU it runs on the emulator, on a few small images.
 
-Each batch is an item of the pipeline: (images, height, width, 3), uint8. It is copied to the device, goes through
-four calls, and comes back as thumbnails of its edges. Meanwhile other batches are copied in and out.
+Each batch is an item of a pipeline: (images, height, width, 3), uint8. It is copied to the device, passes through four
+calls of ``ck.ops``, and comes back as thumbnails of its edges. Meanwhile other batches are copied in and out. Look at
+``edges``: it is the whole device code.
+
+Prints::
+
+    2 batches of 2 images, 40 × 40 → 20 × 20
+    the first batch equals NumPy's, bit for bit
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ from cudakit.demo import read_photo
 
 
 def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
-    """Run the pipeline, compare the first batch with NumPy; return the thumbnails."""
+    """Run the pipeline, check the first batch, and return the thumbnails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photo", type=Path, help="an image file; default: the portrait that matplotlib ships")
     parser.add_argument("--batches", type=int, help="default: 64 on a GPU, 2 on the emulator")
@@ -38,19 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> list[np.ndarray]:
     photo = read_photo(options.photo)
 
     start = time.perf_counter()
-    found = list(ck.Pipeline([edges], stream=stream)(batches(photo, count, images, size)))
+    thumbnails_of_batches = list(ck.Pipeline([edges], stream=stream)(batches(photo, count, images, size)))
     elapsed = time.perf_counter() - start
     rate = f", {count * images / elapsed:.0f} images/s" if on_gpu else ""
-    print(f"{count} batches of {images} images, {size} × {size} → {found[0].shape[1]} × {found[0].shape[2]}{rate}")
-    check(next(batches(photo, count, images, size)), found[0])
-    return found
+    _, height, width = thumbnails_of_batches[0].shape
+    print(f"{count} batches of {images} images, {size} × {size} → {height} × {width}{rate}")
+    check(next(batches(photo, count, images, size)), thumbnails_of_batches[0])
+    return thumbnails_of_batches
 
 
 # ── the source ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def batches(photo: np.ndarray, count: int, images: int, size: int) -> Iterator[np.ndarray]:
-    """Yield batches (images, size, size, 3) of squares of `photo`, the same at each run."""
+    """Batches (images, size, size, 3) of squares of `photo` (height, width, 3), from the same places at each run."""
     random = np.random.default_rng(0)
     height, width = photo.shape[:2]
     size = min(size, height, width)
@@ -64,7 +71,7 @@ def batches(photo: np.ndarray, count: int, images: int, size: int) -> Iterator[n
 
 
 def edges(batch: Any, stream: Any) -> Any:
-    """Return the edges of blurred images: (images, height, width, 3) → (images, height / 2, width / 2)."""
+    """(images, height, width, 3) → (images, height / 2, width / 2): how steep each image is, when noise is gone."""
     gray = ck.ops.rgb_to_gray(batch, stream=stream)
     smooth = ck.ops.gaussian_blur(gray, 5, mode="mirror", stream=stream)
     steep = ck.ops.sobel(smooth, stream=stream)
@@ -72,13 +79,13 @@ def edges(batch: Any, stream: Any) -> Any:
     return ck.ops.resize(steep, (height // 2, width // 2), stream=stream)
 
 
-# ── is it right? ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── check ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check(batch: np.ndarray, thumbnails: np.ndarray) -> None:
-    """Compare the thumbnails of a batch with NumPy's, in integers."""
+    """Compare thumbnails with NumPy's of the same batch, in integers."""
     gray = (batch.astype(np.int64) @ np.array([19595, 38470, 7471]) + 32768) >> 16
-    smooth = (weighed(weighed(np.pad(gray, ((0, 0), (2, 2), (2, 2)), "reflect"), 1), 2) + 128) >> 8
+    smooth = (weighted_sum(weighted_sum(np.pad(gray, ((0, 0), (2, 2), (2, 2)), "reflect"), 1), 2) + 128) >> 8
     around = np.pad(smooth, ((0, 0), (1, 1), (1, 1)), "symmetric")
     down, right = around[:, 2:] - around[:, :-2], around[:, :, 2:] - around[:, :, :-2]
     down = down[:, :, :-2] + 2 * down[:, :, 1:-1] + down[:, :, 2:]
@@ -88,11 +95,11 @@ def check(batch: np.ndarray, thumbnails: np.ndarray) -> None:
     if (height, width) == steep.shape[1:]:
         four = steep.reshape(len(steep), height // 2, 2, width // 2, 2)
         assert np.array_equal(thumbnails, (four.sum((2, 4)) + 2) >> 2), "the thumbnails are not NumPy's"
-        print("the first batch is NumPy's, bit for bit")
+        print("the first batch equals NumPy's, bit for bit")
 
 
-def weighed(image: np.ndarray, axis: int) -> np.ndarray:
-    """Filter by (1, 4, 6, 4, 1) along an axis. The axis loses two elements at each end."""
+def weighted_sum(image: np.ndarray, axis: int) -> np.ndarray:
+    """Return sums weighted by (1, 4, 6, 4, 1) along an axis, which loses two elements at each end."""
     n = image.shape[axis] - 4
     parts = [np.take(image, range(k, k + n), axis) for k in range(5)]
     return parts[0] + 4 * parts[1] + 6 * parts[2] + 4 * parts[3] + parts[4]

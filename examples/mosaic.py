@@ -1,13 +1,18 @@
-"""Blur an image that is larger than any memory, and count its pixels: on one GPU, on several, or on a cluster.
+"""A mosaic of pictures that is larger than any memory: blurred and counted on one GPU, on several, or on a cluster.
 
-Run: ``python examples/mosaic.py --gib 100``. ``--devices 0,1`` uses several GPUs in this process. ``--engine dask``
-or ``--engine ray`` starts a worker for each GPU. Without a GPU it runs on the emulator, at a small size.
+Run: ``python examples/mosaic.py --gib 100``, with ``--devices 0,1`` for several GPUs in this process, or with
+``--engine dask`` or ``--engine ray`` for one worker per GPU. Without a GPU it runs on the emulator, at a small size.
 
-The image has tiles of 256 by 256 pixels with rings, and never exists as a whole. A worker receives the number of a
-band of rows. It draws the band on the device with two more rows above and below, blurs it by a window of 5 by 5, and
-counts the bright pixels. ``--out`` stores the blurred image in a Zarr array: each worker writes its own bands. Every
-worker computes the same values for a band, so a lost worker's band is repeated. All arithmetic is in integers, so the
-values are the same on every device, and in NumPy.
+The picture has tiles of 256 by 256 pixels, each with rings around its middle, and is never in memory as a whole. A
+worker gets the number of a band of rows. It draws the band on the device with two more rows above and below, blurs it
+by a window of 5 by 5, and counts the bright pixels. ``--out`` keeps the blurred picture in a Zarr array, to which each
+worker writes its own bands. Look at ``Bands``: a band is computed from its number alone, so any worker may repeat it.
+All numbers are integers, so the result is the same on every device, and in NumPy.
+
+Prints::
+
+    2,850 of 512 × 256 pixels are bright
+    checked against NumPy
 """
 
 from __future__ import annotations
@@ -25,8 +30,8 @@ import cudakit as ck
 from cudakit import pipeline as lines
 
 TILE, RADIUS, BRIGHT = 256, 2, 200
-TEXT = """
-// A pixel of the mosaic: rings around the centre of its tile, with a period that depends on the tile.
+SOURCE = """
+// A pixel of the mosaic: rings around the middle of its tile. The tile decides how wide they are.
 __global__ void draw(unsigned char* band, long long first, int rows, int width, long long height) {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (long long)rows * width;
          i += (long long)gridDim.x * blockDim.x) {
@@ -37,7 +42,7 @@ __global__ void draw(unsigned char* band, long long first, int rows, int width, 
     }
 }
 
-// The mean of 5 by 5 pixels, rounded down. Pixels outside the image are 0.
+// The mean of 5 by 5 pixels, rounded down. Pixels outside the picture count as 0.
 __global__ void blur(const unsigned char* band, unsigned char* blurred, int rows, int width) {
     for (long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x; i < (long long)rows * width;
          i += (long long)gridDim.x * blockDim.x) {
@@ -50,26 +55,26 @@ __global__ void blur(const unsigned char* band, unsigned char* blurred, int rows
     }
 }
 """
-draw, blur = ck.Kernel(TEXT, "draw"), ck.Kernel(TEXT, "blur")
+draw, blur = ck.Kernel(SOURCE, "draw"), ck.Kernel(SOURCE, "blur")
 
 
 class Bands:
-    """The stages for a band: one on the device and one on the host. Worker processes receive a copy."""
+    """The stages of the pipeline for one band of rows. Worker processes receive a copy."""
 
     def __init__(self, height: int, width: int, rows: int, out: str | None) -> None:
         self.height, self.width, self.rows, self.out = height, width, rows, out
 
     def numbers(self) -> Iterator[np.ndarray]:
-        """Yield the bands: small arrays of the first row and the number of rows."""
+        """Yield the bands: for each the number of its first row, and the number of its rows."""
         for first in range(0, self.height, self.rows):
             yield np.array([first, min(self.rows, self.height - first)])
 
     def ready(self, band: np.ndarray) -> tuple[int, int, np.ndarray]:
-        """Convert the two numbers to int, on the host."""
+        """On the host: return the numbers as ints."""
         return int(band[0]), int(band[1]), np.empty(0, np.uint8)
 
     def on_device(self, item: tuple[int, int, Any], stream: Any) -> tuple[int, Any, Any]:
-        """Draw the band, blur it, and count its bright pixels."""
+        """On the device: draw, blur, count."""
         first, rows, _ = item
         with ck.using(stream) as xp:
             band = xp.empty((rows + 2 * RADIUS, self.width), np.uint8)
@@ -80,7 +85,7 @@ class Bands:
             return first, bright, blurred if self.out else None
 
     def keep(self, item: tuple[int, Any, np.ndarray | None]) -> int:
-        """Write the band if ``--out`` is set, on the host; return the number of bright pixels."""
+        """On the host: write the band if `out` names an array; return the number of bright pixels."""
         first, bright, blurred = item
         if blurred is not None:
             import zarr
@@ -91,7 +96,7 @@ class Bands:
 
 @contextlib.contextmanager
 def engine_of(name: str, workers: int) -> Iterator[Any]:
-    """Start Dask or Ray on this machine, reachable only from it. A cluster's client works too."""
+    """Start Dask or Ray on this machine, reachable from this machine only. A cluster's client works as well."""
     if name == "dask":
         from dask.distributed import Client, LocalCluster
 
@@ -111,13 +116,13 @@ def engine_of(name: str, workers: int) -> Iterator[Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the number of bright pixels of the mosaic."""
+    """Run the program; return the number of bright pixels of the mosaic."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, help="size of the mosaic; default: 100 GiB on a GPU, 128 KiB without")
-    parser.add_argument("--band-mib", type=float, help="of a band; default: 64 MiB on a GPU, 16 KiB without")
-    parser.add_argument("--devices", help="GPUs of this process, as 0,1")
-    parser.add_argument("--engine", choices=("here", "dask", "ray"), default="here", help="who has the workers")
-    parser.add_argument("--workers", type=int, default=2, help="of the engine")
+    parser.add_argument("--band-mib", type=float, help="size of a band; default: 64 MiB on a GPU, 16 KiB without")
+    parser.add_argument("--devices", help="GPUs of this process, such as 0,1")
+    parser.add_argument("--engine", choices=("here", "dask", "ray"), default="here", help="where the workers run")
+    parser.add_argument("--workers", type=int, default=2, help="number of workers of the engine")
     parser.add_argument("--out", type=Path, help="a Zarr array for the blurred mosaic")
     options = parser.parse_args(arguments)
 
@@ -144,15 +149,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 results = ck.scale.map(pipeline, work.numbers(), engine=engine, ordered=False, progress=True)
                 bright = sum(results)
     elapsed = time.perf_counter() - start
-    rate = f", {height * width / elapsed / 1e9:.1f} GB/s" if on_gpu else ""
-    print(f"{bright:,} of {height:,} × {width:,} pixels are bright; {elapsed:.2f} s{rate}")
+    rate = f"; {elapsed:.2f} s, {height * width / elapsed / 1e9:.1f} GB/s" if on_gpu else ""
+    print(f"{bright:,} of {height:,} × {width:,} pixels are bright{rate}")
     if height * width <= 2**24:
         check(work, bright, options.out)
     return bright
 
 
 def check(work: Bands, bright: int, out: Path | None) -> None:
-    """Compare with NumPy on the whole mosaic."""
+    """Compare with NumPy, on the whole mosaic."""
     row, column = np.ogrid[: work.height, : work.width]
     rhythm = 3 + (row // TILE * 7 + column // TILE * 5) % 11
     mosaic = ((row % TILE - 128) ** 2 + (column % TILE - 128) ** 2) // rhythm % 256

@@ -1,10 +1,17 @@
-"""Compute statistics of a file that is larger than the allowed device memory.
+"""Statistics of a file that is larger than the device memory the program allows itself.
 
 Run: ``python examples/out_of_core.py``. Without a GPU it runs on the emulator, on a small file.
 
-The file is memory-mapped and goes through the device in chunks. While one chunk is computed, the next is copied in,
-and the one after is read from the disk. The first pass computes mean, variance, minimum and maximum: the host
-combines the values of the chunks. The second pass computes the histogram between minimum and maximum on the device.
+The file is mapped and passes through the device in chunks: while one chunk is computed, the next one is copied in, and
+another one is read from the disk. The first pass computes mean, variance, minimum and maximum of each chunk, and the
+host combines them. The second pass adds up the histogram on the device. Look at ``ck.memory.limit``: a program that
+needed the whole file on the device would fail.
+
+Prints::
+
+    two passes of 0.25 MiB through 0.03125 MiB of device memory
+    mean 1.502206, variance 3.277302, from -3.9401 to 7.1388
+    checked against NumPy
 """
 
 from __future__ import annotations
@@ -31,11 +38,11 @@ class Statistics(NamedTuple):
     variance: float
     least: float
     greatest: float
-    histogram: np.ndarray  # (64,) int64, equal bins from minimum to maximum
+    histogram: np.ndarray  # (64,) int64, equal bins from least to greatest
 
 
 def main(arguments: Sequence[str] | None = None) -> Statistics:
-    """Write a file, compute its statistics, compare them with NumPy."""
+    """Make a file, compute its statistics, check them against NumPy."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mib", type=float, help="size of the file; default: 2048 MiB on a GPU, 1/4 on the emulator")
     parser.add_argument("--allowed-mib", type=float, help="device memory; default: an eighth of the file")
@@ -53,13 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> Statistics:
         write_values(path, size // 4)
         start = time.perf_counter()
         with ck.memory.limit(allowed):  # more device memory is an error
-            found = statistics(stream, path, allowed)
+            result = statistics(stream, path, allowed)
         elapsed = time.perf_counter() - start
-        took = f" in {elapsed:.2f} s" if on_gpu else ""
-        print(f"{size / 2**20:g} MiB through {allowed / 2**20:g} MiB of device memory{took}, twice")
-        print(f"mean {found.mean:.6f}, variance {found.variance:.6f}, from {found.least:.4f} to {found.greatest:.4f}")
-        check(path, found)
-    return found
+        duration = f" in {elapsed:.2f} s" if on_gpu else ""
+        print(f"two passes of {size / 2**20:g} MiB through {allowed / 2**20:g} MiB of device memory{duration}")
+        print(
+            f"mean {result.mean:.6f}, variance {result.variance:.6f}, from {result.least:.4f} to {result.greatest:.4f}"
+        )
+        check(path, result)
+    return result
 
 
 def write_values(path: Path, count: int) -> None:
@@ -73,8 +82,8 @@ def write_values(path: Path, count: int) -> None:
 
 
 def statistics(stream: Any, path: Path, allowed: int) -> Statistics:
-    """Compute statistics of float32 values in two passes over chunks. All chunks fit `allowed` bytes."""
-    # Up to four chunks are on the device at a time, and the results of the stages.
+    """Return statistics of the float32 values in `path`, by two passes over chunks that fit `allowed` bytes."""
+    # Up to four chunks are on the device at a time, with the results of the stages.
     chunks = ck.pipeline.from_array(path, max(1, allowed // 8 // 4))
 
     def moments(x: Any, stream: Any) -> tuple[Any, ...]:
@@ -84,7 +93,7 @@ def statistics(stream: Any, path: Path, allowed: int) -> Statistics:
     parts = np.array(list(ck.Pipeline([moments], stream=stream, depth=4, progress=True)(chunks)), np.float64)
     sizes, means, variances, least, greatest = parts.T
     mean = np.average(means, weights=sizes)
-    variance = np.average(variances + (means - mean) ** 2, weights=sizes)  # within the chunks, and between them
+    variance = np.average(variances + (means - mean) ** 2, weights=sizes)  # within the chunks, plus between them
     ends = float(least.min()), float(greatest.max())
 
     with ck.using(stream) as xp:
@@ -92,7 +101,7 @@ def statistics(stream: Any, path: Path, allowed: int) -> Statistics:
 
     def count(x: Any, stream: Any) -> Any:
         counts, _ = ck.ops.histogram(x, BINS, ends, stream=stream)
-        ck.ops.add(total, counts, out=total, stream=stream)  # device stages of all items run in order: no race
+        ck.ops.add(total, counts, out=total, stream=stream)  # device stages run in order, so there is no race
         return total
 
     for so_far in ck.Pipeline([count], stream=stream, depth=4)(chunks):
@@ -100,17 +109,17 @@ def statistics(stream: Any, path: Path, allowed: int) -> Statistics:
     return Statistics(int(sizes.sum()), float(mean), float(variance), *ends, histogram)
 
 
-def check(path: Path, found: Statistics) -> None:
+def check(path: Path, result: Statistics) -> None:
     """Compare with NumPy, which reads the whole file."""
     values = np.load(path, mmap_mode="r")
-    assert found.count == values.size
-    assert (found.least, found.greatest) == (values.min(), values.max())
-    assert abs(found.mean - values.mean(dtype=np.float64)) < 1e-6
-    assert abs(found.variance - values.var(dtype=np.float64)) < 1e-5
-    assert found.histogram.sum() == values.size
-    expected, _ = np.histogram(values, BINS, (found.least, found.greatest))
-    # NumPy rounds the edges once more: a value on an edge may fall on either side.
-    assert np.abs(found.histogram - expected).sum() <= 1e-5 * values.size
+    assert result.count == values.size
+    assert (result.least, result.greatest) == (values.min(), values.max())
+    assert abs(result.mean - values.mean(dtype=np.float64)) < 1e-6
+    assert abs(result.variance - values.var(dtype=np.float64)) < 1e-5
+    assert result.histogram.sum() == values.size
+    expected, _ = np.histogram(values, BINS, (result.least, result.greatest))
+    # NumPy rounds its edges once more, so a value on an edge may be in either bin.
+    assert np.abs(result.histogram - expected).sum() <= 1e-5 * values.size
     print("checked against NumPy")
 
 

@@ -1,10 +1,11 @@
-"""Use torch tensors in cudakit's kernels, results as torch tensors, and gradients through a kernel, without copies.
+"""torch tensors in cudakit's kernels, results as torch tensors, and gradients through a kernel, without copies.
 
 Run: ``python examples/torch_interop.py``, with torch and a GPU.
 
-A kernel takes torch tensors and torch's streams. Kernels on ``torch.cuda.current_stream()`` are in order with torch's
-own kernels. Ops of cudakit return CuPy arrays, which torch takes without a copy, by DLPack. `ck.torch.op` makes a
-torch op from a kernel: it works with gradients and `torch.compile`.
+A torch tensor is an argument of a kernel, and torch's stream is a stream for a launch. Kernels on
+``torch.cuda.current_stream()`` run in order with torch's own work. Ops of cudakit return CuPy arrays, whose memory
+torch uses by DLPack. Look at ``ck.torch.op``: it makes an op of torch from a kernel, for gradients and for
+`torch.compile`.
 """
 
 from __future__ import annotations
@@ -34,62 +35,62 @@ SILU, SILU_BACK = ck.Kernel(SOURCE, "silu"), ck.Kernel(SOURCE, "silu_back")
 
 
 def main() -> dict[str, float] | None:
-    """Compare each part with torch; return the largest differences, or None if a package is missing."""
-    missing = what_is_missing()
+    """Run all parts, compare with torch, and return the largest differences; None if a part is missing."""
+    missing = missing_part()
     if missing:
         print(f"This example needs {missing}: nothing was run.")
         return None
     import torch
 
     torch.manual_seed(0)
-    found = {}
+    differences = {}
 
-    # A kernel on torch's current stream, on tensors that torch owns.
+    # A kernel on torch's current stream, with tensors as arguments.
     x = torch.randn(1 << 20, device="cuda")
     y = torch.empty_like(x)
     SILU(torch.cuda.current_stream(), ck.cover(x.numel()), x, y, x.numel())
-    found["kernel"] = difference(y, torch.nn.functional.silu(x))
+    differences["kernel"] = difference(y, torch.nn.functional.silu(x))
 
-    # An op of cudakit returns a CuPy array, which torch takes without a copy.
+    # An op of cudakit returns a CuPy array. torch uses its memory.
     sums = ck.ops.cumsum(x.reshape(1024, 1024), axis=1, stream=torch.cuda.current_stream())
     as_tensor = torch.from_dlpack(sums)
     assert as_tensor.data_ptr() == sums.data.ptr, "the result was copied"
-    found["op"] = difference(as_tensor, torch.cumsum(x.reshape(1024, 1024), dim=1))
+    differences["op"] = difference(as_tensor, torch.cumsum(x.reshape(1024, 1024), dim=1))
 
-    # On another torch stream cudakit adds waits for its own kernels. Order torch's kernels by hand.
+    # On another stream of torch: cudakit adds the waits for its own work. The waits for torch's work are up to you.
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         doubled = x * 2
         SILU(side, ck.cover(x.numel()), doubled, y, x.numel())
     torch.cuda.current_stream().wait_stream(side)
-    found["stream"] = difference(y, torch.nn.functional.silu(2 * x))
+    differences["stream"] = difference(y, torch.nn.functional.silu(2 * x))
 
-    # A kernel with a gradient, as a torch op.
+    # A kernel with a derivative as an op of torch.
     silu = ck.torch.op("examples::silu", SILU, out=lambda x: ck.torch.like(x), backward=SILU_BACK)
     weights = torch.randn(512, 512, device="cuda", requires_grad=True)
     reference = weights.detach().clone().requires_grad_()
     silu(weights).square().sum().backward()
     torch.nn.functional.silu(reference).square().sum().backward()
-    found["gradient"] = difference(weights.grad, reference.grad)
+    differences["gradient"] = difference(weights.grad, reference.grad)
 
-    # The same op inside a compiled function.
+    # The same op inside a program that torch compiles.
     compiled = torch.compile(lambda x: silu(x).square(), fullgraph=True)
-    found["compiled"] = difference(compiled(weights), torch.nn.functional.silu(reference).square())
+    differences["compiled"] = difference(compiled(weights), torch.nn.functional.silu(reference).square())
 
-    for name, off in found.items():
-        print(f"{name}: within {off:.1e} of torch")
-        assert off < 1e-4, f"{name} is wrong"
-    return found
-
-
-def difference(found: Any, expected: Any) -> float:
-    """Return the largest difference of two tensors, relative to expected values above 1."""
-    return float(((found - expected).abs() / expected.abs().clamp(min=1)).max().detach())
+    for name, largest in differences.items():
+        print(f"{name}: within {largest:.1e} of torch")
+        assert largest < 1e-4, f"{name} is wrong"
+    return differences
 
 
-def what_is_missing() -> str | None:
-    """Return the name of a missing package or device, or None."""
+def difference(result: Any, expected: Any) -> float:
+    """Return the largest difference between two tensors, relative where the expected value is above 1."""
+    return float(((result - expected).abs() / expected.abs().clamp(min=1)).max().detach())
+
+
+def missing_part() -> str | None:
+    """Return the name of what this example needs and does not find, or None."""
     if importlib.util.find_spec("torch") is None:
         return "torch (pip install torch)"
     if not ck.has_gpu():

@@ -1,10 +1,16 @@
-"""Send the frames of a clip through gray → blur → edges → histogram, and write PNGs.
+"""A clip through gray, blur, edges and a histogram, frame by frame, and written as PNGs.
 
 Run: ``python examples/video_pipeline.py``. Without a GPU it runs on the emulator, on a few small frames.
 
-The clip is a window that moves over a photograph. Each frame is an item of a pipeline. It is copied to the device,
-goes through three device stages, and comes back. Meanwhile host threads draw the previous frames, and the next frames
-are copied in. The PNG of a frame has its edges above the histogram of its blurred gray levels.
+The clip is a window that moves over a photograph. Each frame is an item of a pipeline: it is copied to the device,
+passes through three device stages, and comes back. Meanwhile threads of the host draw earlier frames, and later ones
+are copied in. Look at the list of stages in ``main``. A PNG shows the edges of a frame above the histogram of its
+blurred gray levels.
+
+Prints::
+
+    6 frames of 48 × 48: PNGs in video
+    the first frame equals NumPy's, bit for bit
 """
 
 from __future__ import annotations
@@ -21,7 +27,7 @@ import cudakit as ck
 from cudakit.demo import blur_reference, gray_reference, read_photo
 
 EDGES = """
-// out = min(255, |gradient|) by Sobel's filters. Rows and columns at the edge are repeated.
+// out = min(255, |gradient|) by Sobel's filters; rows and columns at the edges are repeated.
 __global__ void edges(const unsigned char* __restrict__ image, unsigned char* __restrict__ out, int height, int width) {
     int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= height || column >= width) return;
@@ -38,7 +44,7 @@ BINS, BAR_HEIGHT = 256, 64
 
 
 class Frame(NamedTuple):
-    """A frame in the pipeline. Values that are not arrays are passed along through device stages."""
+    """A frame in the pipeline. Device stages pass on values that are no arrays."""
 
     number: int
     image: Any  # (height, width, 3) or (height, width), uint8
@@ -46,7 +52,7 @@ class Frame(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Frame]:
-    """Run the pipeline, write the PNGs, compare the first frame with NumPy; return the frames."""
+    """Run the pipeline, write the PNGs, check the first frame, and return the frames."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--photo", type=Path, help="an image file; default: the portrait that matplotlib ships")
     parser.add_argument("--frames", type=int, help="frames of the clip; default: 240 on a GPU, 6 on the emulator")
@@ -77,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Frame]:
 
 
 def clip(photo: np.ndarray, count: int, size: int) -> Iterator[Frame]:
-    """Yield frames (size, size, 3): a window that moves over `photo` on a Lissajous curve."""
+    """Yield frames (size, size, 3): a window that moves over `photo` (height, width, 3) on a Lissajous curve."""
     height, width = photo.shape[:2]
     size = min(size, height, width)
     for number in range(count):
@@ -95,7 +101,7 @@ edges = ck.Kernel(EDGES)
 
 
 def to_gray(frame: Frame, stream: Any) -> Frame:
-    """Convert RGB to gray, four pixels a thread."""
+    """Convert RGB to gray, four pixels in each thread."""
     height, width, _ = frame.image.shape
     out = ck.empty((height, width), np.uint8, stream=stream)
     gray(stream, ck.cover(-(-height * width // 4)), frame.image, out, height * width)
@@ -103,7 +109,7 @@ def to_gray(frame: Frame, stream: Any) -> Frame:
 
 
 def to_blurred(frame: Frame, stream: Any) -> Frame:
-    """Blur by a binomial filter, a tile of 16 × 32 a block; compute the histogram of gray levels."""
+    """Blur by a binomial filter, a tile of 16 × 32 in each block; count the gray levels of the result."""
     height, width = frame.image.shape
     out = ck.empty((height, width), np.uint8, stream=stream)
     blur(stream, ck.config(-(-height // 16) * -(-width // 32), 256), frame.image, out, height, width)
@@ -112,7 +118,7 @@ def to_blurred(frame: Frame, stream: Any) -> Frame:
 
 
 def to_edges(frame: Frame, stream: Any) -> Frame:
-    """Compute the length of the gradient, a pixel a thread."""
+    """Compute the length of the gradient, one pixel in each thread."""
     height, width = frame.image.shape
     out = ck.empty((height, width), np.uint8, stream=stream)
     edges(stream, ck.config((-(-width // 32), -(-height // 8)), (32, 8)), frame.image, out, height, width)
@@ -133,7 +139,7 @@ def draw(frame: Frame, folder: Path) -> Frame:
     return frame
 
 
-# ── is it right? ─────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── check ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check(rgb: np.ndarray, frame: Frame) -> None:
@@ -146,7 +152,7 @@ def check(rgb: np.ndarray, frame: Frame) -> None:
     expected = np.minimum(gradient.astype(np.int32), 255)
     assert np.array_equal(frame.image, expected), "the edges are not NumPy's"
     assert np.array_equal(frame.counts, np.bincount(smooth.ravel(), minlength=BINS)), "the histogram is not NumPy's"
-    print("the first frame is NumPy's, bit for bit")
+    print("the first frame equals NumPy's, bit for bit")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ def test_the_filter_is_numpys_within_a_grey_level(stream: Any, capsys: pytest.Ca
     given = ["--height", "60", "--width", "91", "--sigma", "2"]
     emulated = isinstance(stream, EmulatedStream)
     assert runpy.run_path(EXAMPLE)["main"]([*given, *(["--emulator"] if emulated else [])]) <= 1
-    assert "60 × 91 pixels, σ = 2: within" in capsys.readouterr().out
+    assert "60 × 91 pixels, σ = 2: at most" in capsys.readouterr().out
 
 
 def test_it_takes_away_what_is_fine_and_keeps_what_is_not(stream: Any) -> None:
@@ -28,7 +28,7 @@ def test_it_takes_away_what_is_fine_and_keeps_what_is_not(stream: Any) -> None:
     image = names["picture"](64, 96)
     found = to_host(names["filtered"](stream, ck.to_device(image, stream), 2.5))
     assert found.dtype == np.uint8
-    assert names["detail"](found) < names["detail"](image) / 20
+    assert names["fine_detail"](found) < names["fine_detail"](image) / 20
     inner = found[16:-16, 24:-24].astype(float)
     y, x = np.mgrid[16:48, 24:72]
     hills = 60 * np.sin(3 * np.pi * y / 64) * np.cos(4 * np.pi * x / 96)

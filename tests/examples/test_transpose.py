@@ -23,11 +23,11 @@ def test_the_program_runs(stream: Any, capsys: pytest.CaptureFixture[str]) -> No
     assert results == {"naive": True, "coalesced": True, "fast": True}
     shown = capsys.readouterr().out
     assert ("GB/s\n" in shown) != emulated
-    assert ("The emulator has no clock" in shown) == emulated
-    assert [line.strip() for line in shown.splitlines() if "would do;" in line] == [
-        "4 sectors a load, 32 a store, 4 would do; 0 bank conflicts",
-        "4 sectors a load, 4 a store, 4 would do; 15,872 bank conflicts",
-        "16 sectors a load, 16 a store, 16 would do; 0 bank conflicts",
+    assert ("time: needs a GPU" in shown) == emulated
+    assert [line.strip() for line in shown.splitlines() if "are enough;" in line] == [
+        "4 sectors a load, 32 a store, 4 are enough; 0 bank conflicts",
+        "4 sectors a load, 4 a store, 4 are enough; 15,872 bank conflicts",
+        "16 sectors a load, 16 a store, 16 are enough; 0 bank conflicts",
     ]
 
 

@@ -1,28 +1,28 @@
-// The sum of an array three times: as one writes it first, so that memory is read well, and as fast as memory goes.
+// The sum of an array by three kernels: naive, coalesced, and as fast as memory.
 #include <cudakit/block.cuh>
 #include <cudakit/monoid.cuh>
 #include <cudakit/pack.cuh>
 #include <cudakit/ticket.cuh>
 
-// *out += Σ x[0 … size), naive: a thread sums a stretch of its own, as a loop on a CPU would be cut among cores.
+// *out += Σ x[0 … size), naive: each thread sums a part of its own, as cores of a CPU would.
 //
-// Memory: at each step the 32 threads of a warp read 32 places a stretch apart: 32 sectors of 32 bytes are fetched for
-//   the 128 bytes that are used. The other bytes are wanted at the next steps, if they are still in the cache by then.
-// Order: threads add to *out as they finish, another order each time, so the last bits differ from run to run.
+// Memory: at each step the 32 threads of a warp read 32 elements that are far apart: 32 sectors of 32 bytes are read, and
+//   128 bytes are used. The next steps need the other bytes, if the cache still holds them.
+// Order: threads add to *out as they finish, so the last bits differ from run to run.
 __global__ void naive(const float* __restrict__ x, float* __restrict__ out, long long size) {
     const long long thread = blockIdx.x * static_cast<long long>(blockDim.x) + threadIdx.x;
     const long long threads = static_cast<long long>(gridDim.x) * blockDim.x;
-    const long long stretch = (size + threads - 1) / threads;
+    const long long length = (size + threads - 1) / threads;
     float sum = 0;
-    for (long long i = thread * stretch; i < min(size, (thread + 1) * stretch); ++i) sum += x[i];
+    for (long long i = thread * length; i < min(size, (thread + 1) * length); ++i) sum += x[i];
     atomicAdd(out, sum);
 }
 
 // The same, coalesced: neighbouring threads read neighbouring elements, then all go on by the number of threads.
 //
-// Memory: a warp's load is 128 neighbouring bytes: 4 sectors, every byte used. What is left to gain: a load has 4 bytes,
-//   and a thread asks for no more of them ahead than the compiler unrolls the loop to.
-// Order: a block's threads combine in a fixed order; blocks still add to *out as they finish.
+// Memory: a load of a warp reads 128 neighbouring bytes: 4 sectors, every byte used. Not best yet: a load of a thread has
+//   only 4 bytes, and few loads are under way at once, as many as the compiler unrolls the loop to.
+// Order: the threads of a block combine in a fixed order; blocks still add to *out as they finish.
 __global__ void __launch_bounds__(512) coalesced(
     const float* __restrict__ x, float* __restrict__ out, long long size) {
     __shared__ cudakit::block_reduce_storage<float, 512> storage;
@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(512) coalesced(
     if (threadIdx.x == 0) atomicAdd(out, sum);
 }
 
-// *out = Σ x[0 … size), fast: what cudakit.ops.sum does, with the cases taken away that only other types and shapes need.
+// *out = Σ x[0 … size), fast: as cudakit.ops.sum, without its cases for other types and shapes.
 //
-// Memory: 16 bytes a load, and 8 loads asked for before the first is used: 128 bytes a thread, 128 KiB a multiprocessor
-//   under way with 1024 threads on it.
-// Order: each block leaves its sum in `sums`; the block that comes last adds these up, in their order: the same bits on
-//   each run, and *out need not be 0 before. `ticket` is 0 before and after.
+// Memory: a load has 16 bytes, and 8 loads start before the first is used. That is 128 bytes under way in each thread, and
+//   128 KiB in a multiprocessor with 1024 threads.
+// Order: each block writes its sum to `sums`. The last block to finish adds them up, in their order, so every run gives
+//   the same bits. *out need not be 0 before. `ticket` is 0 before and after.
 // Preconditions: x is aligned to 16 bytes.
 __global__ void __launch_bounds__(512) fast(
     const float* __restrict__ x, float* __restrict__ out, float* __restrict__ sums, unsigned int* __restrict__ ticket,

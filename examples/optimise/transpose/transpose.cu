@@ -1,27 +1,27 @@
-// out[c, r] = x[r, c] for a matrix of `rows` × `columns` floats, made fast in two steps.
+// out[c, r] = x[r, c] for a matrix of `rows` × `columns` floats, by three kernels: naive, coalesced and fast.
 //
-// Memory is read and written by sectors of 32 bytes: a warp whose 32 lanes touch 32 sectors moves 1024 bytes to use 128 of
-// them. A transposition cannot have neighbours on both sides, unless the elements change hands on the way.
+// Memory is read and written by sectors of 32 bytes. A warp whose 32 lanes touch 32 sectors moves 1024 bytes and uses 128.
+// In a transposition neighbours in x are not neighbours in out, unless threads exchange elements in between.
 //
-// In all three, x is (rows, columns) and out (columns, rows), C-contiguous and apart from each other; rows and columns are
-// multiples of 64, and the arrays begin at multiples of 16 bytes. (cudakit.ops.transpose has no such conditions.)
+// Preconditions of all three: x is (rows, columns), out is (columns, rows), both C-contiguous, without overlap. Rows and
+// columns are multiples of 64, and the arrays begin at multiples of 16 bytes. cudakit.ops.transpose needs none of this.
 
-// Step 1, naive: a thread an element.
+// Step 1, naive: one thread for each element.
 //
 // Launch: (columns / 32, rows / 8) blocks of 32 × 8 threads.
-// A warp reads 32 neighbours of a row of x: 4 sectors. It writes them down a column of out, `rows` floats apart: 32 sectors,
-// of which it uses 4 bytes each.
+// A warp reads 32 neighbours in a row of x: 4 sectors. It writes them to a column of out, `rows` floats apart: 32 sectors,
+// and it uses 4 bytes of each.
 __global__ void naive(const float* __restrict__ x, float* __restrict__ out, long long rows, long long columns) {
     const long long r = blockIdx.y * 8ll + threadIdx.y, c = blockIdx.x * 32ll + threadIdx.x;
     out[c * rows + r] = x[r * columns + c];
 }
 
-// Step 2, coalesced: a block takes a tile of 32 × 32 through shared memory, and writes it the other way round.
+// Step 2, coalesced: a block reads a tile of 32 × 32 into shared memory, and writes it transposed.
 //
 // Launch: (columns / 32, rows / 32) blocks of 32 × 8 threads, four rows of the tile a thread.
-// Both the reads and the writes of a warp are 32 neighbours: 4 sectors. But reading a column of the tile, the 32 lanes are
-// 32 floats apart, and shared memory has 32 banks of 4 bytes, neighbours in neighbouring banks: all lanes want the same bank,
-// one after the other, a conflict of 32 ways. And each thread waits for single floats.
+// Both the reads and the writes of a warp are 32 neighbours: 4 sectors. But shared memory has 32 banks of 4 bytes, and the
+// elements of a column of the tile are all in one bank: the 32 lanes take turns, a conflict of 32 ways. And a load of a
+// thread has only 4 bytes.
 __global__ void coalesced(const float* __restrict__ x, float* __restrict__ out, long long rows, long long columns) {
     __shared__ float tile[32][32];
     const long long top = blockIdx.y * 32ll, left = blockIdx.x * 32ll;
@@ -30,15 +30,15 @@ __global__ void coalesced(const float* __restrict__ x, float* __restrict__ out, 
     for (int c = threadIdx.y; c < 32; c += 8) out[(left + c) * rows + top + threadIdx.x] = tile[threadIdx.x][c];
 }
 
-// Step 3, fast: tiles of 64 × 64, 16 bytes an access, no conflicts, and whole rows of out written together.
+// Step 3, fast: tiles of 64 × 64, accesses of 16 bytes, no bank conflicts, and neighbouring blocks write whole rows of out.
 //
-// Launch: rows / 64 · columns / 64 blocks of 256 threads, four chunks of 16 bytes a thread.
-// Chunk q of the tile's row r (floats 4q … 4q + 3) is kept at q ^ r / 4 in its row. A row's chunks still lie in different
-// banks, so that it is stored by 16 bytes; and going down a column, where lane i of eight wants rows 4i … 4i + 3, the eight
-// find their chunks in eight different places: no bank is asked twice. Padding each row by one float would free the columns
-// as well, but no chunk of 16 bytes would be aligned any more.
-// Four loads a thread are under way before the first is waited for. Blocks count down the columns of x: those that run
-// together write neighbouring parts of the same rows of out.
+// Launch: rows / 64 · columns / 64 blocks of 256 threads, four chunks of 16 bytes in each thread.
+// Chunk q of row r of the tile (floats 4q … 4q + 3) is stored at position q ^ r / 4 of its row. The chunks of a row are in
+// different banks, so a row is stored by 16 bytes. In a column, lane i of eight reads rows 4i … 4i + 3, and the chunks of
+// the eight lanes are at eight different positions: no bank is used twice. Padding each row by one float would avoid the
+// conflicts as well, but the chunks of 16 bytes would not be aligned.
+// Each thread has four loads under way before it waits for the first. Blocks go down the columns of x, so blocks that run
+// at the same time write neighbouring parts of the same rows of out.
 __global__ void __launch_bounds__(256, 6)
     fast(const float* __restrict__ x, float* __restrict__ out, long long rows, long long columns) {
     __shared__ float4 tile[64][16];
