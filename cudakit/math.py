@@ -1,16 +1,20 @@
 """NumPy's universal functions as ready kernels: ``ck.math.sin(x)``, ``ck.math.add(x, y, out=z, where=mask)``.
 
-Each is an `Elementwise` with NumPy's own rules for types (those of ``numpy.ufunc.resolve_dtypes``: sin of int32 is
-float64, Python numbers are weak), for NaN, infinities, -0, and integer division by 0. half and bfloat16 are computed as
-float and rounded once. `TABLE` has the expression of each and how far it may be from the exact value; `MISSING` the
+Each function is an `Elementwise` with NumPy's rules for types, by ``numpy.ufunc.resolve_dtypes``: sin of int32 is
+float64, Python numbers are weak. NaN, infinities, -0 and integer division by 0 are as in NumPy. half and bfloat16 are
+computed as float and rounded once. `TABLE` has the expression and the accuracy of each function, `MISSING` the
 functions that are not here, with the reason.
 
-``dtype=`` and ``casting=`` choose the loop that is computed, as NumPy has it; `where` leaves elements out; an `out` of
-another dtype takes the result by the rule of `casting`. A Python number beyond the range of an array's floating point
-is infinite, a Python int beyond that of its integers is told as such by comparisons and refused by all else.
+``dtype=`` and ``casting=`` select NumPy's loop. ``where=`` is a mask of the elements to compute. An ``out=`` of another
+dtype takes the result by the rule of ``casting=``. A Python number beyond the range of an array's floating point is
+infinite. A Python int beyond the range of an array's integers compares correctly; other functions refuse it.
 
-What differs from NumPy: a negative power of integers is 1 / x ** n rounded toward zero instead of an error, the
-integer reciprocal of 0 is 0, complex functions are cuda::std's, and nothing warns.
+Differences from NumPy:
+
+- A negative power of integers is 1 / x ** n rounded toward zero. NumPy raises an error.
+- The integer reciprocal of 0 is 0.
+- Complex functions are those of cuda::std.
+- There are no warnings.
 """
 
 from __future__ import annotations
@@ -30,12 +34,12 @@ __all__ = ["MISSING", "TABLE", "Entry", "Ufunc"]
 def __getattr__(name: str) -> Ufunc:
     ufunc = getattr(np, name, None)
     if isinstance(ufunc, np.ufunc):
-        # An alias, as abs, is the same function.
+        # An alias, such as abs, is the same function.
         own = name if name in TABLE else ufunc.__name__
         if own in TABLE:
-            made = globals().get(own) or Ufunc(own)
-            globals()[own] = globals()[name] = made
-            return made
+            function = globals().get(own) or Ufunc(own)
+            globals()[own] = globals()[name] = function
+            return function
         if own in MISSING:
             raise AttributeError(f"ck.math has no {name}: {MISSING[own]}")
     # With both of these Python's traceback asks "Did you mean …?"

@@ -1,1 +1,1 @@
-"""Seeing what ran: traces, timelines, timers, and dependencies between streams."""
+"""Observe what ran: traces, timelines, timers, and dependencies between streams."""

@@ -1,17 +1,19 @@
-"""The order between streams, shown: each dependency that cudakit put in, and each that is missing, with both lines.
+"""Dependencies between streams, ordered by cudakit or missing, each with the lines of both works.
 
-What cudakit launches and copies is ordered by itself (see `cudakit.streams.order`). `trace` tells how, `manual`
-turns it off, `ordered` says that one stream comes after another. A dependency can be missing where cudakit puts in no
-waits: under `manual`, for a `Plan` (which is ordered when it is made, not when it is launched), and for work of other
-libraries.
+cudakit orders its launches and copies automatically (see `cudakit.streams.order`). `trace` reports the order, `manual`
+turns it off, `ordered` orders one stream after another. A dependency can be missing where cudakit adds no waits:
 
-On its first launch a stream waits for all that was launched before there were two; dependencies on that are told as
-implied.
+- under `manual`;
+- for a `Plan`, which is ordered when it is made, not when it is launched;
+- for work of other libraries.
 
-What cannot be seen: kernels of CuPy and torch themselves, and waits by ``stream.wait`` of cuda.core. CuPy's and torch's
-current streams are waited for as a whole; a dependency that ``stream.wait`` took care of is told as missing, unless it
-is said with `ordered`. So that it can be told from a real race all the same, `trace` looks at each missing one: it is
-"seen" where the later work's stream came to its turn while the earlier work was not done.
+On its first launch a stream waits for all launches from before there were two streams. Dependencies on these are
+reported as implied.
+
+`trace` does not see kernels of CuPy and torch, and waits by ``stream.wait`` of cuda.core. cudakit waits for the current
+streams of CuPy and torch as a whole. A dependency that ``stream.wait`` orders is reported as missing, unless you also
+call `ordered`. To distinguish it from a real race, `trace` checks each missing dependency. It is "seen" if the later
+work's stream reached its turn while the earlier work was not done.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _MOST_PENDING = 1000
 
 
 class Party(NamedTuple):
-    """One side of a dependency.
+    """Side of a dependency.
 
     Attributes
     ----------
@@ -70,21 +72,21 @@ class Party(NamedTuple):
 
 @dataclass(frozen=True)
 class Dependency:
-    """Two pieces of work of which the first must be done before the second begins.
+    """Two pieces of work, of which the first must be done before the second begins.
 
     Attributes
     ----------
     status : {"put in", "implied", "missing", "unseen"}
-        Whether cudakit made the second's stream wait; or earlier waits imply that; or nothing does; or cudakit cannot
-        tell what memory it is about.
+        ``put in``: cudakit made the second's stream wait. ``implied``: earlier waits imply the order. ``missing``:
+        nothing orders them. ``unseen``: cudakit does not know the memory.
     kind : str
         ``read after write``, ``write after read`` or ``write after write``.
     first, second : Party
     memory : tuple of int, or None
-        First address that both touch, and the address after the last.
+        First address that both access, and the address after the last.
     seen : bool
-        Of a missing one: the second's turn came while the first was not done. Where this is False, they were ordered
-        in a way that cannot be seen, or the first was quick.
+        For a missing dependency: whether the second's turn came while the first was not done. If False, both were
+        ordered in a way that cudakit does not see, or the first was quick.
     """
 
     status: Status
@@ -103,7 +105,7 @@ class Dependency:
 
 
 class _Note:
-    """What the report remembers of a use: what is still unknown when its waits are put in comes later."""
+    """The report's record of a use. Names that are unknown when the waits are added are filled in later."""
 
     __slots__ = ("_report", "name", "parameters", "site", "stream")
 
@@ -114,13 +116,13 @@ class _Note:
         self.name: str = "work"
         self.parameters: list[tuple[str, Range]] = []
 
-    def tell(self, call: Call) -> None:
-        """It is this launch of a kernel."""
+    def record_call(self, call: Call) -> None:
+        """Store the launch of this use."""
         self._report.expect(call)
         self.describe(call.target.specialization.name_expression, call)
 
     def describe(self, name: str, call: Call | None) -> None:
-        """Take the names from the work."""
+        """Fill in the names from the work."""
         self.name = name
         if call is None:
             return
@@ -128,9 +130,9 @@ class _Note:
         for parameter, argument in zip(call.target.parameters, call.arguments, strict=True):
             self.parameters += [(parameter.name, span) for span in _spans([argument])]
             if _hides_memory(parameter):
-                kind = f"what {parameter.name} ({parameter.cpp}) leads to is not known"
+                reason = f"what {parameter.name} ({parameter.cpp}) leads to is not known"
                 others = Party("whatever uses it", "", "any stream", "unseen")
-                hidden.append(_Pending("unseen", kind, others, self, None, False))
+                hidden.append(_Pending("unseen", reason, others, self, None, False))
         self._report.add(hidden)
 
     def party(self, memory: Range | None) -> Party:
@@ -150,8 +152,8 @@ class _Pending(NamedTuple):
     seen: bool
 
 
-class _Told(threading.local):
-    """Of each thread: works that it is about to put on streams, the call that is ordered already, its last note."""
+class _ThreadState(threading.local):
+    """State of a thread: work that it is about to put on streams, the call already ordered, its last note."""
 
     def __init__(self) -> None:
         self.works: list[list[Any]] = []
@@ -160,66 +162,66 @@ class _Told(threading.local):
 
 
 class Report(Reported, Witness):
-    """What `trace` found, up to now; printable."""
+    """Dependencies found by `trace` so far; printable."""
 
     def __init__(self) -> None:
-        self._told = _Told()
+        self._thread = _ThreadState()
         self._lock = threading.Lock()
         self._pending: list[_Pending] = []
-        self._found: Counter[Dependency] = Counter()
+        self._counts: Counter[Dependency] = Counter()
 
     @property
     def dependencies(self) -> tuple[Dependency, ...]:
-        """Each different one, in the order of their first times."""
+        """Distinct dependencies, in the order of their first occurrence."""
         with self._lock:
             self._fold()
-            return tuple(self._found)
+            return tuple(self._counts)
 
     @property
     def missing(self) -> tuple[Dependency, ...]:
-        """Those that nothing takes care of, as far as can be seen."""
-        return tuple(found for found in self.dependencies if found.status == "missing")
+        """Dependencies that nothing orders, as far as cudakit can see."""
+        return tuple(dependency for dependency in self.dependencies if dependency.status == "missing")
 
     def times(self, dependency: Dependency) -> int:
-        """How often it came."""
+        """Return how often a dependency occurred."""
         with self._lock:
-            return self._found[dependency]
+            return self._counts[dependency]
 
     def __repr__(self) -> str:
         dependencies = self.dependencies
-        missing = sum(found.status == "missing" for found in dependencies)
+        missing = sum(dependency.status == "missing" for dependency in dependencies)
         return f"<cudakit.hazards.Report of {len(dependencies)} dependencies; missing: {missing}>"
 
     def _parts(self) -> Iterator[Part]:
         dependencies = self.dependencies
-        counts = Counter(found.status for found in dependencies)
-        told = ", ".join(f"{counts[status]} {status}" for status in ("put in", "implied", "missing", "unseen"))
+        counts = Counter(dependency.status for dependency in dependencies)
+        summary = ", ".join(f"{counts[status]} {status}" for status in ("put in", "implied", "missing", "unseen"))
         word = "dependency" if len(dependencies) == 1 else "dependencies"
-        yield f"{len(dependencies)} {word} between streams: {told}"
+        yield f"{len(dependencies)} {word} between streams: {summary}"
         yield Drawing(lambda: _drawn(dependencies))
-        by_weight = sorted(dependencies, key=lambda found: _WEIGHTS.index(found.status))
-        for found in by_weight:
-            times = self._found[found]
-            yield f"{found}\n    {times} times" if times > 1 else str(found)
+        by_weight = sorted(dependencies, key=lambda dependency: _WEIGHTS.index(dependency.status))
+        for dependency in by_weight:
+            times = self._counts[dependency]
+            yield f"{dependency}\n    {times} times" if times > 1 else str(dependency)
 
     def _fold(self) -> None:
-        """Count what was found, once the names are known."""
+        """Count pending dependencies, once their names are known."""
         for pending in self._pending:
             first = pending.first
             if isinstance(first, _Note):
                 first = first.party(pending.memory)
             second = pending.second.party(pending.memory)
-            self._found[Dependency(pending.status, pending.kind, first, second, pending.memory, pending.seen)] += 1
+            self._counts[Dependency(pending.status, pending.kind, first, second, pending.memory, pending.seen)] += 1
         self._pending.clear()
 
     def expect(self, call: Call) -> None:
-        """The next work that this thread begins is this, which is ordered already."""
-        self._told.call = call
+        """Announce the next work of this thread, a call that is ordered already."""
+        self._thread.call = call
 
-    def add(self, found: Iterable[_Pending]) -> None:
-        """Remember what was found."""
+    def add(self, pending: Iterable[_Pending]) -> None:
+        """Add dependencies whose names are still pending."""
         with self._lock:
-            self._pending += found
+            self._pending += pending
             if len(self._pending) > _MOST_PENDING:
                 self._fold()
 
@@ -228,61 +230,61 @@ class Report(Reported, Witness):
     def see(
         self, stream: Track | int, touched: Touched, clocks: Clocks, foreign: Sequence[int], ordered: bool, is_put: bool
     ) -> _Note:
-        """`stream` is about to touch that; see `cudakit.streams.order.Reporter`."""
-        note = self._told.note = self._begun(_stream_name(stream), ordered)
+        """Observe that `stream` is about to access the memory. See `cudakit.streams.order.Reporter`."""
+        note = self._thread.note = self._note_of(_stream_name(stream), ordered)
         unmet: Status = "put in" if is_put else "missing"
-        found = []
+        pending = []
         for conflict in clocks.conflicts(stream, touched):
             missing = not conflict.implied and not is_put
-            seen = missing and _is_early(stream, conflict.use)
-            found.append(self._dependency(conflict, note, unmet, seen))
+            is_seen = missing and _is_early(stream, conflict.use)
+            pending.append(self._dependency(conflict, note, unmet, is_seen))
         for handle in foreign:
             others = Party("all work of other libraries", "", _name(handle), "unseen")
-            found.append(_Pending(unmet, "after what is unseen", others, note, None, False))
-        self.add(found)
+            pending.append(_Pending(unmet, "after what is unseen", others, note, None, False))
+        self.add(pending)
         return note
 
-    def _begun(self, stream: str, ordered: bool) -> _Note:
-        """The note of a use, by the work that this thread has begun."""
+    def _note_of(self, stream: str, ordered: bool) -> _Note:
+        """Return the note of a use, from the work that this thread has begun."""
         note = _Note(self, stream, call_site())
-        if self._told.works:
-            frame = self._told.works[-1]
+        if self._thread.works:
+            frame = self._thread.works[-1]
             frame[1] = frame[1] or ordered
             work: Work = frame[0]
             note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
         return note
 
-    def _dependency(self, conflict: Conflict, note: _Note, unmet: Status, seen: bool) -> _Pending:
+    def _dependency(self, conflict: Conflict, note: _Note, unmet: Status, is_seen: bool) -> _Pending:
         first = conflict.use.note
         if not isinstance(first, _Note):
             first = Party("work", "", _stream_name(conflict.use.stream), _UNKNOWN)
         status: Status = "implied" if conflict.implied else unmet
-        return _Pending(status, conflict.kind, first, note, conflict.overlap, seen)
+        return _Pending(status, conflict.kind, first, note, conflict.overlap, is_seen)
 
     # ── what the witness is told ─────────────────────────────────────────────────────────────────────────────────
 
     def begin(self, work: Work) -> Any:
-        """Work of any kind is about to be put on a stream, in order or past it."""
-        call, self._told.call = self._told.call, None
+        """Observe that work is about to be put on a stream, in order or past it."""
+        call, self._thread.call = self._thread.call, None
         if work.stream is None or (call is not None and work.detail is call):
             return None
         if place_of(work.stream).unit == "steps":
             # Its order has looked already: before the work was known.
-            if self._told.note is not None:
-                self._told.note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
-            self._told.note = None
+            if self._thread.note is not None:
+                self._thread.note.describe(work.name, work.detail if isinstance(work.detail, Call) else None)
+            self._thread.note = None
             return None
         frame: list[Any] = [work, False, None]
-        self._told.works.append(frame)
+        self._thread.works.append(frame)
         if isinstance(work.detail, Call):
             # A plan's launch: nobody puts in waits for it.
             frame[2] = self._unordered(work)
         return frame
 
     def end(self, work: Work, begun: Any) -> None:
-        """It was put there."""
+        """Observe that the work was put on its stream."""
         if isinstance(begun, list):
-            frame = self._told.works.pop()
+            frame = self._thread.works.pop()
             if not frame[1] and frame[2] is None:
                 frame[2] = self._unordered(work)
             if frame[2] is not None:
@@ -293,17 +295,22 @@ class Report(Reported, Witness):
 
 
 def _drawn(dependencies: Iterable[Dependency]) -> str:
-    """What must wait for what, in a notebook."""
+    """Return a picture of the dependencies, for a notebook."""
     return timeline.dependencies(
         [
-            (found.status, str(found), (found.first.stream, found.first.work), (found.second.stream, found.second.work))
-            for found in dependencies
+            (
+                dependency.status,
+                str(dependency),
+                (dependency.first.stream, dependency.first.work),
+                (dependency.second.stream, dependency.second.work),
+            )
+            for dependency in dependencies
         ]
     )
 
 
 def _hides_memory(parameter: BoundParameter) -> bool:
-    """Whether a parameter may hold addresses that only the kernel knows."""
+    """Return whether a parameter may contain addresses that only the kernel knows."""
     match parameter.category:
         case "tensor_map":
             return True
@@ -315,7 +322,7 @@ def _hides_memory(parameter: BoundParameter) -> bool:
 
 
 def _is_early(stream: Any, use: Use) -> bool:
-    """Whether a stream comes to its turn while a use is not done: waits for the stream, on the host."""
+    """Return whether a stream reaches its turn while a use is not done. The host waits for the stream."""
     if use.event is None or not hasattr(use.event, "is_done"):
         return False
     stream.core.record().sync()
@@ -323,7 +330,7 @@ def _is_early(stream: Any, use: Use) -> bool:
 
 
 def _spans(arrays: Iterable[Any]) -> Iterator[Range]:
-    """Where arrays lie, those whose memory is known."""
+    """Yield the address ranges of arrays whose memory is known."""
     for array in arrays:
         try:
             start, stop = span_of(array)
@@ -334,7 +341,7 @@ def _spans(arrays: Iterable[Any]) -> Iterator[Range]:
 
 
 def _stream_name(stream: Any) -> str:
-    """Of a stream, by its name in the clocks: a `Track`, or the number of one of the emulator's."""
+    """Return the name of a stream from its name in the clocks: a `Track`, or the number of an emulator's stream."""
     return f"emulated stream {stream}" if isinstance(stream, int) else _name(stream.handle)
 
 
@@ -344,10 +351,10 @@ def _name(handle: int) -> str:
 
 @contextlib.contextmanager
 def trace() -> Iterator[Report]:
-    """Report the dependencies between streams of all that is put on them inside the block, in any thread.
+    """Report the dependencies between streams for all work inside a ``with`` block, in any thread.
 
-    While it is on, each launch is looked at in full and leaves an event: a mode to find errors with. Of traces that are
-    open at the same time, on a GPU the one that began last is told.
+    Use it to find errors: inside the block, each launch is checked in full and records an event. If several traces are
+    open at the same time, the last one gets the reports of a GPU's work.
 
     Yields
     ------
@@ -367,11 +374,11 @@ def trace() -> Iterator[Report]:
 
 @contextlib.contextmanager
 def manual() -> Iterator[None]:
-    """Put in no waits between streams inside the block, in any thread: the user orders them.
+    """Add no waits between streams inside a ``with`` block, in any thread: the user orders them.
 
-    ``second.wait(first.record())`` orders two streams, or `ordered`, which `trace` knows of. On the emulator a race is
-    an `EmulationError` then. Launches that are repeated cost what they do on one stream. Where streams passed memory on
-    to each other inside, all streams come after that at the end.
+    ``second.wait(first.record())`` orders two streams, or `ordered`, which `trace` sees. On the emulator a race raises
+    an `EmulationError`. Replayed launches cost the same as on one stream. If streams passed memory to each other inside
+    the block, all streams are ordered after this work at its end.
     """
     with order().manual():
         yield
@@ -381,20 +388,21 @@ def manual() -> Iterator[None]:
 def foreign(
     stream: Any, *, reads: Sequence[Any] = (), writes: Sequence[Any] = (), name: str = "foreign work"
 ) -> Iterator[None]:
-    """A block that puts work of another library on a stream, in the order between streams: NCCL's, cuFFT's, a C call's.
+    """Order work of another library that a ``with`` block puts on a stream: NCCL, cuFFT, a C call.
 
-    The stream waits for whatever others do to the arrays, as for a kernel's launch, others wait for this, and the
-    arrays are held until it is done. `trace` tells of it; on the emulator, where the block works at once, a race is an
-    `EmulationError`.
+    The stream waits for other streams' work on the arrays, as for a kernel launch. Other streams wait for this work.
+    The arrays are kept alive until it is done. `trace` reports it. On the emulator, where the block runs at once, a
+    race raises an `EmulationError`.
 
     Parameters
     ----------
     stream : stream
-        On which the block puts its work.
+        Stream on which the block puts its work.
     reads, writes : sequence of arrays
-        What it reads, and what it may write. They may be of several devices, and are reached from the stream's.
+        Arrays that the work reads, and arrays that it may write. They may be on several devices, to which the stream's
+        device has access.
     name : str
-        What it is called in traces and reports.
+        Name of the work in traces and reports.
 
     Examples
     --------
@@ -402,24 +410,27 @@ def foreign(
     ...     communicator.allReduce(x.data.ptr, y.data.ptr, x.size, NCCL_FLOAT32, NCCL_SUM, int(stream.handle))
     """
     place = place_of(stream)
-    given = place.check(stream)
+    checked_stream = place.check(stream)
     reads, writes = (
         listed("hazards.foreign: reads are several arrays", reads),
         listed("hazards.foreign: writes are several arrays", writes),
     )
-    put_in = order().around(given, reads, writes) if place.unit == "ms" else contextlib.nullcontext()
+    put_in = order().around(checked_stream, reads, writes) if place.unit == "ms" else contextlib.nullcontext()
     size = sum(getattr(array, "nbytes", 0) for array in writes)
-    with doing("copy", text_of("hazards.foreign: name", name), given, tuple(reads), tuple(writes), size), put_in:
+    with (
+        doing("copy", text_of("hazards.foreign: name", name), checked_stream, tuple(reads), tuple(writes), size),
+        put_in,
+    ):
         yield
 
 
 def ordered(stream: Any, *, after: Any, wait: bool = True) -> None:
-    """Make `stream` wait for all that `after` was given so far, and let `trace` know.
+    """Make `stream` wait for all present work of `after`, and report the wait to `trace`.
 
     Parameters
     ----------
     stream, after : stream
     wait : bool
-        False: only say so, where ``stream.wait`` did it already.
+        Whether to wait. False: only report the order, if ``stream.wait`` has made it already.
     """
     place_of(stream).order(stream, after, flag("ordered: wait", wait))

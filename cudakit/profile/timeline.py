@@ -1,4 +1,4 @@
-"""What ran when, by stream: spans, how busy each stream was, its idle gaps, and the stage that bounds the whole.
+"""Timelines of streams: spans, busy time, idle gaps, and the stage that bounds the whole.
 
 Timelines are shown as SVG inside HTML, whose tooltips are the browser's own, and saved as JSON in the trace-event
 format, which Perfetto and Chrome read, or as a picture.
@@ -40,7 +40,7 @@ _WORTH_SHOWING = 0.001
 
 
 class Span(NamedTuple):
-    """One piece of work, from when its stream came to it until it was done.
+    """A piece of work, from its turn on its stream until it was done.
 
     Attributes
     ----------
@@ -50,14 +50,14 @@ class Span(NamedTuple):
     stream : str
         Name of the stream; of the thread, for work of the host.
     start_ms, end_ms : float
-        Since the trace began, in milliseconds. On the emulator a step counts as a microsecond, and time begins with
-        the trace's first step.
+        Time since the trace began, in milliseconds. On the emulator a step counts as a microsecond, and time begins
+        with the trace's first step.
     size : int
         Bytes moved, of copies and fills.
     place : str
         ``GPU 0``, ``emulator`` or ``host``.
     after : tuple of int
-        Indices, in the trace's spans, of those on other streams that wrote what this one uses.
+        Indices of the trace's spans on other streams that wrote memory used by this span.
     """
 
     kind: Kind
@@ -71,7 +71,7 @@ class Span(NamedTuple):
 
     @property
     def elapsed_ms(self) -> float:
-        """How long it took, in milliseconds."""
+        """Duration in milliseconds."""
         return self.end_ms - self.start_ms
 
 
@@ -84,9 +84,9 @@ class Lane:
     name, place : str
     spans : tuple of Span
     busy_ms : float
-        How long it had something to do, in milliseconds.
+        Busy time in milliseconds.
     gaps : tuple of (float, float)
-        When it had not, between the first start and the last end of all lanes with the same clock.
+        Idle times, between the first start and the last end of all lanes with the same clock.
     """
 
     name: str
@@ -97,13 +97,13 @@ class Lane:
 
     @property
     def idle_ms(self) -> float:
-        """How long it had nothing to do, in milliseconds."""
+        """Idle time in milliseconds."""
         return sum(end - start for start, end in self.gaps)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """All work of one kind and name, on whichever streams.
+    """All work of one kind and name, on all streams.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class Stage:
     total_ms : float
         Sum of the spans, in milliseconds.
     busy_ms : float
-        How long at least one of them was going on.
+        Time during which at least one span was running.
     size : int
         Bytes moved.
     lanes : tuple of str
@@ -130,7 +130,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The spans of a trace with one clock, in the order in which the work was given, and what they say.
+    """The spans of a trace with one clock, in the order in which the work was put on streams.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ class Timeline:
 
     @property
     def is_emulated(self) -> bool:
-        """Whether the clock counts the emulator's steps."""
+        """True if the clock counts the emulator's steps."""
         return any(span.place == EMULATOR for span in self.spans)
 
     @cached_property
@@ -151,7 +151,7 @@ class Timeline:
 
     @property
     def elapsed_ms(self) -> float:
-        """From the first start to the last end, in milliseconds."""
+        """Time from the first start to the last end, in milliseconds."""
         return self.extent[1] - self.extent[0]
 
     @cached_property
@@ -160,11 +160,11 @@ class Timeline:
         grouped: dict[tuple[str, str], list[Span]] = {}
         for span in self.spans:
             grouped.setdefault((span.place, span.stream), []).append(span)
-        made = []
+        result = []
         for (place, name), spans in grouped.items():
             busy = _union(spans)
-            made.append(Lane(name, place, tuple(spans), _length(busy), tuple(_between(busy, self.extent))))
-        return tuple(made)
+            result.append(Lane(name, place, tuple(spans), _length(busy), tuple(_between(busy, self.extent))))
+        return tuple(result)
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
@@ -172,9 +172,9 @@ class Timeline:
         grouped: dict[tuple[Kind, str], list[Span]] = {}
         for span in self.spans:
             grouped.setdefault((span.kind, span.name), []).append(span)
-        made = [
+        result = [
             Stage(
-                kind,
+                category,
                 name,
                 len(spans),
                 sum(span.elapsed_ms for span in spans),
@@ -182,16 +182,16 @@ class Timeline:
                 sum(span.size for span in spans),
                 tuple(dict.fromkeys(span.stream for span in spans)),
             )
-            for (kind, name), spans in grouped.items()
+            for (category, name), spans in grouped.items()
         ]
-        return tuple(sorted(made, key=lambda stage: -stage.busy_ms))
+        return tuple(sorted(result, key=lambda stage: -stage.busy_ms))
 
     @cached_property
     def critical(self) -> Stage | Lane | None:
-        """What bounds the whole: the stage that is busy the longest, or the stream, where that is clearly longer.
+        """The stage that bounds the whole: the one busy longest, or a stream, if it is clearly busy longer.
 
-        A stage that is busy nearly always cannot be hidden behind the others: make it faster. A stream that is busy
-        nearly always while none of its stages is does one after the other what could overlap on several streams.
+        If a stage is busy nearly always, the other stages cannot hide it: make it faster. If a stream is busy nearly
+        always, and none of its stages is, its stages run one after the other. They could overlap on several streams.
         """
         if not self.spans:
             return None
@@ -200,12 +200,12 @@ class Timeline:
 
     @cached_property
     def overlap(self) -> float:
-        """Streams and threads that were busy at a time, on average over the time in which any was."""
+        """Average number of busy streams and threads, over the time in which any was busy."""
         any_busy = _length(_union(self.spans))
         return sum(lane.busy_ms for lane in self.lanes) / any_busy if any_busy else 0.0
 
     def summary(self) -> str:
-        """The timeline in words: by stream, by stage, and what bounds the whole."""
+        """Return the timeline in words: by stream, by stage, and what bounds the whole."""
         if not self.spans:
             return "a timeline of nothing"
         whole = self.elapsed_ms or 1.0
@@ -230,7 +230,7 @@ class Timeline:
         return text(head, "", by_lane, "", by_stage, "", self.verdict())
 
     def verdict(self) -> str:
-        """What bounds the whole, as a sentence."""
+        """Return a sentence that names what bounds the whole."""
         critical = self.critical
         if critical is None:
             return "critical: nothing ran"
@@ -247,7 +247,7 @@ class Timeline:
         return f"critical: {critical.name}, {share}, one after the other: {parts}"
 
     def show(self, elapsed_ms: float) -> str:
-        """A length of time with its unit: milliseconds, microseconds, or steps."""
+        """Return a duration with its unit: milliseconds, microseconds, or steps."""
         if self.is_emulated:
             return f"{round(elapsed_ms * 1000)} steps"
         return f"{elapsed_ms:.3f} ms" if elapsed_ms >= 1 else f"{elapsed_ms * 1000:.1f} µs"
@@ -257,7 +257,7 @@ class Timeline:
 
 
 def by_clock(spans: Iterable[Span]) -> tuple[Timeline, ...]:
-    """A timeline for each clock: the GPUs' and the host's time, and the emulator's steps."""
+    """Return a timeline for each clock: the time of GPUs and host, and the emulator's steps."""
     timed: list[Span] = []
     stepped: list[Span] = []
     for span in spans:
@@ -266,7 +266,7 @@ def by_clock(spans: Iterable[Span]) -> tuple[Timeline, ...]:
 
 
 def _union(spans: Iterable[Span]) -> list[Interval]:
-    """The times at which any of `spans` was going on, without overlaps."""
+    """Return the times at which any of `spans` was running, without overlaps."""
     merged: list[Interval] = []
     for start, end in sorted((span.start_ms, span.end_ms) for span in spans):
         if merged and start <= merged[-1][1]:
@@ -281,7 +281,7 @@ def _length(intervals: Iterable[Interval]) -> float:
 
 
 def _between(busy: Sequence[Interval], extent: Interval) -> list[Interval]:
-    """What is left of `extent` beside `busy`."""
+    """Return the parts of `extent` outside `busy`."""
     starts = [extent[0], *(end for _, end in busy)]
     ends = [*(start for start, _ in busy), extent[1]]
     return [(start, end) for start, end in zip(starts, ends, strict=True) if end > start]
@@ -300,7 +300,7 @@ _STATUS_COLOURS = {"missing": "#c03d3e", "unseen": "#ef8636", "put in": "#519e3e
 
 
 def timelines(spans: Iterable[Span]) -> str:
-    """A picture for each clock: a row a stream, a colour a kind, and what bounds the whole."""
+    """Return a picture for each clock: a row for each stream, a colour for each kind, and what bounds the whole."""
     return "".join(map(_timeline, by_clock(spans)))
 
 
@@ -315,7 +315,7 @@ def _timeline(timeline: Timeline) -> str:
             parts.append(
                 f'<rect x="{_LEFT + left:.1f}" y="{row * _ROW + 3}" width="{max(width, _THIN):.1f}" '
                 f'height="{_ROW - 6}" fill="{COLOURS[span.kind]}">'
-                f"<title>{escaped(_told(timeline, span, count))}</title></rect>"
+                f"<title>{escaped(_tooltip(timeline, span, count))}</title></rect>"
             )
             if width > _NAMED:
                 name = span.name[: int(width / _CHARACTER)]
@@ -323,44 +323,44 @@ def _timeline(timeline: Timeline) -> str:
     y = len(lanes) * _ROW + 12
     ends = ((_LEFT, "start", timeline.show(start)), (_LEFT + _WIDTH, "end", timeline.show(timeline.extent[1])))
     parts += [_text(x, y, text, anchor) for x, anchor, text in ends]
-    kinds = dict.fromkeys(span.kind for span in timeline.spans)
-    legend = " ".join(f'<span style="color: {COLOURS[kind]}">■</span> {kind}' for kind in kinds)
+    categories = dict.fromkeys(span.kind for span in timeline.spans)
+    legend = " ".join(f'<span style="color: {COLOURS[category]}">■</span> {category}' for category in categories)
     more = f"; {len(timeline.lanes) - len(lanes)} more streams" if len(timeline.lanes) > len(lanes) else ""
     return f"<div>{legend}</div>{_picture(y + 6, parts)}<div>{escaped(timeline.verdict() + more)}</div>"
 
 
 def _marks(lane: Lane, start: float, scale: float, joined: float) -> Iterator[tuple[Span, float, float, int]]:
-    """Spans with the left edge and width of each in pixels; narrow ones of a kind side by side as the first of them."""
-    held: tuple[Span, float, float, int] | None = None
+    """Yield spans with left edge and width in pixels. Narrow neighbours of one kind are joined."""
+    pending: tuple[Span, float, float, int] | None = None
     for span in sorted(lane.spans, key=lambda span: (span.start_ms, -span.elapsed_ms)):
         left, right = scale * (span.start_ms - start), scale * (span.end_ms - start)
-        if held is not None:
-            first, begun, width, count = held
+        if pending is not None:
+            first, begun, width, count = pending
             if first.kind == span.kind and right - begun < joined:
-                held = first, begun, max(width, right - begun), count + 1
+                pending = first, begun, max(width, right - begun), count + 1
                 continue
-            yield held
-        held = span, left, right - left, 1
-    if held is not None:
-        yield held
+            yield pending
+        pending = span, left, right - left, 1
+    if pending is not None:
+        yield pending
 
 
-def _told(timeline: Timeline, span: Span, count: int) -> str:
+def _tooltip(timeline: Timeline, span: Span, count: int) -> str:
     if count > 1:
         return f"{count} works, the first: {span.name}"
     size = f", {span.size:,} bytes" if span.size else ""
     return f"{span.name} ({span.kind}): {timeline.show(span.elapsed_ms)} from {timeline.show(span.start_ms)}{size}"
 
 
-def dependencies(found: Sequence[tuple[str, str, tuple[str, str], tuple[str, str]]]) -> str:
-    """Work on streams, in the order in which it was found, and lines for what must wait for what.
+def dependencies(rows: Sequence[tuple[str, str, tuple[str, str], tuple[str, str]]]) -> str:
+    """Return a picture of work on streams, with lines from each work to the work that must wait for it.
 
     Parameters
     ----------
-    found : sequence of (status, words, (stream, work), (stream, work))
-        What must be done first, and what must wait for it.
+    rows : sequence of (status, words, (stream, work), (stream, work))
+        Each dependency: its status, a description, the first work, and the work that must wait for it.
     """
-    drawn = found[:_MOST_DEPENDENCIES]
+    drawn = rows[:_MOST_DEPENDENCIES]
     streams = list(dict.fromkeys(party[0] for _, _, *parties in drawn for party in parties))
     step = _WIDTH / max(1, len(drawn))
     parts = [_label(2 * row, stream, _ROW) for row, stream in enumerate(streams)]
@@ -376,10 +376,10 @@ def dependencies(found: Sequence[tuple[str, str, tuple[str, str], tuple[str, str
         if step / 2 > _NAMED:
             room = int(step / 2 / _CHARACTER)
             parts += [_text(x, y - 8, first[1][:room], "middle"), _text(to_x, to_y - 8, second[1][:room], "middle")]
-    statuses = dict.fromkeys(status for status, *_ in found)
+    statuses = dict.fromkeys(status for status, *_ in rows)
     legend = " ".join(f'<span style="color: {_STATUS_COLOURS[status]}">■</span> {status}' for status in statuses)
-    more = f"<div>and {len(found) - len(drawn)} more</div>" if len(found) > len(drawn) else ""
-    picture = _picture(2 * len(streams) * _ROW, parts) if found else ""
+    more = f"<div>and {len(rows) - len(drawn)} more</div>" if len(rows) > len(drawn) else ""
+    picture = _picture(2 * len(streams) * _ROW, parts) if rows else ""
     return f"<div>{legend}</div>{picture}{more}"
 
 
@@ -427,7 +427,10 @@ def save_json(spans: Sequence[Span], path: str | PathLike[str]) -> None:
 
 
 def trace_events(spans: Sequence[Span]) -> list[Event]:
-    """The spans as events: a process for each place, a thread for each stream, a flow for each dependency; in µs."""
+    """Return the spans as trace events in µs.
+
+    Each place is a process, each stream a thread, and each dependency a flow.
+    """
     names: list[Event] = []
     processes: dict[str, int] = {}
     threads: dict[tuple[str, str], tuple[int, int]] = {}
@@ -461,8 +464,8 @@ def trace_events(spans: Sequence[Span]) -> list[Event]:
     return names + events + flows
 
 
-def _about(kind: str, process: int, thread: int, **given: Any) -> Event:
-    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": given}
+def _about(event_name: str, process: int, thread: int, **arguments: Any) -> Event:
+    return {"ph": "M", "name": event_name, "pid": process, "tid": thread, "args": arguments}
 
 
 def _complete(span: Span, process: int, thread: int) -> Event:
@@ -484,7 +487,7 @@ def _complete(span: Span, process: int, thread: int) -> Event:
 
 
 def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
-    """Draw spans: a row a stream, a colour a kind, idle gaps in grey, the bound in the title.
+    """Draw spans: a row for each stream, a colour for each kind, idle gaps in grey, the bound in the title.
 
     Raises
     ------
@@ -512,15 +515,15 @@ def save_picture(spans: Sequence[Span], path: str | PathLike[str]) -> None:
         axes.set_xlabel("steps" if timeline.is_emulated else "ms")
         axes.set_title(timeline.verdict(), fontsize="medium", loc="left")
         axes.spines[["top", "right"]].set_visible(False)
-        kinds = dict.fromkeys(span.kind for span in timeline.spans)
-        handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
+        categories = dict.fromkeys(span.kind for span in timeline.spans)
+        handles = [Patch(color=COLOURS[category], label=category) for category in categories]
         handles.append(Patch(facecolor="0.93", edgecolor="0.7", hatch="///", label="idle"))
         axes.legend(handles=handles, ncols=len(handles), loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
     publish(path, lambda file: figure.savefig(file, format="png", dpi=110))
 
 
 def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:
-    """One row: its gaps, its spans on them, and the names that have room."""
+    """Draw a row: its gaps, its spans, and the names that have room."""
     scale = 1000.0 if timeline.is_emulated else 1.0
     whole = timeline.elapsed_ms or 1.0
     gaps = [(scale * start, scale * (end - start)) for start, end in lane.gaps if end - start >= _MARKED * whole]
@@ -544,7 +547,7 @@ def _draw(axes: Any, row: int, lane: Lane, timeline: Timeline) -> None:
 
 
 def publish(path: str | PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
-    """Write a file beside its place and move it there: whoever looks sees the old one or the new one, whole."""
+    """Write a file beside its final path and move it there: readers see the old or the new file, complete."""
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(target.parent))

@@ -1,10 +1,10 @@
 """``ck.trace()`` and ``ck.Timer``: when work on the streams began and was done, without waiting for any of it.
 
-On a GPU a timing event is recorded on the work's stream before and after it; the host's work is timed by its own clock,
-and the two are laid over each other by an event whose time on the host is known: the driver gives the time between
-two events only. An event costs the stream nothing that can be seen, and the host a microsecond or two. On the emulator
-steps are counted. Work that cudakit does not put on the streams itself, such as CuPy's and torch's kernels, is not
-seen: it shows as idle time, or as a longer wait.
+On a GPU, timing events are recorded on the stream before and after each piece of work. The host's work is timed by the
+host's clock. Both clocks are aligned by an event with a known time on the host, because the driver only gives the time
+between two events. An event costs the stream no measurable time, and the host a microsecond or two. On the emulator,
+steps are counted. Work that other libraries put on the streams, such as kernels of CuPy and torch, is not traced. It
+shows as idle time, or as a longer wait.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _DEFAULT_STREAMS = {1: "default stream", 2: "per-thread default stream"}
 
 @dataclass(slots=True)
 class _Record:
-    """A work that was seen; `begun` and `ended` are events until the GPU has passed them, then milliseconds."""
+    """A piece of work; `begun` and `ended` are events until the GPU has passed them, then milliseconds."""
 
     kind: Kind
     name: str
@@ -71,14 +71,14 @@ class _Record:
     written: list[int | None]
 
     def resolve(self) -> None:
-        """Put times for the events, which the device has passed."""
+        """Replace the events, which the device has passed, by times."""
         assert self.lane.clock is not None
         self.begun, self.ended = self.lane.clock.times(self.begun, self.ended)
 
 
 @dataclass(slots=True)
 class _Lane:
-    """A stream or a thread; `clock` is the device's and `handle` the driver's, for a GPU's stream."""
+    """A stream or a thread. For a GPU's stream: the device's `clock` and the driver's `handle`."""
 
     name: str
     place: str
@@ -87,20 +87,20 @@ class _Lane:
     handle: int = 0
 
     def is_capturing(self) -> bool:
-        """Whether what it is given goes into a graph, and does not run now: it has no time."""
+        """Return whether work put on the stream goes into a graph now, and so has no time."""
         if self.clock is None:
             return False  # the emulator tells of nothing that it does not run
         return is_captured(self.handle)
 
     def mark(self) -> Any:
-        """Now: milliseconds of the host, a step of the emulator, or an event."""
+        """Return the present: milliseconds of the host, a step of the emulator, or an event."""
         if self.clock is not None:
             return self.clock.record(self.stream)
         return 1000 * time.perf_counter() if self.stream is None else self.stream.clock
 
 
 class _Clock:
-    """A device's time on the host's clock, from an event whose time on both is known; and its events, used again."""
+    """A device's time on the host's clock, by an event with a known time on both, and the device's reusable events."""
 
     def __init__(self, device_id: int) -> None:
         from cuda.core import Device
@@ -113,19 +113,19 @@ class _Clock:
         self._free: list[Event] = []
 
     def _anchor(self) -> tuple[Event, float]:
-        """An event, and when it was on the host's clock: of three, the one with the least doubt."""
-        found = []
+        """Return an event and its time on the host's clock: of three attempts, the one with the least uncertainty."""
+        anchors = []
         for _ in range(3):
             before = time.perf_counter()
             event = timing_event(self._stream)
             event.sync()
             after = time.perf_counter()
-            found.append((after - before, 500 * (before + after), event))
-        _, host_ms, event = min(found, key=lambda one: one[0])
+            anchors.append((after - before, 500 * (before + after), event))
+        _, host_ms, event = min(anchors, key=lambda anchor: anchor[0])
         return event, host_ms
 
     def record(self, stream: Stream) -> Event:
-        """An event with the time at which `stream` comes to it."""
+        """Return an event with the time at which `stream` reaches it."""
         try:
             event = self._free.pop()
         except IndexError:
@@ -134,7 +134,7 @@ class _Clock:
             return timing_event(stream, event)
 
     def times(self, begun: Event, ended: Event) -> tuple[float, float]:
-        """Milliseconds since the first event of two that the device has passed, which may then be used again."""
+        """Return milliseconds since the first event for two events that the device has passed. They may be reused."""
         start_ms = self._base_ms + (begun - self._base)
         end_ms = start_ms + (ended - begun)
         if start_ms - self._base_ms > _FAR_MS:
@@ -143,22 +143,22 @@ class _Clock:
         return start_ms, end_ms
 
     def on_host(self) -> tuple[float, float]:
-        """Offset and rate that make the host's milliseconds of this clock's: over seconds the two drift apart."""
+        """Return offset and rate from this clock to the host's milliseconds: over seconds both drift apart."""
         with devices.on_device(self.device_id):
             last, host_ms = self._anchor()
-        passed = self._base_ms + (last - self._base)
-        drift = host_ms - self._host_ms - passed
-        return self._host_ms, drift / passed if passed > _FAR_MS else 0.0
+        host_now = self._base_ms + (last - self._base)
+        drift = host_ms - self._host_ms - host_now
+        return self._host_ms, drift / host_now if host_now > _FAR_MS else 0.0
 
 
 class Recorder(Witness):
-    """Takes note of all work; waits for nothing."""
+    """A witness that records all work and waits for none."""
 
     def __init__(self, streams: Mapping[str, Any], ranges: Any, max_spans: int) -> None:
         self.max_spans, self.dropped = max_spans, 0
         self._ranges = ranges
         self._streams = dict(streams)
-        self._given = {_identity(name, given): name for name, given in streams.items()}
+        self._names = {_identity(name, stream): name for name, stream in streams.items()}
         self._numbers = itertools.count(1)
         self._lock = threading.RLock()
         self._lanes: dict[Any, _Lane] = {}
@@ -168,7 +168,7 @@ class Recorder(Witness):
         self._start_ms = 0.0
 
     def begin_trace(self) -> None:
-        """Tie the current device's clock to the host's, before there is any work to see."""
+        """Tie the current device's clock to the host's, before any work."""
         self._start_ms = 1000 * time.perf_counter()
         if devices.has_gpu() and not devices.is_forked():
             status, context = driver.cuCtxGetCurrent()
@@ -197,20 +197,20 @@ class Recorder(Witness):
     def _lane(self, stream: Any, host_lane: str) -> _Lane:
         host_lane = host_lane or threading.current_thread().name.removeprefix("cudakit pipeline: ")
         key = id(stream) if stream is not None else host_lane
-        found = self._lanes.get(key)
-        if found is None:
+        entry = self._lanes.get(key)
+        if entry is None:
             with self._lock:
-                found = self._lanes.get(key) or self._lanes.setdefault(key, self._new_lane(stream, host_lane))
-        return found
+                entry = self._lanes.get(key) or self._lanes.setdefault(key, self._new_lane(stream, host_lane))
+        return entry
 
     def _new_lane(self, stream: Any, host_lane: str) -> _Lane:
         if stream is None:
             return _Lane(host_lane, HOST)
         identity = _identity("", stream)
         # Two objects of one stream are one lane: the name tells.
-        name = self._given.get(identity) or _DEFAULT_STREAMS.get(identity)
+        name = self._names.get(identity) or _DEFAULT_STREAMS.get(identity)
         if name is None:
-            name = self._given[identity] = self._free_name(name_of_stream(identity))
+            name = self._names[identity] = self._free_name(name_of_stream(identity))
         place = place_of(stream)
         core = place.check(stream)
         if place.unit == "steps":
@@ -219,12 +219,12 @@ class Recorder(Witness):
         return _Lane(name, f"GPU {device_id}", core, self._clock(device_id), handle_of(core))
 
     def _free_name(self, called: str | None) -> str:
-        """A lane's name: what the stream is called, with a number where another is called so; else a number."""
+        """Return a lane's name: the stream's name, with a number if another lane has it; else a number."""
         if called is None:
             return f"stream {next(self._numbers)}"
-        taken, name = set(self._given.values()), called
+        used_names, name = set(self._names.values()), called
         for number in itertools.count(2):
-            if name not in taken:
+            if name not in used_names:
                 break
             name = f"{called} {number}"
         return name
@@ -249,13 +249,13 @@ class Recorder(Witness):
     # ── the times ──
 
     def _resolve_done(self) -> None:
-        """Take the times of what is done already, so that its events can be used again."""
+        """Read the times of finished work, so that its events can be reused."""
         with _relaxed():
             while self._pending and self._pending[0].ended.is_done:
                 self._pending.popleft().resolve()
 
     def finish(self) -> tuple[Span, ...]:
-        """Wait for what was seen, and give it in the host's milliseconds since the trace began.
+        """Wait for the recorded work, and return its spans in the host's milliseconds since the trace began.
 
         Raises
         ------
@@ -291,21 +291,21 @@ class Recorder(Witness):
                 spans.append(Span(record.kind, record.name, lane.name, begun, ended, record.size, lane.place, after))
             # Streams and events are let go; what another thread is in the middle of comes too late.
             self.max_spans = 0
-            for held in (self._records, self._lanes, self._clocks, self._streams):
-                held.clear()
+            for table in (self._records, self._lanes, self._clocks, self._streams):
+                table.clear()
             return tuple(spans)
 
 
-def _identity(name: str, given: Any) -> int:
-    """What is the same for all objects of one stream."""
+def _identity(name: str, stream: Any) -> int:
+    """Return the identity that all objects of one stream share."""
     try:
-        return place_of(given).identity(given)
+        return place_of(stream).identity(stream)
     except ArgumentError:
-        raise ArgumentError(f"trace: streams[{shortened(name)}] is {type(given).__name__}, not a stream") from None
+        raise ArgumentError(f"trace: streams[{shortened(name)}] is {type(stream).__name__}, not a stream") from None
 
 
 def _address(array: Any) -> int | None:
-    """Where an array's elements begin; None for what is no array."""
+    """Return the address of an array's first element; None for other objects."""
     library = type(array).__module__.partition(".")[0]
     if library == "cupy":
         # CuPy's array interface says the same, for ten times as long.
@@ -314,15 +314,15 @@ def _address(array: Any) -> int | None:
         return int(array.data_ptr())
     if library == "numpy":
         return int(array.__array_interface__["data"][0])
-    found = getattr(array, "__cuda_array_interface__", None)
-    if found is not None:
-        return int(found["data"][0])
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        return int(interface["data"][0])
     return int(array.handle) if type(array).__name__ == "Buffer" else None
 
 
 @contextlib.contextmanager
 def _relaxed() -> Iterator[None]:
-    """A block in which this thread may ask for events while some stream is captured."""
+    """Allow this thread to query events while a stream is captured, inside a ``with`` block."""
     _, former = driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
     try:
         yield
@@ -335,7 +335,7 @@ MOST_SPANS = 100_000
 
 
 def trace(streams: Mapping[str, Any] | None = None, *, nvtx: bool | None = None, max_spans: int = MOST_SPANS) -> Trace:
-    """A trace of everything that cudakit does inside a ``with`` block, in all threads.
+    """Trace everything that cudakit does inside a ``with`` block, in all threads.
 
     Parameters
     ----------
@@ -344,7 +344,7 @@ def trace(streams: Mapping[str, Any] | None = None, *, nvtx: bool | None = None,
     nvtx : bool, optional
         Whether to mark each work as a range for Nsight, with the ``nvtx`` package; default: where it is installed.
     max_spans : int
-        Works after which no more are kept, which is warned of; 100 000 take some 50 MB.
+        Most pieces of work to record. A warning says if there are more. 100 000 take some 50 MB.
 
     Returns
     -------
@@ -359,13 +359,14 @@ def trace(streams: Mapping[str, Any] | None = None, *, nvtx: bool | None = None,
 
     Notes
     -----
-    A span begins when its stream comes to the work, and ends when the work is done. A kernel that was waiting in its
-    stream shows a microsecond or two longer than it is; where the stream had to wait for the host, the launch itself is
-    in the span, some 8 µs. While a trace runs, a launch takes the host about 30 µs (H200): programs of many short
-    kernels show more idle time than they have.
+    A span begins when its stream reaches the work, and ends when the work is done. The span of a kernel that waited in
+    its stream is a microsecond or two too long. If the stream had to wait for the host, the span contains the launch,
+    some 8 µs. While a trace runs, a launch takes the host about 30 µs (H200): programs of many short kernels show more
+    idle time than they have.
 
-    Seen is what cudakit puts on streams, not the kernels of CuPy and torch. Work that is captured into a graph is not
-    run, and has no span; the graph's launches have, and on the emulator the kernels in them. There times are steps.
+    The trace contains work that cudakit puts on streams, not the kernels of CuPy and torch. Work captured into a graph
+    does not run, and has no span. The graph's launches have spans, and on the emulator the kernels in them, too. On the
+    emulator times are steps.
 
     Examples
     --------
@@ -378,7 +379,7 @@ def trace(streams: Mapping[str, Any] | None = None, *, nvtx: bool | None = None,
 
 
 class Trace:
-    """What a `trace` block saw; to be read after the block, which waits for the streams' work then."""
+    """The result of a `trace` block, to be read after the block. Reading waits for the streams' work."""
 
     def __init__(self, streams: Mapping[str, Any], nvtx: bool | None, max_spans: int) -> None:
         whole("trace: max_spans", max_spans, 1)
@@ -401,7 +402,7 @@ class Trace:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trail: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trail: TracebackType | None
     ) -> None:
         self._stack.close()
         self._state = "done"
@@ -415,7 +416,7 @@ class Trace:
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """Every work that was seen, in the order in which it was put on its stream; of the host, was done.
+        """All recorded work, in the order in which it was put on its stream (work of the host: was done).
 
         Raises
         ------
@@ -430,11 +431,11 @@ class Trace:
 
     @property
     def dropped(self) -> int:
-        """Works beyond `max_spans`, which were not kept."""
+        """Number of pieces of work beyond `max_spans`, which were not recorded."""
         return self._recorder.dropped
 
     def timeline(self) -> Timeline:
-        """The spans by stream and stage: those of the emulator, in steps, where there are any, else all."""
+        """Return the spans by stream and stage: the emulator's, in steps, if there are any, else all."""
         return (*by_clock(self.spans), Timeline(()))[0]
 
     @property
@@ -443,7 +444,7 @@ class Trace:
         return self.timeline().critical
 
     def summary(self) -> str:
-        """By stream how busy it was and its gaps, by stage its totals, and what bounds the whole."""
+        """Return busy time and gaps of each stream, totals of each stage, and what bounds the whole."""
         return "\n\n".join(part.summary() for part in by_clock(self.spans)) or Timeline(()).summary()
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -461,12 +462,12 @@ class Trace:
         save_picture(self.spans, path)
 
     def __repr__(self) -> str:
-        """Without waiting for the streams' work, as reading the spans does."""
+        """Return a summary without waiting for the streams' work, as reading the spans does."""
         state = self._state if self._spans is None else f"of {len(self._spans)} spans"
         return f"<cudakit.trace {state}{f'; dropped: {self.dropped}' if self.dropped else ''}>"
 
     def _repr_html_(self) -> str:
-        """The timeline, in a notebook."""
+        """Return the timeline, for a notebook."""
         if self._state != "done":
             return html(repr(self))
         return html("cudakit.trace", Drawing(lambda: timelines(self.spans)))
@@ -476,7 +477,7 @@ class Trace:
 
 
 class _Ranges:
-    """Ranges of the ``nvtx`` package, one for each work, in the domain ``cudakit``."""
+    """Ranges of the ``nvtx`` package, one for each piece of work, in the domain ``cudakit``."""
 
     def __init__(self, nvtx: Any) -> None:
         self._nvtx = nvtx
@@ -490,13 +491,13 @@ class _Ranges:
         self._nvtx.end_range(note)
 
 
-def _ranges(wanted: bool | None) -> _Ranges | None:
-    if wanted is not None and not flag("trace: nvtx", wanted):
+def _ranges(is_requested: bool | None) -> _Ranges | None:
+    if is_requested is not None and not flag("trace: nvtx", is_requested):
         return None
     try:
         import nvtx
     except ImportError as error:
-        if wanted:
+        if is_requested:
             raise CudakitError("ranges for Nsight need the nvtx package; install it with: pip install nvtx") from error
         return None
     return _Ranges(nvtx)
@@ -504,7 +505,7 @@ def _ranges(wanted: bool | None) -> _Ranges | None:
 
 @functools.cache
 def _warn_of_steps() -> None:
-    """Warn, once in a process, that milliseconds of the emulator are none."""
+    """Warn, once in a process, that the emulator's milliseconds are no time."""
     warnings.warn(
         "ck.Timer: the emulator counts steps and measures no time. elapsed_ms takes a step for a microsecond, and says "
         "nothing about a GPU; elapsed_steps has the count",
@@ -514,10 +515,10 @@ def _warn_of_steps() -> None:
 
 
 class Timer:
-    """Time between two points of a stream: ``with ck.Timer(stream) as timer: …``, then ``timer.elapsed_ms``.
+    """A timer between two points of a stream: ``with ck.Timer(stream) as timer: …``, then ``timer.elapsed_ms``.
 
-    It may be used again; the last measurement counts. It measures from when the stream comes to the start until it
-    comes to the stop: where the stream is idle at the start, the host's way to the first launch is in it.
+    A timer may be used again; the last measurement counts. The time runs from the stream's arrival at the start to its
+    arrival at the stop. If the stream is idle at the start, the time includes the host's time until the first launch.
 
     Parameters
     ----------
@@ -531,9 +532,9 @@ class Timer:
 
     Notes
     -----
-    The emulator measures no time. It counts steps: `elapsed_steps` gives their number. `elapsed_ms` takes a step for a
-    microsecond and warns once, with an `EmulatorWarning`: such numbers compare with each other, and say nothing about a
-    GPU. ``print(timer)`` has the unit.
+    The emulator measures no time. It counts steps: `elapsed_steps` is their number. `elapsed_ms` counts a step as a
+    microsecond and warns once, with an `EmulatorWarning`. Such numbers can be compared with each other. They say
+    nothing about a GPU. ``print(timer)`` shows the unit.
 
     Examples
     --------
@@ -556,7 +557,7 @@ class Timer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trail: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trail: TracebackType | None
     ) -> None:
         if error is None:
             self.stop()
@@ -565,7 +566,7 @@ class Timer:
             self._running, self._marks = False, []
 
     def start(self) -> None:
-        """Begin to measure where the stream is now; what was measured before is forgotten.
+        """Begin a measurement at the stream's present point. A former measurement is forgotten.
 
         Raises
         ------
@@ -577,7 +578,7 @@ class Timer:
         self._running = True
 
     def lap(self) -> None:
-        """End a lap where the stream is now, and begin the next.
+        """End a lap at the stream's present point, and begin the next.
 
         Raises
         ------
@@ -589,7 +590,7 @@ class Timer:
         self._mark()
 
     def stop(self) -> None:
-        """End the measurement where the stream is now.
+        """End the measurement at the stream's present point.
 
         Raises
         ------
@@ -605,12 +606,12 @@ class Timer:
 
     @property
     def is_done(self) -> bool:
-        """Whether the stream has come to the stop, so that reading does not wait."""
+        """True once the stream has reached the stop, so that reading does not wait."""
         return bool(self._measured()[-1].is_done)
 
     @property
     def laps_ms(self) -> tuple[float, ...]:
-        """Milliseconds of each lap, the last one until the stop; waits for the stream to come there."""
+        """Milliseconds of each lap, the last one until the stop. Waits until the stream reaches the stop."""
         self._warn_of_steps()
         return self._laps()
 
@@ -629,7 +630,7 @@ class Timer:
 
     @property
     def elapsed_ms(self) -> float:
-        """Milliseconds from start to stop; waits for the stream to come there. On the emulator, see the notes.
+        """Milliseconds from start to stop. Waits until the stream reaches the stop. On the emulator, see the notes.
 
         Raises
         ------
@@ -667,7 +668,7 @@ class Timer:
         return self._marks
 
     def __repr__(self) -> str:
-        """Without the time, for which it would have to wait."""
+        """Return a description without the time, which would need a wait."""
         if self._running or not self._marks:
             return f"<cudakit.Timer {'running' if self._running else 'not started'}>"
         return f"<cudakit.Timer stopped; laps: {len(self._marks) - 1}>"

@@ -1,4 +1,4 @@
-"""Many chunks over many processes and machines, by Dask, Ray or an executor: `map` and `run`."""
+"""Process many chunks in many processes and machines, by Dask, Ray or an executor: `map` and `run`."""
 
 from cudakit.scale.results import Results, map, run
 

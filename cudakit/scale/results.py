@@ -1,4 +1,4 @@
-"""`map` and `run`: chunks given to the workers of an engine, a bounded number at a time, and their results.
+"""`map` and `run`: chunks sent to the workers of an engine, a bounded number at a time, and their results.
 
 `map` makes a `Work` of a pipeline or a function: where chunks are read, and where results go. An `Engine` is what Dask,
 Ray and executors have in common: send a chunk, receive one that is done. `Results` keeps a bounded number of chunks
@@ -47,14 +47,14 @@ class Work:
     ----------
     function : callable or Pipeline
     source : object
-        What a chunk is read from by its number, where workers read; None where they are given the chunks.
+        Source from which workers read a chunk by its number. None: workers get the chunks.
     sink : object
-        What they write to; None where they give the results back.
+        Sink to which workers write. None: workers return the results.
 
     Attributes
     ----------
     token : str
-        The same in all processes, and of no other work.
+        Identifier of the work, the same in all processes.
     writes : bool
         Whether there is a sink.
     """
@@ -68,14 +68,14 @@ class Work:
         return _restored, (self.token, self._function, self._source, self._sink)
 
     def __call__(self, number: int, chunk: Any, worker: int) -> list[Any]:
-        """The results of a chunk, or what the sink returned for each.
+        """Return the results of a chunk, or the sink's return value for each result.
 
         Parameters
         ----------
         number : int
         chunk : object
         worker : int
-            Which of its machine's workers this is: on machines of several GPUs they take turns.
+            Number of the worker on its machine. With several GPUs, workers take turns by their numbers.
         """
         with _device_of(worker):
             if self._source is not None:
@@ -96,29 +96,29 @@ class Work:
 
 
 #: The works that this process was given, by token.
-_known: dict[str, Work] = {}
+_works: dict[str, Work] = {}
 _restoring = threading.Lock()
 
 
 def _restored(token: str, *parts: Any) -> Work:
-    """A work that came pickled: the one that is here already, with its streams, where it came before."""
+    """Return an unpickled work: the one that is in this process already, with its streams, if there is one."""
     with _restoring:
-        found = _known.pop(token, None) or Work(*parts)
-        found.token = token
-        _known[token] = found
-        while len(_known) > _MOST_KNOWN:
-            del _known[next(iter(_known))]
-    return found
+        work = _works.pop(token, None) or Work(*parts)
+        work.token = token
+        _works[token] = work
+        while len(_works) > _MOST_KNOWN:
+            del _works[next(iter(_works))]
+    return work
 
 
 def work_at(work: Work | str, number: int, chunk: Any, worker: int) -> list[Any] | None:
-    """What a worker does: the results of a chunk; None where it is told the work's token, and does not know it."""
-    found = _known.get(work) if isinstance(work, str) else work
-    return None if found is None else found(number, chunk, worker)
+    """Return the results of a chunk, in a worker. None if `work` is a token that this worker does not know."""
+    known_work = _works.get(work) if isinstance(work, str) else work
+    return None if known_work is None else known_work(number, chunk, worker)
 
 
 def number_in(name: str) -> int:
-    """The number at the end of a worker's name; 0 where there is none."""
+    """Return the number at the end of a worker's name; 0 without a number."""
     digits = name[len(name.rstrip("0123456789")) :]
     return int(digits or 0)
 
@@ -137,7 +137,7 @@ _PATIENCE = 60
 
 
 class Engine(Protocol):
-    """Hands chunks to workers.
+    """A pool of workers that process chunks.
 
     Attributes
     ----------
@@ -148,39 +148,42 @@ class Engine(Protocol):
     width: int
 
     def send(self, number: int, chunk: Any) -> None:
-        """Have a chunk worked on."""
+        """Send a chunk to a worker."""
 
     def receive(self) -> tuple[int, Callable[[], list[Any]]]:
-        """Wait for one of those that were sent: its number, and what gives its results or raises what the work has."""
+        """Wait for a sent chunk.
+
+        Return its number, and a function that returns its results or raises the work's error.
+        """
 
     def close(self) -> None:
-        """Have nothing more done of what was sent."""
+        """Cancel all chunks that were sent."""
 
 
-def engine_of(given: Any, work: Work) -> Engine:
-    """The engine of what a user has: a Dask client, the module ray, an executor, or None for this thread.
+def engine_of(engine: Any, work: Work) -> Engine:
+    """Return the engine for a Dask client, the module ray, an executor, or None (this thread).
 
     Raises
     ------
     ArgumentError
     """
-    if given is None:
+    if engine is None:
         return Here(work)
-    if isinstance(given, Executor):
-        return OnExecutor(given, work)
-    if given is sys.modules.get("ray", given) and getattr(given, "__name__", "") == "ray":
-        return OnRay(given, work)
+    if isinstance(engine, Executor):
+        return OnExecutor(engine, work)
+    if engine is sys.modules.get("ray", engine) and getattr(engine, "__name__", "") == "ray":
+        return OnRay(engine, work)
     distributed = sys.modules.get("distributed")
-    if distributed is not None and isinstance(given, distributed.Client):
-        return OnDask(given, work)
+    if distributed is not None and isinstance(engine, distributed.Client):
+        return OnDask(engine, work)
     raise ArgumentError(
         "scale.map: engine= is a dask.distributed Client, the module ray (after ray.init()), an executor of "
-        f"concurrent.futures, or None; got {type(given).__name__}"
+        f"concurrent.futures, or None; got {type(engine).__name__}"
     )
 
 
 class Here:
-    """The thread itself, one chunk after another."""
+    """The calling thread as an engine, which processes one chunk after another."""
 
     width: int = 1
 
@@ -200,10 +203,10 @@ class Here:
 
 
 class _Futures(ABC):
-    """What engines that give futures have in common.
+    """Base of engines with futures.
 
-    The work goes along with as many chunks as there are workers. From then on a worker is given its token, and asks for
-    the work where it does not know it: one that was started anew, or that had none of the first chunks.
+    The first chunks, as many as there are workers, are sent with the work. Later chunks are sent with its token. A
+    worker that does not know the token asks for the work: a restarted worker, or one that had none of the first chunks.
     """
 
     width: int
@@ -215,11 +218,11 @@ class _Futures(ABC):
 
     @abstractmethod
     def _submit(self, work: Work | str, number: int, chunk: Any) -> Any:
-        """A future of what `work_at` gives in a worker."""
+        """Return a future of the result of `work_at` in a worker."""
 
     @abstractmethod
     def _first(self) -> Any:
-        """One that is done, of those that are under way."""
+        """Return a finished future of those under way."""
 
     def send(self, number: int, chunk: Any) -> None:
         self._send(self._work if number < self.width else self._work.token, number, chunk)
@@ -232,11 +235,11 @@ class _Futures(ABC):
             future = self._first()
             number, chunk = self._under_way.pop(future)
             try:
-                found = future.result()  # once: each time it may come over the network
+                results = future.result()  # once: each time it may come over the network
             except Exception as error:
                 return number, functools.partial(_raise, error)
-            if found is not None:
-                return number, functools.partial(list[Any], found)
+            if results is not None:
+                return number, functools.partial(list[Any], results)
             self._send(self._work, number, chunk)
 
 
@@ -268,8 +271,8 @@ class OnExecutor(_Futures):
             ) from error
 
     def _first(self) -> Future[list[Any] | None]:
-        done: Any = wait(self._under_way, return_when=FIRST_COMPLETED).done
-        return min(done, key=self._under_way.__getitem__)
+        finished: Any = wait(self._under_way, return_when=FIRST_COMPLETED).done
+        return min(finished, key=self._under_way.__getitem__)
 
     def close(self) -> None:
         for future in self._under_way:
@@ -280,14 +283,14 @@ class OnExecutor(_Futures):
 
 
 def _in_pool(work: Work | str, number: int, chunk: Any) -> list[Any] | None:
-    """Executors number their processes and threads in their names."""
+    """Return the results of a chunk, in an executor's worker. Its number is in the name of its process or thread."""
     process = current_process()
     name = threading.current_thread().name if process.name == "MainProcess" else process.name
     return work_at(work, number, chunk, number_in(name))
 
 
 class OnDask(_Futures):
-    """A cluster of dask.distributed. What was on a worker that is lost, its scheduler gives to another."""
+    """A cluster of dask.distributed. Its scheduler gives the chunks of a lost worker to another."""
 
     def __init__(self, client: Any, work: Work) -> None:
         from distributed import as_completed
@@ -328,7 +331,10 @@ def _on_dask(work: Work | str, number: int, chunk: Any) -> list[Any] | None:
 
 @contextlib.contextmanager
 def _large() -> Iterator[None]:
-    """Chunks go by way of the scheduler, which can give them to another worker: large ones too, without a warning."""
+    """Allow large chunks to go through the scheduler, without a warning.
+
+    The scheduler can give them to another worker.
+    """
     import dask
 
     with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
@@ -336,8 +342,9 @@ def _large() -> Iterator[None]:
 
 
 class OnRay:
-    """A cluster of Ray: an actor for each GPU or, where there is none, for each CPU. Ray starts those that are lost
-    again, and repeats what they were at.
+    """A cluster of Ray: an actor for each GPU, or without GPUs for each CPU.
+
+    Ray restarts lost actors and repeats their chunks.
     """
 
     def __init__(self, ray: Any, work: Work) -> None:
@@ -366,10 +373,10 @@ class OnRay:
 
     def _get(self, reference: Any) -> list[Any]:
         try:
-            found: list[Any] = self._ray.get(reference)
+            results: list[Any] = self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             raise error.cause from None
-        return found
+        return results
 
     def close(self) -> None:
         for actor in self._actors:
@@ -379,13 +386,13 @@ class OnRay:
 
 
 class _Actor:
-    """A worker of Ray, which shows it its own GPU as the first."""
+    """A worker of Ray, whose own GPU is its first."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
     def run(self, number: int, chunk: Any) -> list[Any]:
-        """What `Work` does."""
+        """Return the results of a chunk, as `Work`."""
         return self._work(number, chunk, 0)
 
 
@@ -411,7 +418,7 @@ class Results(Closing):
         self._on_error = on_error
         self.item = -1
         #: Results of chunks that are done, by the chunk's number, until it is their turn; and of the one whose turn is.
-        self._done: dict[int, Callable[[], list[Any]]] = {}
+        self._finished: dict[int, Callable[[], list[Any]]] = {}
         self._ready: deque[Any] = deque()
         self._read = self._under_way = self._next = 0
         self._source_ended = False
@@ -421,7 +428,7 @@ class Results(Closing):
         return f"<cudakit.scale.Results {'closed' if self._closed else 'open'}: {self._items} of {self._read} chunks>"
 
     def __next__(self) -> Any:
-        """The next result.
+        """Return the next result.
 
         Raises
         ------
@@ -446,8 +453,8 @@ class Results(Closing):
         return value
 
     def _advance(self) -> bool:
-        """Take the results of the next chunk; False where there is none any more."""
-        while not self._source_ended and self._under_way + len(self._done) < self._depth:
+        """Take the results of the next chunk. Return False after the last."""
+        while not self._source_ended and self._under_way + len(self._finished) < self._depth:
             try:
                 chunk = next(self._chunks)
             except StopIteration:
@@ -456,13 +463,13 @@ class Results(Closing):
             self._engine.send(self._read, chunk)
             self._read += 1
             self._under_way += 1
-        if self._ordered and self._next in self._done:
-            number, give = self._next, self._done.pop(self._next)
+        if self._ordered and self._next in self._finished:
+            number, give = self._next, self._finished.pop(self._next)
         elif self._under_way:
             number, give = self._engine.receive()
             self._under_way -= 1
             if self._ordered and number != self._next:
-                self._done[number] = give
+                self._finished[number] = give
                 return True
         else:
             return False
@@ -489,14 +496,14 @@ class Results(Closing):
             return [] if instead is None else [instead]
 
     def _items_under_way(self) -> int:
-        return self._under_way + len(self._done)
+        return self._under_way + len(self._finished)
 
     def close(self) -> None:
-        """Stop: chunks that are under way are given up. More than once does no harm."""
+        """Stop, and cancel chunks under way. Further calls do nothing."""
         if self._closed:
             return
         self._end, self._closed = time.perf_counter(), True
-        self._done.clear()
+        self._finished.clear()
         self._engine.close()
         self._tell(self._end)
 
@@ -511,30 +518,32 @@ def map(  # as Python's and Dask's are called
     progress: bool | Callable[[Counters], object] = False,
     on_error: str | Callable[[PipelineError], Any] = "raise",
 ) -> Results:
-    """The results of a pipeline or function for chunks, worked out by the workers of an engine.
+    """Return the results of a pipeline or function for chunks, computed by the workers of an engine.
 
     Parameters
     ----------
     function : Pipeline or callable
-        A pipeline gets each chunk as an item; its stages keep nothing from one to the next, which other workers have.
-        A function is called as ``function(chunk)``. Either must be such as can be pickled (by cloudpickle, for Dask and
-        Ray: lambdas can), and goes to each worker once.
+        A pipeline gets each chunk as an item. Its stages cannot keep state from chunk to chunk: chunks go to different
+        workers. A function is called as ``function(chunk)``. Both must be picklable (by cloudpickle for Dask and Ray,
+        which supports lambdas). Each worker gets the function once.
     chunks : iterable
-        Arrays, or whatever the function takes: numbers and names of files are light. Of stored arrays and files
-        (``pipeline.from_zarr``, ``from_npy``, ``from_images``, ``from_array`` of a path) the workers read their own.
+        Arrays, or other arguments of the function. Numbers and names of files are light. Workers read the chunks of
+        stored arrays and files themselves (``pipeline.from_zarr``, ``from_npy``, ``from_images``, ``from_array`` of a
+        path).
     engine : optional
-        A client of ``dask.distributed``; the module ``ray``, initialised; an executor of `concurrent.futures`. None:
-        this thread, one chunk after another. A worker has its GPU from the engine, by ``CUDA_VISIBLE_DEVICES``
-        (dask-cuda, Ray); else the workers of a machine take its GPUs in turns, by their numbers.
+        A client of ``dask.distributed``, the initialised module ``ray``, or an executor of `concurrent.futures`. None:
+        this thread, one chunk after another. The engine assigns a GPU to each worker by ``CUDA_VISIBLE_DEVICES``
+        (dask-cuda, Ray). Otherwise the workers of a machine take its GPUs in turns, by their numbers.
     ordered : bool
-        Give results in the order of the chunks; else as they come, and ``results.item`` says of which chunk.
+        Whether results come in the order of the chunks. Otherwise they come as they finish, and ``results.item`` is
+        the number of the chunk.
     depth : int, optional
-        Most chunks that are sent and not yet delivered. Default: two for each worker.
+        Most chunks that are sent and whose results are not delivered yet. Default: two for each worker.
     progress : bool or callable
         As for `Pipeline`.
     on_error : {"raise", "skip"} or callable
-        What is done about a chunk that the work fails on, as for `Pipeline`. A worker that is lost is no failure: Dask
-        and Ray give its chunks to another. Of executors it ends the work.
+        Reaction to a chunk on which the work fails, as for `Pipeline`. A lost worker is no failure for Dask and Ray,
+        which give its chunks to another worker. For executors it ends the work.
 
     Returns
     -------
@@ -562,22 +571,23 @@ def run(
     depth: int | None = None,
     progress: bool | Callable[[Counters], object] = False,
 ) -> int:
-    """Give every result to a sink, as `Pipeline.run`; the parameters are those of `map`.
+    """Write every result to a sink, as `Pipeline.run`. The parameters are those of `map`.
 
-    A sink that workers write to, ``pipeline.to_zarr(path, like=chunks)``, is told the number of the chunk by each, and
-    results do not travel. A chunk whose worker was lost is written again, with the same, to the same place. To all
-    other sinks the results are written here, in order, each once.
+    With ``pipeline.to_zarr(path, like=chunks)`` the workers write to the sink themselves, by the number of the chunk,
+    and results are not sent back. If a worker is lost, its chunk is written again, with the same result at the same
+    place. To all other sinks this process writes the results, in order, each once.
 
     Returns
     -------
     int
-        How many results there were.
+        Number of results.
 
     Raises
     ------
     ArgumentError
+        For arguments that do not fit.
     PipelineError
-        Then the sink leaves nothing half-written behind.
+        If the work failed. The sink leaves no partial output.
     """
     if not (hasattr(sink, "write") and hasattr(sink, "__enter__")):
         raise ArgumentError(f"scale.run: a sink is what pipeline.to_zarr and the like make, got {type(sink).__name__}")
@@ -585,8 +595,8 @@ def run(
     write: Any = sink.write
     count = 0
     with sink:
-        given = sink if by_workers else None
-        with _start(function, chunks, engine, not by_workers, depth, progress, "raise", given) as results:
+        worker_sink = sink if by_workers else None
+        with _start(function, chunks, engine, not by_workers, depth, progress, "raise", worker_sink) as results:
             for item in results:
                 if not by_workers:
                     write(item, *sinks.write_arguments(sink, results.item, None))
@@ -612,8 +622,8 @@ def _start(
         whole("scale.map: depth", depth, 1)
     is_stored = bool(getattr(chunks, "is_stored", False))
     total = length_hint(chunks)
-    found = engine_of(engine, Work(function, chunks if is_stored else None, sink))
+    chosen = engine_of(engine, Work(function, chunks if is_stored else None, sink))
     shown = Line(total) if progress is True else progress or None
     forgiving: Any = None if on_error == "raise" else (lambda _: None) if on_error == "skip" else on_error
     items: Any = itertools.repeat(None, total) if is_stored else iterator
-    return Results(items, found, depth or 2 * found.width, ordered, forgiving, shown)
+    return Results(items, chosen, depth or 2 * chosen.width, ordered, forgiving, shown)

@@ -67,17 +67,17 @@ class Work(NamedTuple):
     ----------
     kind : {"kernel", "copy", "fill", "host", "compile", "graph"}
     name : str
-        A kernel's name expression, an operation, or a stage.
+        Name expression of a kernel, name of an operation or of a stage.
     stream : cuda.core.Stream, EmulatedStream or None
-        None for work of the host.
+        Stream of the work; None for work of the host.
     reads, writes : tuple
-        Arrays whose elements it reads and writes; what it may do both to is in both.
+        Arrays that the work reads, and arrays that it writes. An array may be in both.
     size : int
-        Bytes moved, of copies and fills.
+        Bytes moved by a copy or a fill.
     detail : Call or None
-        Of a kernel.
+        Launch of a kernel.
     lane : str
-        Name of the timeline's lane, of work of the host; empty: its thread.
+        Name of the timeline's lane for work of the host. Empty: the lane of its thread.
     """
 
     kind: Kind

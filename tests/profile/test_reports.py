@@ -82,7 +82,9 @@ def test_a_dependency_names_the_work_and_parameter_of_both_sides(report: Report)
     clocks, first, second = Clocks(), Track(1), Track(0x20)
     see(report, clocks, first, writes=[X]).describe("write<float>", call("other", (parameter("out"), X)))
     note = see(report, clocks, second, [X], [Y])
-    note.tell(call("read<float>", (parameter("y"), Y), (parameter("x"), X), (parameter("n", "scalar", "int", "i4"), 3)))
+    note.record_call(
+        call("read<float>", (parameter("y"), Y), (parameter("x"), X), (parameter("n", "scalar", "int", "i4"), 3))
+    )
     (found,) = report.dependencies
     assert found == Dependency(
         "put in",
@@ -109,7 +111,9 @@ def test_parameters_are_those_that_touch_the_memory(report: Report) -> None:
     # Neighbours on both sides are given too, and nothing of them is touched.
     note = see(report, clocks, second, [middle])
     left, right = (0x1000, 0x1040), (0x1080, 0x1100)
-    note.tell(call("k", (parameter("left"), left), (parameter("right"), right), (parameter("it"), (0x1000, 0x1044))))
+    note.record_call(
+        call("k", (parameter("left"), left), (parameter("right"), right), (parameter("it"), (0x1000, 0x1044)))
+    )
     (found,) = report.dependencies
     assert (found.second.parameter, found.first.parameter, found.first.work) == ("it", "", "work")
     assert str(found.first) == "work on stream 0x3, program.py:1"
@@ -184,7 +188,7 @@ RECORD = np.dtype([("address", "u8"), ("size", "i4")])
 )
 def test_parameters_that_hide_memory_are_told(report: Report, hidden: bool, given: BoundParameter) -> None:
     note = see(report, Clocks(), Track(3))
-    note.tell(call("k", (parameter("n", "scalar", "int", "i4"), 3), (given, 5)))
+    note.record_call(call("k", (parameter("n", "scalar", "int", "i4"), 3), (given, 5)))
     others = Party("whatever uses it", "", "any stream", "unseen")
     expected = Dependency(
         "unseen", f"what p ({given.cpp}) leads to is not known", others, Party("k", "", "stream 0x3", "program.py:1")
@@ -213,7 +217,7 @@ def test_kinds_are_said_in_the_order_of_their_weight(report: Report) -> None:
     see(report, clocks, second, [X])
     see(report, clocks, first, writes=[X], is_put=False)
     note = see(report, clocks, first)
-    note.tell(call("k", (parameter("p", "pointer", "float **"), 5)))
+    note.record_call(call("k", (parameter("p", "pointer", "float **"), 5)))
     told = [line.partition(":")[0] for line in str(report).splitlines()[1:] if not line.startswith(" ")]
     assert told == ["missing", "unseen", "put in", "implied"]
     html = report._repr_html_()
@@ -228,7 +232,7 @@ def test_what_is_remembered_is_folded_at_times(report: Report, monkeypatch: pyte
     for number in range(4):
         see(report, clocks, (first, second)[number % 2], writes=[X])
         assert len(report._pending) == (0, 1, 2, 0)[number]
-    assert len(report._found) == 3
+    assert len(report._counts) == 3
     assert len(report.dependencies) == 3
 
 
@@ -263,7 +267,7 @@ def test_work_past_the_order_is_seen_when_it_is_on_its_stream(report: Report, or
     assert orders.log == []
     report.end(work, begun)
     assert orders.log == [("stream", (X,), (Y,)), ("use 1", ())]
-    assert report._told.works == []
+    assert report._thread.works == []
 
 
 def test_work_in_order_is_seen_once(report: Report, orders: Orders) -> None:
@@ -293,7 +297,7 @@ def test_a_plans_launch_is_seen_before_it_is_put_there(report: Report, orders: O
 
 def test_a_call_that_is_ordered_already_and_work_of_the_host_are_left_out(report: Report, orders: Orders) -> None:
     launch = call("k<float>", (parameter("x"), X))
-    see(report, Clocks(), Track(3)).tell(launch)
+    see(report, Clocks(), Track(3)).record_call(launch)
     work = Work("kernel", "k<float>", "stream", (X,), (), 0, launch)
     for left_out in (work, Work("host", "read", None)):
         begun = report.begin(left_out)
@@ -353,7 +357,7 @@ def test_foreign_work_is_put_in_order_with_what_it_reads_and_writes(monkeypatch:
     with witnesses.witnessing(Heard()), ck.hazards.foreign("stream", reads=reads, writes=writes, name="fft"):
         pass
     assert around == [("checked stream", reads, writes)]
-    ((kind, name, stream, read, written, size, _),) = told
+    ((kind, name, stream, read, written, size, *_),) = told
     assert (kind, name, stream, read, size) == ("copy", "fft", "checked stream", (X,), 40)
     assert written[0] is writes[0]
     with pytest.raises(ck.ArgumentError, match=r"hazards\.foreign: name"), ck.hazards.foreign("stream", name=3):  # type: ignore[arg-type]

@@ -372,7 +372,7 @@ def test_work_that_cannot_be_sent_to_processes_is_refused() -> None:
 
 
 def test_the_latest_works_of_a_process_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "_known", {})
+    monkeypatch.setattr(results, "_works", {})
     first = results._restored("token 0", double, None, None)
     assert first.token == "token 0"
     assert results._restored("token 0", double, None, None) is first

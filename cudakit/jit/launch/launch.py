@@ -371,7 +371,7 @@ class CallShape(_Remembering):
         """Launch, and report it to the witnesses."""
         call = Call(self.loaded, config, tuple(values), tuple(arguments))
         if use is not None and use.note is not None:
-            use.note.tell(call)
+            use.note.record_call(call)
         report_launch(self.run, target.core, call, target.core, config, self.loaded.kernel, *values)
 
     def _order(self, target: Known, values: Sequence[Any], arguments: Sequence[Any]) -> Use | None:
