@@ -258,6 +258,7 @@ class EmulatedShape:
         host_arguments: Sequence[Any],
         packed: bytes,
     ) -> None:
+        """Launch a plan: run the kernel with its packed parameters, or record it."""
         try:
             if stream.recorder is not None:
                 stream.recorder.launch(self, config, values, host_arguments)
@@ -345,6 +346,7 @@ class EmulatedShape:
         return tuple([value if family == "memory" else argument for family, value, argument in triples])
 
     def _geometry(self, config: Config | Cover) -> Geometry:
+        """Return the checked geometry of a configuration, kept for later launches."""
         geometry = self._geometries.get(config)
         if geometry is None:
             geometry = self._geometries[config] = self.emulated.geometry(self.arch, config)

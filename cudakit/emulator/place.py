@@ -25,6 +25,7 @@ ARCH = "sm_90"
 
 @functools.cache
 def _default_stream(strict: bool) -> EmulatedStream:
+    """Return the stream of work that names none."""
     return stream(ARCH, strict=strict)
 
 

@@ -229,6 +229,7 @@ class States:
         self._move_all(names, load=True)
 
     def _move_all(self, names: Iterable[str], load: bool) -> None:
+        """Move registers between their saved places and their own."""
         for name in sorted(names):
             for part, type_ in self._b.types_of(name):
                 self.move(type_, self.place(name, part, type_), self._b.place_of(name, part), load)
@@ -284,6 +285,7 @@ def traits_of(contexts: Sequence[Context]) -> Traits:
 
 
 def _is_free(context: Context) -> bool:
+    """Return whether a function's vectors may run in any order."""
     if context.local or _uses_shared(context):
         return False
     return not any(instr.opcode == "call" or is_barrier(instr) or is_strong(instr) for instr in context.function.code)
@@ -369,6 +371,7 @@ class Analysis:
         return self.function.code[self.flow.blocks[number].last - 1]
 
     def _raw(self) -> set[str]:
+        """Return the float32 registers whose NaN may be made canonical when they are read."""
         raw = set[str]()
         for instr in self.function.code:
             entry = entry_of(instr)

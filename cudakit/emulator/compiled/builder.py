@@ -39,6 +39,7 @@ class X(NamedTuple):
 
     @property
     def is_vector(self) -> bool:
+        """True for a vector."""
         return self.type[0] == "<"
 
 
@@ -67,9 +68,11 @@ class Text:
         return X(type_, name)
 
     def do(self, code: str) -> None:
+        """Append an instruction without a value."""
         self.lines.append(f"  {code}")
 
     def label(self, name: str) -> None:
+        """Begin a block with a label."""
         self.here = name
         self.lines.append(f"{name}:")
 
@@ -85,10 +88,12 @@ class Text:
         return self.make(f"{opcode} {how} {a}, {_operand(a, b)}", like(a, "i1"))
 
     def cast(self, opcode: str, a: X, element: str) -> X:
+        """Append a cast to another element type, where the types differ."""
         to = like(a, element)
         return a if to == a.type else self.make(f"{opcode} {a} to {to}", to)
 
     def select(self, chosen: X, a: X, b: X) -> X:
+        """Append a ``select`` by a truth."""
         return self.make(f"select {chosen}, {a}, {b}", a.type)
 
     def call(self, name: str, type_: str, *arguments: X | int | str) -> X:
@@ -104,6 +109,7 @@ class Text:
         return self.make(self._called(pointer.name, "i64", arguments), "i64")
 
     def _called(self, callee: str, type_: str, arguments: Sequence[X | int | str]) -> str:
+        """Return the text of a call, and declare intrinsics."""
         typed = [
             X("ptr", a) if isinstance(a, str) else constant("i64", a) if isinstance(a, int) else a for a in arguments
         ]
@@ -112,9 +118,11 @@ class Text:
         return f"call {type_} {callee}({', '.join(map(str, typed))})"
 
     def load(self, type_: str, pointer: X | str, more: str = "") -> X:
+        """Append a load."""
         return self.make(f"load {type_}, ptr {_name(pointer)}{more}", type_)
 
     def store(self, value: X, pointer: X | str, more: str = "") -> None:
+        """Append a store."""
         self.do(f"store {value}, ptr {_name(pointer)}{more}")
 
     def shuffled(self, x: X, places: Iterable[int], other: X | None = None) -> X:
@@ -143,9 +151,11 @@ class Text:
         return self.make(f"phi {type_} " + ", ".join(f"[ {x.name}, %{label} ]" for x, label in ways), type_)
 
     def branch(self, chosen: X, then: str, otherwise: str) -> None:
+        """Append a conditional branch."""
         self.do(f"br {chosen}, label %{then}, label %{otherwise}")
 
     def jump(self, to: str) -> None:
+        """Append a branch to a label."""
         self.do(f"br label %{to}")
 
     def at(self, base: X | str, offset: X | int, element: str = "i8") -> str:
@@ -334,6 +344,7 @@ class Builder:
     # ── names and types ──
 
     def vector(self, element: str) -> str:
+        """Return the type of a vector of the layout's width."""
         return f"<{self.width} x {element}>"
 
     def iota(self, element: str, stride: int = 1) -> X:
@@ -380,6 +391,7 @@ class Builder:
         return self.text.compare("eq", last, straight)
 
     def alloca(self, type_: str, stem: str, count: int = 1) -> str:
+        """Allocate a place on the stack, and return its name."""
         name = f"%{self.text.fresh(stem)}"
         size = f", i64 {count}" if count > 1 else ""
         self.allocas.append(f"  {name} = alloca {type_}{size}, align 256")
@@ -396,6 +408,7 @@ class Builder:
     # ── registers ──
 
     def place_of(self, name: str, part: str = "") -> str:
+        """Return the place of a register's part."""
         return f"%r{self.numbers[name]}{part}"
 
     def types_of(self, name: str) -> list[tuple[str, str]]:
@@ -501,6 +514,7 @@ class Builder:
     # ── special registers and symbols ──
 
     def special(self, name: str) -> Value:
+        """Return the value of a special register."""
         entry = self.specials.get(name)
         if entry is None:
             raise Refusal(f"special register %{name}")
@@ -556,6 +570,7 @@ class Builder:
         return self.text.make(f"bitcast {mask} to {self.mask_type}", self.mask_type)
 
     def from_bits(self, bits: X) -> X:
+        """Return a mask from an integer with a bit a lane."""
         return self.text.make(f"bitcast {bits} to {self.vector('i1')}", self.vector("i1"))
 
     def carry(self) -> str:

@@ -131,6 +131,7 @@ class Routine:
         return Word(self.text, self.text.make(f"ptrtoint ptr {self._room()} to i64", "i64"))
 
     def _room(self) -> str:
+        """Allocate a word on the stack, and return its name."""
         name = f"%{self.text.fresh('room')}"
         self._allocas.append(f"  {name} = alloca i64")
         return name
@@ -162,6 +163,7 @@ class Routine:
         self.text.run("llvm.memmove.p0.p0.i64", to.pointer, of.pointer, size.x, X("i1", "false"))
 
     def first_lane(self, mask: Word) -> Word:
+        """Return the number of a mask's lowest lane."""
         return Word(self.text, self.text.call("llvm.cttz.i64", "i64", mask.x, X("i1", "false")))
 
     @contextmanager
@@ -258,6 +260,7 @@ def blame(f: Routine, ctx: Word, site: Word, first: Word, block: Word, mask: Wor
 
 
 def _record_error(ctx: Word, site: Word, address: Word, thread: Word, block: Word) -> None:
+    """Write an error's site, address, thread and block to the launch's words."""
     slots = Slot.SITE, Slot.ADDRESS, Slot.THREAD, Slot.AT_BLOCK
     for slot, word in zip(slots, (site, address, thread, block), strict=True):
         ctx[slot] = word

@@ -95,10 +95,12 @@ def guarded(b: Builder, inside: list[Instruction]) -> Guarded:
 
 
 def _touches(instr: Instruction) -> bool:
+    """Return whether an instruction is a plain load or store."""
     return touches(instr) and not is_atomic(instr) and "param" not in instr.modifiers
 
 
 def _copies(instruction: Instruction) -> bool:
+    """Return whether an instruction copies asynchronously, or waits for copies."""
     return facts_of(instruction).does in ("copies", "commits")
 
 
@@ -299,6 +301,8 @@ def make(context: Context, layout: Layout, baseline: bool = False) -> KernelIR:
 
 
 class _Kernel:
+    """Writer of a kernel's IR."""
+
     def __init__(self, analysis: Analysis, effort: Effort) -> None:
         self.analysis, self.flow, self.divergent, self.code = (
             analysis,
@@ -312,6 +316,7 @@ class _Kernel:
         self.ordered = bool(analysis.polling)
 
     def build(self) -> KernelIR:
+        """Write the whole kernel."""
         b, text, scaffold, analysis = self.b, self.text, self.scaffold, self.analysis
         scaffold.begin()
         text.jump(scaffold.body(0))
@@ -342,6 +347,7 @@ class _Kernel:
         return KernelIR(whole, facts)
 
     def _block(self, place: int, number: int) -> None:
+        """Write a block, at its place in the order of blocks."""
         b, text, scaffold = self.b, self.text, self.scaffold
         block, code = self.flow.blocks[number], self.code
         mask_place = scaffold.masks.get(number)
@@ -491,6 +497,7 @@ class _Kernel:
         b.stop_where(outside, text.cast("zext", b.lanes(value), "i64"))
 
     def _instruction(self, instr: Instruction, mask: X | None) -> None:
+        """Write an instruction for the lanes of a mask and of its guard."""
         b, text = self.b, self.text
         b.instr, b.mask, b.guarded = instr, mask, False
         entry = entry_of(instr)

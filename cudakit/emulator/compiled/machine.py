@@ -98,6 +98,7 @@ class Machine:
         spent[name] = spent.get(name, 0) + steps * _step(launch)
 
     def _make(self, module: Module, name: str, layout: Layout) -> Compiled | Refusal:
+        """Compile a kernel, or return the reason why it cannot be."""
         try:
             compiled = Compiled(Source(module, name), layout, _SHORT)
         except Refusal as refusal:

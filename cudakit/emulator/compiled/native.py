@@ -66,6 +66,7 @@ def processor() -> Processor:
 
 @cache
 def _target(optimised: bool = True) -> Any:
+    """Return LLVM's target for this CPU."""
     name, features, *_ = processor()
     target = llvm.Target.from_default_triple()
     opt = 2 if optimised else 0
@@ -158,6 +159,7 @@ def digest_of(text: str, optimised: bool) -> str:
 
 @cache
 def _jit() -> Any:
+    """Return the process's linker of object code."""
     # JITLink places an object's sections side by side. The older linker uses any free addresses, and aborts the process
     # where two sections are more than 32 bits apart, for example beside CUDA's reservations of addresses.
     return llvm.create_lljit_compiler(_target(), use_jit_link=True)
@@ -203,6 +205,7 @@ def make(source: Source, layout: Layout, short: int, optimised: bool) -> Tier:
 
 
 def _stored(source: Source, layout: Layout, short: int, optimised: bool) -> Tier | None:
+    """Return a kernel's code of a tier from disk, or None."""
     entry = default_cache().stored("machinecode", _key(source, layout, short, optimised))
     if entry is None:
         return None
@@ -281,6 +284,7 @@ class Compiled:
         self.frames.clear()
 
     def _take(self, tier: Tier) -> None:
+        """Load the code of a tier."""
         self.facts, self.code, self.is_baseline = tier.facts, Code(tier.object_code), tier.is_baseline
 
 

@@ -97,6 +97,7 @@ def turns_of_strip(b: Builder, block: X, where: list[X], across: X, vectors: X) 
 
 
 def _following(block: X, count: X) -> str:
+    """Return the code that leads `count` blocks on."""
     return f"%block.next = add {block}, {count.name}"
 
 
@@ -351,6 +352,7 @@ class Scaffold:
     def _specials(
         self, first: X, where: list[X], grid: list[X], block: list[X], at: X, dynamic: X, total: X, threads: X
     ) -> None:
+        """Write the values of special registers for a vector."""
         b, text, rows = self.b, self.text, self.analysis.layout.rows
         specials: dict[str, Value] = {}
         short = text.cast("trunc", first, "i32")
@@ -592,6 +594,7 @@ class Waiting:
         return text.compare("ne", lanes, none)
 
     def _live_over_divergent(self) -> set[str]:
+        """Return the registers that are live where lanes wait in divergent code."""
         live: set[str] = set()
         for _, after in self.scaffold.holds():
             if after != self.flow.end:
@@ -599,6 +602,7 @@ class Waiting:
         return live
 
     def _mask_at(self, key: int) -> str:
+        """Return the saved place of a mask."""
         return self.states.place(f"mask of {key}", "", self.b.mask_type)
 
     def resumes(self) -> None:

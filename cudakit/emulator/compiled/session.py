@@ -38,6 +38,7 @@ _STACK = 256 << 20
 
 @cache
 def _pool() -> ThreadPoolExecutor:
+    """Return the thread pool, one thread a core."""
     return ThreadPoolExecutor(system.cores(), "cudakit emulator")
 
 
@@ -186,6 +187,7 @@ class Session:
             self.memory.clear_lanes()
 
     def _run(self) -> None:
+        """Run all blocks on the cores, and raise the first error."""
         geometry, layout = self.launch.geometry, self.compiled.layout
         if geometry.cooperative:
             self.launch.module.grid_barrier[:] = 0
@@ -327,6 +329,7 @@ class Session:
             return 1
 
     def _called(self, frame: Frame, site: int, first: int, block: int, mask: int, values: int) -> int:
+        """Run the callback of an instruction for the lanes of a mask."""
         instr, function = self.compiled.source.instruction(self.compiled.facts.sites[site].number)
         width = self.compiled.layout.width
         lanes = np.array([lane for lane in range(width) if mask >> lane & 1], np.int64)

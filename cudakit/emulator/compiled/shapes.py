@@ -135,6 +135,7 @@ class Shapes:
         return combined
 
     def _propagate(self) -> None:
+        """Compute the shapes of all results until nothing changes."""
         changed = True
         while changed:
             changed = False
@@ -160,6 +161,7 @@ class Shapes:
                             changed = True
 
     def _find_divergence(self) -> None:
+        """Add the blocks that branches on varying predicates make divergent."""
         flow = self.flow
         for number in flow.order:
             block = flow.blocks[number]

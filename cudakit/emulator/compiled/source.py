@@ -94,14 +94,17 @@ class Inlined:
             into.labels[label] = len(into.code)
 
     def _parameters(self) -> set[str]:
+        """Return the names of the kernel's parameters."""
         return {variable.name for variable in self.function.parameters}
 
     def _append(self, instr: Instruction, function: Function) -> None:
+        """Append an instruction, and note the function that it is from."""
         self.function.code.append(instr)
         if function.name != self.function.name:
             self.origins[id(instr)] = function
 
     def _call(self, instr: Instruction, path: tuple[str, ...]) -> None:
+        """Inline a call, or append a call of a system function."""
         operands = list(instr.operands)
         results: tuple[str, ...] = ()
         if isinstance(operands[0], Group) and operands[0].notation == "arguments":
@@ -189,6 +192,7 @@ class _Renamer:
         self._own = own | function.labels.keys() | function.branch_targets.keys()
 
     def instruction(self, instr: Instruction) -> Instruction:
+        """Return an instruction with renamed operands and guard."""
         if not self._prefix:
             return instr
         guard = instr.guard
@@ -198,6 +202,7 @@ class _Renamer:
         return Instruction(instr.opcode, instr.modifiers, operands, guard, instr.line, instr.source)
 
     def _renamed(self, operand: Register | Symbol) -> Register | Symbol:
+        """Return a register or symbol with its name in the kernel."""
         name = operand.name
         if isinstance(operand, Register):
             return Register(self._prefix + name) if name in self._function.registers else operand
@@ -303,6 +308,7 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
 def _rewrite(
     function: Function, origins: dict[int, Function], names: dict[tuple[int, str], str], copied: dict[int, list[str]]
 ) -> None:
+    """Rename registers in the code, and insert copies to registers that keep their old name."""
     code, moved = list[Instruction](), list[int]()
     for number, instr in enumerate(function.code):
         moved.append(len(code))
@@ -323,6 +329,8 @@ def _rewrite(
 
 
 def _renamed(instr: Instruction, number: int, names: dict[tuple[int, str], str]) -> Instruction:
+    """Return an instruction with the registers renamed that it reads and writes."""
+
     def name(use: int, operand: Register | Symbol) -> Register | Symbol:
         renamed = names.get((use, operand.name))
         return Register(renamed) if renamed and isinstance(operand, Register) else operand

@@ -75,6 +75,7 @@ def mov(instr: Instruction, context: Context) -> Step:
 
 
 def _unpack(target: Group, source: Operand, type_name: str, context: Context) -> Step:
+    """Make a step that splits a value into the registers of a vector."""
     part = np.dtype(f"u{DTYPES[type_name].itemsize // len(target.items)}")
     read = context.read(source, f"b{8 * DTYPES[type_name].itemsize}", compact=True)
     writes = [context.write(item, f"b{8 * part.itemsize}") for item in target.items]
@@ -89,6 +90,7 @@ def _unpack(target: Group, source: Operand, type_name: str, context: Context) ->
 
 
 def _pack(target: Operand, source: Group, type_name: str, context: Context) -> Step:
+    """Make a step that joins the registers of a vector to one value."""
     whole = DTYPES[f"b{8 * DTYPES[type_name].itemsize}"]
     width = whole.itemsize // len(source.items)
     reads = [context.read(item, f"b{8 * width}", compact=True) for item in source.items]

@@ -218,6 +218,7 @@ def _least(old: np.ndarray, value: np.ndarray) -> np.ndarray:
 
 
 def _greatest(old: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Return the larger of two floats, ignoring NaN; -0 is below +0."""
     return np.asarray(-_least(-old, -value))
 
 
@@ -250,6 +251,7 @@ def red(instr: Instruction, context: Context) -> Step:
 
 
 def _atomic(instr: Instruction, context: Context, target: Operand | None, operands: list[Operand]) -> Step:
+    """Make the step of an atomic operation; `target` is None where nobody reads the result."""
     type_name, space = type_of(instr), space_of(instr)
     operation = next(m for m in instr.modifiers if m in _OPERATIONS)
     address = context.address(operands[0], space)

@@ -83,6 +83,7 @@ class _Barrier:
 
 
 def _barrier(machine: Machine, number: int) -> _Barrier:
+    """Return a block's barrier by its number, made at the first use."""
     barrier = machine.waiters.get(f"barrier {number}")
     if barrier is None:
         count = machine.lanes
@@ -280,6 +281,7 @@ def mbarrier(instr: Instruction, context: Context) -> Control:
 
 
 def _initialise(context: Context, operands: list[Any], space: str, valid: bool) -> Control:
+    """Make the control of ``mbarrier.init`` or ``mbarrier.inval``."""
     address = context.address(operands[0], space)
     count = context.read(operands[1], "u32") if valid else None
 
@@ -292,6 +294,7 @@ def _initialise(context: Context, operands: list[Any], space: str, valid: bool) 
 
 
 def _pending_count(context: Context, operands: list[Any]) -> Control:
+    """Make the control of ``mbarrier.pending_count``."""
     write, read = context.write(operands[0], "b32"), context.read(operands[1], "b64")
 
     def count(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
@@ -302,6 +305,7 @@ def _pending_count(context: Context, operands: list[Any]) -> Control:
 
 
 def _wait(context: Context, operands: list[Any], space: str, parity: bool, patient: bool) -> Control:
+    """Make the control of ``mbarrier.test_wait`` or ``mbarrier.try_wait``."""
     write, address = context.write(operands[0], "pred"), context.address(operands[1], space)
     state = context.read(operands[2], "b32" if parity else "b64")
 
@@ -356,6 +360,7 @@ class _Barriers:
 
 
 def _barriers(machine: Machine) -> _Barriers:
+    """Return the cluster barriers, made at the first use."""
     barriers = machine.waiters.get("cluster")
     if barriers is None:
         cluster_of = machine.block_of // prod(machine.geometry.cluster)

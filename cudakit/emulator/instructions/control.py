@@ -49,6 +49,7 @@ def _bytes_at(machine: Machine, address: int) -> bytes:
 
 
 def _string(machine: Machine, address: int) -> str:
+    """Return the text at a generic address."""
     return _bytes_at(machine, address).decode(errors="replace")
 
 
@@ -76,6 +77,7 @@ class _Arguments:
         self.count = 0
 
     def take(self, dtype: str) -> Any:
+        """Return the next argument, of a dtype."""
         size = np.dtype(dtype).itemsize
         start = -(-self.address // size) * size
         self.address, self.count = start + size, self.count + 1
@@ -153,9 +155,9 @@ CALLS: dict[str, Call] = {
 
 
 @instruction("alloca")
-def alloca(argument_rows: Instruction, context: Context) -> Step:
-    type_name = argument_rows.modifiers[0]
-    target, size, *rest = argument_rows.operands
+def alloca(instr: Instruction, context: Context) -> Step:
+    type_name = instr.modifiers[0]
+    target, size, *rest = instr.operands
     align = rest[0].value if rest and isinstance(rest[0], Immediate) else 8
     write, read = context.write(target, type_name), context.read(size, "u32")
 
@@ -170,8 +172,8 @@ def alloca(argument_rows: Instruction, context: Context) -> Step:
 
 
 @instruction("stacksave")
-def stacksave(argument_rows: Instruction, context: Context) -> Step:
-    write = context.write(argument_rows.operands[0], argument_rows.modifiers[0])
+def stacksave(instr: Instruction, context: Context) -> Step:
+    write = context.write(instr.operands[0], instr.modifiers[0])
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         write(frame, index, machine.local_top if index is None else machine.local_top[index])
@@ -180,8 +182,8 @@ def stacksave(argument_rows: Instruction, context: Context) -> Step:
 
 
 @instruction("stackrestore")
-def stackrestore(argument_rows: Instruction, context: Context) -> Step:
-    read = context.read(argument_rows.operands[0], argument_rows.modifiers[0])
+def stackrestore(instr: Instruction, context: Context) -> Step:
+    read = context.read(instr.operands[0], instr.modifiers[0])
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         machine.local_top[slice(None) if index is None else index] = read(frame, index, machine)
@@ -233,8 +235,8 @@ CALLS.update({f"{prefix}{name}": function for prefix in ("cuda", "__cudaCDP2") f
 
 
 @control("bra")
-def bra(argument_rows: Instruction, context: Context) -> Control:
-    (target,) = argument_rows.operands
+def bra(instr: Instruction, context: Context) -> Control:
+    (target,) = instr.operands
     assert isinstance(target, Symbol)
     code = context.function.labels[target.name]
 
@@ -245,8 +247,8 @@ def bra(argument_rows: Instruction, context: Context) -> Control:
 
 
 @control("brx")
-def brx(argument_rows: Instruction, context: Context) -> Control:
-    selector, table = argument_rows.operands
+def brx(instr: Instruction, context: Context) -> Control:
+    selector, table = instr.operands
     assert isinstance(table, Symbol)
     targets = np.array([context.function.labels[name] for name in context.function.branch_targets[table.name]])
     read = context.read(selector, "u32")
@@ -261,7 +263,7 @@ def brx(argument_rows: Instruction, context: Context) -> Control:
 
 
 @control("ret")
-def ret(argument_rows: Instruction, context: Context) -> Control:
+def ret(instr: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         machine.return_from(frame, active, here)
 
@@ -269,7 +271,7 @@ def ret(argument_rows: Instruction, context: Context) -> Control:
 
 
 @control("exit")
-def exit_(argument_rows: Instruction, context: Context) -> Control:
+def exit_(instr: Instruction, context: Context) -> Control:
     def leave(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> None:
         machine.finish(active)
 
@@ -277,7 +279,7 @@ def exit_(argument_rows: Instruction, context: Context) -> Control:
 
 
 @control("trap", "brkpt")
-def trap(argument_rows: Instruction, context: Context) -> Control:
+def trap(instr: Instruction, context: Context) -> Control:
     """Make the control that ends the launch with an error."""
 
     def stop(machine: Machine, frame: Frame, index: Index, active: Index, here: tuple[int, int, int]) -> bool:
@@ -296,12 +298,13 @@ def trapped(place: str, function: Function, geometry: Geometry) -> str:
 
 
 def _variables(group: Operand) -> tuple[str, ...]:
+    """Return the names of the variables in a call's brackets."""
     return tuple(symbol.name for symbol in symbols_in(group))
 
 
 @control("call")
-def call(argument_rows: Instruction, context: Context) -> Control:
-    operands = list(argument_rows.operands)
+def call(instr: Instruction, context: Context) -> Control:
+    operands = list(instr.operands)
     results = _variables(operands.pop(0)) if isinstance(operands[0], Group) else ()
     target = operands.pop(0)
     arguments = _variables(operands[0]) if operands and isinstance(operands[0], Group) else ()

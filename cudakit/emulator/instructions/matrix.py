@@ -73,6 +73,7 @@ def packed(type_name: str) -> int:
 
 
 def register_bits(type_name: str) -> int:
+    """Return the bits of a register with elements of a type."""
     return max(32, BITS[type_name])
 
 
@@ -232,6 +233,7 @@ def multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray, type_name: str, mo
 
 
 def _chain(a: np.ndarray, b: np.ndarray, c: np.ndarray, mode: str) -> np.ndarray:
+    """Compute A · B + C as a chain of fused multiply-adds with k going up."""
     for k in range(a.shape[-1]):
         c = np.asarray(fma_f64(a[..., :, k, None], b[..., None, k, :], c, mode))
     return c
@@ -427,6 +429,7 @@ def wmma(instr: Instruction, context: Context) -> Control:
 
 
 def _load(instr: Instruction, context: Context) -> Control:
+    """Make the control of ``wmma.load``."""
     target, place, *stride = instr.operands
     (type_name,) = types_of(instr.modifiers)
     bits = register_bits(type_name)
@@ -441,6 +444,7 @@ def _load(instr: Instruction, context: Context) -> Control:
 
 
 def _store(instr: Instruction, context: Context) -> Control:
+    """Make the control of ``wmma.store``."""
     place, source, *stride = instr.operands
     (type_name,) = types_of(instr.modifiers)
     addresses, unit = _in_memory(instr, context, type_name, len(parts(source)) * packed(type_name), place, stride)

@@ -84,6 +84,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _split(a: Any) -> tuple[Any, Any]:
+    """Split a float64 into an upper and a lower half (Veltkamp)."""
     scaled = a * 134217729.0
     high = scaled - (scaled - a)
     return high, a - high

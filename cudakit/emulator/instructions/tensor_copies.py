@@ -46,6 +46,7 @@ class _Boxes(NamedTuple):
 
     @property
     def bytes(self) -> int:
+        """Bytes of a box."""
         return int(self.addresses.shape[1]) * self.dtype.itemsize
 
 
@@ -119,6 +120,7 @@ def _read_maps(context: Context, instr: Instruction, operand: Operand) -> Reader
 
 
 def _check_form(instr: Instruction) -> None:
+    """Refuse modes of tensor copies that are not emulated."""
     modes = [part for part in instr.modifiers if part.startswith(("im2col", "tile::"))]
     if modes:
         raise EmulationError(f"the mode .{modes[0]} of tensor copies is not emulated")
@@ -132,6 +134,7 @@ def tensor(instr: Instruction, context: Context) -> Step:
 
 
 def _load(instr: Instruction, context: Context, to: str) -> Step:
+    """Make a step that copies boxes of a tensor to shared memory."""
     target, source, *rest = instr.operands
     write_at, maps = context.address(target, to), _read_maps(context, instr, source)
     destinations_of = destinations(instr, context, to, rest)

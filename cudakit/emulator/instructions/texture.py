@@ -246,6 +246,7 @@ class _Place:
 
 
 def _element_type(instr: Instruction) -> str:
+    """Return the element type of a surface instruction."""
     return next(modifier for modifier in instr.modifiers[1:] if modifier in DTYPES)
 
 

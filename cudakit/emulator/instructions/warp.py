@@ -102,6 +102,7 @@ def _lowest(members: np.ndarray) -> np.ndarray:
 
 
 def _alive(machine: Machine) -> np.ndarray:
+    """Return each warp's mask of lanes that have not exited."""
     return warp_bits(machine, None, machine.status != DONE)
 
 

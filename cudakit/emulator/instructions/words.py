@@ -218,6 +218,7 @@ def _function(name: str, from_type: str, to_type: str, numbers: tuple[Any, ...])
 
 
 def _converted(from_type: str, to_type: str) -> Callable[[Any], Any]:
+    """Return a conversion from one type to another."""
     if from_type == "f16":
         return _floats().take if to_type == "f32" else lambda values: _floats().take(values).astype(np.float64)
     if to_type == "f16":
@@ -251,14 +252,17 @@ def _floats() -> np.ndarray:
 
 
 def _split(from_type: str, to_type: str, count: int) -> Callable[[Any], Any]:
+    """Return a function that splits words into pieces, along a new last axis."""
     return lambda values: np.ascontiguousarray(values)[..., None].view(DTYPES[to_type])
 
 
 def _join(from_type: str, to_type: str, count: int) -> Callable[[Any], Any]:
+    """Return a function that joins the pieces along the last axis."""
     return lambda values: np.ascontiguousarray(values).view(DTYPES[to_type])[..., 0]
 
 
 def _pick(from_type: str, to_type: str, places: tuple[int, ...]) -> Callable[[Any, Any], Any]:
+    """Return a function that picks pieces of two words by their numbers."""
     chosen = list(places)
     return lambda a, b: np.concatenate(np.broadcast_arrays(a, b), axis=-1)[..., chosen]
 
@@ -274,6 +278,7 @@ def leading_zeros(values: Any) -> Any:
 
 
 def _reverse(from_type: str, to_type: str) -> Callable[[Any], Any]:
+    """Return a function that reverses the bits of a word."""
     type_, width = DTYPES[from_type].type, (1 << 8 * DTYPES[from_type].itemsize) - 1
     masks = [(1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)]
     steps = [(type_(by), type_(mask & width)) for by, mask in masks]
@@ -288,6 +293,7 @@ def _reverse(from_type: str, to_type: str) -> Callable[[Any], Any]:
 
 
 def _funnel(from_type: str, to_type: str, side: str) -> Callable[[Any, Any, Any], Any]:
+    """Return a funnel shift of 32 bits to the left or right."""
     left, half = side == "l", np.uint64(32)
 
     def funnel(high: Any, low: Any, by: Any) -> Any:
@@ -307,6 +313,7 @@ def high_product(a: Any, b: Any) -> Any:
 
 
 def _magnitude(values: Any) -> Any:
+    """Return the absolute values as unsigned integers."""
     values = np.asarray(values)
     return np.abs(values).view(f"u{values.dtype.itemsize}") if values.dtype.kind == "i" else values
 
@@ -324,6 +331,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 
 def _directed(from_type: str, to_type: str, opcode: str, mode: str) -> Callable[..., Any]:
+    """Return a float64 operation in a rounding mode."""
     function = _DIRECTED[opcode]
     if opcode == "sub":
         return lambda a, b: function(a, np.negative(b), mode)
@@ -340,6 +348,7 @@ _INVALID: Final = np.array(0xFFF8_0000_0000_0000, np.uint64).view(np.float64)[()
 
 
 def _nan_from(result: Any, *sources: Any) -> Any:
+    """Replace NaN results by the sources' quiet NaN; the first NaN source counts."""
     result = np.asarray(result)
     largest = result.max()
     if largest == largest:

@@ -270,6 +270,7 @@ _STRONG = frozenset({"relaxed", "acquire", "release", "acq_rel", "volatile", "mm
 
 @lru_cache(4096)
 def _facts(opcode: str, modifiers: tuple[str, ...]) -> Facts:
+    """Return the row with most modifiers, all of them an instruction's."""
     return next((facts for form, facts in _FORMS.get(opcode, ()) if form.issubset(modifiers)), UNKNOWN)
 
 

@@ -134,6 +134,7 @@ class Flow:
         return laid
 
     def _post_dominators(self, reached: list[int]) -> dict[int, int]:
+        """Return the immediate post-dominator of each reachable block."""
         before: dict[int, list[int]] = {number: list(self.blocks[number].successors) for number in reached}
         # A block from which nothing leaves ends in the exit, too, so that each has one.
         leaving = set()
@@ -168,6 +169,7 @@ class Flow:
 
 
 def _blocks(function: Function) -> list[Block]:
+    """Split a function into basic blocks with their successors."""
     code = function.code
     starts = {0, *function.labels.values()}
     for number, instr in enumerate(code):
@@ -204,6 +206,7 @@ def _blocks(function: Function) -> list[Block]:
 
 
 def _postorder(entry: int, after: Callable[[int], Iterable[int]]) -> list[int]:
+    """Return the nodes reachable from `entry` in postorder of a depth-first search."""
     visited, order = {entry}, []
     stack = [(entry, iter(after(entry)))]
     while stack:
@@ -249,6 +252,7 @@ def _dominators(entry: int, order: list[int], predecessors: Callable[[int], Iter
 
 
 def _dominates(dominators: dict[int, int], above: int, below: int) -> bool:
+    """Return whether a block dominates another, or is the same."""
     while below != above:
         if dominators.get(below, below) == below:
             return False

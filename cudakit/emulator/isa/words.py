@@ -27,6 +27,7 @@ def _with(name: str, type_name: str = "") -> Callable[[Word, Number], Word]:
 
 
 def _alone(name: str) -> Callable[[Word], Word]:
+    """Make the method for an operation on a word alone."""
     return lambda word: word.do(name, word.type_name)
 
 
@@ -80,10 +81,12 @@ class Word(ABC):
 
     @property
     def bits(self) -> int:
+        """Bits of the type."""
         return BITS[self.type_name]
 
     @property
     def signed(self) -> bool:
+        """True for signed integers."""
         return self.type_name[0] == "s"
 
     def to(self, type_name: str) -> Word:
@@ -237,10 +240,12 @@ class Form:
         return next((modifier for modifier in self.modifiers if modifier in ("rz", "rm", "rp")), "rn")
 
     def has(self, modifier: str) -> bool:
+        """Return whether the form has a modifier."""
         return modifier in self.modifiers
 
     @property
     def family(self) -> str:
+        """Family of the last type: half, float or integer."""
         return "half" if self.name in HALVES else "float" if self.name in ("f32", "f64") else "integer"
 
 

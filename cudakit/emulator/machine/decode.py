@@ -114,6 +114,7 @@ class Symbols:
         return is_new
 
     def _allocate(self, variable: Variable, memory: Memory) -> tuple[np.ndarray, int]:
+        """Allocate aligned memory for a variable; return its bytes and address."""
         try:
             padded = bytearray(max(1, variable.size) + variable.align)
         except MemoryError:
@@ -124,6 +125,7 @@ class Symbols:
         return data, memory.add(data, f"variable {variable.name}", variable.space == "const")
 
     def _fill(self, variable: Variable) -> None:
+        """Write a variable's initialiser to its memory."""
         for offset, item in variable.data:
             if isinstance(item, Pointer):
                 address = self.address_of(item.symbol.name)
@@ -277,6 +279,7 @@ class Context:
         raise EmulationError(f"operand {operand} cannot be read as {type_name}")
 
     def _read_register(self, number: int, dtype: np.dtype, type_name: str, compact: bool) -> Reader:
+        """Return a reader of a register, extended or cut to the type."""
         stored = self.storage[number]
         same = stored.itemsize == dtype.itemsize
         # A wider register gives its low part; a narrower one is extended by the type's sign.
@@ -298,6 +301,7 @@ class Context:
         return values
 
     def _read_special(self, name: str, dtype: np.dtype) -> Reader:
+        """Return a reader of a special register."""
         if name in ("clock", "clock64", "globaltimer", "globaltimer_lo"):
             return lambda f, i, m: dtype.type(m.steps & (2 ** (8 * dtype.itemsize) - 1))
         if name in ("clock_hi", "globaltimer_hi"):
@@ -316,6 +320,7 @@ class Context:
         return special
 
     def _read_symbol(self, name: str, offset: int, dtype: np.dtype) -> Reader:
+        """Return a reader of a symbol's address."""
         if name in self.local:
             base = self.local[name] + offset
 

@@ -76,6 +76,7 @@ class Heap:
         return self.address + start
 
     def _place(self, room: int, align: int) -> int | None:
+        """Find space for a block, first behind the last one; None where there is none."""
         start = self._top + -(self.address + self._top) % align
         if start + room <= self.data.size:
             self._top = start + room

@@ -76,6 +76,7 @@ def _address_taken(program: Program) -> set[str]:
 
 
 def _functions(program: Program, names: set[str]) -> set[str]:
+    """Return the names of device functions among `names`."""
     return {name for name in names if name in program.functions and not program.functions[name].is_entry}
 
 
@@ -151,6 +152,7 @@ def _live_after(function: Function, numbers: dict[str, int]) -> list[int]:
 
 
 def _bits(names: Iterable[str], numbers: dict[str, int]) -> int:
+    """Return a bit set of the numbers of names."""
     return sum(1 << numbers[name] for name in {*names} if name in numbers)
 
 
@@ -235,4 +237,5 @@ def _used(program: Program, kernel: Function) -> Iterator[Variable]:
 
 
 def _shared(variables: dict[str, Variable]) -> Iterator[Variable]:
+    """Yield the shared variables."""
     return (variable for variable in variables.values() if variable.space == "shared")

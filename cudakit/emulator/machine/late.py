@@ -131,6 +131,7 @@ class Late:
         self.listeners.clear()
 
     def _land(self, copies: Copies, chosen: np.ndarray, awaited: Awaited | None = None) -> None:
+        """Land the chosen copies that are still under way, and notify listeners."""
         positions = np.flatnonzero(copies.open & chosen)
         if not positions.size:
             return

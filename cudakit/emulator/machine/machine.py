@@ -248,10 +248,12 @@ class Launch:
 
     @property
     def title(self) -> str:
+        """Name of the kernel in messages."""
         return self.name or self.entry.name
 
     @property
     def memory(self) -> Memory:
+        """Memory of the kernel's module."""
         return self.module.memory
 
     @property
@@ -544,6 +546,7 @@ class Scheduler(Machine):
         self.set_place(index, self.location(depth, number, code))
 
     def deadlock(self) -> None:
+        """Raise the error of a deadlock, at the first waiting lane."""
         waiting = np.flatnonzero(self.status != state.DONE)
         barrier, warp = (int((self.status == status).sum()) for status in (state.AT_BARRIER, state.AT_WARP))
         _, number, code = self.where(int(self.place[waiting[0]]))

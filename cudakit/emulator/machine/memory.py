@@ -113,11 +113,13 @@ def bytes_of(array: np.ndarray) -> np.ndarray:
 
 
 def _bounds(array: np.ndarray) -> tuple[int, int]:
+    """Return the first address of an array's memory, and the address behind it."""
     start = int(array.__array_interface__["data"][0])
     return start, start + array.nbytes
 
 
 def _has(array: np.ndarray, address: int, size: int) -> bool:
+    """Return whether an array has `size` bytes at an address."""
     start, end = _bounds(array)
     return start <= address and address + size <= end
 
@@ -185,6 +187,7 @@ class Allocation:
 
     @property
     def end(self) -> int:
+        """Address behind the last byte."""
         return self.address + self.size
 
     @property
@@ -392,6 +395,7 @@ class Memory:
             self._heap_at = heap.address
 
     def _add_reached(self, array: np.ndarray, name: str, readonly: bool) -> None:
+        """Add an array that a launch has reached; it is removed after the launch."""
         self._reached.append(self.add(array, name, readonly))
 
     # ── access ──
@@ -476,11 +480,13 @@ class Memory:
 
     @staticmethod
     def _rows(block_of: np.ndarray, index: Index) -> np.ndarray:
+        """Return the values of the lanes of `index`."""
         return block_of if index is None else block_of[index]
 
     def _generic(
         self, addresses: np.ndarray, dtype: np.dtype, index: Index, use: int
     ) -> list[tuple[np.ndarray, Any, Any]]:
+        """Return the elements at generic addresses, by the window each address is in."""
         if int(addresses.max()) < SHARED_WINDOW:
             return self._global(addresses, dtype, use)
         pieces = []
@@ -504,6 +510,7 @@ class Memory:
     def _window(
         self, rows: np.ndarray, start: np.ndarray, offsets: np.ndarray, dtype: np.dtype, description: str
     ) -> tuple[np.ndarray, Any, Any]:
+        """Return the elements at offsets in rows of memory, and raise for an offset outside."""
         is_shared = rows is self.shared
         size, width, bad = dtype.itemsize, self.shared_bytes if is_shared else rows.shape[1], int(offsets.max())
         if bad + size > width:
@@ -513,6 +520,7 @@ class Memory:
         return rows.reshape(-1).view(dtype), _elements(start + offsets, size), slice(None)
 
     def _outside_shared(self, offset: int, size: int) -> AccessError:
+        """Return the error for an access outside a block's shared memory."""
         # Below the first byte it wraps around, as an address of 32 bits or of 64.
         bits = 32 if offset < 1 << 32 else 64
         if offset >= 1 << bits - 1:
@@ -532,6 +540,7 @@ class Memory:
         )
 
     def _global(self, addresses: np.ndarray, dtype: np.dtype, use: int) -> list[tuple[np.ndarray, Any, Any]]:
+        """Return the elements at global addresses, one entry an allocation."""
         size = dtype.itemsize
         lanes: Any = slice(None)
         pieces: list[tuple[np.ndarray, Any, Any]] = []
@@ -553,6 +562,7 @@ class Memory:
     def _within(
         self, piece: Allocation, offsets: np.ndarray, dtype: np.dtype, lanes: Any, use: int
     ) -> tuple[np.ndarray, Any, Any]:
+        """Return the elements at offsets in an allocation, and note the access."""
         if use >= WRITE and piece.readonly:
             raise AccessError(f"{piece.name} is read-only")
         if piece.heap is not None and (bad := piece.heap.first_invalid(offsets, dtype.itemsize)) is not None:
@@ -582,6 +592,7 @@ class Memory:
         return min(arrays, key=lambda piece: max(piece.address - address, address - piece.end), default=None)
 
     def _outside(self, address: int, size: int) -> AccessError:
+        """Return the error for an access outside all allocations."""
         nearest = self._nearest(address)
         if address < _CLOSE:
             return AccessError(f"{size} bytes at {address:#x}: a null pointer")

@@ -32,10 +32,12 @@ class Geometry:
 
     @property
     def threads(self) -> int:
+        """Threads of a block."""
         return self.block[0] * self.block[1] * self.block[2]
 
     @property
     def blocks(self) -> int:
+        """Blocks of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
 
@@ -100,6 +102,7 @@ class SpecialRegisters(dict[str, Any]):
         return value
 
     def _compute(self, name: str) -> Any:
+        """Compute a special register over all lanes."""
         base, _, axis = name.partition(".")
         of_blocks = {"clusterid": self._cluster_at, "cluster_ctaid": self._rank_at}
         if base == "tid":
@@ -283,6 +286,7 @@ class Machine(ABC):
         return DEEPEST - (rest >> _FUNCTION_BITS), rest & ((1 << _FUNCTION_BITS) - 1), code
 
     def set_place(self, index: Index, location: int | np.ndarray) -> None:
+        """Move lanes to a place."""
         self.place[slice(None) if index is None else index] = location
 
     # ── numbers of lanes ──
@@ -328,6 +332,7 @@ class Machine(ABC):
             self.memory.local = grown
 
     def _stack_overflow(self, lane: int, need: int) -> EmulationError:
+        """Return the error for a lane whose stack needs `need` bytes."""
         depth = self.where(int(self.place[lane]))[0] + 1
         where = f"stack overflow: {self.name_of(lane)}, {depth} calls deep, takes {need} bytes of stack"
         if self.stack_bytes == LOCAL_BYTES:

@@ -151,6 +151,7 @@ def _values(tokens: Tokens, type_name: str, extents: list[int], offset: int) -> 
 
 
 def _element(tokens: Tokens, type_name: str) -> bytes | Pointer:
+    """Read an initialiser's element: a number's bytes, or a pointer."""
     width = TYPE_BYTES[type_name]
     if is_name(tokens.token) and tokens.token != "WARP_SZ":
         line = tokens.line
@@ -177,6 +178,7 @@ def _address(tokens: Tokens) -> Symbol:
 
 
 def _bytes(tokens: Tokens, value: Immediate, type_name: str) -> bytes:
+    """Return the bytes of a constant as an element of a type."""
     width = TYPE_BYTES[type_name]
     if not value.float_bits and type_name not in ("f32", "f64"):
         return int.to_bytes(value.value & ((1 << 8 * width) - 1), width, "little")
@@ -242,6 +244,7 @@ class Sources:
         return place
 
     def file(self, number: str) -> str:
+        """Return the name of a file by its number."""
         return self.files.get(int(number), "?")
 
 
@@ -295,6 +298,7 @@ class Body:
         return end
 
     def target(self, name: str, scope: Scope) -> str:
+        """Return the unique name of a label."""
         operand = scope.find(name)
         return operand.name if isinstance(operand, Symbol) else name
 
@@ -342,6 +346,7 @@ class Body:
                     scope = scope.outer
 
     def malformed(self, position: int) -> Exception:
+        """Return the error for a statement that is no PTX."""
         self.tokens.jump(position)
         token = self.tokens.token
         if not token:
@@ -349,6 +354,7 @@ class Body:
         return self.tokens.error(f"the statement that begins with {shortened(token)} is no PTX, or does not end")
 
     def label(self, name: str, scope: Scope, start: int) -> str:
+        """Enter a label in its scope; return its unique name."""
         if not is_name(name) or name in scope.names:
             self.tokens.jump(start)
             raise self.tokens.error(
@@ -360,6 +366,7 @@ class Body:
         return unique
 
     def directive(self, scope: Scope, label: str) -> None:
+        """Read a directive in the body; `label` is the label just before it."""
         tokens = self.tokens
         token = tokens.token
         if token == ".reg":
@@ -412,6 +419,7 @@ class Body:
                 return
 
     def declare(self, name: str, type_name: str, length: int, scope: Scope) -> None:
+        """Declare a register, or a vector of registers, in a scope."""
         if length == 1:
             unique = name + scope.suffix
             scope.names[name] = Register(unique)
@@ -428,6 +436,7 @@ class Body:
     # ── instructions ──
 
     def instruction(self, statement: _Statement) -> Instruction:
+        """Return the instruction of a statement, with its operands read."""
         name_parts = self.parts.get(statement.name)
         if name_parts is None:
             opcode, *modifiers = (part.strip() for part in statement.name.split("."))
@@ -454,9 +463,11 @@ class Body:
         return Instruction(*name_parts, operands, guard, statement.line, statement.source)
 
     def check_target(self, operands: tuple[Operand, ...], statement: _Statement) -> None:
+        """Check that a branch's target is a label of the function."""
         for operand in operands:
             if isinstance(operand, Symbol) and operand.name not in self.function.labels:
                 raise self.error(statement, f"no label {operand.name} is in function {self.function.name}")
 
     def error(self, statement: _Statement, problem: str) -> Exception:
+        """Return an error that names a statement's line and instruction."""
         return Tokens("", statement.line).error(f"{statement.name}: {problem}")

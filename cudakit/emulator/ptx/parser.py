@@ -99,6 +99,8 @@ def parse(text: str) -> Program:
 
 
 class _Module:
+    """Parser of one module, which adds to a program."""
+
     def __init__(self, text: str, first_line: int, program: Program, shared: set[str]) -> None:
         self.tokens = Tokens(text, first_line)
         # Files are named after the code whose lines refer to them.
@@ -107,6 +109,7 @@ class _Module:
         self.own: set[str] = set()
 
     def parse(self) -> None:
+        """Read the module directive by directive."""
         directives: dict[str, Callable[[], None]] = {
             ".target": self.target, ".address_size": self.address_size, ".file": self.file, ".section": self.section,
             ".alias": self.alias, ".pragma": lambda: self.tokens.skip_past(";"),
@@ -119,11 +122,13 @@ class _Module:
             directives[token]()
 
     def address_size(self) -> None:
+        """Read ``.address_size 64``."""
         self.tokens.take()
         if self.tokens.take() != "64":
             raise self.tokens.error("only addresses of 64 bits are emulated")
 
     def version(self) -> None:
+        """Read ``.version``, and refuse versions that are not emulated."""
         tokens = self.tokens
         if tokens.token != ".version":
             raise tokens.error(f"PTX begins with .version, found {tokens.token or 'nothing'!r}")
@@ -137,6 +142,7 @@ class _Module:
         tokens.take()
 
     def target(self) -> None:
+        """Read ``.target``: the arch, and options that are ignored."""
         tokens = self.tokens
         tokens.take()
         if not re.fullmatch(r"sm_[0-9]+[af]?", tokens.token):
@@ -166,6 +172,7 @@ class _Module:
         tokens.jump(end + 1)
 
     def alias(self) -> None:
+        """Read ``.alias``: another name of a function."""
         tokens = self.tokens
         tokens.take()
         name = tokens.name()
@@ -178,6 +185,7 @@ class _Module:
         self.program.functions[name] = function
 
     def linked(self) -> None:
+        """Read a function or variable with its linking directives."""
         linking = set()
         while self.tokens.token in _LINKING:
             linking.add(self.tokens.take())
@@ -189,6 +197,7 @@ class _Module:
             self.variable(".extern" in linking, several)
 
     def variable(self, extern: bool, several: bool) -> None:
+        """Read a variable; with `several`, other modules may define it too."""
         declared = variable(self.tokens, extern)
         self.tokens.take(";")
         if declared.space == "shared":
@@ -202,6 +211,7 @@ class _Module:
             self.own.add(declared.name)
 
     def function(self, several: bool) -> None:
+        """Read a function or kernel; with `several`, other modules may define it too."""
         tokens = self.tokens
         is_entry = tokens.take() == ".entry"
         if tokens.skip(".attribute"):
@@ -226,6 +236,7 @@ class _Module:
             self.own.add(name)
 
     def parameters(self) -> tuple[Variable, ...]:
+        """Read parameters in brackets, if there are any."""
         tokens = self.tokens
         return listed(tokens, "(", ")", lambda: variable(tokens)) if tokens.token == "(" else ()
 

@@ -145,6 +145,7 @@ class _Value(NamedTuple):
     unsigned: bool = False
 
     def wrapped(self) -> _Value:
+        """Return the value wrapped to 64 bits by its sign."""
         if isinstance(self.number, float):
             return self
         number = self.number % _WORD
@@ -152,6 +153,7 @@ class _Value(NamedTuple):
 
 
 def _quotient(a: int | float, b: int | float) -> int | float:
+    """Divide as C does: integers towards zero."""
     if isinstance(a, float) or isinstance(b, float):
         return a / b
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
@@ -206,6 +208,7 @@ def literal(tokens: Tokens, most: int = _WORD) -> int:
 
 
 def _conditional(tokens: Tokens, depth: int) -> _Value:
+    """Evaluate ``a ? b : c``, or an expression with binary operators."""
     condition = _operators(tokens, 1, depth)
     if not tokens.skip("?"):
         return condition
@@ -216,6 +219,7 @@ def _conditional(tokens: Tokens, depth: int) -> _Value:
 
 
 def _operators(tokens: Tokens, least: int, depth: int) -> _Value:
+    """Evaluate binary operators whose precedence is at least `least`."""
     left = _unary(tokens, _deeper(tokens, depth))
     while tokens.token in _BINARY and _BINARY[tokens.token][0] >= least:
         binds, compute, integers = _BINARY[tokens.token]
@@ -234,6 +238,7 @@ def _operators(tokens: Tokens, least: int, depth: int) -> _Value:
 
 
 def _unary(tokens: Tokens, depth: int) -> _Value:
+    """Evaluate a unary operator, a cast, brackets, or a literal."""
     if tokens.token in ("-", "+", "!", "~"):
         name = tokens.take()
         value = _unary(tokens, _deeper(tokens, depth))
@@ -261,6 +266,7 @@ def _unary(tokens: Tokens, depth: int) -> _Value:
 
 
 def _literal(tokens: Tokens) -> _Value:
+    """Read a number as C and PTX write it."""
     token = tokens.token
     if not is_number(token):
         raise tokens.error(f"expected a number, found {token or 'the end of the text'!r}")
@@ -283,6 +289,7 @@ def _literal(tokens: Tokens) -> _Value:
 
 
 def _deeper(tokens: Tokens, depth: int) -> int:
+    """Return the next depth of a nested expression; too deep a nesting is an error."""
     if depth >= _DEEPEST:
         raise tokens.error("the constant expression is nested too deeply")
     return depth + 1
@@ -362,6 +369,7 @@ def _split(text: str) -> list[str] | None:
 
 
 def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
+    """Read one operand from its text."""
     tokens = Tokens(text, line)
     if not tokens.token:
         raise tokens.error(f"{instruction}: an operand is missing")
@@ -377,6 +385,7 @@ def _read(text: str, scope: Scope, instruction: str, line: int) -> Operand:
 
 
 def _operand(tokens: Tokens, scope: Scope) -> Operand:
+    """Read an address, a modified register, a pair, a vector or a plain operand."""
     if tokens.token == "[":
         return _address(tokens, scope)
     if tokens.token in _BEFORE_NAMES and is_name(tokens.text[tokens.end :].lstrip()[:2]):
@@ -389,6 +398,7 @@ def _operand(tokens: Tokens, scope: Scope) -> Operand:
 
 
 def _vector_or_plain(tokens: Tokens, scope: Scope) -> Operand:
+    """Read a vector in braces, or a plain operand."""
     if tokens.token != "{":
         return _plain(tokens, scope)
     return Group("vector", listed(tokens, "{", "}", lambda: _plain(tokens, scope)))
@@ -415,6 +425,7 @@ def _plain(tokens: Tokens, scope: Scope) -> Operand:
 
 
 def _named(tokens: Tokens, scope: Scope) -> Operand:
+    """Read a name: a declared operand, a part of a register, a special register or a symbol."""
     name = tokens.name()
     operand = scope.find(name)
     if operand is not None:
@@ -426,6 +437,7 @@ def _named(tokens: Tokens, scope: Scope) -> Operand:
 
 
 def _address(tokens: Tokens, scope: Scope) -> Address:
+    """Read an address in brackets, with its offset and coordinates."""
     tokens.take("[")
     base = _named(tokens, scope) if is_name(tokens.token) else constant(tokens)
     if not isinstance(base, Register | Symbol | Immediate):

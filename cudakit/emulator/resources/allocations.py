@@ -122,6 +122,7 @@ class Marks:
         self.watchers += count
 
     def _forget(self, number: int, unwritten: Unwritten) -> None:
+        """Drop the mark of an array that is gone."""
         if self._marked.get(number) is unwritten:
             del self._marked[number]
 
@@ -219,11 +220,13 @@ class Room:
         return allocated
 
     def _count(self, memory_type: str, size: int) -> None:
+        """Count `size` more bytes in use of a memory type."""
         with self._lock:
             used, peak = self.usage(memory_type)
             self._usage[memory_type] = Usage(used + size, max(peak, used + size))
 
     def _refusal(self, size: int, memory_type: str, why: str) -> LaunchError:
+        """Return the error for memory that cannot be allocated."""
         return LaunchError(
             f"{size:,} bytes of {memory_type} memory were asked for; the emulator holds "
             f"{self.usage(memory_type).used:,} in use{why}; let go of arrays, or work in chunks"

@@ -170,6 +170,7 @@ def is_of_host(value: Any) -> bool:
 
 
 def _plain(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield values with device arrays as NumPy arrays."""
     return (value.view(np.ndarray) if isinstance(value, DeviceArray) else value for value in values)
 
 
@@ -227,6 +228,8 @@ def hook_conversions() -> None:
 
 
 def _asking(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a NumPy conversion so that it asks arrays with a `ConversionHook`."""
+
     @functools.wraps(original)
     def convert(*arguments: Any, **options: Any) -> Any:
         make = functools.partial(original, *arguments, **options)

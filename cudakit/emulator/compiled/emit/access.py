@@ -81,10 +81,12 @@ def _turned(b: Builder, rows: list[X]) -> list[X]:
 
 
 def _beyond(b: Builder, pointer: X, offset: int) -> str:
+    """Return the pointer `offset` bytes behind another."""
     return b.text.at(pointer, offset) if offset else pointer.name
 
 
 def gather(b: Builder, pointers: X, element: str, offset: int) -> X:
+    """Load an element at each lane's pointer."""
     text, type_ = b.text, b.vector(element)
     if offset:
         pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)
@@ -155,6 +157,7 @@ def _in_turns(b: Builder, pointers: X, element: str, value: X | None) -> X:
 
 
 def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
+    """Store lanes that are adjacent in memory, an element of each of `values`."""
     text, width, count = b.text, b.width, len(values)
     if count == 1:
         if b.mask is None:
@@ -181,6 +184,7 @@ def store_row(b: Builder, pointer: X, values: list[X], size: int) -> None:
 
 
 def scatter(b: Builder, pointers: X, value: X, offset: int) -> None:
+    """Store an element at each lane's pointer."""
     text = b.text
     if offset:
         pointers = text.make(f"getelementptr i8, {pointers}, {b.spread(constant('i64', offset))}", pointers.type)

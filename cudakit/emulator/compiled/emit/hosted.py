@@ -92,11 +92,13 @@ def take_results(instr: Instruction, b: Builder) -> None:
 
 
 def _register_type(b: Builder, name: str) -> str:
+    """Return the PTX type of a register's bits."""
     bits = bits_of(b.function.registers[name])
     return "pred" if bits == 1 else f"b{bits}"
 
 
 def _row(b: Builder, number: int) -> str:
+    """Return the place of a row of handed-over values."""
     return b.text.at(b.handed, 8 * b.width * number)
 
 
@@ -110,6 +112,7 @@ _MADE = 62
 
 
 def _shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of an mbarrier instruction's result."""
     return by_sources(instr, shape) if instr.modifiers[0] in _WAITS and _is_near(instr) else VARYING
 
 
@@ -156,6 +159,7 @@ def _arrive(instr: Instruction, b: Builder) -> None:
 
 
 def _code(instr: Instruction) -> X:
+    """Return the number of an instruction's state space."""
     return constant("i64", SPACES.get(space_of(instr), GENERIC))
 
 

@@ -88,6 +88,7 @@ def held_verdict(b: Builder, operand: Operand) -> Verdict | None:
 
 
 def opposite(b: Builder, x: X) -> X:
+    """Negate a truth."""
     return b.text.binary("xor", x, X("i1", "true"))
 
 
@@ -110,6 +111,7 @@ def _times(shape: Shape, other: object) -> Shape:
 
 
 def _signed(value: int) -> int:
+    """Return a 64-bit constant as a signed integer."""
     value &= (1 << 64) - 1
     return value - (1 << 64) if value >> 63 else value
 
@@ -128,6 +130,7 @@ def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
 
 
 def _sum_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``add`` or ``sub``."""
     type_name = instr.modifiers[-1]
     if not is_integer(type_name) or len(instr.modifiers) > 1:
         return by_sources(instr, shape)
@@ -151,6 +154,7 @@ def _product(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _product_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``mul`` or ``mad``."""
     type_name = instr.modifiers[-1]
     if not is_integer(type_name) or not {"hi", "sat", "cc"}.isdisjoint(instr.modifiers) or type_name.endswith("16"):
         return by_sources(instr, shape)
@@ -169,6 +173,7 @@ def add_values(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _mask_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``and``."""
     _, first, second = instr.operands
     if _keeps_steps(shape(first, instr.modifiers[-1]), second):
         return UNIFORM
@@ -184,6 +189,7 @@ def _keeps_steps(x: Shape, mask: Operand) -> bool:
 
 
 def _shift_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``shl``."""
     x, by = shape(instr.operands[1], instr.modifiers[-1]), instr.operands[2]
     if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(instr.modifiers[-1]):
         return Affine(x.stride << by.value, x.of)
@@ -191,6 +197,7 @@ def _shift_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
 
 
 def _converted(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``cvt``."""
     out, type_name = instr.modifiers[-2:]
     source_shape = shape(instr.operands[1], type_name)
     if not isinstance(source_shape, Affine) or not {out, type_name} <= INTEGERS.keys() or "sat" in instr.modifiers:
@@ -270,10 +277,12 @@ def _narrow(values: Any) -> X | None:
 
 
 def _carry(b: Builder) -> Value:
+    """Return the lanes' carry flags."""
     return Value(VARYING, b.text.load(b.vector("i1"), b.carry()))
 
 
 def _keep_carry(b: Builder, carry: X) -> None:
+    """Write the lanes' carry flags."""
     flags = b.carry()
     if b.mask is not None:
         carry = b.text.select(b.mask, carry, b.text.load(carry.type, flags))

@@ -37,6 +37,7 @@ from cudakit.emulator.ptx.program import Address, Group, Instruction, Operand, R
 
 
 def _load_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of a load."""
     source = instr.operands[1]
     space = space_of(instr)
     if space == "local" or not isinstance(source, Address) or shape(source.base, "") not in (UNIFORM, None):
@@ -329,6 +330,7 @@ _WINDOWS = {"shared": SHARED_WINDOW, "cluster": SHARED_WINDOW, "local": LOCAL_WI
 
 
 def _moved(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``mov``."""
     target, source = instr.operands
     if isinstance(target, Group) or isinstance(source, Group) or type_of(instr) == "pred":
         return by_sources(instr, shape)
@@ -367,6 +369,7 @@ def mov(instr: Instruction, b: Builder) -> None:
 
 
 def _address_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
+    """Return the shape of ``cvta``."""
     return shape(instr.operands[1], type_of(instr))
 
 

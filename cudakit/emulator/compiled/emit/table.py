@@ -75,6 +75,7 @@ def only(instr: Instruction, *allowed: str) -> None:
 
 
 def is_integer(type_name: str) -> bool:
+    """Return whether a PTX type is an integer of 16, 32 or 64 bits."""
     return type_name[0] in "usb" and type_name[1:] in ("16", "32", "64")
 
 
@@ -100,6 +101,7 @@ def flushed(b: Builder, x: X) -> X:
 
 
 def quieted(b: Builder, x: X) -> X:
+    """Set the quiet bit of float64 NaN."""
     bits = b.untyped(x)
     return b.text.cast("bitcast", b.text.binary("or", bits, 1 << 51), "double")
 

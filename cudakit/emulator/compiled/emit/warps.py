@@ -41,6 +41,7 @@ def is_counted(instr: Instruction) -> bool:
 
 
 def _barrier_operands(instr: Instruction) -> tuple[Operand, ...]:
+    """Return the operands that name a barrier and its number of threads."""
     return instr.operands[1:-1] if "red" in instr.modifiers else instr.operands
 
 
@@ -113,6 +114,7 @@ def warp_barrier(instr: Instruction, b: Builder) -> None:
 
 
 def _pair(target: Operand) -> tuple[Operand, Operand | None]:
+    """Return both parts of ``d|p``, or ``d`` and None."""
     if isinstance(target, Group) and target.notation == "pair":
         return target.items[0], target.items[1]
     return target, None
@@ -425,6 +427,7 @@ class _Matrix:
         self._shuffled: dict[bytes, X] = {}
 
     def at(self, numbers: np.ndarray) -> X:
+        """Return the elements with these numbers, one a lane."""
         key = numbers.tobytes()
         if key not in self._shuffled:
             lane, element = np.divmod(self._fragment.sources[numbers], len(self._registers))

@@ -85,6 +85,7 @@ class LaneWord(Word):
         return self._word(constant(like(self.x, _element(type_name)), value), type_name)
 
     def _word(self, x: X, type_name: str) -> LaneWord:
+        """Return another word with the same lanes."""
         return LaneWord(self.b, x, type_name, self.lanes, self.raw)
 
     def do(self, name: str, type_name: str, *others: Any) -> LaneWord:
@@ -121,6 +122,8 @@ def _named(whole: str, real: str = "") -> Callable[..., X]:
 
 
 def _compared(test: str) -> Callable[..., X]:
+    """Make a comparison."""
+
     def do(a: LaneWord, type_name: str, other: LaneWord) -> X:
         sign = "" if test in ("eq", "ne") else "s" if a.signed else "u"
         how = ("une" if test == "ne" else f"o{test}") if a.type_name in _FLOATS else f"{sign}{test}"
@@ -146,6 +149,8 @@ def _abs(a: LaneWord, type_name: str) -> X:
 
 
 def _shift(name: str) -> Callable[..., X]:
+    """Make a total shift."""
+
     def do(a: LaneWord, type_name: str, by: LaneWord) -> X:
         text = a.b.text
         opcode = "shl" if name == "shl" else "ashr" if a.signed else "lshr"
@@ -206,6 +211,8 @@ def _view(a: LaneWord, type_name: str) -> X:
 
 
 def _counted(name: str, *more: X) -> Callable[..., X]:
+    """Make an operation from an intrinsic that counts bits."""
+
     def do(a: LaneWord, type_name: str) -> X:
         result = a.b.text.call(named(f"llvm.{name}", a.x), a.x.type, a.x, *more)
         return a.b.text.cast("trunc" if a.bits > 32 else "zext", result, "i32")
@@ -214,12 +221,15 @@ def _counted(name: str, *more: X) -> Callable[..., X]:
 
 
 def _high_product(a: LaneWord, type_name: str, other: LaneWord) -> X:
+    """Return the upper half of a product."""
     text, extend, wide = a.b.text, "sext" if a.signed else "zext", f"i{2 * a.bits}"
     whole = text.binary("mul", text.cast(extend, a.x, wide), text.cast(extend, other.x, wide))
     return text.cast("trunc", text.binary("lshr", whole, a.bits), f"i{a.bits}")
 
 
 def _divided(operation: str) -> Callable[..., X]:
+    """Make ``div`` or ``rem``."""
+
     def do(a: LaneWord, type_name: str, other: LaneWord) -> X:
         text, x, y = a.b.text, a.x, other.x
         if a.type_name in _FLOATS:

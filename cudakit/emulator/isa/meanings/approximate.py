@@ -27,6 +27,7 @@ _FRACTION: Final = (1 << 52) - 1
 
 
 def _polynomial(x: Word, coefficients: list[float]) -> Word:
+    """Evaluate Σ coefficients[k] · xᵏ by Horner's rule."""
     total = x.constant_of(coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         total = total * x + x.constant_of(coefficient)
@@ -34,6 +35,7 @@ def _polynomial(x: Word, coefficients: list[float]) -> Word:
 
 
 def _clamped(x: Word, most: float) -> Word:
+    """Clamp x to [-most, most]."""
     high, low = x.constant_of(most), x.constant_of(-most)
     x = (high < x).choose(high, x)
     return (x < low).choose(low, x)

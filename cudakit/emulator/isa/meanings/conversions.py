@@ -29,6 +29,7 @@ _FLOATS: Final = ("f16", "bf16", "f32", "f64")
 
 @means("cvt", sources="T T", families="integer float half")
 def cvt(form: Form, a: Word, b: Word | None = None) -> Word:
+    """Convert between types, by the last two modifiers."""
     out, source_type = form.modifiers[-2:]
     if form.has("rs") or not {out, source_type} <= WORD_TYPES.keys() or (source_type in _EIGHTHS and out != "f16x2"):
         raise EmulationError(f"a conversion of {source_type} to {out}, .{'.'.join(form.modifiers)}")
@@ -48,6 +49,7 @@ def cvt(form: Form, a: Word, b: Word | None = None) -> Word:
 
 
 def _range(name: str) -> tuple[int, int]:
+    """Return the least and the greatest integer of a PTX type."""
     return bounds(name[0] == "s", INTEGERS[WORD_TYPES[name]])
 
 
@@ -55,6 +57,7 @@ def _range(name: str) -> tuple[int, int]:
 
 
 def _between_integers(form: Form, out: str, a: Word) -> Word:
+    """Convert an integer to another integer type, saturated with ``.sat``."""
     if form.has("sat"):
         (low, high), (least, most) = _range(out), _range(a.type_name)
         a = a.max(low) if low > least else a
@@ -63,6 +66,7 @@ def _between_integers(form: Form, out: str, a: Word) -> Word:
 
 
 def _from_integer(form: Form, out: str, a: Word) -> Word:
+    """Convert an integer to a float in the form's rounding mode."""
     mode = form.mode
     exact = "f64" if out[-2:] == "16" or form.has("sat") else out
     value = a.to(exact)
@@ -82,6 +86,7 @@ def _directed(value: Word, a: Word, mode: str) -> Word:
 
 
 def _to_integer(form: Form, out: str, source_type: str, a: Word) -> Word:
+    """Convert a float to an integer in the form's rounding mode, saturated."""
     # With a float16 result the hardware takes subnormal float32 as they are.
     value = number(a, source_type, source_type == "f32" and form.has("ftz"))
     whole = next(_WHOLE[modifier] for modifier in form.modifiers if modifier in _WHOLE)
@@ -97,6 +102,7 @@ def _to_integer(form: Form, out: str, source_type: str, a: Word) -> Word:
 
 
 def _to_float(form: Form, out: str, source_type: str, a: Word) -> Word:
+    """Convert a float to another float type."""
     ftz, mode = form.has("ftz"), form.mode
     # With a float16 result the hardware takes subnormal float32 as they are.
     value = number(a, source_type, ftz and source_type == "f32" and out != "f16")
@@ -144,6 +150,7 @@ def _finished(form: Form, bits: Word, name: str) -> Word:
 
 
 def _to_tf32(form: Form, a: Word) -> Word:
+    """Round float32 to tf32."""
     mode = next((modifier for modifier in form.modifiers if modifier in ("rna", "rz")), "rn")
     bits, finite = a.view("u32"), form.has("satfinite")
     up = bits.of(0x1000) if mode == "rna" else (bits >> 13 & 1) + 0xFFF if mode == "rn" else bits.of(0)
@@ -184,6 +191,7 @@ def _encoded(form: Form, value: Word, out: str) -> Word:
 
 
 def _from_eighths(form: Form, source_type: str, a: Word) -> Word:
+    """Convert two 8-bit floats to a pair of float16."""
     byte = a.split("u8").to("u16")
     size, sign = byte & 0x7F, (byte & 0x80) << 8
     if source_type == "e5m2x2":

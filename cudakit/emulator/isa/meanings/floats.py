@@ -210,6 +210,7 @@ def _computed(form: Form, opcode: str, *sources: Word) -> Word:
 
 
 def _finished(form: Form, result: Word, opcode: str, sources: tuple[Word, ...], ftz: bool) -> Word:
+    """Apply ``.ftz``, then ``.sat`` or the canonical NaN, to a float32 result."""
     if ftz:
         small = opcode in _SMALL
         result = flush_rounded(result, _exact(opcode, *sources), form.mode) if small else flushed(result)
@@ -217,6 +218,7 @@ def _finished(form: Form, result: Word, opcode: str, sources: tuple[Word, ...], 
 
 
 def _ready(form: Form, *sources: Word) -> tuple[Word, ...]:
+    """Return float32 sources, flushed with ``.ftz``."""
     return tuple(flushed(source) if form.has("ftz") else source for source in sources)
 
 
@@ -340,6 +342,7 @@ def _half_bits(form: Form, *sources: Word) -> list[Word]:
 
 
 def _rounded_half(form: Form, value: Word) -> Word:
+    """Round a float to bits of halves, with ``.sat``, ``.relu`` and ``.ftz``."""
     if form.has("sat"):
         value = clamped(value)
     if form.has("relu"):
@@ -381,6 +384,7 @@ def half_approximate(form: Form, a: Word) -> Word:
 
 
 def _infinity(form: Form) -> int:
+    """Return the bits of infinity in the form's half-precision type."""
     return INFINITY[form.name.removesuffix("x2")]
 
 

@@ -21,6 +21,7 @@ _PLAIN: Final[dict[str, tuple[str, Callable[..., Word]]]] = {
 
 
 def _of_words(function: Callable[..., Word]) -> Function:
+    """Return a meaning that ignores the form and applies a function to the words."""
     return lambda form, *words: function(*words)
 
 
@@ -53,6 +54,7 @@ def lop3(form: Form, a: Word, b: Word, c: Word, table: int, other: Word | None =
 
 
 def _of_three(table: int, a: Word, b: Word, c: Word) -> Word:
+    """Apply an 8-bit truth table of three words with few operations."""
     without = sum(((table >> 2 * place) & 1) << place for place in range(4))
     with_ = sum(((table >> 2 * place + 1) & 1) << place for place in range(4))
     low, high = _OF_TWO[without], _OF_TWO[with_]
@@ -119,6 +121,7 @@ def _paired(form: Form, *words: Word) -> tuple[Word, ...]:
 
 
 def _together(form: Form, result: Word) -> Word:
+    """Join packed 16-bit results; other results as they are."""
     return result.join("u32") if form.name.endswith("x2") else result
 
 
@@ -213,6 +216,7 @@ def _piece(word: Word, name: str, bits: int, number: int) -> Word:
 
 
 def _carried(a: Word, b: Word, carry: Word | int) -> tuple[Word, Word]:
+    """Add two words and a carry; return the sum and the carry out."""
     carry_in = carry.to(a.type_name) if isinstance(carry, Word) else a.of(carry)
     first = a + b
     second = first + carry_in
@@ -354,6 +358,7 @@ def compared(name: str, a: Word, b: Word) -> Word:
 
 
 def _answer(form: Form, a: Word, b: Word) -> Word:
+    """Compare two sources by the form's comparison."""
     if form.family != "integer":
         a, b = (number(word, form.name, form.has("ftz")) for word in (a, b))
     return compared(form.modifiers[0], a, b)

@@ -17,6 +17,7 @@ Function: TypeAlias = Callable[[Word, Word], Word]
 
 
 def _averaged(a: Word, b: Word) -> Word:
+    """Average two integers, halves rounded away from zero."""
     total = a + b
     return (total + (total >= 0).to(total.type_name)) >> 1
 
