@@ -121,7 +121,7 @@ def _copying(
         yield
         return
     stream.sync()  # raises on a captured stream
-    with stream.doing(Work("copy", name, stream, reads, writes), put_in=False, told=False):
+    with stream.doing(Work("copy", name, stream, reads, writes), insert_waits=False, reported=False):
         yield
     stream.sync()
 
@@ -245,7 +245,7 @@ class EmulatedShape:
         Waits for earlier work are put in now, and the parameters' bytes are written now.
         """
         host_arguments = self._host_arguments(values, arguments)
-        order().put_in(target, *accesses(self.emulated.parameters, host_arguments), noted=True)
+        order().insert_waits(target, *accesses(self.emulated.parameters, host_arguments), noted=True)
         result = Plan(self._launch_again, target, config, tuple(values), host_arguments, self.pack(values))
         result.name, result.arguments = self.name, arguments
         return result
@@ -263,7 +263,7 @@ class EmulatedShape:
             if stream.recorder is not None:
                 stream.recorder.launch(self, config, values, host_arguments)
             else:
-                self.run(stream, config, values, host_arguments, packed, put_in=False, noted=False)
+                self.run(stream, config, values, host_arguments, packed, insert_waits=False, noted=False)
         except CudakitError as error:
             cut(error)
             raise
@@ -275,7 +275,7 @@ class EmulatedShape:
         values: Sequence[Any],
         arguments: Sequence[Any],
         packed: bytes | None = None,
-        put_in: bool = True,
+        insert_waits: bool = True,
         noted: bool = True,
     ) -> None:
         """Run the kernel to its end.
@@ -290,12 +290,11 @@ class EmulatedShape:
             Arguments of the call, with host arrays for memory.
         packed : bytes, optional
             Bytes of the parameters, where `pack` has made them before.
-        put_in : bool
+        insert_waits : bool
             Whether the launch waits for earlier work by the declared reads and writes. A plan has done so already.
         noted : bool
             Whether later work waits for the launch by the declared reads and writes. Later work waits for a plan from
-            the
-            time the plan was made.
+            the time the plan was made.
 
         Raises
         ------
@@ -316,7 +315,7 @@ class EmulatedShape:
                 launch = emulated.launch(stream, self._geometry(config), bytes_of_them)
                 call = Call(emulated, config, tuple(values), tuple(arguments))
                 used = accesses(emulated.parameters, call.arguments) if ordered.asks_for_arrays else ((), ())
-                with Turn(ordered, stream, launch.title, *used, put_in, noted) as turn:
+                with Turn(ordered, stream, launch.title, *used, insert_waits, noted) as turn:
                     report_launch(turn.launch, stream, call, launch)
             finally:
                 for address in added:

@@ -141,7 +141,7 @@ class Launch(Node):
         self.find_number(names, shape.emulated.parameters[position], argument, put)
 
     def run(self, play: Play) -> None:
-        self._shape.run(play.streams[self._stream], self._config, self._values, self._arguments, put_in=False)
+        self._shape.run(play.streams[self._stream], self._config, self._values, self._arguments, insert_waits=False)
 
     def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
         return Launch(streams[self._stream], self._shape, self._config, self._values, self._arguments, arguments)
@@ -161,7 +161,7 @@ class Copy(Node):
         source, target = self._arrays
         stream = play.streams[self._stream]
         work = Work("copy", self.name, stream, (source,), (target,), target.nbytes)
-        with stream.doing(work, put_in=False):
+        with stream.doing(work, insert_waits=False):
             target[...] = source
 
     def again(self, streams: Mapping[int, int], arguments: NamedArguments, tag: Any) -> Node:
@@ -209,7 +209,7 @@ class Conditional(Node):
         while self._limit is None or rounds < self._limit:
             # The device reads the flag: the host waits for nothing.
             work = Work("copy", f"the flag of a {self.name}", stream, (self._flags[0],))
-            with stream.doing(work, put_in=False, told=False):
+            with stream.doing(work, insert_waits=False, reported=False):
                 pass
             if not self._flags[0].reshape(-1)[0]:
                 return
@@ -488,7 +488,7 @@ class EmulatedGraph(Executable):
     def play(self, stream: EmulatedStream) -> None:
         """Run on a stream, after the graph's last launch and all other work that must come before."""
         with order().lock:  # no other thread's work may come between
-            order().put_in(stream, self.reads, self.writes)
+            order().insert_waits(stream, self.reads, self.writes)
             if self._last is not None:
                 stream.wait(self._last)
             play = Play({id(self.first): stream, **self.others})

@@ -334,8 +334,8 @@ def test_variables_are_copied_on_their_stream() -> None:
             done.append("sync")
 
         @contextmanager
-        def doing(self, work: Any, put_in: bool, told: bool) -> Any:
-            done.append((work.kind, work.name, work.stream, work.reads, work.writes, put_in, told))
+        def doing(self, work: Any, insert_waits: bool, reported: bool) -> Any:
+            done.append((work.kind, work.name, work.stream, work.reads, work.writes, insert_waits, reported))
             yield
             done.append("done")
 

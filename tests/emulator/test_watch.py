@@ -413,7 +413,7 @@ def test_nothing_is_forgotten_in_the_middle(alone: order.Order, monkeypatch: pyt
         del high
         other.record()
     else:
-        alone.put_in(other, [], [np.asarray(high)])
+        alone.insert_waits(other, [], [np.asarray(high)])
     assert not held
     segments = alone.clocks.segments
     assert alone.clocks._starts == [segment.start for segment in segments]
@@ -464,7 +464,7 @@ def test_work_that_fails_takes_no_time_and_leaves_the_order_free(alone: order.Or
     stream = ck.emulator.stream()
     with pytest.raises(KeyError), stream.doing(Work("copy", "w", stream, size=33)):
         raise KeyError
-    assert (stream.clock, alone.busy, alone.now_on) == (0, False, None)
+    assert (stream.clock, alone.busy, alone.running) == (0, False, None)
 
 
 def test_witnesses_are_told_of_work_but_where_it_is_said_not_to_be(alone: order.Order) -> None:
@@ -479,6 +479,6 @@ def test_witnesses_are_told_of_work_but_where_it_is_said_not_to_be(alone: order.
 
     with witnessing(Told()):
         for name, is_told in (("a", True), ("b", False), ("c", True)):
-            with stream.doing(Work("copy", name, stream, size=16), told=is_told):
+            with stream.doing(Work("copy", name, stream, size=16), reported=is_told):
                 pass
     assert told == [("a", 0), ("a", 1), ("c", 2), ("c", 3)]

@@ -1,7 +1,7 @@
-"""Host arrays that cudakit hands out while somebody checks: to use elements that have not arrived is an error.
+"""Host arrays under checks: using elements that have not arrived yet is an error.
 
-What reads or writes elements is known where NumPy asks the array's class: indices, methods, operators, functions of
-NumPy's. Code that goes to the memory itself is not: ``y[:] = x`` into an array of NumPy's, ``x.flat``, a buffer.
+A use is seen where NumPy asks the array's class: indices, methods, operators, NumPy's functions. Code that accesses the
+memory itself is not seen: ``y[:] = x`` into an array of NumPy's, ``x.flat``, a buffer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cudakit.emulator.streams.stream import EmulatedStream
 from cudakit.errors import EmulationError
 from cudakit.streams.witnesses import is_own
 
-#: Functions of NumPy's that read no elements, or read them by a method or an operator, which looks by itself.
+#: NumPy functions that read no elements, or read them by a method or an operator that checks.
 _VIEWING = frozenset((
     "array_split", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "broadcast_to", "can_cast",
     "common_type", "compress", "diagonal", "dsplit", "empty_like", "expand_dims", "flip", "fliplr", "flipud",
@@ -38,72 +38,74 @@ _READING = (
     "dot", "dump", "dumps", "flatten", "max", "mean", "min", "nonzero", "prod", "repeat", "round", "searchsorted",
     "std", "sum", "tobytes", "tofile", "tolist", "var",
 )  # fmt: skip
-#: Methods that read those elements that they take of an array of flags as well.
+#: Methods whose elements are found by applying them to an array of flags.
 _TAKING = ("compress", "item", "take", "trace")
-#: Methods that give a view, or copy where there is none.
+#: Methods that return a view, or a copy where no view is possible.
 _COPYING = ("astype", "ravel", "reshape")
 #: Methods that write.
 _WRITING = ("fill", "partition", "put", "resize", "setfield", "sort")
 
 
 class AwaitedArray(np.ndarray, ConversionHook):
-    """An array in host memory whose elements a stream may still bring."""
+    """An array in host memory to which a stream may still be writing."""
 
     def __getitem__(self, key: Any) -> Any:
-        _look((key,))
+        _check_arrays((key,))
         return self._viewed(super().__getitem__(key), key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        _look((key, value))
+        _check_arrays((key, value))
         self._use("written", lambda flags: flags[key])
         _plain(self)[key] = value
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **named: Any) -> Any:
-        out = named.get("out", ())
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        out = keywords.get("out", ())
         if any(isinstance(value, DeviceArray) for value in (*inputs, *out)):
             return NotImplemented  # and the device's array says what there is to say
-        where = named.get("where", True)
-        _look((*inputs, where))
-        _look(out, "written")
+        where = keywords.get("where", True)
+        _check_arrays((*inputs, where))
+        _check_arrays(out, "written")
         if isinstance(where, AwaitedArray):
-            named["where"] = _plain(where)
+            keywords["where"] = _plain(where)
         if out:
-            named["out"] = tuple(map(_plain, out))
-        made = getattr(ufunc, method)(*map(_plain, inputs), **named)
+            keywords["out"] = tuple(map(_plain, out))
+        result = getattr(ufunc, method)(*map(_plain, inputs), **keywords)
         if out:
             return out[0] if len(out) == 1 else out
-        return made
+        return result
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if any(issubclass(cls, DeviceArray) for cls in types):
             return NotImplemented
         if func.__name__ not in _VIEWING:
-            _look((*args, *kwargs.values()))
+            _check_arrays((*args, *kwargs.values()))
         return super().__array_function__(func, types, args, kwargs)
 
     def converted(self, name: str, make: Callable[[], Any]) -> Any:
-        """What a function of NumPy's makes of the array: of its memory, an array of this class."""
-        made = self._viewed(make())
-        return made.view(AwaitedArray) if type(made) is np.ndarray and np.may_share_memory(made, self) else made
+        """Return the result of a NumPy function on the array; views of its memory keep this class."""
+        result = self._viewed(make())
+        return result.view(AwaitedArray) if type(result) is np.ndarray and np.may_share_memory(result, self) else result
 
-    def _viewed(self, made: Any, key: Any = ...) -> Any:
-        """What was made of the array, which has been read where that is no view."""
-        if not isinstance(made, np.ndarray) or not np.may_share_memory(made, self):
+    def _viewed(self, result: Any, key: Any = ...) -> Any:
+        """Return a result; unless the result is a view, its elements of the array count as read."""
+        if not isinstance(result, np.ndarray) or not np.may_share_memory(result, self):
             self._use("read", lambda flags: flags[key])
-        return made
+        return result
 
     def _use(self, verb: str, part: Callable[[np.ndarray], Any]) -> None:
-        """Refuse that the program uses elements that are on their way.
+        """Refuse a use of elements that have not arrived.
 
         Parameters
         ----------
         verb : str
+            Verb of the message: ``read`` or ``written``.
         part : callable
-            Gives, of flags in the array's shape, those of the elements that are used.
+            Function that takes flags in the array's shape and returns the flags of the used elements.
 
         Raises
         ------
         EmulationError
+            If used elements have not arrived.
         """
         if not order().arrivals.pending or (place := _reader()) is None:
             return
@@ -117,12 +119,12 @@ class AwaitedArray(np.ndarray, ConversionHook):
 
 
 def handed_out(array: np.ndarray, stream: EmulatedStream) -> np.ndarray:
-    """A host array as a program is given it: as an `AwaitedArray` where work on the stream is checked."""
+    """Return a host array for the program: an `AwaitedArray` where work on the stream is checked."""
     return _awaited(array) if stream.strict or MARKS.watchers else array
 
 
 def host_view(array: np.ndarray) -> np.ndarray:
-    """The host's view of an array of managed memory that is told apart."""
+    """Return the host's view of an array of managed memory on a strict stream."""
     return _awaited(array.view(np.ndarray)) if isinstance(array, DeviceArray) else array
 
 
@@ -132,8 +134,8 @@ def _awaited(array: np.ndarray) -> AwaitedArray:
     return array.view(AwaitedArray)
 
 
-def _look(values: Any, verb: str = "read") -> None:
-    """Look at all arrays among values, as arguments have them."""
+def _check_arrays(values: Any, verb: str = "read") -> None:
+    """Check a use of all arrays among values, which may be nested in tuples and lists."""
     if order().arrivals.pending:
         for array in _arrays(values):
             array._use(verb, lambda flags: flags)
@@ -152,7 +154,7 @@ def _plain(value: Any) -> Any:
 
 
 def _reader() -> str | None:
-    """File and line of the program, where it uses an array; None where cudakit does so, which has its own order."""
+    """Return the program's file and line that uses an array, or None where cudakit itself uses it, in its own order."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and _passes(frame):
         frame = frame.f_back
@@ -162,33 +164,33 @@ def _reader() -> str | None:
 
 
 def _passes(frame: FrameType) -> bool:
-    """Whether a frame only passes a use on: NumPy's, Python's own, and those of this class."""
+    """Return whether a frame only passes a use on: frames of NumPy, of the standard library, and of this class."""
     name: str = frame.f_globals.get("__name__", "")
     root = name.partition(".")[0]
     return root == "numpy" or root in sys.stdlib_module_names or name in (__name__, ConversionHook.__module__)
 
 
-def _reading(verb: str, array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    _look((array, *arguments), verb)
-    return original(_plain(array), *arguments, **named)
+def _reading(verb: str, array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    _check_arrays((array, *arguments), verb)
+    return original(_plain(array), *arguments, **keywords)
 
 
-def _taking(array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    others = {key: value for key, value in named.items() if key not in ("dtype", "out")}
+def _taking(array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    others = {key: value for key, value in keywords.items() if key not in ("dtype", "out")}
     array._use("read", lambda flags: original(flags, *arguments, **others))
-    return original(_plain(array), *arguments, **named)
+    return original(_plain(array), *arguments, **keywords)
 
 
-def _copying(array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    return array._viewed(original(array, *arguments, **named))
+def _copying(array: AwaitedArray, original: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    return array._viewed(original(array, *arguments, **keywords))
 
 
 def _method(original: Callable[..., Any], use: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of NumPy's arrays, by way of what looks at the elements that it uses."""
+    """Return a method of NumPy's arrays that checks the elements it uses."""
 
     @functools.wraps(original)
-    def method(self: AwaitedArray, *arguments: Any, **named: Any) -> Any:
-        return use(self, original, *arguments, **named)
+    def method(self: AwaitedArray, *arguments: Any, **keywords: Any) -> Any:
+        return use(self, original, *arguments, **keywords)
 
     return method
 

@@ -1,12 +1,12 @@
-"""Which work of emulated streams comes before which, at which step it begins, and what races.
+"""The order of work on emulated streams, the step at which each piece begins, and the check for races.
 
-Work runs when it is asked for, to its end, one piece at a time. What a GPU would have been free to run in another
-order or at the same time, clocks tell (`cudakit.streams.clocks`). While there is one stream there is nothing to
-tell: work is watched from the time that there are two, and what ran before counts as done.
+Work runs to its end at the call, one piece at a time. Clocks (`cudakit.streams.clocks`) say which work a GPU could run
+in another order or at the same time. With one stream nothing can race: work is watched from the second stream on, and
+earlier work counts as done.
 
-What a stream writes to host memory arrives once the host has waited, as on a GPU: it is taken out again when the work
-ends, and is put in when something waits for it. Work that comes later on a stream reads and writes the memory as
-earlier work left it.
+A stream's writes to host memory arrive once the host has waited, as on a GPU. The writes are taken out again when the
+work ends, and put in when something waits for it. Later work on a stream reads and writes the memory as earlier work
+left it.
 """
 
 from __future__ import annotations
@@ -41,25 +41,26 @@ if TYPE_CHECKING:
     from cudakit.emulator.tile.machine import TileLaunch
 
 
-#: Writes that have not arrived at which the oldest one does: a program that never waits holds no more.
+#: Most pending writes: one more makes the oldest arrive, so that a program that never waits holds no more.
 _MOST = 256
 
 
 @dataclass(slots=True, eq=False)
 class Arrival:
-    """Elements that work wrote to memory of the host.
+    """Elements that work wrote to host memory.
 
     Attributes
     ----------
     target, values : numpy.ndarray
-        Of one shape and dtype.
+        Host memory and the elements written to it, of one shape and dtype.
     mask : numpy.ndarray or None
         Which elements were written, of bool; None: all.
     after : object
-        What the host waits for before they are there, as `Order` has it.
+        Work for which the host must wait before the elements arrive, as `Order` represents it.
     former : numpy.ndarray or None
-        The target's elements for the host, while work reads and writes the later ones.
+        Elements that the host sees, while work reads and writes the later ones.
     has_arrived : bool
+        Whether the host sees the elements.
     """
 
     target: np.ndarray
@@ -75,7 +76,7 @@ class Arrival:
         self._put(self.values)
 
     def hide(self) -> None:
-        """Put back what the host sees, unless it has waited meanwhile."""
+        """Restore what the host sees, unless the host has waited meanwhile."""
         if self.former is not None and not self.has_arrived:
             self._put(self.former)
         self.former = None
@@ -87,11 +88,11 @@ class Arrival:
         self.has_arrived = True
 
     def overlaps(self, array: np.ndarray) -> bool:
-        """Whether the target and an array share memory."""
+        """Return whether the target and an array share memory."""
         return np.may_share_memory(self.target, array)
 
     def flags_of(self, array: np.ndarray) -> np.ndarray:
-        """Of an array that overlaps the target: which of its elements have bytes that arrive."""
+        """Return which elements of an overlapping array have bytes that arrive."""
         lows, highs = zip(*map(np.lib.array_utils.byte_bounds, (self.target, array)), strict=True)
         flags = np.zeros(max(highs) - min(lows), bool)
         _flags_at(self.target, flags, min(lows))[...] = True if self.mask is None else self.mask[..., np.newaxis]
@@ -102,37 +103,40 @@ class Arrival:
 
 
 class Arrivals:
-    """What the emulated streams wrote to memory of the host and nobody has waited for.
+    """Writes of emulated streams to host memory for which the host has not waited.
 
     Attributes
     ----------
     pending : list of Arrival
-        In the order of the work.
+        Pending writes, in the order of the work.
     """
 
     def __init__(self) -> None:
         self.pending: list[Arrival] = []
 
     def flags_of(self, array: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
-        """What the host waits for before it uses an array, and which of the array's elements that brings."""
+        """Yield the work for which the host must wait before it uses an array, with flags of the elements it brings."""
         for arrival in self.pending:
             if array.size and arrival.overlaps(array):
                 yield arrival.after, arrival.flags_of(array)
 
     @property
     def awaited(self) -> list[Any]:
-        """What the host waits for, of all that has not arrived."""
+        """Work for which the host must wait, for each pending write."""
         return [arrival.after for arrival in self.pending]
 
     def hold(self, target: np.ndarray, values: np.ndarray, after: Any, mask: np.ndarray | None = None) -> None:
-        """Let elements arrive in `target` after `after`; `values` are this object's from now on."""
+        """Hold elements until `after` is over, then let them arrive in `target`.
+
+        `values` belong to this object from now on.
+        """
         if len(self.pending) >= _MOST:
             self.pending.pop(0).arrive()
-        # A view: the array may be left without its memory before, which others still read.
+        # Hold a view: the array may lose its memory before others have read it.
         self.pending.append(Arrival(target.view(np.ndarray), values, mask, after))
 
     def deliver(self, is_over: Callable[[Any], bool]) -> None:
-        """Let arrive, in the order of the work, what `is_over` is true of."""
+        """Deliver pending writes for which `is_over` is true, in the order of the work."""
         pending, self.pending = self.pending, []
         for arrival in pending:
             if is_over(arrival.after):
@@ -141,24 +145,27 @@ class Arrivals:
                 self.pending.append(arrival)
 
     def settle(self, arrays: Iterable[Any]) -> None:
-        """Let arrive what is for memory that work is given and that no device reads: as on a GPU, the call waits."""
+        """Deliver pending writes to pageable memory among the arguments of work.
+
+        As on a GPU, the call waits for them.
+        """
         if self.pending:
             pageable = [array for array in arrays if isinstance(array, np.ndarray) and not room().is_of_the_host(array)]
-            held = [arrival for arrival in self.pending if any(arrival.overlaps(array) for array in pageable)]
-            for arrival in held:
+            due = [arrival for arrival in self.pending if any(arrival.overlaps(array) for array in pageable)]
+            for arrival in due:
                 arrival.arrive()
             self.pending = [arrival for arrival in self.pending if not arrival.has_arrived]
 
     @contextlib.contextmanager
     def shown(self, written: Iterable[Any], after: Callable[[], Any]) -> Iterator[None]:
-        """A block in which work runs: all memory is as earlier work left it.
+        """Return a context in which work runs with all memory as earlier work left it.
 
         Parameters
         ----------
         written : iterable
-            Arrays that the work may write: what it writes to memory of the host arrives later.
+            Arrays that the work may write. Its writes to host memory arrive later.
         after : callable
-            Gives, when the work is done, what the host waits for.
+            Function that returns, once the work is done, the work for which the host must wait.
         """
         shown = [arrival for arrival in self.pending if room().is_of_the_host(arrival.target)]
         for arrival in shown:
@@ -180,7 +187,7 @@ class Arrivals:
 
 
 def _extent(array: np.ndarray) -> np.ndarray:
-    """The bytes from an array's first to its last element."""
+    """Return the bytes from an array's first to its last element."""
     if array.flags.c_contiguous:
         return bytes_of(array)
     low, high = host_span(array)
@@ -188,7 +195,7 @@ def _extent(array: np.ndarray) -> np.ndarray:
 
 
 def _flags_at(array: np.ndarray, flags: np.ndarray, address: int) -> np.ndarray:
-    """The flags of each element's bytes; `flags` are those of the bytes from `address` on."""
+    """Return the flags of each element's bytes; `flags` are those of the bytes from `address` on."""
     return np.ndarray(
         (*array.shape, array.itemsize), bool, flags, pointer_of(array) - address, (*array.strides, flags.itemsize)
     )
@@ -196,56 +203,56 @@ def _flags_at(array: np.ndarray, flags: np.ndarray, address: int) -> np.ndarray:
 
 #: Bytes that a copy moves in a step.
 COPY_BYTES = 16
-#: Pieces of memory after which those are forgotten that nobody need wait for.
+#: Pieces of memory after which the order drops those that no work must wait for.
 _MANY = 64
-#: Streams, or streams that come after others, after which it is looked of which nothing need be known.
+#: Streams, or streams ordered after others, after which the order drops what no work needs.
 _MANY_STREAMS = 64
-#: Streams that are gone whose last work is remembered; that of others counts as done, as if the host had waited for it.
+#: Most closed streams whose last work is remembered. The work of others counts as done, as if the host had waited.
 _MOST_GONE = 256
 
 
 class Ordered(Protocol):
-    """A stream, as far as its place in the order goes."""
+    """A stream, as the order needs it."""
 
     handle: int
 
     @property
     def clock(self) -> int:
-        """The step that it has come to."""
+        """Current step of the stream."""
 
     def pass_time(self, steps: int = 0, until: int = 0) -> None:
-        """Move the clock on by some steps, and then to the step `until` if that is later."""
+        """Advance the clock by some steps, and then to the step `until` if that is later."""
 
     def sync(self) -> None:
-        """Let the host wait for all that it was given."""
+        """Make the host wait for all work of the stream."""
 
 
 class Order:
-    """All emulated streams of the process, and what each has done.
+    """The order of all work on the process's emulated streams.
 
     Attributes
     ----------
     lock : threading.RLock
-        Held while work runs: there is one emulated device.
+        Lock held while work runs: there is one emulated device.
     clocks : Clocks
-        Of the time since there are two streams.
+        Clocks since there are two streams.
     step : int
-        The step that the host has come to by waiting: no work begins before it.
-    now_on : Use or None
-        The work that is on, where nothing else may run meanwhile.
+        Step up to which the host has waited: no work begins before it.
+    running : Use or None
+        The running work, where nothing else may run meanwhile.
     arrivals : Arrivals
-        What work wrote to memory of the host and nobody has waited for.
+        Writes to host memory for which the host has not waited.
     names_lines : bool
-        Whether `awaited` tells which line of the program asked for that.
+        Whether `awaited` names the program's line that asked for the work.
     busy : bool
-        Whether a piece of work is on in the thread that holds the lock: nothing may be forgotten meanwhile.
+        Whether work runs in the thread that holds the lock: nothing may be forgotten meanwhile.
     """
 
     def __init__(self) -> None:
         self.lock: threading.RLock = threading.RLock()
         self.clocks: Clocks = Clocks()
         self.step: int = 0
-        self.now_on: Use | None = None
+        self.running: Use | None = None
         self.arrivals: Arrivals = Arrivals()
         self.names_lines: bool = False
         self.busy: bool = False
@@ -260,42 +267,42 @@ class Order:
         self._most_named = self._most_clocks = _MANY_STREAMS
 
     def forked(self) -> None:
-        """Begin again in a forked child, where no other thread holds the lock."""
+        """Reset the lock in a forked child, where no other thread holds it."""
         self.lock, self.busy = threading.RLock(), False
 
     def add(self, stream: Ordered) -> int:
-        """Know a new stream; its handle."""
+        """Register a new stream and return its handle."""
         handle = next(self._handles)
         self._streams[handle] = weakref.ref(stream, lambda _: self._streams.pop(handle, None))
         return handle
 
     @property
     def watches(self) -> bool:
-        """Whether work can race, so that it is watched: there are two streams, or what one that is gone did."""
+        """True if work can race and is watched: there are two streams, or touches of a stream that is gone."""
         return len(self._streams) > 1 or bool(self._history.touches)
 
     @property
     def asks_for_arrays(self) -> bool:
-        """Whether it matters which arrays work reads and writes."""
+        """True if calls must say which arrays their work reads and writes."""
         return self.watches or room().has_host_memory or bool(self.arrivals.pending)
 
     # ── the host and the streams ──
 
     def record(self, stream: Ordered) -> Mark:
-        """All that `stream` was given so far."""
+        """Return a mark of all work that `stream` has so far."""
         with self.lock:
             self.tidy()
             return self._mark(stream, stream.clock)
 
     def wait(self, stream: Ordered, mark: Mark) -> None:
-        """Let what `stream` is given from now on come after that."""
+        """Order later work of `stream` after a mark."""
         with self.lock:
             stream.pass_time(until=mark.step)
             if mark.use is not None and mark.clocks is self.clocks:
                 self.clocks.wait(stream.handle, mark.use)
 
     def finish(self, mark: Mark) -> None:
-        """Let everything that is asked for from now on come after that: the host has waited."""
+        """Order all later work after a mark: the host has waited for it."""
         with self.lock:
             self.step = max(self.step, mark.step)
             if mark.use is not None and mark.clocks is self.clocks:
@@ -304,10 +311,10 @@ class Order:
                 self.arrivals.deliver(lambda after: self._is_before(after, None, mark.step))
 
     def finish_all(self) -> None:
-        """Let the host wait for all streams."""
+        """Make the host wait for all streams."""
         with self.lock:
-            for known in list(self._streams.values()):
-                if (stream := known()) is not None:
+            for reference in list(self._streams.values()):
+                if (stream := reference()) is not None:
                     stream.sync()  # which a stream that is captured refuses
             for handle in self._named.difference(self._streams):
                 self.finish(Mark(self.clocks.now(handle), self.clocks, 0))
@@ -316,7 +323,7 @@ class Order:
         return Mark(self.clocks.now(stream.handle) if self.watches else None, self.clocks, step)
 
     def _is_before(self, mark: Mark, stream: int | None, step: int) -> bool:
-        """Whether work comes before what a stream, or the host, does from now on; it ends at `step`."""
+        """Return whether work is ordered before later work of a stream, or of the host, which is at `step`."""
         if mark.use is None or mark.clocks is not self.clocks:
             return mark.step <= step
         return self.clocks.is_before(mark.use, stream)
@@ -324,63 +331,68 @@ class Order:
     # ── memory of the host ──
 
     def bring(self, stream: Ordered) -> None:
-        """Let arrive what comes before work of the host on `stream`."""
+        """Deliver writes that are ordered before the host's work on `stream`."""
         if self.arrivals.pending:
             self.arrivals.deliver(lambda after: self._is_before(after, stream.handle, stream.clock))
 
     def arrive(self, stream: Ordered, name: str, target: np.ndarray, values: np.ndarray) -> None:
-        """Let a copy to memory of the host arrive once the host has waited for the stream.
+        """Let a copy to host memory arrive once the host has waited for the stream.
 
         Parameters
         ----------
         stream : Ordered
         name : str
-            Of what copies.
+            Name of the operation that copies.
         target, values : numpy.ndarray
-            Of one shape; `values` belong to the order from now on.
+            Host memory and its new elements, of one shape. `values` belong to the order from now on.
         """
         with self.lock:
             self.arrivals.hold(target, values, self._after(stream, stream.clock + 1, name))
 
     def awaited(self, array: np.ndarray, part: Callable[[np.ndarray], Any]) -> Mark | None:
-        """What the host would have to wait for before it uses elements of an array; None where it may.
+        """Return the work for which the host must wait before it uses elements of an array, or None.
 
         Parameters
         ----------
         array : numpy.ndarray
         part : callable
-            Gives, of flags in the array's shape, those of the elements that are used.
+            Function that takes flags in the array's shape and returns the flags of the used elements.
         """
         with self.lock:
             return next((after for after, flags in self.arrivals.flags_of(array) if np.any(part(flags))), None)
 
     @contextlib.contextmanager
     def shown(self, stream: Ordered, name: str, reads: Sequence[Any], written: Sequence[Any]) -> Iterator[None]:
-        """A block of work on `stream` that reads and writes memory as earlier work left it, not as the host sees it."""
+        """Return a context for work on `stream` that sees memory as earlier work left it, not as the host sees it."""
         with self.lock:
             self.arrivals.settle((*reads, *written))
             with self.arrivals.shown(written, lambda: self._after(stream, stream.clock, name)):
                 yield
 
     def _after(self, stream: Ordered, step: int, name: str) -> Mark:
-        """What stands for the work that is on, or for all that a stream was given; it ends at `step` or later."""
-        mark = self._mark(stream, step) if self.now_on is None else Mark(self.now_on, self.clocks, step)
+        """Return a mark of the running work, or of all work of a stream. The mark ends at `step` or later."""
+        mark = self._mark(stream, step) if self.running is None else Mark(self.running, self.clocks, step)
         return mark._replace(doer=Doer(name, stream.handle, call_site() if self.names_lines else ""))
 
     # ── a piece of work ──
 
     def begin(
-        self, stream: Ordered, reads: Iterable[np.ndarray], writes: Iterable[np.ndarray], put_in: bool, noted: bool
+        self,
+        stream: Ordered,
+        reads: Iterable[np.ndarray],
+        writes: Iterable[np.ndarray],
+        insert_waits: bool,
+        noted: bool,
     ) -> Use:
-        """Find the place in the order of what `stream` does now; where it is `noted`, others wait for it."""
+        """Return the position in the order of work that begins on `stream`; `noted`: later work waits for it."""
         self._watched = True
         self._named.add(stream.handle)
         touched, streams, note = self._touched(reads, writes), streams_order(), None
-        put_in = put_in and not streams.manual_blocks
+        insert_waits = insert_waits and not streams.manual_blocks
         for reporter in streams.reporters:
-            note = reporter.see(stream.handle, touched, self.clocks, (), True, put_in)
-        if put_in:
-            self._put_in(stream, touched)
+            note = reporter.see(stream.handle, touched, self.clocks, (), True, insert_waits)
+        if insert_waits:
+            self._insert_waits(stream, touched)
         if noted or note is not None:
             use = self.clocks.use(stream.handle, touched, note)
         else:
@@ -388,10 +400,10 @@ class Order:
         use.event = stream.clock
         return use
 
-    def put_in(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any], noted: bool = False) -> None:
-        """As of now, let `stream` wait for what must come before it reads and writes that, by what was declared.
+    def insert_waits(self, stream: Ordered, reads: Sequence[Any], writes: Sequence[Any], noted: bool = False) -> None:
+        """Make `stream` wait now for earlier work that conflicts with declared reads and writes.
 
-        Where it is `noted`, others wait for all that the stream is given until they come to it, as on a GPU: once.
+        With `noted`, later conflicting work waits once for all that the stream has by then, as on a GPU.
         """
         with self.lock:
             self.tidy()
@@ -400,7 +412,7 @@ class Order:
                 if self.watches:
                     touched = self._touched(memories_of(reads), memories_of(writes))
                     if not streams_order().manual_blocks:
-                        self._put_in(stream, touched)
+                        self._insert_waits(stream, touched)
                     if noted:
                         self._watched = True
                         self._named.add(stream.handle)
@@ -408,12 +420,12 @@ class Order:
             finally:
                 self.busy = former
 
-    def _put_in(self, stream: Ordered, touched: Touched) -> None:
+    def _insert_waits(self, stream: Ordered, touched: Touched) -> None:
         for use in self.clocks.needed(stream.handle, touched):
             if use.event is None:  # of a plan, which others wait for now
                 handle: Any = use.stream
-                known, point = self._streams.get(handle), self.clocks.now(handle)
-                other = None if known is None else known()
+                reference, point = self._streams.get(handle), self.clocks.now(handle)
+                other = None if reference is None else reference()
                 use.count, use.clock, use.event = point.count, point.clock, other.clock if other else self.step
             stream.pass_time(until=use.event)
             self.clocks.wait(stream.handle, use)
@@ -423,20 +435,20 @@ class Order:
         for array in (*reads, *writes):
             if id(array) not in spans:
                 low, high = spans[id(array)] = host_span(array)
-                self._know(array, low, high)
+                self._track(array, low, high)
         return self.clocks.touch([spans[id(array)] for array in reads], [spans[id(array)] for array in writes])
 
     def note(self, doer: Doer, use: Use, touches: list[Touch]) -> None:
-        """Remember what a piece of work touches.
+        """Record the touches of a piece of work.
 
         Raises
         ------
         EmulationError
-            If it races with an earlier one.
+            If the work races with earlier work.
         """
         for touch in touches:
             if touch.owner is not None:
-                self._know(touch.owner, touch.address, touch.stop)
+                self._track(touch.owner, touch.address, touch.stop)
                 touch.owner = None
         if device_limits().has_heap:
             renewed = device_limits().heap.renewed
@@ -448,19 +460,19 @@ class Order:
 
     # ── forgetting ──
 
-    def _know(self, array: np.ndarray, low: int, high: int) -> None:
-        """Be told when the memory of `array` is gone: another array may lie there then."""
+    def _track(self, array: np.ndarray, low: int, high: int) -> None:
+        """Track when the memory of `array` is freed: another array may get its addresses then."""
         owner = array if type(array) is np.ndarray and array.base is None else _owner(array)
-        known = self._memory.get(id(owner))
-        if known is None or known() is not owner:
-            known = self._memory[id(owner)] = _Memory(owner, self._gone.append)
-            known.low, known.high, known.key = low, high, id(owner)
-        elif low < known.low or known.high < high:
-            known.low, known.high = min(known.low, low), max(known.high, high)
+        memory = self._memory.get(id(owner))
+        if memory is None or memory() is not owner:
+            memory = self._memory[id(owner)] = _Memory(owner, self._gone.append)
+            memory.low, memory.high, memory.key = low, high, id(owner)
+        elif low < memory.low or memory.high < high:
+            memory.low, memory.high = min(memory.low, low), max(memory.high, high)
 
     def tidy(self) -> None:
-        """Forget memory that is gone, and what is over; everything, where nothing can race any more."""
-        # A finalizer, which may sync a stream, comes in the middle of anything here.
+        """Forget freed memory and finished work; forget everything once nothing can race."""
+        # A finalizer, which may sync a stream, can run in the middle of any code here.
         if not self._watched or self.busy:
             return
         self.busy = True
@@ -484,14 +496,14 @@ class Order:
             self._named.clear()
 
     def _forget_memory(self, gone: _Memory) -> None:
-        """Forget memory that is gone, but for parts that another array has: of DLPack's say, which shows another's."""
+        """Forget freed memory, except parts that another array has, such as an array shown through DLPack."""
         if self._memory.get(gone.key) is gone:
             del self._memory[gone.key]
         low = gone.low
         living = [
-            (known.low, known.high)
-            for known in self._memory.values()
-            if known.low < gone.high and low < known.high and known() is not None
+            (memory.low, memory.high)
+            for memory in self._memory.values()
+            if memory.low < gone.high and low < memory.high and memory() is not None
         ]
         for start, stop in (*sorted(living), (gone.high, 0)):
             if low < start:
@@ -518,16 +530,16 @@ class Order:
 
 
 class Mark(NamedTuple):
-    """A place in the order of a stream's work: all that it was given until then.
+    """A position in a stream's work: all work that the stream had by then.
 
     Attributes
     ----------
     use : Use or None
-        None while nothing is watched.
+        Last use of the stream; None while nothing is watched.
     clocks : Clocks
-        In which `use` counts. Those of the order are new once all that was before is over.
+        Clocks of `use`. The order has new clocks once all earlier work is over.
     step : int
-        The step at which the work ends, or an earlier one.
+        Step at which the work ends, or an earlier one.
     doer : Doer or None
         The work, where it is one piece.
     """
@@ -539,36 +551,35 @@ class Mark(NamedTuple):
 
 
 class Turn:
-    """For a ``with``: a block in which a piece of work runs on a stream, at its place in the order.
+    """A context in which a piece of work runs on a stream, at its position in the order.
 
     Parameters
     ----------
     order : Order
     stream : Ordered
     name : str
-        Of the kernel or operation.
+        Name of the kernel or operation.
     reads, writes : sequence
-        Arrays that it declares to read and to write.
-    put_in : bool
-        Whether it waits for earlier work on other streams that conflicts by what both declared.
+        Arrays that the work declares to read and to write.
+    insert_waits : bool
+        Whether the work waits for earlier work on other streams that conflicts by what both declare.
     noted : bool
-        Whether later work waits for it by what both declare.
+        Whether later work waits for this work by what both declare.
     move : Work, optional
-        A copy, a fill or work of the host, which touches what it declares. While the host is busy, other threads may
-        go on.
+        A copy, a fill or work of the host, which touches what it declares. While the host works, other threads may run.
 
     Raises
     ------
     EmulationError
-        Where it races with earlier work: a kernel when it has run, other work before it is done.
+        If the work races with earlier work: a kernel after it has run, other work before it is done.
     """
 
     def __init__(
         self, order: Order, stream: Ordered, name: str, reads: Sequence[Any], writes: Sequence[Any],
-        put_in: bool = True, noted: bool = True, move: Work | None = None,
+        insert_waits: bool = True, noted: bool = True, move: Work | None = None,
     ) -> None:  # fmt: skip
         self._order, self._stream, self._name = order, stream, name
-        self._reads, self._writes, self._put_in, self._noted = reads, writes, put_in, noted
+        self._reads, self._writes, self._insert_waits, self._noted = reads, writes, insert_waits, noted
         self._move, self._alone = move, move is None or move.kind != "host"
         self._steps = 0 if move is None else -(-move.size // COPY_BYTES)
         self._use: Use | None = None
@@ -578,7 +589,7 @@ class Turn:
     def __enter__(self) -> Self:
         order = self._order
         order.lock.acquire()
-        self._is_held, self._former = True, (order.busy, order.now_on)
+        self._is_held, self._former = True, (order.busy, order.running)
         try:
             order.tidy()
             order.busy = True
@@ -596,7 +607,7 @@ class Turn:
         self._end()
 
     def pass_time(self) -> None:
-        """A copy, fill or work of the host is done, and has taken its steps."""
+        """Advance the stream's clock by the steps of a copy, a fill or work of the host."""
         self._stream.pass_time(self._steps)
         self._steps = 0
 
@@ -605,7 +616,7 @@ class Turn:
         if order.watches:
             reads, writes = memories_of(self._reads), memories_of(self._writes)
             self._doer = Doer(self._name, stream.handle, call_site())
-            self._use = order.begin(stream, reads, writes, self._put_in, self._noted)
+            self._use = order.begin(stream, reads, writes, self._insert_waits, self._noted)
             if self._move is not None:
                 touches = [touch_of(array, "its source", READ) for array in reads]
                 touches += [touch_of(array, "its target", WRITE) for array in writes]
@@ -613,7 +624,7 @@ class Turn:
         if not self._alone:
             order.bring(stream)
             return
-        order.now_on = self._use
+        order.running = self._use
         if order.arrivals.pending or room().has_host_memory:
             self._shown = order.shown(stream, self._name, self._reads, self._writes)
             self._shown.__enter__()
@@ -632,7 +643,7 @@ class Turn:
                 self._release()
 
     def _release(self) -> None:
-        self._order.busy, self._order.now_on = self._former
+        self._order.busy, self._order.running = self._former
         self._is_held = False
         self._order.lock.release()
 
@@ -642,7 +653,7 @@ class Turn:
         Raises
         ------
         EmulationError
-            As `cudakit.emulator.machine.machine.run` does, and where it raced with earlier work.
+            For errors of `cudakit.emulator.machine.machine.run`, and for a race with earlier work.
         """
         memory, begun = launch.memory, launch.steps
         watch = memory.watcher = Watch() if self._doer is not None else None
@@ -659,7 +670,7 @@ class Turn:
 
 
 class _Memory(weakref.ref[Any]):
-    """What an array's memory belongs to, and the bytes of it that were used."""
+    """A reference to the owner of an array's memory, with the range of bytes that were used."""
 
     __slots__ = ("high", "key", "low")
     low: int
@@ -668,7 +679,7 @@ class _Memory(weakref.ref[Any]):
 
 
 def memories_of(values: Iterable[Any]) -> list[np.ndarray]:
-    """The host arrays of arguments that have memory."""
+    """Return the host arrays of arguments that have memory."""
     arrays = []
     for value in values:
         array = memory_of(value)
@@ -678,24 +689,24 @@ def memories_of(values: Iterable[Any]) -> list[np.ndarray]:
 
 
 def memory_of(value: Any) -> np.ndarray | None:
-    """The host array whose memory an argument is of; None for what has none."""
+    """Return the host array whose memory an argument uses, or None."""
     if type(value) is np.ndarray and value.shape:
         return value
     if isinstance(value, EmulatedTensorMap | SurfaceObject):
         return value.array
     if isinstance(value, ctypes.c_void_p):
-        # As on a GPU, where it stands for the allocation that it points into.
+        # As on a GPU, a pointer names the allocation that it points into.
         return room().at(value.value or 0)
     return value.texels if isinstance(value, TextureObject) else as_numpy(value)
 
 
 def _owner(array: np.ndarray) -> Any:
-    """What lives as long as the memory of `array` does, as far as that can be seen."""
+    """Return the object that lives as long as the memory of `array`, as far as the owner can be found."""
     owner: Any = array
     while True:
-        # A torch tensor's memory, and that of `as_strided`, is shown by an object of the moment, which holds the owner.
-        held = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
-        inner = owner.owner if isinstance(owner, Exported) else held
+        # The memory of a torch tensor, or of `as_strided`, is shown by a temporary object, which holds the owner.
+        base = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        inner = owner.owner if isinstance(owner, Exported) else base
         if inner is None or not _can_be_watched(inner):
             return owner
         owner = inner
@@ -714,5 +725,5 @@ process.in_child(_order.forked)
 
 
 def order() -> Order:
-    """The order of the process's emulated streams."""
+    """Return the order of the process's emulated streams."""
     return _order

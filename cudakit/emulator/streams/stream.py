@@ -1,4 +1,4 @@
-"""The emulator's stream, which a call is given to run on the host, and its events."""
+"""The emulator's stream and its events: calls on the stream run on the host."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ def _print(text: str) -> None:
     sys.stdout.write(text)
 
 
-#: Watch the kernels of all streams.
+#: Observers of the kernels of all streams.
 EVERYWHERE: list[Observer] = []
 
 
 class EmulatedStream:
     """A stream whose kernels run on the host, on NumPy arrays, each to its end before the call returns.
 
-    Streams, events and waits mean what they mean on a GPU: work that a GPU could run at the same time or in another
-    order is told by them alone. From the time that there are two streams, what each piece of work reads and writes is
-    watched, byte by byte, and a race is an `EmulationError`.
+    Streams, events and waits have the same meaning as on a GPU: they alone order work that a GPU could run at the same
+    time. From the second stream on, the emulator watches each byte that a piece of work reads or writes. A race raises
+    an `EmulationError`.
 
     Parameters
     ----------
     arch : str
-        Arch that kernels are compiled for, ``sm_80`` or ``sm_90``.
+        Arch for which kernels are compiled, ``sm_80`` or ``sm_90``.
     step_budget : int or None
         Steps after which a launch is stopped as endless; None: no limit.
     output : callable
-        Takes what kernels print.
+        Function that takes what kernels print.
     block_order : int or None
-        The seed of the order in which the blocks of tile kernels run; None: by their numbers.
+        Seed of the order in which the blocks of tile kernels run; None: by their numbers.
     check : {"raise", "warn", "off"}
-        What is done with what checks find in kernels of threads.
+        Action for findings of checks in kernels of threads.
     schedule : int, tuple of int or None
-        The seed of the order in which threads run; None: those that are behind go first.
+        Seed of the order in which threads run; None: the threads that are behind run first.
     strict : bool
-        Whether the host's arrays and the device's are told apart, as on a GPU.
+        Whether host arrays and device arrays are separate, as on a GPU.
 
     Attributes
     ----------
     handle : int
-        A small number, for each stream another.
+        Small number, unique for each stream.
     recorder : Recorder or None
-        Is given launches in place of their being run.
+        Recorder that takes launches instead of running them, during a capture.
     observers : tuple of Observer
-        Watch the kernels of threads that it runs.
+        Observers of the stream's kernels of threads.
     order : Order
-        Of all streams, as `cudakit.emulator.streams.order.order` gives it.
+        Order of all streams, from `cudakit.emulator.streams.order.order`.
     """
 
     arch: str
@@ -115,33 +115,33 @@ class EmulatedStream:
         )
 
     def alike(self) -> EmulatedStream:
-        """Another stream with the same settings."""
-        made = EmulatedStream(
+        """Return another stream with the same settings."""
+        copy = EmulatedStream(
             self.arch, self.step_budget, self.output, self.block_order, self.machine, self.check, self.schedule,
             self.strict,
         )  # fmt: skip
-        made.observers = self.observers
-        return made
+        copy.observers = self.observers
+        return copy
 
     @property
     def clock(self) -> int:
-        """The emulated step that the stream has come to; where it has nothing to do, that which the host has come to.
+        """Current emulated step of the stream; the host's step where the stream has nothing to do.
 
-        Work begins there, or later, where what it waits for ends: before a witness is told that work begins, the clock
-        is put there. A kernel takes the steps that it executes, a copy or a fill one for 16 bytes, work of the host
+        Work begins at this step, or later, when the work for which it waits ends. The clock is set to that step before
+        a witness is notified. A kernel takes the steps it executes, a copy or a fill one for 16 bytes, work of the host
         none.
         """
         return max(self._clock, self.order.step)
 
     def record(self, event: EmulatedEvent | None = None, options: Any = None) -> EmulatedEvent:
-        """An event that stands for all that the stream was given so far.
+        """Return an event for all work that the stream has so far.
 
         Parameters
         ----------
         event : EmulatedEvent, optional
-            To be used again.
+            Event to record again.
         options : optional
-            ``cuda.core.EventOptions``, which change nothing here: every event has a time, in steps.
+            ``cuda.core.EventOptions``. Ignored: every event has a time, in steps.
         """
         if event is None:
             return EmulatedEvent(self)
@@ -151,12 +151,12 @@ class EmulatedStream:
         return event
 
     def wait(self, event_or_stream: EmulatedEvent | EmulatedStream) -> None:
-        """Let what the stream is given from now on come after an event, or after all that a stream was given so far.
+        """Order later work of the stream after an event, or after all work that another stream has so far.
 
         Raises
         ------
         ArgumentError
-            For what is neither an event nor a stream of the emulator.
+            For an argument that is neither an event nor a stream of the emulator.
         """
         if isinstance(event_or_stream, EmulatedStream):
             event_or_stream = event_or_stream.record()
@@ -170,48 +170,50 @@ class EmulatedStream:
             event_or_stream.be_waited_for(self)
 
     def sync(self) -> None:
-        """Let the host wait: whatever is asked for from now on comes after all that the stream was given."""
+        """Make the host wait for the stream: all later work is ordered after the stream's work."""
         self.record().sync()
 
-    def doing(self, work: Work, put_in: bool = True, told: bool = True) -> contextlib.AbstractContextManager[object]:
-        """For a ``with``: a block in which `work`, which is no kernel's launch, is done; `Turn` says more.
+    def doing(
+        self, work: Work, insert_waits: bool = True, reported: bool = True
+    ) -> contextlib.AbstractContextManager[object]:
+        """Return a context in which `work` runs, other than a kernel's launch: see `Turn`.
 
         Parameters
         ----------
         work : Work
-        put_in : bool
-            Whether it waits for more than what was asked for; in a graph it does not.
-        told : bool
-            Whether the witnesses are told of it.
+        insert_waits : bool
+            Whether the work also waits for conflicting work on other streams. In a graph it does not.
+        reported : bool
+            Whether the work is reported to the witnesses.
         """
-        told = told and watched()
+        reported = reported and watched()
         if self.recorder is not None:
-            # Nothing happens yet; whoever records tells what can be recorded.
-            return telling(work) if told else contextlib.nullcontext()
-        turn = Turn(self.order, self, work.name, work.reads, work.writes, put_in, move=work)
-        return _told(turn, work) if told else turn
+            # Nothing runs yet; the recorder refuses what cannot be recorded.
+            return telling(work) if reported else contextlib.nullcontext()
+        turn = Turn(self.order, self, work.name, work.reads, work.writes, insert_waits, move=work)
+        return _reported(turn, work) if reported else turn
 
     def pass_time(self, steps: int = 0, until: int = 0) -> None:
-        """Move the clock on by some steps, and then to the step `until` if that is later."""
+        """Advance the clock by some steps, and then to the step `until` if that is later."""
         self._clock = max(self._clock + steps, self.order.step + steps, until)
 
 
 @contextlib.contextmanager
-def _told(turn: Turn, work: Work) -> Iterator[None]:
+def _reported(turn: Turn, work: Work) -> Iterator[None]:
     with turn, telling(work):
         yield
         turn.pass_time()
 
 
 class EmulatedEvent:
-    """A point in the order of an emulated stream's work, made by `EmulatedStream.record`.
+    """A position in the order of an emulated stream's work, made by `EmulatedStream.record`.
 
     ``b - a`` is the number of emulated steps from `a` to `b`; cuda.core's events give milliseconds.
 
     Attributes
     ----------
     point : Point or None
-        What it stands for in a capture, where it was recorded in one.
+        Position in a capture, where the event was recorded in one.
     """
 
     __slots__ = ("_mark", "_order", "point")
@@ -223,7 +225,7 @@ class EmulatedEvent:
         self.record_on(stream)
 
     def record_on(self, stream: EmulatedStream) -> None:
-        """Stand for all that `stream` was given so far."""
+        """Record the event again, for all work that `stream` has so far."""
         self.point = None if stream.recorder is None else stream.recorder.record()
         if self.point is None:
             self._order = stream.order
@@ -231,12 +233,12 @@ class EmulatedEvent:
 
     @property
     def step(self) -> int:
-        """The step on the stream's clock.
+        """Step of the event on the stream's clock.
 
         Raises
         ------
         LaunchError
-            Where the event was recorded in a capture.
+            If the event was recorded in a capture.
         """
         if self.point is not None:
             raise self.point.refusal()
@@ -252,18 +254,18 @@ class EmulatedEvent:
 
     @property
     def is_done(self) -> bool:
-        """True, as all work is done when its call returns; to ask orders the host after the event, as `sync` does."""
+        """True: all work is done when its call returns. The query orders the host after the event, as `sync` does."""
         self.sync()
         return True
 
     def sync(self) -> None:
-        """Let the host wait: whatever is asked for from now on comes after the event."""
+        """Make the host wait for the event: all later work is ordered after it."""
         if self.point is not None:
             raise self.point.refusal()
         self._order.finish(self._mark)
 
     def be_waited_for(self, stream: EmulatedStream) -> None:
-        """Let what `stream` is given from now on come after the event."""
+        """Order later work of `stream` after the event."""
         if self.point is not None:
             self.point.be_waited_for(stream)
         else:
@@ -271,34 +273,34 @@ class EmulatedEvent:
 
 
 class Point(Protocol):
-    """Where an event stands in a capture: nothing has happened yet."""
+    """A position of an event in a capture, in which nothing has run yet."""
 
     def refusal(self) -> LaunchError:
-        """The error for the host's asking for it."""
+        """Return the error for a wait or a query of the host."""
 
     def be_waited_for(self, stream: EmulatedStream) -> None:
-        """Let a stream that is no part of the capture wait, and be one from then on."""
+        """Make a stream outside the capture wait for the event, which adds the stream to the capture."""
 
 
 class Recorder(Protocol):
-    """Takes note of launches, events and waits, to run them later.
+    """A recorder of launches, events and waits, to run them later.
 
     Attributes
     ----------
     capture : object
-        What it does so for.
+        Capture for which the recorder works.
     """
 
     capture: Any
 
     def launch(self, shape: Any, config: Any, values: Any, arguments: Any) -> None:
-        """A launch that was asked for, as `cudakit.emulator.launch.EmulatedShape.run` has it."""
+        """Record a launch, with the arguments of `cudakit.emulator.launch.EmulatedShape.run`."""
 
     def record(self) -> Point:
-        """Where an event stands after all that was recorded so far."""
+        """Return the position of an event after everything recorded so far."""
 
     def wait(self, event: EmulatedEvent) -> None:
-        """The stream would wait for an event."""
+        """Record a wait of the stream for an event."""
 
 
 def stream(
@@ -312,39 +314,40 @@ def stream(
     schedule: int | tuple[int, ...] | None = None,
     strict: bool = False,
 ) -> EmulatedStream:
-    """A stream of the emulator.
+    """Return a new stream of the emulator.
 
     Parameters
     ----------
     arch : str
-        Arch that kernels are compiled for.
+        Arch for which kernels are compiled.
     step_budget : int, optional
         Steps after which a launch is stopped as endless.
     output : callable, optional
-        Takes what kernels print; default: standard output.
+        Function that takes what kernels print. Default: standard output.
     block_order : int, optional
-        Lets the blocks of tile kernels run in an order drawn with this seed; default: by their numbers.
+        Seed of a random order in which the blocks of tile kernels run. Default: by their numbers.
     machine : {"auto", "compiled", "numpy"}
-        What runs kernels: machine code of the processor at hand (extra ``cpu``), or NumPy. ``auto``: machine code as
-        soon as it pays to compile a kernel, where the extra is installed. What cannot be compiled runs on NumPy in any
-        case; with ``compiled`` this gives an `EmulatorWarning`. Default: the variable ``CUDAKIT_MACHINE``, or ``auto``.
+        Interpreter of kernels: machine code for your processor (extra ``cpu``), or NumPy. ``auto`` takes machine code
+        as soon as a kernel's compile pays, where the extra is installed. A kernel that cannot be compiled runs on
+        NumPy; with ``compiled`` an `EmulatorWarning` says so. Default: the variable ``CUDAKIT_MACHINE``, or ``auto``.
     check : {"raise", "warn", "off"}
-        What is done with what checks find: races, reads of what nobody wrote, barriers that are not reached.
+        Action for findings of checks: races, reads of memory that was never written, barriers that threads never reach.
     schedule : int or tuple of int, optional
-        Lets threads run in an order drawn with this seed, always the same; default: those that are behind go first.
-        A tuple, as ``ck.check(schedules=…)`` tells it: the seed, and the numbers of those switches that are made.
+        Seed of a reproducible random order in which threads run. Default: the threads that are behind run first. A
+        tuple, as ``ck.check(schedules=…)`` reports it, has the seed and the numbers of the switches between threads to
+        make.
     strict : bool
-        Whether the host's arrays and the device's are told apart, as on a GPU: kernels take no array of NumPy's that
-        is not pinned, and what `ck.empty`, `ck.to_device` and ``xp`` give does not mix with NumPy's.
+        Whether host arrays and device arrays are separate, as on a GPU. Kernels then take no NumPy array that is not
+        pinned, and arrays of `ck.empty`, `ck.to_device` and ``xp`` do not mix with NumPy's.
 
     Raises
     ------
     EmulationError
-        If `arch` is not an arch's name.
+        If `arch` is not the name of an arch.
     ArgumentError
-        If `step_budget` is no number from 1 up, `block_order` none from 0 up, `output` cannot be called, `machine` is
-        none of the three or not installed, `check` is none of those, or `schedule` no number from 0 up nor
-        a tuple of such.
+        If an argument is not valid. `step_budget` must be a number from 1 up, and `block_order` one from 0 up. `output`
+        must be callable, and `machine` and `check` one of the values above. The backend must be installed. `schedule`
+        must be a number from 0 up or a tuple of them.
     """
     if not is_arch(arch):
         raise EmulationError(unknown_arch("emulator.stream", arch))
@@ -353,16 +356,16 @@ def stream(
     if block_order is not None:
         whole("emulator.stream: block_order", block_order, 0)
     if schedule is not None:
-        for each in schedule if isinstance(schedule, tuple) and schedule else (schedule,):
-            whole("emulator.stream: schedule", each, 0)
+        for number in schedule if isinstance(schedule, tuple) and schedule else (schedule,):
+            whole("emulator.stream: schedule", number, 0)
     if not is_one_of(check, ("raise", "warn", "off")):
         raise ArgumentError(f"emulator.stream: check is 'raise', 'warn' or 'off', got {shortened(check)}")
     if output is not None and not callable(output):
         raise ArgumentError(f"emulator.stream: output is a function of a text, got {shortened(output)}")
-    wanted = settings.machine() if machine is None else machine
-    if not is_one_of(wanted, ("auto", "compiled", "numpy")):
-        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {shortened(wanted)}")
-    if wanted == "compiled" and importlib.util.find_spec("llvmlite") is None:
+    backend = settings.machine() if machine is None else machine
+    if not is_one_of(backend, ("auto", "compiled", "numpy")):
+        raise ArgumentError(f"emulator.stream: machine is 'auto', 'compiled' or 'numpy', got {shortened(backend)}")
+    if backend == "compiled" and importlib.util.find_spec("llvmlite") is None:
         raise ArgumentError("emulator.stream: machine='compiled' needs llvmlite: pip install 'cudakit[cpu]'")
     strict = flag("emulator.stream: strict", strict)
-    return EmulatedStream(arch, step_budget, output or _print, block_order, wanted, check, schedule, strict)
+    return EmulatedStream(arch, step_budget, output or _print, block_order, backend, check, schedule, strict)

@@ -1,8 +1,11 @@
-"""What each piece of work touches, a byte of flags for each byte of memory, for as long as later work may race with it.
+"""Byte ranges that each piece of work touches, with flags for each byte, while later work may race with it.
 
-Two pieces of work race where both touch a byte, at least one of them writes it, neither comes first, and not both are
-strong: atomic operations, and volatile or relaxed accesses of a scope that both kernels are in, may meet at an address
-(PTX ISA 8.7.1, "data race").
+Two pieces of work race if all of these hold:
+
+- both touch a byte, and at least one writes it;
+- nothing orders them;
+- not both are strong. Atomic operations, and volatile or relaxed accesses of a scope that has both kernels, may meet at
+  an address (PTX ISA 8.7.1, "data race").
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from cudakit.streams.segments import Use, host_span
 
 #: All flags of a byte.
 ALL = READ | STRONG_READ | WRITE | STRONG_WRITE
-#: For each combination of flags, those of another piece of work that make a race of it.
+#: For each combination of flags: the flags of other work that race with it.
 CONFLICTS = np.array(
     [
         (WRITE | STRONG_WRITE if flags & READ else 0)
@@ -32,8 +35,8 @@ CONFLICTS = np.array(
     ],
     np.uint8,
 )
-#: For each combination of flags, those of earlier work that it makes superfluous: whoever races with the earlier work
-#: races with this too.
+#: For each combination of flags: the flags of earlier work that it makes superfluous. Work that races with the earlier
+#: work races with this work too.
 COVERS = np.array(
     [sum(f for f in (1, 2, 4, 8) if not CONFLICTS[f] & ~CONFLICTS[flags]) if flags else 0 for flags in range(16)],
     np.uint8,
@@ -43,24 +46,24 @@ _PATTERN = 0x0101_0101_0101_0101
 
 @dataclass(slots=True, eq=False)
 class Touch:
-    """Bytes that pieces of work touch of one array or variable.
+    """Bytes of one array or variable that pieces of work touch.
 
     Attributes
     ----------
     name : str
-        Of the parameter or variable.
+        Name of the parameter or variable.
     address : int
-        Of the array's lowest byte.
+        Address of the array's lowest byte.
     itemsize : int
-        Bytes of an element, to count elements by.
+        Bytes of an element, to count elements.
     start, stop : int
-        Address of the first byte that has flags, and the address after the last.
+        Address of the first byte with flags, and the address after the last.
     flags : numpy.ndarray, dtype uint8, or int
-        How each byte is accessed, by `cudakit.emulator.machine.memory`'s flags; a number where all are the same.
+        Accesses of each byte, by `cudakit.emulator.machine.memory`'s flags; a number where all bytes are alike.
     owner : object
-        The array, or what its memory belongs to; None where that is known already.
+        The array, or the owner of its memory; None where the owner is tracked already.
     uses : dict of stream to (Use, Doer)
-        Who touches them so, the last of each stream; several are readers. See `History`.
+        Last work of each stream with this touch. Several streams are readers. See `History`.
     """
 
     name: str
@@ -73,18 +76,18 @@ class Touch:
     uses: dict[Any, Any] = field(default_factory=dict)
 
     def within(self, start: int, stop: int) -> Any:
-        """The flags of the bytes from `start` to `stop`, which have some."""
+        """Return the flags of the bytes from `start` to `stop`."""
         flags = self.flags
         return flags if isinstance(flags, int) else flags[start - self.start : stop - self.start]
 
     def simplify(self) -> None:
-        """Have one number for flags that are all the same, as they mostly are: comparing it is much faster."""
+        """Replace flags that are all the same, as most are, by one number: comparing it is much faster."""
         flags = np.asarray(self.flags)
         if (flags == flags[0]).all():
             self.flags = int(flags[0])
 
     def cover(self, start: int, stop: int, covered: Any) -> bool:
-        """Take flags away from some of the bytes; whether none is left at all."""
+        """Clear flags of some of the bytes; return whether no flag is left."""
         if isinstance(self.flags, int):
             if start == self.start and stop == self.stop and not isinstance(covered, np.ndarray):
                 self.flags &= ALL ^ int(covered)
@@ -94,8 +97,8 @@ class Touch:
         return not self.flags.any()
 
 
-class _Found:
-    """What was noted of one allocation: flags, and the bytes that have some."""
+class _Footprint:
+    """The footprint of a launch in one allocation: flags, and the range of bytes that have some."""
 
     __slots__ = ("flags", "high", "is_open", "low", "piece")
 
@@ -103,40 +106,47 @@ class _Found:
         self.piece = piece
         self.flags = np.zeros(piece.data.size, np.uint8)
         self.low, self.high = piece.data.size, 0
-        #: Whether flags may be set that `low` and `high` do not know of.
+        #: Whether flags may be set outside `low` and `high`.
         self.is_open = False
 
     def close(self) -> None:
-        """Find the bytes that have flags."""
+        """Find the range of bytes that have flags."""
         if self.is_open:
-            held = self.flags != 0
-            self.low, self.high = (int(held.argmax()), held.size - int(held[::-1].argmax())) if held.any() else (0, 0)
+            is_flagged = self.flags != 0
+            self.low, self.high = (
+                (int(is_flagged.argmax()), is_flagged.size - int(is_flagged[::-1].argmax()))
+                if is_flagged.any()
+                else (0, 0)
+            )
 
 
 class Watch:
-    """Notes what a launch touches; `cudakit.emulator.machine.memory.Memory.watcher` while it runs."""
+    """The watcher of a launch: records the bytes it touches, as `cudakit.emulator.machine.memory.Memory.watcher`."""
 
     def __init__(self) -> None:
-        self._found: dict[int, _Found] = {}
-        self._textures: dict[int, _Found] = {}
-        #: Of allocations that have grown since: whoever was told where the flags are may still set them.
-        self._former: list[_Found] = []
+        self._footprints: dict[int, _Footprint] = {}
+        self._textures: dict[int, _Footprint] = {}
+        #: Footprints of allocations that have grown since: their flags may still be set.
+        self._former: list[_Footprint] = []
 
     def note(self, piece: Allocation, elements: np.ndarray, size: int, use: int) -> None:
-        """Elements of `size` bytes, counted from the first aligned one of `piece`, are accessed."""
-        found = self._found.get(piece.address)
-        if found is None:
-            found = self._found[piece.address] = _Found(piece)
+        """Record an access to elements of `size` bytes, counted from the first aligned one of `piece`."""
+        footprint = self._footprints.get(piece.address)
+        if footprint is None:
+            footprint = self._footprints[piece.address] = _Footprint(piece)
         skip = -piece.address % size
-        whole = found.flags[skip : skip + (found.flags.size - skip) // size * size]
+        whole = footprint.flags[skip : skip + (footprint.flags.size - skip) // size * size]
         first, last = int(elements[0]), int(elements[-1])
         where: Any = elements
         if last - first + 1 == elements.size and (elements[1:] - elements[:-1] == 1).all():
-            # As most are; a slice is many times faster than as many indices.
+            # Most accesses are consecutive, and a slice is many times faster than indices.
             where = slice(first, last + 1)
         else:
             first, last = int(elements.min()), int(elements.max())
-        found.low, found.high = min(found.low, skip + first * size), max(found.high, skip + (last + 1) * size)
+        footprint.low, footprint.high = (
+            min(footprint.low, skip + first * size),
+            max(footprint.high, skip + (last + 1) * size),
+        )
         if size <= 8:
             words = whole.view(f"u{size}")
             words[where] |= words.dtype.type(use * _PATTERN & (1 << 8 * size) - 1)
@@ -144,47 +154,47 @@ class Watch:
             whole.view("u8").reshape(-1, size // 8)[where] |= np.uint64(use * _PATTERN)
 
     def flags_from(self, piece: Allocation) -> int:
-        """The address of the flags of a piece's bytes, to be set by what accesses them past `Memory`."""
-        found = self._found.get(piece.address)
-        if found is not None and found.flags.size < piece.data.size:
-            self._former.append(found)
-            found = None
-        if found is None:
-            found = self._found[piece.address] = _Found(piece)
-        found.is_open = True
-        return int(found.flags.__array_interface__["data"][0])
+        """Return the address of the flags of a piece's bytes, for code that accesses the piece without `Memory`."""
+        footprint = self._footprints.get(piece.address)
+        if footprint is not None and footprint.flags.size < piece.data.size:
+            self._former.append(footprint)
+            footprint = None
+        if footprint is None:
+            footprint = self._footprints[piece.address] = _Footprint(piece)
+        footprint.is_open = True
+        return int(footprint.flags.__array_interface__["data"][0])
 
     def flags_of(self, name: str, array: np.ndarray) -> np.ndarray:
-        """The flags of a C-contiguous array's bytes, to be set by what accesses them past `Memory`: texture lookups."""
+        """Return the flags of a C-contiguous array's bytes, for texture lookups, which do not use `Memory`."""
         address = int(array.__array_interface__["data"][0])
         if address not in self._textures:
             piece = Allocation(name, address, array.nbytes, False, array.itemsize, array)
-            found = self._textures[address] = _Found(piece)
-            found.low, found.high = 0, array.nbytes
+            footprint = self._textures[address] = _Footprint(piece)
+            footprint.low, footprint.high = 0, array.nbytes
         return self._textures[address].flags
 
     def touches(self) -> list[Touch]:
-        """What was noted, by array and variable."""
-        all_found = (*self._former, *self._found.values(), *self._textures.values())
-        for each in all_found:
-            each.close()
+        """Return the touches of the launch, by array and variable."""
+        footprints = (*self._former, *self._footprints.values(), *self._textures.values())
+        for footprint in footprints:
+            footprint.close()
         return [
             Touch(
-                found.piece.name,
-                found.piece.address,
-                found.piece.itemsize,
-                found.piece.address + found.low,
-                found.piece.address + found.high,
-                found.flags[found.low : found.high].copy(),
-                found.piece.owner,
+                footprint.piece.name,
+                footprint.piece.address,
+                footprint.piece.itemsize,
+                footprint.piece.address + footprint.low,
+                footprint.piece.address + footprint.high,
+                footprint.flags[footprint.low : footprint.high].copy(),
+                footprint.piece.owner,
             )
-            for found in all_found
-            if found.high
+            for footprint in footprints
+            if footprint.high
         ]
 
 
 def touch_of(array: np.ndarray, name: str, use: int) -> Touch:
-    """The touch of an array's elements, of which there are some, and of nothing between them."""
+    """Return the touch of an array's elements, without the bytes between them. The array is not empty."""
     low, high = host_span(array)
     if array.flags.c_contiguous:
         return Touch(name, low, array.itemsize, low, high, use)
@@ -197,7 +207,7 @@ def touch_of(array: np.ndarray, name: str, use: int) -> Touch:
     return Touch(name, low, array.itemsize, low, high, flags)
 
 
-#: Of many who read the same, how many are looked at by the next.
+#: Number of readers of the same bytes that each later piece of work checks.
 _FEW = 4
 _VERBS = {WRITE: "writes", STRONG_WRITE: "changes atomically", READ: "reads", STRONG_READ: "reads atomically"}
 
@@ -208,11 +218,11 @@ class Doer(NamedTuple):
     Attributes
     ----------
     name : str
-        A kernel's name expression, or what copies.
+        Name expression of a kernel, or name of the operation.
     stream : int
         Handle of its stream.
     site : str
-        File and line of the program that asked for it.
+        File and line of the program that asked for the work.
     """
 
     name: str
@@ -224,12 +234,14 @@ class Doer(NamedTuple):
 
 
 class History:
-    """Touches of memory, until later ones cover them, they are over, or the memory is gone.
+    """Touches of memory by earlier work.
+
+    A touch is dropped when later touches cover it, when no later work can race with it, or when its memory is freed.
 
     Attributes
     ----------
     touches : list of Touch
-        By their first bytes.
+        Touches, sorted by first byte.
     """
 
     def __init__(self) -> None:
@@ -239,27 +251,27 @@ class History:
 
     @property
     def uses(self) -> list[Use]:
-        """All uses that are remembered."""
+        """All remembered uses."""
         return [use for touch in self.touches for use, _ in touch.uses.values()]
 
     def add(
         self, doer: Doer, use: Use, touches: Iterable[Touch], is_before: Callable[[Use], bool]
     ) -> EmulationError | None:
-        """Note what a piece of work touches.
+        """Add the touches of a piece of work, and check them for races.
 
         Parameters
         ----------
         doer : Doer
         use : Use
-            Its place in the order.
+            Position of the work in the order.
         touches : iterable of Touch
         is_before : callable
-            Whether an earlier use comes before this work.
+            Function that returns whether an earlier use is ordered before this work.
 
         Returns
         -------
         EmulationError or None
-            What there is to raise, where the work races with an earlier one.
+            Error to raise, if the work races with earlier work.
         """
         race = None
         touches = list(touches)
@@ -274,7 +286,7 @@ class History:
                 bad, covered = CONFLICTS[new] & old, COVERS[new]
                 races = bad.any() if isinstance(bad, np.ndarray) else bad > 0
                 if len(earlier.uses) > 1 and not races:
-                    # Readers beside readers, which may be many.
+                    # Readers beside readers, of which there may be many.
                     if (start, stop) == (earlier.start, earlier.stop) and not (old & (ALL ^ covered)).any():
                         self._cover_some(earlier, is_before)
                     continue
@@ -297,7 +309,7 @@ class History:
         return race
 
     def _cover_some(self, readers: Touch, is_before: Callable[[Use], bool]) -> None:
-        """Forget those of a few uses, others each time, that come before one that touches the same."""
+        """Drop a few uses that are ordered before new work with the same touch, other uses at each call."""
         for stream in list(islice(readers.uses, _FEW)):
             use, doer = readers.uses.pop(stream)
             if not is_before(use):
@@ -306,7 +318,7 @@ class History:
             self._remove(readers)
 
     def _alike(self, touch: Touch) -> Touch:
-        """The touch that reads the same bytes in the same way as one that only reads; else the touch itself."""
+        """Return an equal touch of earlier readers for a touch that only reads; else the touch itself."""
         if (touch.flags if isinstance(touch.flags, int) else touch.flags.max()) > READ:
             return touch
         for position in range(bisect_left(self._starts, touch.start), len(self.touches)):
@@ -319,7 +331,7 @@ class History:
         return touch
 
     def _near(self, start: int, stop: int) -> list[Touch]:
-        """Those that may have bytes from `start` to `stop`."""
+        """Return the touches that may have bytes from `start` to `stop`."""
         first, last = bisect_left(self._starts, start - self._longest), bisect_left(self._starts, stop)
         return self.touches[first:last]
 
@@ -328,34 +340,37 @@ class History:
         del self.touches[position], self._starts[position]
 
     def forget(self, is_over: Callable[[Use], bool]) -> None:
-        """Forget the touches of uses that no later work can race with."""
+        """Drop the touches of uses with which no later work can race."""
         for touch in self.touches:
-            touch.uses = {stream: each for stream, each in touch.uses.items() if not is_over(each[0])}
+            touch.uses = {stream: entry for stream, entry in touch.uses.items() if not is_over(entry[0])}
         self.touches = [touch for touch in self.touches if touch.uses]
         self._starts = [touch.start for touch in self.touches]
         self._longest = max((touch.stop - touch.start for touch in self.touches), default=0)
 
     def forget_bytes(self, start: int, stop: int) -> None:
-        """Forget who touched some bytes."""
+        """Drop all touches of some bytes."""
         for touch in self._near(start, stop):
             low, high = max(start, touch.start), min(stop, touch.stop)
             if low < high and touch.cover(low, high, ALL):
                 self._remove(touch)
 
     def forget_memory(self, start: int, stop: int) -> None:
-        """Forget the touches of memory that is gone; new arrays may lie there."""
+        """Drop the touches of freed memory: new arrays may get its addresses."""
         for touch in self._near(start, stop):
             if touch.stop > start:
                 self._remove(touch)
 
 
-def _equal(one: Any, other: Any) -> bool:
-    same = one == other
+def _equal(first: Any, other: Any) -> bool:
+    same = first == other
     return same if isinstance(same, bool) else bool(same.all())
 
 
 def _race(doer: Doer, touch: Touch, other: Touch, earlier: Doer, start: int, bad: np.ndarray) -> EmulationError:
-    """The error for flags `bad` of earlier work, from the byte at `start` on; names the first run of such bytes."""
+    """Return the error of a race: `bad` has the conflicting flags of earlier work from the byte at `start` on.
+
+    The message names the first run of such bytes.
+    """
     places = np.flatnonzero(bad)
     jumps = np.flatnonzero(np.diff(places) > 1)
     first, last = int(places[0]), int(places[jumps[0]] if jumps.size else places[-1])
@@ -376,10 +391,10 @@ def _verb(flags: int) -> str:
 
 
 def _where(touch: Touch, low: int, high: int) -> str:
-    """``bytes 0 … 7 of x (elements 0 … 1)``."""
+    """Return ``bytes 0 … 7 of x (elements 0 … 1)``."""
     first, last = low - touch.address, high - touch.address
-    named = f"bytes {first} … {last} of {touch.name}"
+    description = f"bytes {first} … {last} of {touch.name}"
     if touch.itemsize == 1:
-        return named
+        return description
     first, last = first // touch.itemsize, last // touch.itemsize
-    return f"{named} ({f'element {first}' if first == last else f'elements {first} … {last}'})"
+    return f"{description} ({f'element {first}' if first == last else f'elements {first} … {last}'})"
