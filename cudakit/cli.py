@@ -431,7 +431,7 @@ def _completion(options: argparse.Namespace) -> int:
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yield the arguments of a parser, and of its commands."""
     for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
+        if isinstance(action.choices, dict):  # the commands of a parser with commands
             for command in action.choices.values():
                 yield from _actions(command)
         else:
