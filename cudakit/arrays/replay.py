@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 from cudakit.arrays.log import Cleared, Copied, Launched, RecordedCall, Source
 from cudakit.errors import CudakitError
 from cudakit.jit.launch.bind import Fragment, evaluate
-from cudakit.jit.launch.dispatch import MISSING, current_stream_text, known_value_text, launch_text
+from cudakit.jit.launch.dispatch import MISSING, current_stream_text, launch_text, remembered_value_text
 from cudakit.jit.launch.launch import CallShape
 from cudakit.jit.launch.param_buffer import PackedLaunch
 from cudakit.jit.launch.tracebacks import cut
@@ -354,7 +354,9 @@ class _ReplayPath:
         self.guards.append(guard)
         if value.__class__ is float and text != expression:
             # The same float object, such as a constant of a loop, has known bits.
-            text = known_value_text(self._add_name("bits", evaluate(fragment, value)), checked, f"{prefix}last", text)
+            text = remembered_value_text(
+                self._add_name("bits", evaluate(fragment, value)), checked, f"{prefix}last", text
+            )
         return text
 
     def _owner(self, array: Any) -> tuple[_Memory, str]:

@@ -444,8 +444,8 @@ def derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
     torch = library("torch", name, "pip install torch")
     inputs = work.inputs
     gradients = derivatives(function, inputs)
-    given_numbers = [role.name for role in work.takes if role.category == "number" and role.name in gradients.uses]
-    tensors = roles_of(name, [*gradients.uses, *(f"d{output}" for output in work.outputs)], given_numbers)
+    gradient_numbers = [role.name for role in work.takes if role.category == "number" and role.name in gradients.uses]
+    tensors = roles_of(name, [*gradients.uses, *(f"d{output}" for output in work.outputs)], gradient_numbers)
     takes = (*tensors, Role("needed_", "number", "constant"))
     first = len(gradients.uses)
     works: dict[int, Work] = {}
@@ -465,7 +465,7 @@ def derived_gradient(name: str, function: Elementwise, work: Work) -> Gradient:
         gradient_work = works.get(needed)
         if gradient_work is None:
             gradient_work = works[needed] = of_elementwise(
-                name, gradients.function(requested_inputs(needed)), given_numbers, array_of, layout_of
+                name, gradients.function(requested_inputs(needed)), gradient_numbers, array_of, layout_of
             )
         gradient_work.run(
             stream, *inputs_and_gradients, *(output for k, output in enumerate(outputs) if needed >> k & 1)

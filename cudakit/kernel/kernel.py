@@ -190,8 +190,7 @@ class Kernel(functools.partial[None]):
     """A CUDA C++ kernel, called as ``kernel[template arguments](stream, config, *arguments)``.
 
     - ``[template arguments]``: types and constants, by position or name: ``kernel[np.float32, 256]``,
-      ``kernel["BLOCK": 256]``. Arguments' dtypes determine most
-      of them: leave these out.
+      ``kernel["BLOCK": 256]``. Arguments' dtypes determine most of them: leave these out.
     - ``stream``: the stream to launch on, of cuda.core, CuPy, torch or the emulator. ``ck.stream()`` makes one.
     - ``config``: the number of threads. ``ck.cover(n)`` starts a thread for each of n elements, ``ck.config(grid,
       block)`` names blocks and threads. A ``cuda.core.LaunchConfig`` is accepted too.
@@ -199,8 +198,8 @@ class Kernel(functools.partial[None]):
       the emulator NumPy arrays), or a host array in ``ck.In``, ``ck.Out`` or ``ck.InOut``. Other parameters take
       numbers and structs. C++ default arguments may be left out.
 
-    The call returns None once the launch is queued. It checks each argument and raises ``ck.ArgumentError`` before
-    the launch. The first call with new dtypes compiles.
+    The call launches and returns None; wait for the results with ``stream.sync()``. It checks each argument, and raises
+    ``ck.ArgumentError`` before anything is launched. The first call with new dtypes compiles.
 
     Parameters
     ----------

@@ -67,6 +67,15 @@ def test_the_tour_comes_to_all_names() -> None:
     assert named == {name for name in TOP.split() if name not in vars(errors)} | {"CudakitError"}
 
 
+def test_help_of_a_kernel_explains_the_call_first() -> None:
+    call, _, construction = (ck.Kernel.__doc__ or "").partition("Parameters\n")
+    assert "kernel[template arguments](stream, config, *arguments)" in call.partition("\n")[0]
+    explained = re.findall(r"^ *- ``(.*?)``:", call, re.MULTILINE)
+    assert explained == ["[template arguments]", "stream", "config", "*arguments"]
+    assert "partial" not in call
+    assert "partial" in construction
+
+
 def test_dir_has_public_names_only() -> None:
     assert set(dir(ck)) == {*TOP.split(), "__all__", "__doc__", "__name__", "__version__"}
 

@@ -298,9 +298,9 @@ class Cache:
         """Return the code of a specialization that `import_from` imported from another machine, or None."""
         if self._store is None or not self._has_imported():
             return None
-        from cudakit.jit.compile.portable import wanted_key
+        from cudakit.jit.compile.portable import imported_key
 
-        key = wanted_key(specialization)
+        key = imported_key(specialization)
         compiled = self._memory.get(f"{_IMPORTED} {key}")
         if compiled is None and key is not None and (stored := self._store.read(_IMPORTED, key)) is not None:
             compiled = self._memory[f"{_IMPORTED} {key}"] = _compiled_in(*stored)

@@ -112,7 +112,7 @@ _MOST_CHARACTERS: Final = 100
 @contextlib.contextmanager
 def noticed(subject: str) -> Iterator[None]:
     """Report a compile of `subject` on the terminal, once it has taken a second, and its time at the end."""
-    if not _somebody_sees():
+    if not _writes_to_terminal():
         yield
         return
     shown = "".join(letter if letter.isprintable() else "?" for letter in subject)
@@ -135,7 +135,7 @@ def noticed(subject: str) -> Iterator[None]:
         print(f"cudakit: compiled {shown} in {time.perf_counter() - start:.1f} s", file=sys.stderr, flush=True)
 
 
-def _somebody_sees() -> bool:
+def _writes_to_terminal() -> bool:
     """Return whether this process writes to a terminal, which a notebook is not, and is no multiprocessing worker."""
     try:
         if not sys.stderr.isatty() or quiet():

@@ -186,7 +186,7 @@ class Store:
             return f"{self.folder} is a link or no folder"
         # Whoever may rename the folder could replace it. The group there is mostly the user's own.
         free = stat.S_IWOTH if not above.st_mode & stat.S_ISVTX else 0
-        why = _not_ours(self.folder, status) or _not_ours(os.path.dirname(self.folder), above, free)
+        why = _foreign_reason(self.folder, status) or _foreign_reason(os.path.dirname(self.folder), above, free)
         self._trusted = why is None
         return why
 
@@ -215,7 +215,7 @@ class Store:
         try:
             with open(path, "rb", buffering=0, opener=system.open_to_read) as file:
                 status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode) or _not_ours(path, status):
+                if not stat.S_ISREG(status.st_mode) or _foreign_reason(path, status):
                     return None
                 data = file.readall()
         except OSError:
@@ -271,7 +271,7 @@ class Store:
         try:
             with open(file.path, "rb", opener=system.open_to_read) as opened:
                 status = os.fstat(opened.fileno())
-                if not stat.S_ISREG(status.st_mode) or _not_ours(file.path, status):
+                if not stat.S_ISREG(status.st_mode) or _foreign_reason(file.path, status):
                     return None
                 magic, _, length = _PREFIX.unpack(opened.read(_PREFIX.size))
                 header = json.loads(opened.read(min(length, file.bytes)))
@@ -338,7 +338,7 @@ class Store:
                 os.unlink(path)
 
 
-def _not_ours(path: str, status: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
+def _foreign_reason(path: str, status: os.stat_result, writable: int = stat.S_IWGRP | stat.S_IWOTH) -> str | None:
     """Return the reason why another user could have written a file or folder, or None; the superuser does not count."""
     if system.is_of_another_user(status):
         return f"{path} belongs to another user (number {status.st_uid})"

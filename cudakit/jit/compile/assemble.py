@@ -25,7 +25,7 @@ from cudakit.jit.compile import elf
 from cudakit.jit.compile.compiled import Compiled
 from cudakit.jit.compile.diagnostics import line_of_text
 from cudakit.jit.compile.nvrtc import FORMAT, digest_of
-from cudakit.jit.compile.portable import portable_key, written_digest
+from cudakit.jit.compile.portable import portable_key, source_digest
 from cudakit.jit.compile.tile_ir import Tile
 from cudakit.jit.source import headers
 from cudakit.jit.source.closure import NOTHING_READ, Closure
@@ -251,7 +251,7 @@ class Assembly:
             "file": specialization.source.name,
             "tile ir": digest_of({"code": own.code.hex(), "lowered": repr(sorted(own.lowered.items()))}),
             # Two sources may have the same Tile IR, but have different portable keys.
-            "text": written_digest(specialization),
+            "text": source_digest(specialization),
             "arch": specialization.arch,
             "flags": " ".join(_flags(specialization)),
             "assembler": assembler().identity,
@@ -281,7 +281,7 @@ def _flags(specialization: Specialization) -> list[str]:
     return [
         f"--gpu-name={specialization.arch.rstrip('af')}",
         *debug,
-        *(flag for flag, is_wanted in flags.items() if is_wanted),
+        *(flag for flag, is_set in flags.items() if is_set),
     ]
 
 

@@ -216,11 +216,11 @@ def compiled(specialization: Specialization) -> Compiled:
             f"{origin.name} holds {_WORDS[code_format]}, of which no {target} can be made; the emulator runs CUDA C++ "
             "and PTX: take the source, or nvcc -ptx"
         )
-    made_for, here = _arch(origin.code, code_format), int(re.sub(r"\D", "", specialization.arch))
-    if made_for and (made_for > here or (code_format == "cubin" and made_for // 10 != here // 10)):
+    origin_cc, here = _arch(origin.code, code_format), int(re.sub(r"\D", "", specialization.arch))
+    if origin_cc and (origin_cc > here or (code_format == "cubin" and origin_cc // 10 != here // 10)):
         raise LaunchError(
-            f"{origin.name} is made for sm_{made_for}, and does not run on {specialization.arch}; machine code runs on "
-            "devices of its own major version, PTX on later ones"
+            f"{origin.name} is made for sm_{origin_cc}, and does not run on {specialization.arch}; machine code runs "
+            "on devices of its own major version, PTX on later ones"
         )
     return Compiled(
         origin.code,

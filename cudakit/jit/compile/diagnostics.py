@@ -126,7 +126,7 @@ _MOST_ELEMENTS: Final = 2**24
 _DYNAMIC: Final = 2**64 - 1
 
 
-def _known_hint(d: Diagnostic) -> str | None:
+def _error_hint(d: Diagnostic) -> str | None:
     """Return a hint for an error of tile code, of a dropped feature, or of a feature that NVRTC lacks."""
     whole = "\n".join((d.message, *d.context))
     if re.search("no instance of|constraint", d.message) and "cuda::tiles" in whole and (extents := _extents(whole)):
@@ -262,7 +262,7 @@ def compile_error(
     misread = any(re.search("does not apply here|is not a template", d.message) for d in errors)
     hints = [hint for d in errors if not (misread and _HOST_CODE in d.message) for hint in _hints(d)]
     if any(d.file == _NAME_MAP and _NOT_DECLARED.search(d.message) for d in errors):
-        hints += _taken_away(source, shift, name_expression)
+        hints += _hidden_kernel_hint(source, shift, name_expression)
     if not any(_NOT_FOUND in d.message for d in errors):
         hints += _left_out(source)
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}" if errors else "an error"
@@ -277,7 +277,7 @@ def compile_error(
     return CompileError(message, log=log, source=text, options=options, template_arguments=name_expression)
 
 
-def _taken_away(source: Source, shift: int, name_expression: str) -> list[str]:
+def _hidden_kernel_hint(source: Source, shift: int, name_expression: str) -> list[str]:
     """Return a hint for a kernel that preprocessor conditions hide from the compiler."""
     name = re.sub(r"^\(.*?\)(?=\w)", "", name_expression).partition("<")[0].rpartition("::")[2]
     heads = re.finditer(rf"__global__[^;{{}}]*?\b{re.escape(name)}\s*\(", source.text)
@@ -296,7 +296,7 @@ def _left_out(source: Source) -> list[str]:
     names = [
         header
         for header in source.left_out
-        if not headers.is_hosts(header) or (headers.is_host_library(header) and headers.wheel_for(header) is None)
+        if not headers.is_host_header(header) or (headers.is_host_library(header) and headers.wheel_for(header) is None)
     ]
     if not names:
         return []
@@ -364,7 +364,7 @@ def _hints(d: Diagnostic) -> list[str]:
             return [f"hint: {name} needs #include <{header}>; NVRTC includes nothing by itself"]
     if "class or namespace" in d.message and any(_EDITED in line for line in d.context):
         return ["hint: cudakit::tensor needs #include <cudakit/tensor.cuh>"]
-    if hint := _known_hint(d):
+    if hint := _error_hint(d):
         return [f"hint: {hint}"]
     if d.message == "expected an expression" and _DESIGNATOR.search(" ".join(d.context)):
         return ['hint: designated initializers ({.x = 1}) are C++20: give options=CompileOptions(std="c++20")']
@@ -383,7 +383,7 @@ def _header_hint(header: str) -> str:
             f"hint: <{header}> comes with the wheel {wheel}: pip install 'cudakit[cu13]' (or [cu12]), "
             f"or pip install {wheel}"
         )
-    if headers.is_hosts(header):
+    if headers.is_host_header(header):
         return (
             f"hint: <{header}> is the host's, and NVRTC takes device code only: leave it out, or put "
             "#ifndef __CUDACC_RTC__ around it"

@@ -164,15 +164,15 @@ class Request:
     def includes(self) -> bool:
         """True if the source may include anything; otherwise no headers are searched."""
         return b"include" in closure.spliced(self.written.encode()) or any(
-            "include" in f"{name}{value}" for name, value in self.flags_given
+            "include" in f"{name}{value}" for name, value in self.user_flags
         )
 
     @cached_property
-    def flags_given(self) -> tuple[tuple[str, Any], ...]:
+    def user_flags(self) -> tuple[tuple[str, Any], ...]:
         return (*self.specialization.options.defines, *self.specialization.options.extra)
 
     @cached_property
-    def known_parts(self) -> Mapping[str, str]:
+    def parts_without_headers(self) -> Mapping[str, str]:
         """All parts of the key but headers, by name, in the order of explanations."""
         spec = self.specialization
         text = "\0".join((self.text, *self.name_expressions))
@@ -194,12 +194,12 @@ class Request:
     @property
     def parts(self) -> Mapping[str, str]:
         """All parts of the key, by name, in the order of explanations."""
-        return {**self.known_parts, "headers": "unknown" if self.closure is None else self.closure.digest}
+        return {**self.parts_without_headers, "headers": "unknown" if self.closure is None else self.closure.digest}
 
     @cached_property
     def base(self) -> str:
         """Key of stored closures: the digest of everything that can change which headers are read."""
-        return digest_of(self.known_parts)
+        return digest_of(self.parts_without_headers)
 
     @property
     def key(self) -> str:
@@ -222,7 +222,7 @@ class Request:
     @cached_property
     def name_expressions(self) -> tuple[str, ...]:
         spec = self.specialization
-        unknown = [name for name, is_asked in spec.requested if is_asked]
+        unknown = [name for name, is_requested in spec.requested if is_requested]
         return (
             *(name for name, _ in spec.requested),
             *(f"&{symbol}" for symbol in spec.symbols),
@@ -241,7 +241,7 @@ class Request:
             return self._compile({})
         folders = self.fields["include_path"]
         first = "".join(f'#include "{path}"\n' for path in self.fields.get("pre_include", ()))
-        texts = [f"{first}{self.written}".encode(), repr(self.flags_given).encode()]
+        texts = [f"{first}{self.written}".encode(), repr(self.user_flags).encode()]
         before: closure.Closure | None = None
         try:
             watch = closure.Watch(folders, closure.all_included(texts[0], folders))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from cudakit.jit.source import headers
-from cudakit.jit.source.closure import Closure, Unsure, kind_of, names_asked_for, names_included, read, spliced
+from cudakit.jit.source.closure import Closure, Unsure, has_include_names, kind_of, names_included, read, spliced
 from cudakit.jit.specialise.specialise import Specialization
 
 _FORMAT: Final = "1"
@@ -28,12 +28,14 @@ def portable_key(specialization: Specialization, closure: Closure | None) -> str
     if closure is None:
         return None
     own = tuple(f"{folder}/" for folder in headers.own_folders())
-    if not all(path.startswith(own) or headers.is_cudas(path) or headers.in_toolkit(path) for path, _ in closure.files):
+    if not all(
+        path.startswith(own) or headers.is_cuda_header(path) or headers.in_toolkit(path) for path, _ in closure.files
+    ):
         return None
-    return wanted_key(specialization)
+    return imported_key(specialization)
 
 
-def wanted_key(specialization: Specialization) -> str | None:
+def imported_key(specialization: Specialization) -> str | None:
     """Return the key of a specialization's imported code; None if files of this machine can change the code."""
     source, options = specialization.source, specialization.options
     is_searched = not _SEARCHED.isdisjoint(name for name, _ in options.extra)
@@ -42,13 +44,13 @@ def wanted_key(specialization: Specialization) -> str | None:
     text = "\n".join((*specialization.prelude, specialization.own_text, *specialization.postlude)).encode()
     if b"include" in spliced(text) and _has_headers(text, source.folder):
         return None
-    return hashlib.sha256(f"{written_digest(specialization)} {_own_headers()}".encode()).hexdigest()
+    return hashlib.sha256(f"{source_digest(specialization)} {_own_headers()}".encode()).hexdigest()
 
 
 def _has_headers(text: bytes, folder: Path | None) -> bool:
     """Return whether a header in the source's folder may be included, directly or in place of one of CUDA's."""
     try:
-        names, has_include_tests = list(names_included(text)), any(names_asked_for(text))
+        names, has_include_tests = list(names_included(text)), any(has_include_names(text))
     except Unsure:
         return True
     if has_include_tests or folder is None or not names:
@@ -59,7 +61,7 @@ def _has_headers(text: bytes, folder: Path | None) -> bool:
     return any(kind_of(f"{folder}/{name}") for name in names)
 
 
-def written_digest(spec: Specialization) -> str:
+def source_digest(spec: Specialization) -> str:
     """Return the digest of everything in the portable key but cudakit's own headers."""
     options = spec.options
     parts = (

@@ -194,7 +194,7 @@ if stream is stream_last and config is config_last$same_streams:
     if (
         $same_arrays
     ):
-        return $known_launch
+        return $remembered_launch
 """
 _SETTLED_FOR_ANY = """\
     if (
@@ -219,7 +219,7 @@ if repeated is not None:
         and $same_arrays
     ):
         if again is None:
-            return $known_launch
+            return $remembered_launch
         return again(
             $known,
             $arguments,
@@ -383,7 +383,7 @@ def _straight(
     for i in shape.numbers:
         checks[i] = f"({arguments[i]} is {titles[i]}_last or {guards[i]})"
     for i in shape.converted:
-        current_values[i] = known_value_text(f"{titles[i]}_value", arguments[i], f"{titles[i]}_last", values[i])
+        current_values[i] = remembered_value_text(f"{titles[i]}_value", arguments[i], f"{titles[i]}_last", values[i])
     remembered = [f"{titles[i]}_value" if i in fixed else value for i, value in enumerate(current_values)]
     memo = [f"{title}_reference, {title}_value, " for title in fixed.values()]
     memo += [f"{titles[i]}_last, " for i in shape.numbers] + [f"{titles[i]}_value, " for i in shape.converted]
@@ -396,7 +396,7 @@ def _straight(
         "same_arrays": "\nand ".join([same.get(i, check) for i, check in enumerate(checks)]),
         "any_arrays": "\nand ".join(checks),
         "known": _tuple(remembered),
-        "known_launch": launch_text(run, first, remembered),
+        "remembered_launch": launch_text(run, first, remembered),
         "passed_launch": launch_text(run, first, current_values),
     }
     text = fill(_SETTLED, 2, **parts)
@@ -417,7 +417,7 @@ def launch_text(run: str, first: Sequence[str], values: Sequence[str]) -> str:
     return f"{run}(\n    {', '.join(first)}{listed}\n)"
 
 
-def known_value_text(remembered: str, argument: str, last: str, value: str) -> str:
+def remembered_value_text(remembered: str, argument: str, last: str, value: str) -> str:
     """Return the expression of a number's value: `remembered` if the number is the `last` one, else `value`."""
     return f"{remembered} if {argument} is {last} else {value}"
 

@@ -91,7 +91,7 @@ class Plan(functools.partial[None]):
     #: Makes the same plan for other arguments, also in another process.
     recipe: Recipe | None = None
     #: The function while there are no witnesses, kept so that a call in another thread is never cut short.
-    _unseen: tuple[Callable[..., None], Call, tuple[Any, ...]]
+    _unwatched: tuple[Callable[..., None], Call, tuple[Any, ...]]
 
     def __get__(self, instance: object, owner: type | None = None) -> Self:
         return self  # no method of a class that it is an attribute of, as partials are from Python 3.14 on
@@ -117,7 +117,7 @@ class Plan(functools.partial[None]):
         The plan's function is replaced as unpickling does it, in one step. A ``__call__`` that looks up its function
         would take 1.34 times as long around an empty function (92 ns in place of 69, CPython 3.11).
         """
-        run, call, arguments = self._unseen
+        run, call, arguments = self._unwatched
         route = (report_launch, (run, arguments[0], call, *arguments)) if watched else (run, arguments)
         self.__setstate__((*route, {}, self.__dict__))  # type: ignore[attr-defined]
 
@@ -125,7 +125,7 @@ class Plan(functools.partial[None]):
 def plan_of(run: Callable[..., None], call: Call, *arguments: Any) -> Plan:
     """Make the plan of ``run(*arguments)``; its launches are reported to witnesses while there are any."""
     plan = Plan(run, *arguments)
-    plan.arguments, plan._unseen = call.arguments, (run, call, arguments)
+    plan.arguments, plan._unwatched = call.arguments, (run, call, arguments)
     add_shortcut(plan)
     return plan
 

@@ -64,7 +64,7 @@ class Grammar:
         import tree_sitter_cuda
 
         self._parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_cuda.language()))
-        self._known_values = self._values = values
+        self._value_names = self._values = values
         self._concepts = concepts
         self._dependent: frozenset[str] = frozenset()
 
@@ -94,7 +94,7 @@ class Grammar:
         declared = self._template_parameters(root, nodes) if template else ()
         self._dependent = frozenset(parameter.name for parameter in declared if parameter.category != "value")
         values = frozenset(parameter.name for parameter in declared if parameter.category == "value")
-        self._values = (self._known_values - self._dependent) | values
+        self._values = (self._value_names - self._dependent) | values
         read = [self._parameter(node) for node in nodes]
         if read == [Parameter("", Named("void"))]:
             read = []
@@ -138,7 +138,7 @@ class Grammar:
 
     def declaration(self, text: str) -> tuple[Variable, ...]:
         """Parse a declaration without its semicolon; return nothing if it cannot be parsed."""
-        self._values, self._dependent = self._known_values, frozenset()
+        self._values, self._dependent = self._value_names, frozenset()
         root = self._root(text + ";")
         node = root.named_children[0] if root is not None and root.named_child_count else None
         if node is None or node.type not in ("declaration", "type_definition", "alias_declaration"):
@@ -151,11 +151,11 @@ class Grammar:
         variables = []
         for declarator in node.children_by_field_name("declarator"):
             is_function = _is_function(declarator)
-            cpp, name_found, _ = self._declared(base, declarator)
+            cpp, declared_name, _ = self._declared(base, declarator)
             if isinstance(cpp, _Array) and node.type == "declaration":
-                variables.append(Variable(name_found, cpp.element, cpp.extents, is_function))
+                variables.append(Variable(declared_name, cpp.element, cpp.extents, is_function))
             else:
-                variables.append(Variable(name_found, _whole(cpp), (), is_function))
+                variables.append(Variable(declared_name, _whole(cpp), (), is_function))
         return tuple(variables)
 
     def _root(self, text: str) -> Node | None:
@@ -165,7 +165,7 @@ class Grammar:
     def _template_parameters(self, root: Node, parameters: list[Node]) -> tuple[TemplateParameter, ...]:
         nodes = _find(root, "template_parameter_list").named_children
         names: set[str] = set()
-        self._dependent, self._values = frozenset(), self._known_values
+        self._dependent, self._values = frozenset(), self._value_names
         while True:
             read = tuple(self._template_parameter(node, names) for node in nodes if node.type != "comment")
             self._dependent = frozenset(parameter.name for parameter in read if parameter.category != "value")

@@ -165,7 +165,7 @@ class _Cutter:
         """
         # A library's header affects a project's code by defaults only.
         only_defaults = match[1].startswith("<") and host_needs
-        macros = conditionals.macros_asked_behind(match.start(), only_defaults)
+        macros = conditionals.macros_tested_after(match.start(), only_defaults)
         macros = [(offset, name) for offset, name in macros if name not in self._defined]
         if is_inside:
             reason = "it stands in device code"

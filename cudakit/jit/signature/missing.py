@@ -103,7 +103,7 @@ class Conditionals:
         high = bisect.bisect_left(self._defined, (conditional.end, ""))
         return any(name in used_names for _, name in self._defined[low:high])
 
-    def macros_asked_behind(self, offset: int, defaults: bool) -> list[tuple[int, str]]:
+    def macros_tested_after(self, offset: int, defaults: bool) -> list[tuple[int, str]]:
         """Return macros that a header at `offset` may define, and by which later conditionals decide about device code.
 
         Each macro has the offset of its conditional. Macros that the text defines before the conditional are left out.

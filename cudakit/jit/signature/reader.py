@@ -252,10 +252,10 @@ class _Head:
 
 def _cut(text: str) -> _Head | None:
     """Split a signature into its parts; return None for an instantiation or a specialization."""
-    found_marker = _KERNEL.search(text)
-    if found_marker is None:
+    keyword = _KERNEL.search(text)
+    if keyword is None:
         return None
-    marker = found_marker.start()
+    marker = keyword.start()
     template, position = "", 0
     if opening := re.search(r"\btemplate\b", text[:marker]):
         angle = re.compile(r"\s*<").match(text, opening.end())
@@ -268,7 +268,7 @@ def _cut(text: str) -> _Head | None:
         template = text[angle.end() - 1 : end + 1]
         if not template[1:-1].strip():
             return None
-    position = found_marker.end()
+    position = keyword.end()
     candidates: list[tuple[re.Match[str], int]] = []
     word: re.Match[str] | None = None
     if bracketed := _BRACKETED_NAME.search(text, position):
@@ -294,7 +294,7 @@ def _cut(text: str) -> _Head | None:
     name, start = (plain or candidates)[-1]
     end = closing(text, start)
     parameters = text[start : end + 1] if end >= 0 else text[start:]
-    is_tile = found_marker[1] is not None
+    is_tile = keyword[1] is not None
     return _Head("".join(name[0].split()), text.count("\n", 0, name.start()), template, parameters, is_tile, start)
 
 

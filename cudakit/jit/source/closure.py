@@ -116,7 +116,7 @@ def kind_of(path: str) -> str:
 
 def _shadows(folder: str) -> str:
     try:
-        names = sorted(headers.cudas_names().intersection(os.listdir(folder)))
+        names = sorted(headers.cuda_header_names().intersection(os.listdir(folder)))
     except OSError:
         return ""
     paths = [f"{folder}/{name}" for name in names]
@@ -200,18 +200,18 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
     """
     folders = watch.folders
     watch.check_folders()
-    asked_names = {name for text in texts for name in names_asked_for(text)}
+    tested_names = {name for text in texts for name in has_include_names(text)}
     files: dict[str, str] = {}
     for path in reads:
         if not os.path.isabs(path):
             raise Unsure(f"{path} was found in the working directory")
-        if headers.is_cudas(path):
+        if headers.is_cuda_header(path):
             continue
         content = content_of(path)
         watch.check(path, content)
         assert content is not None
         files[path] = content
-        asked_names |= set(names_asked_for(read(path)))
+        tested_names |= set(has_include_names(read(path)))
     beside = [folder for folder in dict.fromkeys(map(os.path.dirname, files)) if folder not in folders]
     open_folders = [folder for folder in folders if not headers.in_wheel(f"{folder}/")]
     places: dict[str, str] = {}
@@ -226,7 +226,7 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
         if path not in files and path not in places:
             places[path] = kind_at(path)
 
-    if any(map(headers.is_cudas, reads)):
+    if any(map(headers.is_cuda_header, reads)):
         installed = set(map(str, headers.toolkit_folders()))
         for folder in (*open_folders, *beside):
             if folder not in installed:
@@ -236,7 +236,7 @@ def closure_of(reads: list[str], texts: Iterable[bytes], watch: Watch) -> Closur
             if path.startswith(f"{folder}/"):
                 for earlier in (*(f for f in folders[:position] if f in open_folders), *beside):
                     note(earlier, path[len(folder) + 1 :])
-    for name in asked_names:
+    for name in tested_names:
         for folder in (*open_folders, *beside):
             note(folder, name)
     return Closure(tuple(sorted(files.items())), tuple(sorted(places.items())))
@@ -247,7 +247,7 @@ def spliced(text: bytes) -> bytes:
     return _SPLICE.sub(b"", text) if b"\\" in text else text
 
 
-def names_asked_for(text: bytes) -> Iterator[str]:
+def has_include_names(text: bytes) -> Iterator[str]:
     """Yield the names in each ``__has_include`` of a text.
 
     Raises
@@ -301,7 +301,7 @@ def all_included(text: bytes, folders: Iterable[str]) -> list[str]:
                 if path not in paths and os.path.isfile(path):
                     paths[path] = None
                     # CUDA's own headers are identified by their version.
-                    names_there = () if headers.is_cudas(path) else names_included(read(path))
+                    names_there = () if headers.is_cuda_header(path) else names_included(read(path))
                     pending.append(((os.path.dirname(path),), names_there))
     return list(paths)
 

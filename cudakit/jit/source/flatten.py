@@ -91,7 +91,7 @@ class _Flattener:
                         parts.append(f'{new}\n#line {line} "{escaped(name)}"')
                 elif not headers.is_for_device(header):
                     self.left_out[header] = None
-                    parts.append("" if headers.is_hosts(header) else f"{MISSING} {target[0].strip()}")
+                    parts.append("" if headers.is_host_header(header) else f"{MISSING} {target[0].strip()}")
                 continue
             # A text in quotes belongs to a pragma.
             conditions.read(word, text[match.start(2) : match.end(2)], is_guard(match, following))
@@ -109,8 +109,8 @@ class _Flattener:
             return path
         for place in () if headers.is_host_library(header) else self.folders:
             path = os.path.normpath(os.path.join(place, header))
-            is_cudas = headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
-            if not is_cudas and os.path.isfile(path):
+            is_cuda_header = headers.name_is_for_device(header) and headers.is_toolkit_folder(place)
+            if not is_cuda_header and os.path.isfile(path):
                 return path
         return None
 

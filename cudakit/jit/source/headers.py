@@ -175,7 +175,7 @@ def toolkit_version() -> str:
 
 
 @cache
-def is_cudas(path: str) -> bool:
+def is_cuda_header(path: str) -> bool:
     """Return whether a header is one of CUDA's own, whose content follows from its version."""
     if in_wheel(path):
         return True
@@ -201,7 +201,7 @@ def is_host_library(name: str) -> bool:
     return (_HOST_LIBRARY.fullmatch(name) or _HOST_ONLY.fullmatch(name)) is not None
 
 
-def is_hosts(name: str) -> bool:
+def is_host_header(name: str) -> bool:
     """Return whether a header of this name, which is not found, is surely for host code."""
     return is_host_library(name) or _HOST_STANDARD.fullmatch(name) is not None
 
@@ -214,7 +214,7 @@ def is_toolkit_folder(folder: str) -> bool:
 
 
 @cache
-def cudas_names() -> frozenset[str]:
+def cuda_header_names() -> frozenset[str]:
     """Return all possible first parts of header names that CUDA's headers include or test with ``__has_include``."""
     names = {entry for folder in toolkit_folders() for entry in os.listdir(folder)}
     return frozenset(names).union(_ASKED_BY_CUDAS.split())

@@ -639,11 +639,11 @@ def _function_type(
         parameters += [str(cpp)] if structs is None else part_types(cpp, bound[position].count, structs)
     text = f"void (*)({', '.join(parameters)})".replace(" __restrict__", "")
     # The cast stands outside of the kernel's namespace.
-    known_types = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
+    type_names = {*declarations.structs, *(enum.name for enum in declarations.enums), *dict(declarations.aliases)}
     scopes = signature.name.split("::")[:-1]
     for depth in range(len(scopes), 0, -1):
         prefix = "::".join(scopes[:depth]) + "::"
-        for type_name in known_types:
+        for type_name in type_names:
             if type_name.startswith(prefix):
                 text = re.sub(rf"(?<![\w:]){re.escape(type_name.removeprefix(prefix))}\b", type_name, text)
     return text

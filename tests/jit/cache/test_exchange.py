@@ -18,7 +18,7 @@ import cudakit as ck
 from cudakit.jit.cache.cache import Cache, cache_at
 from cudakit.jit.compile import nvrtc
 from cudakit.jit.compile.compiled import Compiled
-from cudakit.jit.compile.portable import wanted_key
+from cudakit.jit.compile.portable import imported_key
 
 SCALE = "template <typename T> __global__ void scale(T* x, T by) { x[threadIdx.x] *= by; }"
 ARCH = "sm_90"
@@ -158,7 +158,7 @@ def test_a_header_that_shadows_another_there(include: str, header: str, tmp_path
     (folder / "k.cu").write_text(SHADOWED.format(include))
 
     def key() -> str | None:
-        return wanted_key(ck.Kernel.from_file(folder / "k.cu").specialization(arch=ARCH, target="cubin"))
+        return imported_key(ck.Kernel.from_file(folder / "k.cu").specialization(arch=ARCH, target="cubin"))
 
     if " H" not in include and "__has_" not in include:  # a name that is not written may be any
         assert key() is not None
@@ -170,8 +170,8 @@ def test_a_header_that_shadows_another_there(include: str, header: str, tmp_path
 @pytest.mark.parametrize("field", ["include_path", "pre_include"])
 def test_options_that_name_headers_there(field: str, tmp_path: Path) -> None:
     one = kernel(tmp_path, extra={field: [str(tmp_path)]})
-    assert wanted_key(one["float"].specialization(arch=ARCH, target="cubin")) is None
-    assert wanted_key(kernel(tmp_path)["float"].specialization(arch=ARCH, target="cubin")) is not None
+    assert imported_key(one["float"].specialization(arch=ARCH, target="cubin")) is None
+    assert imported_key(kernel(tmp_path)["float"].specialization(arch=ARCH, target="cubin")) is not None
 
 
 def test_layouts_are_compared_before_they_pass(tmp_path: Path) -> None:

@@ -656,12 +656,14 @@ def test_nothing_that_the_compiler_reads_is_missed(tmp_path: Path, included: str
     read = set(json.loads(done.stdout)) - {"__nv_nvrtc_builtin_header.h"}
     if not read:
         pytest.skip("this NVRTC does not say what it reads")
-    cudas = {path for path in read if headers.is_cudas(path)}
+    cudas = {path for path in read if headers.is_cuda_header(path)}
     # What CUDA's headers include of a folder that is not CUDA's is watched with the folder.
-    watched = {path for path in read for folder in folders if path.removeprefix(f"{folder}/") in headers.cudas_names()}
+    watched = {
+        path for path in read for folder in folders if path.removeprefix(f"{folder}/") in headers.cuda_header_names()
+    }
     assert read - cudas <= {*watched, *all_included(text.encode(), folders)}
     within = {path.removeprefix(f"{folder}/") for path in cudas for folder in folders if path.startswith(f"{folder}/")}
-    assert {name.split("/")[0] for name in within} <= headers.cudas_names()
+    assert {name.split("/")[0] for name in within} <= headers.cuda_header_names()
 
 
 def test_what_cudas_headers_ask_for_is_known() -> None:
@@ -671,4 +673,4 @@ def test_what_cudas_headers_ask_for_is_known() -> None:
         for path in Path(folder).rglob("*"):
             if path.is_file():
                 found |= {name.decode() for name in asked.findall(path.read_bytes())}
-    assert found <= headers.cudas_names()
+    assert found <= headers.cuda_header_names()
