@@ -386,10 +386,10 @@ class Analysis:
                 fits = entry is not None and entry.makes_nan and instr.modifiers[-1] == "f32"
                 if instr.opcode == "mov":
                     source = instr.operands[1]
-                    same = isinstance(source, Register) and source.name in raw
+                    copies_raw = isinstance(source, Register) and source.name in raw
                     number = isinstance(source, Immediate) and _is_number(source)
                     whole = isinstance(instr.operands[0], Register)
-                    fits = whole and instr.modifiers[-1] in ("f32", "b32") and (same or number)
+                    fits = whole and instr.modifiers[-1] in ("f32", "b32") and (copies_raw or number)
                 for name in targets(instr):
                     if name in raw and not fits:
                         raw.discard(name)

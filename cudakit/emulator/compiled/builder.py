@@ -117,13 +117,13 @@ class Text:
             self.declared.add(f"declare {type_} {callee}({', '.join(argument.type for argument in typed)})")
         return f"call {type_} {callee}({', '.join(map(str, typed))})"
 
-    def load(self, type_: str, pointer: X | str, more: str = "") -> X:
+    def load(self, type_: str, pointer: X | str, attributes: str = "") -> X:
         """Append a load."""
-        return self.make(f"load {type_}, ptr {_name(pointer)}{more}", type_)
+        return self.make(f"load {type_}, ptr {_name(pointer)}{attributes}", type_)
 
-    def store(self, value: X, pointer: X | str, more: str = "") -> None:
+    def store(self, value: X, pointer: X | str, attributes: str = "") -> None:
         """Append a store."""
-        self.do(f"store {value}, ptr {_name(pointer)}{more}")
+        self.do(f"store {value}, ptr {_name(pointer)}{attributes}")
 
     def shuffled(self, x: X, places: Iterable[int], other: X | None = None) -> X:
         """Shuffle elements of a vector, and of `other` behind it, by their numbers."""
@@ -369,11 +369,11 @@ class Builder:
         """Return a value as a vector."""
         if not isinstance(value.shape, Affine):
             return self.spread(value.x)
-        of, type_ = value.shape.of, value.x.type
-        if of is None or value.narrow is None:
+        narrow_shape, type_ = value.shape.narrow, value.x.type
+        if narrow_shape is None or value.narrow is None:
             return self.text.binary("add", self.spread(value.x), self.iota(type_, value.shape.stride))
-        extend, factor = "sext" if of.signed else "zext", constant(type_, value.shape.factor)
-        narrow = self.text.binary("add", self.spread(value.narrow), self.iota(value.narrow.type, of.stride))
+        extend, factor = "sext" if narrow_shape.signed else "zext", constant(type_, value.shape.factor)
+        narrow = self.text.binary("add", self.spread(value.narrow), self.iota(value.narrow.type, narrow_shape.stride))
         scaled = self.text.cast(extend, narrow, type_)
         scaled = self.text.binary("mul", scaled, self.spread(factor))
         first = self.text.binary("mul", self.text.cast(extend, value.narrow, type_), factor)
@@ -381,11 +381,11 @@ class Builder:
 
     def valid(self, value: Value) -> X | None:
         """Return whether no lane of an affine value has wrapped around; None where none can."""
-        if not isinstance(value.shape, Affine) or value.shape.of is None or value.narrow is None:
+        if not isinstance(value.shape, Affine) or value.shape.narrow is None or value.narrow is None:
             return None
-        of, first = value.shape.of, value.narrow
-        extend, wide = "sext" if of.signed else "zext", f"i{of.bits + 32}"
-        reach = of.stride * (self.width - 1)
+        narrow_shape, first = value.shape.narrow, value.narrow
+        extend, wide = "sext" if narrow_shape.signed else "zext", f"i{narrow_shape.bits + 32}"
+        reach = narrow_shape.stride * (self.width - 1)
         last = self.text.cast(extend, self.text.binary("add", first, reach), wide)
         straight = self.text.binary("add", self.text.cast(extend, first, wide), reach)
         return self.text.compare("eq", last, straight)
@@ -414,17 +414,17 @@ class Builder:
     def types_of(self, name: str) -> list[tuple[str, str]]:
         """Return the parts of a register, each with its type."""
         element = f"i{bits_of(self.function.registers[name])}"
-        shape = self.shapes.of.get(name)
+        shape = self.shapes.by_register.get(name)
         if shape in (None, UNIFORM):
             return [("", element)]
         if isinstance(shape, Affine):
-            return [("", element), *([(".narrow", f"i{shape.of.bits}")] if shape.of is not None else [])]
+            return [("", element), *([(".narrow", f"i{shape.narrow.bits}")] if shape.narrow is not None else [])]
         return [("", self.vector(element))]
 
     def register_value(self, name: str) -> Value:
         """Return the value of a register."""
         parts = [self.text.load(type_, self.place_of(name, part)) for part, type_ in self.types_of(name)]
-        shape = self.shapes.of.get(name) or UNIFORM
+        shape = self.shapes.by_register.get(name) or UNIFORM
         return Value(shape, *parts)
 
     def read(self, operand: Operand, type_name: str, raw: bool = False) -> Value:
@@ -485,7 +485,7 @@ class Builder:
         opcode = "trunc" if has > bits else "sext" if signed else "zext"
         if shape == VARYING:
             return Value(VARYING, self.text.cast(opcode, self.lanes(value), f"i{bits}"))
-        narrow = value.x if isinstance(shape, Affine) and shape.of is not None else None
+        narrow = value.x if isinstance(shape, Affine) and shape.narrow is not None else None
         return Value(shape, self.text.cast(opcode, value.x, f"i{bits}"), narrow)
 
     def write(self, target: Operand, type_name: str, value: Value) -> None:
@@ -496,7 +496,7 @@ class Builder:
             raise Refusal(f"an operand {target} that is written")
         name = target.name
         self.known_here.discard(name)
-        shape = self.shapes.of[name]
+        shape = self.shapes.by_register[name]
         value = self.resized(value, bits_of(self.function.registers[name]), type_name[0] == "s")
         place = self.place_of(name)
         if shape == VARYING:
@@ -508,8 +508,8 @@ class Builder:
         if join(shape, value.shape) != shape:
             raise Refusal(f"a result of {self.instr} that is not as it was foreseen ({value.shape}, {shape})")
         self.text.store(value.x, place)
-        if isinstance(shape, Affine) and shape.of is not None:
-            self.text.store(value.narrow or constant(f"i{shape.of.bits}", 0), f"{place}.narrow")
+        if isinstance(shape, Affine) and shape.narrow is not None:
+            self.text.store(value.narrow or constant(f"i{shape.narrow.bits}", 0), f"{place}.narrow")
 
     # ── special registers and symbols ──
 

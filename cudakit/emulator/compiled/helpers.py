@@ -158,9 +158,9 @@ class Routine:
         assert pointer is not None
         return Word(self.text, self.text.call_through(pointer, *words))
 
-    def move(self, to: Word, of: Word, size: Word) -> None:
+    def move(self, to: Word, source: Word, size: Word) -> None:
         """Copy `size` bytes; the ranges may overlap."""
-        self.text.run("llvm.memmove.p0.p0.i64", to.pointer, of.pointer, size.x, X("i1", "false"))
+        self.text.run("llvm.memmove.p0.p0.i64", to.pointer, source.pointer, size.x, X("i1", "false"))
 
     def first_lane(self, mask: Word) -> Word:
         """Return the number of a mask's lowest lane."""
@@ -334,13 +334,13 @@ def locate(
 
 
 @_helper("void")
-def _copy(f: Routine, to: Word, of: Word, size: Word) -> None:
+def _copy(f: Routine, to: Word, source: Word, size: Word) -> None:
     """Copy an element."""
     for bits in (8, 16, 32, 64):
         with f.when(size.equals(bits // 8)):
-            to.store(of.load(bits), bits)
+            to.store(source.load(bits), bits)
             f.give()
-    f.move(to, of, size)
+    f.move(to, source, size)
     f.give()
 
 
@@ -450,13 +450,13 @@ def _bytes(
 
 @_helper("i1", "nounwind")
 def bulk(
-    f: Routine, ctx: Word, thread: Word, block: Word, tospace: Word, ofspace: Word, to: Word, of: Word, count: Word,
-    barrier: Word, tomark: Word, ofmark: Word,
+    f: Routine, ctx: Word, thread: Word, block: Word, tospace: Word, ofspace: Word, to: Word, source_address: Word,
+    count: Word, barrier: Word, tomark: Word, ofmark: Word,
 ) -> None:  # fmt: skip
     """Copy bytes, and subtract them from the bytes owed at an mbarrier (-1: none); return false for an error."""
-    with f.when(((to | of | count) & 15).equals(0) & count.differs(0), False):
+    with f.when(((to | source_address | count) & 15).equals(0) & count.differs(0), False):
         f.give(0)
-    source = f.call(_bytes, ctx, thread, block, of, count, READ, ofspace)
+    source = f.call(_bytes, ctx, thread, block, source_address, count, READ, ofspace)
     source_flags = ctx[Slot.FLAGS]
     with f.when(source.equals(0)):
         f.give(0)

@@ -212,9 +212,9 @@ class Scaffold:
         ask, on = text.fresh("ask"), text.fresh("on")
         text.do(f"br {text.compare('slt', left, 0)}, label %{ask}, label %{on}, !prof !1")
         text.label(ask)
-        more = text.call_through(text.load("ptr", b.slot(Slot.TICK)))
-        text.store(more, self.ticks)
-        text.do(f"br {text.compare('eq', more, 0)}, label %stopped, label %{on}, !prof !1")
+        remaining = text.call_through(text.load("ptr", b.slot(Slot.TICK)))
+        text.store(remaining, self.ticks)
+        text.do(f"br {text.compare('eq', remaining, 0)}, label %stopped, label %{on}, !prof !1")
         text.label(on)
 
     # ── code before a kernel's own ──
@@ -224,7 +224,7 @@ class Scaffold:
         b, analysis = self.b, self.analysis
         lines = ["entry:", *b.allocas]
         for name in analysis.function.registers:
-            if name in analysis.shapes.of or name in analysis.shapes.live_in[0]:
+            if name in analysis.shapes.by_register or name in analysis.shapes.live_in[0]:
                 lines += [f"  {b.place_of(name, part)} = alloca {type_}, align 256" for part, type_ in b.types_of(name)]
         for number, place in self.masks.items():
             lines.append(f"  {place} = alloca {b.mask_type}, align 8 ; of block {number}")
@@ -361,8 +361,8 @@ class Scaffold:
             place = text.binary("mul", constant("i64", 4), text.binary("add", first, axis * 1088))
             shape: Shape = VARYING if not rows else UNIFORM if axis else Affine(1)
             type_ = "i32" if rows else b.vector("i32")
-            more = ", align 4, !invariant.load !0"
-            specials[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at, place), more))
+            attributes = ", align 4, !invariant.load !0"
+            specials[f"tid.{_AXES[axis]}"] = Value(shape, text.load(type_, text.at(at, place), attributes))
         for axis in range(3):
             specials[f"ctaid.{_AXES[axis]}"] = Value(UNIFORM, where[axis])
             specials[f"nctaid.{_AXES[axis]}"] = Value(UNIFORM, grid[axis])

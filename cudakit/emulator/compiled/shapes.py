@@ -32,12 +32,12 @@ class Affine:
     """
 
     stride: int
-    of: Narrow | None = None
+    narrow: Narrow | None = None
 
     @property
     def factor(self) -> int:
         """Factor by which the narrow value was multiplied."""
-        return self.stride // self.of.stride if self.of is not None else 1
+        return self.stride // self.narrow.stride if self.narrow is not None else 1
 
 
 #: None: not yet known. UNIFORM: the same in all lanes. VARYING: any values.
@@ -51,11 +51,16 @@ def join(a: Shape, b: Shape) -> Shape:
         return b
     if b is None:
         return a
-    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride and None in (a.of, b.of):
-        of = a.of or b.of
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride == b.stride and None in (a.narrow, b.narrow):
+        narrow = a.narrow or b.narrow
         # Lanes that count from 0 do not wrap around in the fewer bits either.
-        if of is not None and of.bits >= 32 and abs(of.stride) < 1 << 20 and (of.signed or of.stride > 0):
-            return Affine(a.stride, of)
+        if (
+            narrow is not None
+            and narrow.bits >= 32
+            and abs(narrow.stride) < 1 << 20
+            and (narrow.signed or narrow.stride > 0)
+        ):
+            return Affine(a.stride, narrow)
     return VARYING
 
 
@@ -64,8 +69,8 @@ def resized(shape: Shape, has: int, bits: int, signed: bool) -> Shape:
     if not isinstance(shape, Affine) or has == bits:
         return shape
     if bits > has:
-        return Affine(shape.stride, Narrow(has, shape.stride, signed)) if shape.of is None else VARYING
-    return Affine(shape.stride) if shape.of is None or shape.of.bits >= bits else VARYING
+        return Affine(shape.stride, Narrow(has, shape.stride, signed)) if shape.narrow is None else VARYING
+    return Affine(shape.stride) if shape.narrow is None or shape.narrow.bits >= bits else VARYING
 
 
 @dataclass
@@ -88,7 +93,7 @@ class Shapes:
     transfer: Callable[[Instruction, Callable[[Operand], Shape]], Shape]
     #: Headers of polling loops.
     polling: set[int] = field(default_factory=set)
-    of: dict[str, Shape] = field(default_factory=dict)
+    by_register: dict[str, Shape] = field(default_factory=dict)
     #: Divergent blocks: some lanes of a vector may run them without the others.
     divergent: set[int] = field(default_factory=set)
     #: Registers whose writes must keep the values of inactive lanes.
@@ -108,13 +113,13 @@ class Shapes:
                     self._written.setdefault(name, []).append(block)
         self._live()
         while True:
-            before = dict(self.of), set(self.divergent)
+            before = dict(self.by_register), set(self.divergent)
             self._propagate()
             self._find_divergence()
-            if before == (self.of, self.divergent):
+            if before == (self.by_register, self.divergent):
                 break
         for name in self._written:
-            self.of.setdefault(name, VARYING)
+            self.by_register.setdefault(name, VARYING)
         for name, blocks in self._written.items():
             if any(block in self.divergent for block in blocks) and (
                 len(blocks) > 1 or self._escapes(name, blocks[0]) or self._waits_with(name)
@@ -124,7 +129,11 @@ class Shapes:
     def shape(self, operand: Operand) -> Shape:
         """Return the shape of an operand."""
         if isinstance(operand, Register):
-            return self.of.get(operand.name) if operand.name in self.function.registers else self.special(operand.name)
+            return (
+                self.by_register.get(operand.name)
+                if operand.name in self.function.registers
+                else self.special(operand.name)
+            )
         if isinstance(operand, Immediate):
             return UNIFORM
         combined: Shape = UNIFORM
@@ -155,9 +164,9 @@ class Shapes:
                                 shape = VARYING
                         if self.function.registers.get(name) == "pred" and isinstance(shape, Affine):
                             shape = VARYING
-                        joined = join(self.of.get(name), shape)
-                        if joined != self.of.get(name):
-                            self.of[name] = joined
+                        joined = join(self.by_register.get(name), shape)
+                        if joined != self.by_register.get(name):
+                            self.by_register[name] = joined
                             changed = True
 
     def _find_divergence(self) -> None:

@@ -269,7 +269,7 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
     flow = Flow(function)
     bit = {(name, number): 1 << at for at, (name, number) in enumerate(
         (name, number) for name, numbers in several.items() for number in (-1, *numbers))}  # fmt: skip
-    of = {name: sum(bit[name, number] for number in (-1, *numbers)) for name, numbers in several.items()}
+    bits_of_name = {name: sum(bit[name, number] for number in (-1, *numbers)) for name, numbers in several.items()}
     here: dict[int, list[tuple[str, int]]] = defaultdict(list)
     for name, numbers in several.items():
         for number in numbers:
@@ -279,7 +279,7 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
         block = flow.blocks[number]
         for at in range(block.first, block.last):
             for name, bit_of_write in here.get(at, ()):
-                reaching = reaching & ~of[name] | bit_of_write
+                reaching = reaching & ~bits_of_name[name] | bit_of_write
         return reaching
 
     into = dict.fromkeys(flow.order, 0)
@@ -301,7 +301,7 @@ def _reached(function: Function, several: dict[str, list[int]]) -> dict[str, dic
                 if name in several:
                     result[name][at] = {writer for writer in (-1, *several[name]) if reaching & bit[name, writer]}
             for name, bit_of_write in here.get(at, ()):
-                reaching = reaching & ~of[name] | bit_of_write
+                reaching = reaching & ~bits_of_name[name] | bit_of_write
     return result
 
 

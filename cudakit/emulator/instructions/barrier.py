@@ -35,9 +35,9 @@ _BARRIERS = 16
 
 
 _REDUCE: dict[str, Callable[[np.ndarray, np.ndarray], Any]] = {
-    "popc": lambda true_count, of: true_count.astype(np.uint32),
-    "and": lambda true_count, of: true_count == of,
-    "or": lambda true_count, of: true_count > 0,
+    "popc": lambda true_count, waiting_count: true_count.astype(np.uint32),
+    "and": lambda true_count, waiting_count: true_count == waiting_count,
+    "or": lambda true_count, waiting_count: true_count > 0,
 }
 
 
@@ -71,13 +71,13 @@ class _Barrier:
             return
         waiting = met & self.waits[arrived]
         true = np.bincount(block[waiting], self.predicates[arrived[waiting]], machine.blocks)
-        of = np.bincount(block[waiting], minlength=machine.blocks)
+        waiting_count = np.bincount(block[waiting], minlength=machine.blocks)
         places = machine.place[arrived]
         for place in np.unique(places[waiting]) if self.places else ():
             if int(place) in self.places:
                 frame, write, reduction = self.places[int(place)]
                 here = waiting & (places == place)
-                write(frame, arrived[here], _REDUCE[reduction](true, of)[block[here]])
+                write(frame, arrived[here], _REDUCE[reduction](true, waiting_count)[block[here]])
         self.arrived[ready] = False
         machine.status[arrived[waiting]] = RUNNING
 

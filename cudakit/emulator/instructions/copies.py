@@ -28,7 +28,7 @@ def cp_async(instr: Instruction, context: Context) -> Step:
     if "L2::cache_hint" in instr.modifiers:
         rest.pop()
     total = constant_of(size, "the size of cp.async")
-    to, of = context.address(target, "shared"), context.address(source, "global")
+    to, read_at = context.address(target, "shared"), context.address(source, "global")
     ignore = used = None
     if rest and isinstance(rest[0], Register) and context.function.registers.get(rest[0].name) == "pred":
         ignore = context.read(rest[0], "pred")
@@ -37,7 +37,7 @@ def cp_async(instr: Instruction, context: Context) -> Step:
     dtype = np.dtype("u4") if total == 4 else np.dtype("u8")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
-        targets, sources = to(frame, index, machine), of(frame, index, machine)
+        targets, sources = to(frame, index, machine), read_at(frame, index, machine)
         check_vector(targets, total)
         check_vector(sources, total)
         lanes = np.arange(machine.lanes) if index is None else index
@@ -161,17 +161,22 @@ Destinations: TypeAlias = Callable[[Machine, Frame, Index, np.ndarray], Iterator
 
 def spaces(instr: Instruction) -> tuple[str, str]:
     """Return the state spaces that a bulk copy writes to and reads from."""
-    to, of = (_SPACES[part] for part in instr.modifiers if part in _SPACES)
-    if (to, of) not in (("cluster", "global"), ("shared", "global"), ("cluster", "shared"), ("global", "shared")):
-        raise EmulationError(f"{instr} copies from {of} to {to} memory")
-    return to, of
+    to, source_space = (_SPACES[part] for part in instr.modifiers if part in _SPACES)
+    if (to, source_space) not in (
+        ("cluster", "global"),
+        ("shared", "global"),
+        ("cluster", "shared"),
+        ("global", "shared"),
+    ):
+        raise EmulationError(f"{instr} copies from {source_space} to {to} memory")
+    return to, source_space
 
 
-def check_multiple(values: np.ndarray, of: int, description: str) -> None:
-    """Check that addresses or sizes of a bulk copy are multiples of `of`."""
-    odd = values % np.asarray(of, values.dtype) != 0
+def check_multiple(values: np.ndarray, factor: int, description: str) -> None:
+    """Check that addresses or sizes of a bulk copy are multiples of `factor`."""
+    odd = values % np.asarray(factor, values.dtype) != 0
     if odd.any():
-        raise EmulationError(f"{description} {int(values[odd][0]):#x} is not a multiple of {of} bytes")
+        raise EmulationError(f"{description} {int(values[odd][0]):#x} is not a multiple of {factor} bytes")
 
 
 def complete(
@@ -252,9 +257,13 @@ def reduction(instr: Instruction, type_name: str, space: str) -> tuple[np.dtype,
 
 @instruction("cp.async.bulk", "cp.reduce.async.bulk")
 def bulk(instr: Instruction, context: Context) -> Step:
-    to, of = spaces(instr)
+    to, source_space = spaces(instr)
     target, source, size, *rest = instr.operands
-    write_at, read_at, length = context.address(target, to), context.address(source, of), context.read(size, "u32")
+    write_at, read_at, length = (
+        context.address(target, to),
+        context.address(source, source_space),
+        context.read(size, "u32"),
+    )
     destinations_of = destinations(instr, context, to, rest)
     dtype, reduce = CHUNK, None
     if instr.modifiers[0] == "reduce":
@@ -275,7 +284,7 @@ def bulk(instr: Instruction, context: Context) -> Step:
             """Copy for the lanes at `chosen`, each to its address."""
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
             lane_of = lanes[chosen[copy]]
-            data = machine.memory.load(of, sources[chosen[copy]] + offset, dtype, lane_of)
+            data = machine.memory.load(source_space, sources[chosen[copy]] + offset, dtype, lane_of)
             if reduce is None:
                 machine.memory.store(to, there[copy] + offset, data, lane_of)
             else:
@@ -292,7 +301,7 @@ def bulk(instr: Instruction, context: Context) -> Step:
                     complete(machine, to, ends[some], lanes[chosen[some]], target_addresses[some], sizes[chosen[some]])
 
             copy, offset = _spread(sizes[chosen], dtype.itemsize)
-            reads = (Part(of, copy, sources[chosen[copy]] + offset, dtype.itemsize),)
+            reads = (Part(source_space, copy, sources[chosen[copy]] + offset, dtype.itemsize),)
             writes = (Part(to, copy, held_targets[copy] + offset, dtype.itemsize),)
             numbers = numbers_of(machine, to, ends, lanes[chosen]) if ends.size else None
             awaited: Awaited = "mbarrier" if ends.size else "bulk"

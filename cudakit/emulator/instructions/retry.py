@@ -195,12 +195,12 @@ def _ends(after: Sequence[Instruction], guard: tuple[Register, bool], result: An
     for instr in after:
         if instr.operands[0] == guard[0]:
             comparison = ("eq" if guard[1] else "ne",)
-            same = set(instr.operands[1:]) == {result, compared} and changed.isdisjoint((result, compared))
+            compares_result = set(instr.operands[1:]) == {result, compared} and changed.isdisjoint((result, compared))
             return (
                 instr.opcode == "setp"
                 and instr.modifiers[:1] == comparison
                 and instr.modifiers[-1][0] in "bus"
-                and same
+                and compares_result
             )
         changed.add(instr.operands[0])
     return False
@@ -217,7 +217,7 @@ def _record(
 ) -> Retry | None:
     """Return the record of a round, whose instructions compute registers only, or None."""
     rows: list[tuple[int, list[int], Step | None]] = []
-    same = {result: result}  # registers that hold the result of the compare-and-swap
+    result_copies = {result: result}  # registers that hold the result of the compare-and-swap
     for instr, step in zip(round_, steps, strict=True):
         target, *sources = instr.operands
         if not isinstance(target, Register) or any(_is_odd(operand, context) for operand in sources):
@@ -226,10 +226,10 @@ def _record(
         read = [context.numbers[register.name] for operand in sources for register in registers_in(operand)]
         copies = instr.opcode == "mov" and len(read) == 1 and context.storage[number] == context.storage[read[0]]
         rows.append((number, read, None if copies else step))
-        same.pop(number, None)
-        if copies and read[0] in same:
-            same[number] = result
-    if compared not in same or result in [number for number, _, _ in rows]:
+        result_copies.pop(number, None)
+        if copies and read[0] in result_copies:
+            result_copies[number] = result
+    if compared not in result_copies or result in [number for number, _, _ in rows]:
         return None
     written = [number for number, _, _ in rows]
     if any(written.count(number) != 1 for number, _ in exits):

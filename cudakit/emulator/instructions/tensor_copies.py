@@ -183,14 +183,14 @@ def _load_boxes(
 
 def _copies(
     instr: Instruction, awaited: Awaited, lanes: np.ndarray, land: Callable[[np.ndarray], None], boxes: _Boxes,
-    of: str, read: np.ndarray, to: str, written: np.ndarray,
+    source_space: str, read: np.ndarray, to: str, written: np.ndarray,
 ) -> Copies:  # fmt: skip
     """Return copies of boxes; in global memory only elements inside the tensor are accessed."""
     size = boxes.dtype.itemsize
     position = np.broadcast_to(np.arange(lanes.size)[:, None], boxes.inside.shape)
     parts = []
-    for space, addresses in ((of, read), (to, written)):
-        chosen = boxes.inside if space == "global" or of == "shared" else np.ones_like(boxes.inside)
+    for space, addresses in ((source_space, read), (to, written)):
+        chosen = boxes.inside if space == "global" or source_space == "shared" else np.ones_like(boxes.inside)
         parts.append(Part(space, position[chosen], addresses[chosen], size))
     return Copies(instr, awaited, lanes, land, (parts[0],), (parts[1],))
 
@@ -276,11 +276,11 @@ def replace(instr: Instruction, context: Context) -> Step:
     space, read = space_of(instr), _value(instr, name, rest[0], context)
     address = context.address(target, space)
     # A rank is PTX's number of dimensions less one.
-    more = dtype.type(name == "rank")
+    increment = dtype.type(name == "rank")
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         where = address(frame, index, machine) + np.uint64(start)
-        machine.memory.store(space, where, np.asarray(read(frame, index, machine)).astype(dtype) + more, index)
+        machine.memory.store(space, where, np.asarray(read(frame, index, machine)).astype(dtype) + increment, index)
 
     return step
 
@@ -288,13 +288,13 @@ def replace(instr: Instruction, context: Context) -> Step:
 @instruction("tensormap.cp_fenceproxy")
 def cp_fenceproxy(instr: Instruction, context: Context) -> Step:
     """Copy a tensor map from shared to global memory; every lane of the warp copies the same."""
-    to, of = spaces(instr)
-    write_at, read_at = context.address(instr.operands[0], to), context.address(instr.operands[1], of)
+    to, source_space = spaces(instr)
+    write_at, read_at = context.address(instr.operands[0], to), context.address(instr.operands[1], source_space)
 
     def step(frame: Frame, index: Index, machine: Machine) -> None:
         targets, sources = write_at(frame, index, machine), read_at(frame, index, machine)
         for offset in range(0, TENSOR_MAP.itemsize, CHUNK.itemsize):
-            data = machine.memory.load(of, sources + np.uint64(offset), CHUNK, index)
+            data = machine.memory.load(source_space, sources + np.uint64(offset), CHUNK, index)
             machine.memory.store(to, targets + np.uint64(offset), data, index)
 
     return step

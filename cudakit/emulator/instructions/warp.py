@@ -231,8 +231,8 @@ def match(instr: Instruction, context: Context) -> Control:
             own = np.broadcast_to(inputs[0], first.shape)
             # Where masks divide a warp, each lane compares with the lowest lane of its part.
             same_bits = lane_values(machine, lanes, warp_bits(machine, lanes, own == first))
-            same = (same_bits & members) == members
-            return np.where(same, members, np.uint32(0)), same
+            all_equal = (same_bits & members) == members
+            return np.where(all_equal, members, np.uint32(0)), all_equal
         equal = values[:, :, None] == values[:, None, :]
         bits = np.packbits(equal.reshape(-1, 32), axis=1, bitorder="little").view("<u4").reshape(-1)
         return (bits[machine.slots if lanes is None else machine.slots[lanes]] & members,)

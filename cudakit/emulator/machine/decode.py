@@ -274,17 +274,17 @@ class Context:
             case Symbol(name, offset):
                 return self._read_symbol(name, offset, dtype)
             case Group("not", (inner,)):
-                of = self.read(inner, type_name, compact)
-                return lambda frame, index, machine: ~of(frame, index, machine)
+                read_inner = self.read(inner, type_name, compact)
+                return lambda frame, index, machine: ~read_inner(frame, index, machine)
         raise EmulationError(f"operand {operand} cannot be read as {type_name}")
 
     def _read_register(self, number: int, dtype: np.dtype, type_name: str, compact: bool) -> Reader:
         """Return a reader of a register, extended or cut to the type."""
         stored = self.storage[number]
-        same = stored.itemsize == dtype.itemsize
+        is_same_size = stored.itemsize == dtype.itemsize
         # A wider register gives its low part; a narrower one is extended by the type's sign.
-        narrow = stored if same else np.dtype(f"u{dtype.itemsize}")
-        source = stored if same else np.dtype(f"{'i' if type_name[0] == 's' else 'u'}{stored.itemsize}")
+        narrow = stored if is_same_size else np.dtype(f"u{dtype.itemsize}")
+        source = stored if is_same_size else np.dtype(f"{'i' if type_name[0] == 's' else 'u'}{stored.itemsize}")
 
         def values(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
             stored_values = frame.registers[number]
@@ -296,7 +296,7 @@ class Context:
             elif index is not None:
                 stored_values = stored_values[index]
             # Always a view, so that no writer adopts the register's own array.
-            return stored_values.view(dtype) if same else stored_values.view(source).astype(narrow).view(dtype)
+            return stored_values.view(dtype) if is_same_size else stored_values.view(source).astype(narrow).view(dtype)
 
         return values
 
@@ -365,14 +365,14 @@ class Context:
         number = self.numbers[operand.name]
         stored, dtype = self.storage[number], DTYPES[type_name]
         blank = self.blank[number]
-        same = stored.itemsize == dtype.itemsize
-        extended = np.dtype(f"{'i' if type_name[0] == 's' else 'u'}{stored.itemsize}") if not same else stored
+        is_same_size = stored.itemsize == dtype.itemsize
+        extended = np.dtype(f"{'i' if type_name[0] == 's' else 'u'}{stored.itemsize}") if not is_same_size else stored
 
         def write(frame: Frame, index: Index, values: Any) -> None:
             values = np.asarray(values, dtype)
-            owned = (adopts and values.base is None) or not same
+            owned = (adopts and values.base is None) or not is_same_size
             if dtype != stored:
-                values = values.view(stored) if same else values.astype(extended).view(stored)
+                values = values.view(stored) if is_same_size else values.astype(extended).view(stored)
             if index is None:
                 values = values if owned else values.copy()
                 frame.registers[number] = values if values.ndim else values.reshape(1)
@@ -397,12 +397,12 @@ class Context:
             raise EmulationError(f"operand {operand} is no address")
         number = self.numbers.get(operand.base.name) if isinstance(operand.base, Register) else None
         type_name = "u32" if number is not None and self.storage[number].itemsize == 4 else "u64"
-        of = self.read(operand.base, type_name, compact=True)
+        read_base = self.read(operand.base, type_name, compact=True)
         # Added in the register's own width, where it wraps around.
         offset = immediate(Immediate(operand.offset), DTYPES[type_name])
 
         def address(frame: Frame, index: Index, machine: Machine) -> np.ndarray:
-            addresses = np.asarray(of(frame, index, machine))
+            addresses = np.asarray(read_base(frame, index, machine))
             if offset:
                 addresses = addresses + offset
             if addresses.size == 1:

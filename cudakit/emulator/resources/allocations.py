@@ -73,8 +73,8 @@ class Unwritten:
         some = open_[partly]
         if some.size:
             flags, filling = self._flags.reshape(-1, _WORD), self._filling(0, words.size).view(np.uint8)
-            same = memory.reshape(-1, _WORD)[some] == filling.reshape(-1, _WORD)[some]
-            unwritten = (same | ~flags[some]).all(axis=1) & (flags[some].sum(axis=1) >= _FEWEST)
+            unchanged = memory.reshape(-1, _WORD)[some] == filling.reshape(-1, _WORD)[some]
+            unwritten = (unchanged | ~flags[some]).all(axis=1) & (flags[some].sum(axis=1) >= _FEWEST)
             words[some[~unwritten]] = 0
         return bool(words.any())
 

@@ -131,9 +131,9 @@ def refuse_host_operand(op: str, name: str, value: Any) -> None:
 class DeviceModule(ModuleType):
     """A module of NumPy whose functions return device arrays."""
 
-    def __init__(self, name: str, of: ModuleType) -> None:
+    def __init__(self, name: str, module: ModuleType) -> None:
         super().__init__(name)
-        self.__dict__["_of"] = of
+        self.__dict__["_of"] = module
         self.__dict__["ndarray"] = DeviceArray
 
     def __getattr__(self, name: str) -> Any:

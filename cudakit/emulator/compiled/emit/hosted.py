@@ -202,8 +202,8 @@ def bulk(instr: Instruction, b: Builder) -> None:
     if instr.modifiers[2] in ("commit_group", "wait_group"):
         return
     spaces = [space for space in instr.modifiers if space.partition("::")[0] in ("shared", "global")]
-    to, of = (SHARED if space.startswith("shared") else SPACES["global"] for space in spaces)
-    if "multicast::cluster" in instr.modifiers or (to == SHARED) == (of == SHARED):
+    to, source_space = (SHARED if space.startswith("shared") else SPACES["global"] for space in spaces)
+    if "multicast::cluster" in instr.modifiers or (to == SHARED) == (source_space == SHARED):
         hosted(instr, b)
         return
     target, source, size, *rest = instr.operands
@@ -216,7 +216,7 @@ def bulk(instr: Instruction, b: Builder) -> None:
         columns = [of_lane(b, row, lane) for row in rows]
         marks = [constant("i64", mark_of(instr, use)) for use in (WRITE, READ)]
         return text.call(
-            "bulk", "i1", "%ctx", thread, b.block_number, to, of,
+            "bulk", "i1", "%ctx", thread, b.block_number, to, source_space,
             *columns, *marks,
         )  # fmt: skip
 

@@ -106,7 +106,7 @@ def joined_verdict(b: Builder, opcode: str, first: Verdict | None, other: Verdic
 def _times(shape: Shape, other: object) -> Shape:
     """Return the shape of a product with an operand."""
     if isinstance(shape, Affine) and isinstance(other, Immediate) and 0 < abs(_signed(other.value)) < 1 << 20:
-        return Affine(shape.stride * _signed(other.value), shape.of)
+        return Affine(shape.stride * _signed(other.value), shape.narrow)
     return VARYING
 
 
@@ -121,10 +121,10 @@ def _plus(a: Shape, b: Shape, sign: int = 1) -> Shape:
     if a in (None, UNIFORM) and b in (None, UNIFORM):
         return UNIFORM
     if a in (None, UNIFORM) and isinstance(b, Affine):
-        return Affine(sign * b.stride, b.of)
+        return Affine(sign * b.stride, b.narrow)
     if b in (None, UNIFORM) and isinstance(a, Affine):
         return a
-    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride + sign * b.stride and a.of is None is b.of:
+    if isinstance(a, Affine) and isinstance(b, Affine) and a.stride + sign * b.stride and a.narrow is None is b.narrow:
         return Affine(a.stride + sign * b.stride)
     return VARYING
 
@@ -192,7 +192,7 @@ def _shift_shape(instr: Instruction, shape: Callable[..., Shape]) -> Shape:
     """Return the shape of ``shl``."""
     x, by = shape(instr.operands[1], instr.modifiers[-1]), instr.operands[2]
     if isinstance(x, Affine) and isinstance(by, Immediate) and by.value < 20 and is_integer(instr.modifiers[-1]):
-        return Affine(x.stride << by.value, x.of)
+        return Affine(x.stride << by.value, x.narrow)
     return by_sources(instr, shape)
 
 
@@ -254,7 +254,7 @@ def emit(instr: Instruction, b: Builder) -> None:
         results = results_of(meaning.function(form, *words), len(targets))
     except EmulationError as error:
         raise Refusal(f"instruction {instr}: {error}") from None
-    narrow = _narrow(values.values()) if isinstance(shape, Affine) and shape.of is not None else None
+    narrow = _narrow(values.values()) if isinstance(shape, Affine) and shape.narrow is not None else None
     for target, result in zip(targets, results, strict=True):
         if target is CARRY:
             _keep_carry(b, b.spread(result.x))

@@ -309,17 +309,17 @@ def match(instr: Instruction, b: Builder) -> None:
             high = text.cast("zext", _permuted(b, high, lowest), "i64")
             first = text.binary("or", text.cast("zext", first, "i64"), text.binary("shl", high, 32))
         equal = b.spread(b.bits(text.compare("eq", value, first)))
-        same = text.compare("eq", text.binary("and", equal, members), members)
-        b.write(to, "b32", Value(VARYING, text.select(same, members, constant(members.type, 0))))
+        all_equal = text.compare("eq", text.binary("and", equal, members), members)
+        b.write(to, "b32", Value(VARYING, text.select(all_equal, members, constant(members.type, 0))))
         if same_to is not None:
-            b.write(same_to, "pred", Value(VARYING, same))
+            b.write(same_to, "pred", Value(VARYING, all_equal))
         return
     result = constant(b.vector("i32"), 0)
     # For each lane, the lanes with an equal value.
     for lane in range(b.width):
         lane_value = text.make(f"extractelement {value}, i64 {lane}", value.element)
-        same = b.bits(text.compare("eq", value, b.spread(lane_value)))
-        result = text.make(f"insertelement {result}, {same}, i64 {lane}", result.type)
+        all_equal = b.bits(text.compare("eq", value, b.spread(lane_value)))
+        result = text.make(f"insertelement {result}, {all_equal}, i64 {lane}", result.type)
     b.write(target, "b32", Value(VARYING, text.binary("and", result, members)))
 
 

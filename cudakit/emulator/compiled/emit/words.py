@@ -210,11 +210,11 @@ def _view(a: LaneWord, type_name: str) -> X:
 # ── bits ──
 
 
-def _counted(name: str, *more: X) -> Callable[..., X]:
+def _counted(name: str, *arguments: X) -> Callable[..., X]:
     """Make an operation from an intrinsic that counts bits."""
 
     def do(a: LaneWord, type_name: str) -> X:
-        result = a.b.text.call(named(f"llvm.{name}", a.x), a.x.type, a.x, *more)
+        result = a.b.text.call(named(f"llvm.{name}", a.x), a.x.type, a.x, *arguments)
         return a.b.text.cast("trunc" if a.bits > 32 else "zext", result, "i32")
 
     return do

@@ -389,9 +389,9 @@ def selp(form: Form, a: Word, b: Word, chosen: Word) -> Word:
 
 
 @means("slct", sources="S S T", families="integer float")
-def slct(form: Form, a: Word, b: Word, of: Word) -> Word:
+def slct(form: Form, a: Word, b: Word, selector: Word) -> Word:
     """Select the first where the third is at least zero; the second where it is below zero or NaN."""
-    return ((flushed(of) if form.has("ftz") else of) >= 0).choose(a, b)
+    return ((flushed(selector) if form.has("ftz") else selector) >= 0).choose(a, b)
 
 
 @means("testp", sources="T", families="float", nans="takes")
